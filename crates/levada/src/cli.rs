@@ -6,9 +6,10 @@ use clap::{Args, Parser, Subcommand};
 use levada_lab::LabArgs;
 
 use crate::command::{
-    classify::ClassifyArgs, demo::args::DemoArgs, drain::DrainArgs, explain::ExplainArgs,
-    get::args::GetArgs, handoff_backend::HandoffBackendArgs, purge::PurgeArgs, reload::ReloadArgs,
-    route::RouteArgs, servers::ServersArgs, sim::args::SimArgs, sync::SyncArgs, warm::WarmArgs,
+    classify::ClassifyArgs, convert::ConvertArgs, demo::args::DemoArgs, drain::DrainArgs,
+    explain::ExplainArgs, get::args::GetArgs, handoff_backend::HandoffBackendArgs,
+    purge::PurgeArgs, reload::ReloadArgs, route::RouteArgs, servers::ServersArgs,
+    sim::args::SimArgs, sync::SyncArgs, warm::WarmArgs,
 };
 
 /// A content delivery network that one can run.
@@ -47,6 +48,7 @@ pub(crate) enum Command {
     Purge(PurgeArgs),
     Warm(WarmArgs),
     Classify(ClassifyArgs),
+    Convert(ConvertArgs),
     Reload(ReloadArgs),
     Servers(ServersArgs),
     HandoffBackend(HandoffBackendArgs),

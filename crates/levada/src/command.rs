@@ -3,6 +3,7 @@
 
 mod admin;
 pub(crate) mod classify;
+pub(crate) mod convert;
 pub(crate) mod demo;
 pub(crate) mod drain;
 pub(crate) mod explain;

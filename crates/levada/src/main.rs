@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         Command::Purge(args) => command::purge::run(args),
         Command::Warm(args) => command::warm::run(args),
         Command::Classify(args) => command::classify::run(args),
+        Command::Convert(args) => command::convert::run(args),
         Command::Reload(args) => command::reload::run(args),
         Command::HandoffBackend(args) => command::handoff_backend::run(args),
         Command::Servers(args) => command::servers::run(args),

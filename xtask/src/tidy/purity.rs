@@ -17,6 +17,7 @@ const PURE: &[&str] = &[
     "levada-sim",
     "levada-paper",
     "levada-rules",
+    "levada-convert",
 ];
 
 /// Crates that a pure crate must not depend on, directly or by way of others.

@@ -1,0 +1,231 @@
+//! nginx's configuration.
+//!
+//! `http` becomes `[defaults]`, each host of the `server` blocks a `[[site]]`, each `location` a
+//! `[[site.route]]`. The levels inherit alike: the nearest statement counts.
+
+mod conditions;
+mod content;
+mod needless;
+mod parse;
+mod server;
+mod settings;
+mod sites;
+mod upstream;
+mod variables;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use crate::{
+    Conversion, Includes, InputFile, Ledger, Unreadable, ledger::Fate, plan::Plan, table::Table,
+    units,
+};
+use conditions::Map;
+use parse::{Directive, Parser};
+use upstream::Upstream;
+use variables::Constants;
+
+/// Converts the file and the files that it includes.
+///
+/// # Errors
+/// When a file is not written in nginx's grammar.
+pub fn convert(file: &InputFile, includes: &dyn Includes) -> Result<Conversion, Unreadable> {
+    let mut ledger = Ledger::default();
+    let directives =
+        Parser { includes, ledger: &mut ledger, files: 0 }.file(&file.name, &file.text, 0)?;
+    let mut converter = Converter { ledger, ..Converter::default() };
+    converter.main(&directives);
+    Ok(Conversion::new(&converter.plan, converter.ledger))
+}
+
+/// A block of directives within the blocks around it.
+#[derive(Clone, Copy)]
+struct Scope<'a> {
+    directives: &'a [Directive],
+    outer: Option<&'a Scope<'a>>,
+}
+
+impl<'a> Scope<'a> {
+    /// The directives of this name at the nearest level that has any.
+    fn nearest(&self, name: &str) -> Vec<&'a Directive> {
+        let own: Vec<_> = self.own(name).collect();
+        match self.outer {
+            Some(outer) if own.is_empty() => outer.nearest(name),
+            _ => own,
+        }
+    }
+
+    fn own(&self, name: &str) -> impl Iterator<Item = &'a Directive> {
+        self.directives.iter().filter(move |directive| directive.name == name)
+    }
+
+    /// The first argument of the nearest directive of this name.
+    fn nearest_arg(&self, name: &str) -> Option<&'a str> {
+        self.nearest(name).first().map(|directive| directive.arg(0))
+    }
+}
+
+/// A rate of `limit_req_zone`, or a key of `limit_conn_zone`.
+#[derive(Clone, Debug)]
+struct Zone {
+    key: Result<String, String>,
+    rate: String,
+}
+
+/// The work so far.
+#[derive(Default)]
+struct Converter {
+    plan: Plan,
+    ledger: Ledger,
+    upstreams: BTreeMap<String, Upstream>,
+    maps: BTreeMap<String, Map>,
+    request_zones: BTreeMap<String, Zone>,
+    connection_zones: BTreeMap<String, Zone>,
+    /// How long each cache keeps what nobody asks for.
+    caches: BTreeMap<String, String>,
+    /// Variables with one value.
+    constants: Constants,
+}
+
+impl Converter {
+    fn enter(&mut self, directive: &Directive, fate: Fate) {
+        self.ledger.enter(&directive.place, &directive.statement(), fate);
+    }
+
+    /// Enters a directive and everything in its block.
+    fn enter_whole(&mut self, directive: &Directive, fate: &Fate) {
+        self.enter(directive, fate.clone());
+        for inner in directive.inner() {
+            self.enter_whole(inner, fate);
+        }
+    }
+
+    fn main(&mut self, directives: &[Directive]) {
+        self.plan.top.set("name", "edge");
+        let (mut http, mut main) = (Vec::new(), Vec::new());
+        for directive in directives {
+            match directive.name.as_str() {
+                "http" => {
+                    self.enter(directive, Fate::Taken);
+                    http.extend(directive.inner().iter().cloned());
+                }
+                "events" => {
+                    self.enter(directive, Fate::needless("a node has no such block"));
+                    main.extend(directive.inner());
+                }
+                "stream" | "mail" => {
+                    self.enter_whole(directive, &Fate::left("only HTTP is served"));
+                }
+                _ => main.push(directive),
+            }
+        }
+        // A file of `conf.d` has the directives of `http` without that block.
+        if http.is_empty() {
+            http = main.into_iter().cloned().collect();
+        } else {
+            for directive in main {
+                let fate = needless::fate(&directive.name)
+                    .unwrap_or_else(|| Fate::left("Levada has nothing for this directive"));
+                self.enter_whole(directive, &fate);
+            }
+        }
+        self.http(&http);
+    }
+
+    fn http(&mut self, directives: &[Directive]) {
+        let scope = Scope { directives, outer: None };
+        for directive in directives {
+            if let Some(fate) = self.declaration(directive) {
+                self.enter(directive, fate);
+            }
+        }
+        let mut defaults = Table::default();
+        self.settings(&scope, &mut defaults);
+        // nginx stores nothing unless it is told to, and knows no heuristic freshness.
+        if defaults.get("cache").is_none() {
+            defaults.set("cache", false);
+        }
+        defaults.set("heuristic_percent", 0);
+        self.plan.defaults = defaults;
+        self.sites(&scope);
+    }
+
+    /// Reads a directive that names something for others to use.
+    fn declaration(&mut self, directive: &Directive) -> Option<Fate> {
+        Some(match directive.name.as_str() {
+            "upstream" => {
+                let (upstream, fates) = Upstream::read(directive);
+                for (inner, fate) in directive.inner().iter().zip(fates) {
+                    self.enter(inner, fate);
+                }
+                self.upstreams.insert(directive.arg(0).to_owned(), upstream);
+                Fate::Taken
+            }
+            "map" => {
+                let map = Map::read(directive);
+                let name = directive.arg(1).trim_start_matches('$').to_owned();
+                if let Some(value) = map.only_value() {
+                    self.constants.insert(name.clone(), value.to_owned());
+                }
+                self.maps.insert(name, map);
+                return None;
+            }
+            "limit_req_zone" => zone(&mut self.request_zones, directive),
+            "limit_conn_zone" => zone(&mut self.connection_zones, directive),
+            "proxy_cache_path" => self.cache_path(directive),
+            _ => return None,
+        })
+    }
+
+    /// All caches of nginx are one in a node.
+    fn cache_path(&mut self, directive: &Directive) -> Fate {
+        let parameter = |name: &str| {
+            directive.args.iter().find_map(|arg| arg.strip_prefix(name)?.strip_prefix('='))
+        };
+        let inactive = parameter("inactive").and_then(units::nginx_time).unwrap_or(600_000);
+        let zone = parameter("keys_zone").and_then(|zone| zone.split(':').next());
+        let is_first = self.caches.is_empty();
+        if let Some(zone) = zone {
+            self.caches.insert(zone.to_owned(), units::duration(inactive));
+        }
+        if !is_first {
+            return Fate::differs("a node has one cache: the first path counts for all");
+        }
+        const LEAST: u64 = 16 << 20;
+        let size = parameter("max_size").and_then(units::byte_size);
+        let bytes = size.unwrap_or(10 << 30).max(LEAST);
+        let disk = self.plan.cache.inline("disk");
+        disk.set("path", directive.arg(0));
+        disk.set("size", units::size(bytes));
+        match size {
+            Some(_) => Fate::Taken,
+            None => {
+                Fate::differs("nginx's cache without max_size fills the disk; here it has 10GiB")
+            }
+        }
+    }
+}
+
+/// Reads `limit_req_zone` and `limit_conn_zone`.
+fn zone(zones: &mut BTreeMap<String, Zone>, directive: &Directive) -> Fate {
+    let parameter = |name: &str| directive.args.iter().find_map(|arg| arg.strip_prefix(name));
+    let Some(name) = parameter("zone=").and_then(|zone| zone.split(':').next()) else {
+        return Fate::left("has no zone");
+    };
+    let key = match directive.arg(0).trim_start_matches('$') {
+        "binary_remote_addr" | "remote_addr" | "realip_remote_addr" => Ok("client".to_owned()),
+        "server_name" | "host" | "http_host" => Ok("site".to_owned()),
+        "uri" | "document_uri" => Ok("path".to_owned()),
+        other => match (other.strip_prefix("http_"), other.strip_prefix("cookie_")) {
+            (Some(field), _) => Ok(format!("header:{}", field.replace('_', "-"))),
+            (_, Some(cookie)) => Ok(format!("cookie:{cookie}")),
+            _ => Err(format!("a limit cannot count by `{}`", directive.arg(0))),
+        },
+    };
+    let fate = key.as_ref().map_or_else(Fate::left, |_| Fate::Taken);
+    let rate = parameter("rate=").unwrap_or_default().to_owned();
+    zones.insert(name.to_owned(), Zone { key, rate });
+    fate
+}

@@ -1,0 +1,600 @@
+//! Directives that mean the same at every level: each is a key of `[defaults]`, a site or a route.
+
+use super::{Converter, Scope, Zone, needless, parse::Directive, variables};
+use crate::{
+    ledger::Fate,
+    table::{Table, Value},
+    units,
+    vocabulary::{self, Edit},
+};
+
+/// Directives that are read elsewhere, at their levels.
+const ELSEWHERE: &[&str] = &[
+    "http",
+    "server",
+    "location",
+    "upstream",
+    "map",
+    "listen",
+    "server_name",
+    "ssl",
+    "ssl_certificate",
+    "ssl_certificate_key",
+    "limit_req_zone",
+    "limit_conn_zone",
+    "proxy_cache_path",
+    "proxy_pass",
+    "root",
+    "alias",
+    "index",
+    "autoindex",
+    "try_files",
+    "return",
+    "rewrite",
+    "if",
+    "set",
+    "access_log",
+    "log_format",
+];
+
+/// Directives that keep clients out. Without them a place must not be open.
+const RESTRICTING: &[&str] = &[
+    "allow",
+    "deny",
+    "auth_basic",
+    "auth_basic_user_file",
+    "auth_request",
+    "auth_jwt",
+    "valid_referers",
+    "secure_link",
+    "secure_link_md5",
+    "secure_link_secret",
+    "ssl_verify_client",
+    "internal",
+];
+
+impl Converter {
+    /// Fills `table` with the keys that the directives of this level stand for.
+    pub(super) fn settings(&mut self, scope: &Scope<'_>, table: &mut Table) {
+        for directive in scope.directives {
+            if ELSEWHERE.contains(&directive.name.as_str()) {
+                continue;
+            }
+            let mut fate = self.setting(scope, directive, table);
+            if let (Fate::Left(reason), true) =
+                (&mut fate, RESTRICTING.contains(&directive.name.as_str()))
+            {
+                vocabulary::refuse_everybody(table, reason);
+            }
+            self.enter_whole(directive, &fate);
+        }
+        for directive in scope.directives {
+            let fate = match directive.name.as_str() {
+                "access_log" => self.access_log(scope, directive),
+                "log_format" => log_format(directive),
+                "set" => self.set(directive),
+                _ => continue,
+            };
+            self.enter(directive, fate);
+        }
+    }
+
+    fn setting(&mut self, scope: &Scope<'_>, directive: &Directive, table: &mut Table) -> Fate {
+        let name = directive.name.as_str();
+        match name {
+            _ if name.starts_with("proxy_cache") || name == "proxy_no_cache" => {
+                self.caching(scope, directive, table)
+            }
+            "proxy_ignore_headers" => ignored_headers(directive, table),
+            "proxy_set_header" => self.request_header(directive, table),
+            "proxy_hide_header" => vocabulary::edit_response(table, directive.arg(0), Edit::Remove),
+            "proxy_pass_header" => {
+                Fate::needless("fields of the origin pass unless they are removed")
+            }
+            "add_header" => self.add_header(directive, table),
+            "expires" => expires(directive, table),
+            "error_page" => error_page(directive, table),
+            _ if name.starts_with("gzip") || name.starts_with("brotli") => {
+                compression(scope, directive, table)
+            }
+            "limit_req" | "limit_conn" => self.limit(scope, directive, table),
+            "limit_req_status" | "limit_conn_status" => match directive.arg(0) {
+                "429" => Fate::needless("refusals have status 429"),
+                _ => Fate::differs("refusals have status 429"),
+            },
+            "limit_req_log_level" | "limit_conn_log_level" => {
+                Fate::needless("the access log names refusals")
+            }
+            "limit_rate" | "limit_rate_after" => bandwidth(directive, table),
+            "client_max_body_size" => match units::byte_size(directive.arg(0)) {
+                Some(0) => Fate::needless("bodies have no limit unless one is stated"),
+                Some(bytes) => vocabulary::put(table, "max_body", units::size(bytes)),
+                None => Fate::left("is no size"),
+            },
+            "allow" | "deny" => access(directive, table),
+            "auth_basic" | "auth_basic_user_file" => basic_auth(scope, directive, table),
+            "valid_referers" => {
+                let kinds = directive.args.iter().filter(|kind| !kind.starts_with('~')).cloned();
+                let fate = vocabulary::put(table, "referers", kinds.collect::<Vec<_>>());
+                match directive.args.iter().any(|kind| kind.starts_with('~')) {
+                    true => Fate::left("patterns of referers are no expressions"),
+                    false => fate,
+                }
+            }
+            "auth_request" => Fate::left("a site asks no other server whether a request may pass"),
+            "secure_link" | "secure_link_md5" => Fate::left("a site has no signed URLs"),
+            "set_real_ip_from" => self.trust(directive),
+            "real_ip_header" => match directive.arg(0).to_ascii_lowercase().as_str() {
+                "x-forwarded-for" => {
+                    Fate::needless("[[trusted]] proxies state clients by X-Forwarded-For")
+                }
+                "proxy_protocol" => self.trust_proxy_protocol(),
+                _ => Fate::left("[[trusted]] proxies state clients by X-Forwarded-For"),
+            },
+            "real_ip_recursive" => Fate::needless("all trusted addresses are passed over"),
+            "proxy_ssl_server_name" => Fate::needless("the server's name is always sent"),
+            "proxy_ssl_verify" if directive.arg(0) == "on" => {
+                Fate::needless("servers' certificates are checked")
+            }
+            "proxy_method"
+            | "proxy_pass_request_body"
+            | "proxy_pass_request_headers"
+            | "proxy_bind" => Fate::left("requests pass as they are"),
+            "proxy_next_upstream" | "proxy_next_upstream_tries" | "proxy_next_upstream_timeout" => {
+                tries(&mut self.plan.limits, directive)
+            }
+            "proxy_redirect" if directive.arg(0) == "off" => {
+                Fate::needless("`Location` of the origin passes as it is")
+            }
+            "proxy_redirect" => Fate::left("`Location` of the origin passes as it is"),
+            _ => match self.node_limit(scope, directive) {
+                Some(fate) => fate,
+                None => needless::fate(name)
+                    .unwrap_or_else(|| Fate::left("Levada has nothing for this directive")),
+            },
+        }
+    }
+
+    fn caching(&mut self, scope: &Scope<'_>, directive: &Directive, table: &mut Table) -> Fate {
+        match directive.name.as_str() {
+            "proxy_cache" => {
+                table.set("cache", directive.arg(0) != "off");
+                Fate::Taken
+            }
+            "proxy_cache_valid" => lifetime(scope, directive, table),
+            "proxy_cache_use_stale" => {
+                let zone = scope.nearest_arg("proxy_cache").unwrap_or_default();
+                let window = self.caches.get(zone).map_or("10m", String::as_str).to_owned();
+                for kind in &directive.args {
+                    match kind.as_str() {
+                        "updating" => table.set("stale_while_revalidate", window.as_str()),
+                        "error" | "timeout" => table.set("stale_if_unreachable", window.as_str()),
+                        "off" => table.set("stale_if_unreachable", "0s"),
+                        status if status.starts_with("http_5") => {
+                            table.set("stale_if_error", window.as_str())
+                        }
+                        _ => return Fate::left(format!("no stale response stands for `{kind}`")),
+                    }
+                }
+                Fate::Taken
+            }
+            "proxy_cache_background_update" => {
+                Fate::needless("stale_while_revalidate fetches beside the answer")
+            }
+            "proxy_cache_min_uses" if directive.arg(0) == "1" => {
+                Fate::needless("it is the default")
+            }
+            "proxy_cache_min_uses" => match directive.arg(0).parse::<u64>() {
+                Ok(uses) => vocabulary::put(table, "min_uses", uses),
+                Err(_) => Fate::left("is no number"),
+            },
+            "proxy_cache_key" => match directive.args.join("").as_str() {
+                "$scheme$proxy_host$request_uri"
+                | "$scheme$host$request_uri"
+                | "$scheme://$host$request_uri"
+                | "$host$request_uri"
+                | "$scheme$proxy_host$uri$is_args$args"
+                | "$scheme$request_method$host$request_uri"
+                | "$scheme$host$uri$is_args$args"
+                | "$host$uri$is_args$args" => {
+                    Fate::needless("the key is scheme, host, path and query")
+                }
+                _ => vocabulary::missing("cache_key")
+                    .unwrap_or_else(|| Fate::left("there are no rules for this key")),
+            },
+            "proxy_cache_methods" => match directive.args.iter().all(|m| m == "GET" || m == "HEAD")
+            {
+                true => Fate::needless("responses to GET and HEAD are stored"),
+                false => Fate::left("responses to GET and HEAD are stored"),
+            },
+            "proxy_cache_bypass" | "proxy_no_cache" => vocabulary::missing("bypass")
+                .unwrap_or_else(|| Fate::left("there is no such condition")),
+            "proxy_cache_lock"
+            | "proxy_cache_lock_timeout"
+            | "proxy_cache_lock_age"
+            | "proxy_cache_revalidate"
+            | "proxy_cache_convert_head" => needless::fate(&directive.name)
+                .unwrap_or_else(|| Fate::needless("a node does this")),
+            _ => Fate::left("Levada has nothing for this directive"),
+        }
+    }
+
+    /// Fields that a node sets itself are needless; `Host` is read with the server that is asked.
+    fn request_header(&mut self, directive: &Directive, table: &mut Table) -> Fate {
+        let (name, value) = (directive.arg(0), directive.arg(1));
+        match (name.to_ascii_lowercase().as_str(), value) {
+            ("host", _) => Fate::Taken,
+            ("x-forwarded-for", "$proxy_add_x_forwarded_for" | "$remote_addr")
+            | ("x-forwarded-proto", "$scheme")
+            | ("x-forwarded-host", "$host" | "$http_host") => {
+                Fate::needless("a node sends this field itself")
+            }
+            ("upgrade", _) => Fate::left("WebSocket is not there"),
+            ("connection", "") => Fate::needless("connections to servers are always kept"),
+            ("connection", _) => {
+                Fate::left("`Connection` is the node's own; WebSocket is not there")
+            }
+            ("accept-encoding", "") => Fate::needless("the origin is asked for the original"),
+            (_, "") => vocabulary::edit_request(table, name, Edit::Remove),
+            (_, value) => match variables::translate(value, &self.constants) {
+                Ok(value) => vocabulary::edit_request(table, name, Edit::Set(value)),
+                Err(reason) => Fate::Left(reason),
+            },
+        }
+    }
+
+    fn add_header(&mut self, directive: &Directive, table: &mut Table) -> Fate {
+        let value = match variables::translate(directive.arg(1), &self.constants) {
+            Ok(value) => value,
+            Err(reason) => return Fate::Left(reason),
+        };
+        let fate = vocabulary::edit_response(table, directive.arg(0), Edit::Add(value));
+        match directive.args.get(2).map(String::as_str) {
+            None if fate == Fate::Taken => {
+                Fate::differs("the field is added to responses of all statuses, as with `always`")
+            }
+            _ => fate,
+        }
+    }
+
+    fn limit(&mut self, scope: &Scope<'_>, directive: &Directive, table: &mut Table) -> Fate {
+        if let Some(fate) = vocabulary::missing("limit") {
+            return fate;
+        }
+        let counts_requests = directive.name == "limit_req";
+        let zones = if counts_requests { &self.request_zones } else { &self.connection_zones };
+        let parameter = |name: &str| {
+            directive.args.iter().find_map(|arg| arg.strip_prefix(name)?.strip_prefix('='))
+        };
+        let zone = if counts_requests { parameter("zone") } else { Some(directive.arg(0)) };
+        let Some(Zone { key, rate }) = zone.and_then(|zone| zones.get(zone)) else {
+            return Fate::left("there is no such zone");
+        };
+        let key = match key {
+            Ok(key) => key.clone(),
+            Err(reason) => return Fate::Left(reason.clone()),
+        };
+        let mut limit = Table::from_iter([("key", Value::Text(key))]);
+        let mut fate = Fate::Taken;
+        if counts_requests {
+            limit.set("rate", rate.as_str());
+            if let Some(burst) = parameter("burst").and_then(|burst| burst.parse::<u64>().ok()) {
+                limit.set("burst", burst);
+            }
+            if directive.args.iter().any(|arg| arg == "nodelay") {
+                limit.set("nodelay", true);
+            }
+            if parameter("delay").is_some() {
+                fate = Fate::differs("`delay` is not there: requests within the burst wait");
+            }
+            if scope.nearest("limit_req_status").is_empty() {
+                fate = Fate::differs("refusals have status 429 in place of 503");
+            }
+        } else {
+            match directive.arg(1).parse::<u64>() {
+                Ok(most) if most > 0 => limit.set("concurrent", most),
+                _ => return Fate::left("is no number of connections"),
+            }
+        }
+        table.push("limit", limit);
+        fate
+    }
+
+    fn trust(&mut self, directive: &Directive) -> Fate {
+        let address = directive.arg(0);
+        if address.parse::<std::net::IpAddr>().is_err() && !address.contains('/') {
+            return Fate::left("a trusted proxy is an address or a prefix");
+        }
+        if self.plan.trusted.is_empty() {
+            self.plan.trusted.push(Table::default());
+        }
+        self.plan.trusted[0].push("addresses", address);
+        Fate::Taken
+    }
+
+    pub(super) fn trust_proxy_protocol(&mut self) -> Fate {
+        if self.plan.trusted.is_empty() {
+            self.plan.trusted.push(Table::default());
+        }
+        self.plan.trusted[0].set("proxy_protocol", true);
+        Fate::Taken
+    }
+
+    /// Bounds that hold for the whole node.
+    fn node_limit(&mut self, scope: &Scope<'_>, directive: &Directive) -> Option<Fate> {
+        let keys: &[&str] = match directive.name.as_str() {
+            "keepalive_timeout" => &["idle_timeout"],
+            "client_header_timeout" => &["head_timeout"],
+            "client_body_timeout" => &["body_timeout"],
+            "send_timeout" => &["send_timeout"],
+            "proxy_connect_timeout" => &["connect_timeout"],
+            "proxy_read_timeout" => &["response_timeout", "response_body_timeout"],
+            "proxy_send_timeout" => {
+                return Some(Fate::needless("a server that takes nothing is left in time"));
+            }
+            "large_client_header_buffers" => &["head_size"],
+            _ => return None,
+        };
+        let value = if keys == ["head_size"] {
+            let buffers = directive.arg(0).parse::<u64>().ok();
+            let bytes = buffers
+                .zip(units::byte_size(directive.arg(1)))
+                .map(|(n, size)| n.saturating_mul(size));
+            bytes.map(|bytes| units::size(bytes.clamp(8 << 10, 1 << 20)))
+        } else {
+            units::nginx_time(directive.arg(0))
+                .map(|time| units::duration(time.clamp(1, 3_600_000)))
+        };
+        let Some(value) = value else { return Some(Fate::left("is no time or size")) };
+        let is_new = |key: &&&str| match self.plan.limits.get(key) {
+            Some(Value::Text(own)) => *own != value,
+            _ => false,
+        };
+        if keys.iter().any(|key| is_new(&key)) {
+            return Some(Fate::left(
+                "the node has one such limit, and another value is stated for it",
+            ));
+        }
+        for key in keys {
+            self.plan.limits.set(key, value.as_str());
+        }
+        Some(match scope.outer {
+            None => Fate::Taken,
+            Some(_) => Fate::differs("the limit holds for the whole node"),
+        })
+    }
+
+    fn access_log(&mut self, scope: &Scope<'_>, directive: &Directive) -> Fate {
+        let path = directive.arg(0);
+        let own = match path {
+            "off" if scope.outer.is_some() => {
+                return Fate::left("a node has one access log, for all requests");
+            }
+            "/dev/stdout" => "stdout",
+            path if path.starts_with("syslog:") || path.contains('$') => {
+                return Fate::left("the access log is a file or standard output");
+            }
+            path => path,
+        };
+        match self.plan.log.get("access") {
+            None => {
+                self.plan.log.set("access", own);
+                Fate::Taken
+            }
+            Some(Value::Text(first)) if first == own => Fate::Taken,
+            Some(_) => {
+                Fate::left("a node has one access log, for all requests: the first one counts")
+            }
+        }
+    }
+
+    fn set(&mut self, directive: &Directive) -> Fate {
+        let name = directive.arg(0).trim_start_matches('$').to_owned();
+        match self.constants.get(&name) {
+            Some(value) if value != directive.arg(1) => {
+                self.constants.remove(&name);
+                Fate::left("the variable has several values")
+            }
+            _ => {
+                self.constants.insert(name, directive.arg(1).to_owned());
+                Fate::Taken
+            }
+        }
+    }
+}
+
+fn log_format(directive: &Directive) -> Fate {
+    match directive.arg(0) {
+        "combined" | "main" => {
+            Fate::differs("lines are written in the combined format, with more at their end")
+        }
+        _ => Fate::left("formats of the access log are `combined` and `json`"),
+    }
+}
+
+fn tries(limits: &mut Table, directive: &Directive) -> Fate {
+    match (directive.name.as_str(), directive.arg(0).parse::<u64>()) {
+        ("proxy_next_upstream_tries", Ok(tries @ 1..=10)) => {
+            limits.set("tries", tries);
+            Fate::Taken
+        }
+        ("proxy_next_upstream", _) if directive.arg(0) == "off" => {
+            limits.set("tries", 1);
+            Fate::Taken
+        }
+        _ => Fate::needless("requests that may be repeated are: [limits]"),
+    }
+}
+
+/// nginx's lifetimes count where the origin states none, as Levada's do.
+fn lifetime(_: &Scope<'_>, directive: &Directive, table: &mut Table) -> Fate {
+    let Some((time, statuses)) = directive.args.split_last() else {
+        return Fate::left("has no time");
+    };
+    let Some(time) = units::nginx_time(time).map(units::duration) else {
+        return Fate::left("is no time");
+    };
+    let words = statuses.iter().map(String::as_str).chain([time.as_str()]);
+    let statuses = if statuses.is_empty() {
+        format!("200 301 302 {time}")
+    } else {
+        words.collect::<Vec<_>>().join(" ")
+    };
+    vocabulary::push(table, "ttl", statuses)
+}
+
+fn ignored_headers(directive: &Directive, table: &mut Table) -> Fate {
+    let mut fate = Fate::Taken;
+    for field in &directive.args {
+        fate = match field.to_ascii_lowercase().as_str() {
+            "set-cookie" => {
+                table.set("store_cookies", "always");
+                Fate::Taken
+            }
+            name if name.starts_with("x-accel-") => {
+                Fate::needless("the fields X-Accel- mean nothing to a node")
+            }
+            _ => vocabulary::push(table, "ignore_headers", field.as_str()),
+        };
+        if matches!(fate, Fate::Left(_)) {
+            return fate;
+        }
+    }
+    fate
+}
+
+fn expires(directive: &Directive, table: &mut Table) -> Fate {
+    let value = match directive.arg(0) {
+        "off" => return Fate::needless("it is the default"),
+        "epoch" => "no-cache".to_owned(),
+        "max" => "max-age=315360000".to_owned(),
+        "modified" => return Fate::left("lifetimes do not count from the last change"),
+        time => match units::nginx_time(time) {
+            Some(milliseconds) => format!("max-age={}", milliseconds / 1_000),
+            None if time.starts_with('-') => "no-cache".to_owned(),
+            None => return Fate::left("is no time"),
+        },
+    };
+    match vocabulary::edit_response(table, "Cache-Control", Edit::Set(value)) {
+        Fate::Taken => Fate::differs("only `Cache-Control` is set, not `Expires`"),
+        other => other,
+    }
+}
+
+fn error_page(directive: &Directive, table: &mut Table) -> Fate {
+    let Some((page, statuses)) = directive.args.split_last() else {
+        return Fate::left("has no page");
+    };
+    let other_status = statuses.iter().any(|status| status.starts_with('='));
+    if page.starts_with('@') || page.contains('$') || other_status {
+        return Fate::left("an error page is a path or a file, and keeps the status");
+    }
+    vocabulary::put_inner(table, "error_pages", &statuses.join(" "), page.as_str())
+}
+
+fn compression(scope: &Scope<'_>, directive: &Directive, table: &mut Table) -> Fate {
+    let coding = if directive.name.starts_with("brotli") { "br" } else { "gzip" };
+    let is_on = ["gzip", "brotli"].iter().any(|name| scope.nearest_arg(name) == Some("on"));
+    if let (true, Some(fate)) = (is_on, vocabulary::missing("compress")) {
+        return fate;
+    }
+    match directive.name.as_str() {
+        "gzip" | "brotli" if directive.arg(0) == "on" => {
+            let own = scope.nearest_arg("gzip") == Some("on");
+            let brotli = scope.nearest_arg("brotli") == Some("on");
+            let codings = [("br", brotli), ("gzip", own)].into_iter().filter(|(_, on)| *on);
+            let codings = codings.map(|(name, _)| Value::from(name)).collect();
+            table.inline("compress").set("codings", Value::List(codings));
+            Fate::Taken
+        }
+        "gzip" | "brotli" if is_on || scope.outer.is_none() => Fate::needless("it is the default"),
+        "gzip" | "brotli" => {
+            vocabulary::put_inner(table, "compress", "codings", Value::List(Vec::new()))
+        }
+        "gzip_types" | "brotli_types" if is_on => {
+            let mut types: Vec<String> =
+                directive.args.iter().filter(|t| t.contains('/')).cloned().collect();
+            if directive.args.iter().any(|t| t == "*") {
+                types =
+                    ["text/*", "application/*", "image/*", "font/*"].map(str::to_owned).to_vec();
+            } else if !types.iter().any(|t| t == "text/html") {
+                // nginx always compresses this type.
+                types.insert(0, "text/html".to_owned());
+            }
+            let list = types.into_iter().map(Value::Text).collect();
+            table.inline("compress").set("types", Value::List(list));
+            Fate::Taken
+        }
+        "gzip_min_length" | "brotli_min_length" if is_on => {
+            match units::byte_size(directive.arg(0)) {
+                Some(bytes) => {
+                    vocabulary::put_inner(table, "compress", "min_size", units::size(bytes))
+                }
+                None => Fate::left("is no size"),
+            }
+        }
+        "gzip_comp_level" | "brotli_comp_level" if is_on => {
+            match (coding, directive.arg(0).parse::<u64>()) {
+                ("gzip", Ok(level @ 1..=9)) => {
+                    vocabulary::put_inner(table, "compress", "gzip_level", level)
+                }
+                ("br", Ok(level @ 0..=11)) => {
+                    vocabulary::put_inner(table, "compress", "br_level", level)
+                }
+                _ => Fate::left("is no level"),
+            }
+        }
+        name => needless::fate(name).unwrap_or_else(|| Fate::needless("compression is off here")),
+    }
+}
+
+fn bandwidth(directive: &Directive, table: &mut Table) -> Fate {
+    let Some(bytes) = units::byte_size(directive.arg(0)) else { return Fate::left("is no size") };
+    match directive.name.as_str() {
+        _ if bytes == 0 => Fate::needless("it is the default"),
+        "limit_rate_after" => {
+            vocabulary::put_inner(table, "bandwidth", "after", units::size(bytes))
+        }
+        _ => match vocabulary::put_inner(
+            table,
+            "bandwidth",
+            "connection",
+            format!("{}/s", units::size(bytes.max(1024))),
+        ) {
+            Fate::Taken => Fate::differs("streams of one HTTP/2 connection share the rate"),
+            other => other,
+        },
+    }
+}
+
+fn access(directive: &Directive, table: &mut Table) -> Fate {
+    let whom = directive.arg(0);
+    if whom == "unix:" {
+        return Fate::left("clients come over TCP");
+    }
+    vocabulary::push(table, "access", format!("{} {whom}", directive.name))
+}
+
+fn basic_auth(scope: &Scope<'_>, directive: &Directive, table: &mut Table) -> Fate {
+    let is_off = scope.nearest_arg("auth_basic") == Some("off");
+    match directive.name.as_str() {
+        "auth_basic_user_file" if scope.nearest_arg("auth_basic").is_none() || is_off => {
+            Fate::needless("no password is asked for here")
+        }
+        "auth_basic_user_file" => {
+            vocabulary::put_inner(table, "basic_auth", "users_file", directive.arg(0))
+        }
+        _ if is_off
+            && scope.outer.is_some_and(|outer| outer.nearest_arg("auth_basic").is_some()) =>
+        {
+            Fate::left(
+                "a route cannot do without the password of its site: state the password at the other routes",
+            )
+        }
+        _ if is_off => Fate::needless("it is the default"),
+        _ if scope.nearest("auth_basic_user_file").is_empty() => {
+            Fate::left("there is no auth_basic_user_file")
+        }
+        _ => vocabulary::put_inner(table, "basic_auth", "realm", directive.arg(0)),
+    }
+}

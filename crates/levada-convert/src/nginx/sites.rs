@@ -1,0 +1,212 @@
+//! `server` blocks as sites: Levada finds a site by the host alone, nginx a server by address and host.
+
+use std::collections::BTreeMap;
+
+use super::{
+    Converter, Scope,
+    server::{Behaviour, Server, certificate},
+};
+use crate::{
+    ledger::Fate,
+    plan::{Route, Site},
+    table::Table,
+    vocabulary,
+};
+
+/// The servers that answer for a host, in plain text and over TLS, by their places in the list.
+type Answering = (Option<usize>, Option<usize>);
+
+impl Converter {
+    pub(super) fn sites(&mut self, http: &Scope<'_>) {
+        let servers: Vec<_> = http.own("server").map(|directive| self.server(directive)).collect();
+        self.listeners(&servers, http);
+        let mut behaviours = BTreeMap::new();
+        for (answering, hosts) in by_host(&servers) {
+            for index in [answering.0, answering.1].into_iter().flatten() {
+                behaviours.entry(index).or_insert_with(|| self.behaviour(&servers[index], http));
+            }
+            self.site(answering, hosts, &servers, &behaviours);
+        }
+        for (index, server) in servers.iter().enumerate() {
+            let fate = match behaviours.contains_key(&index) {
+                true => Fate::Taken,
+                false => Fate::left(
+                    "another server has its hosts: a site is found by the host, not by the port",
+                ),
+            };
+            match &fate {
+                Fate::Taken => self.enter(server.directive, fate),
+                _ => self.enter_whole(server.directive, &fate),
+            }
+        }
+    }
+
+    /// One `[[listen]]` for each address, with the certificates of all servers there.
+    fn listeners(&mut self, servers: &[Server<'_>], http: &Scope<'_>) {
+        for server in servers {
+            let scope = Scope { directives: server.directive.inner(), outer: Some(http) };
+            let certificate = certificate(&scope);
+            for name in ["ssl_certificate", "ssl_certificate_key"] {
+                for directive in scope.nearest(name) {
+                    self.enter(directive, Fate::Taken);
+                }
+            }
+            for listen in &server.listens {
+                let known =
+                    self.plan.listen.iter().position(|own| {
+                        own.get("address") == Some(&listen.address.as_str().into())
+                    });
+                let index = known.unwrap_or_else(|| {
+                    self.plan
+                        .listen
+                        .push(Table::from_iter([("address", listen.address.as_str().into())]));
+                    self.plan.listen.len() - 1
+                });
+                let (true, Some(pair)) = (listen.tls, &certificate) else { continue };
+                add_certificate(&mut self.plan.listen[index], pair.clone(), listen.default);
+            }
+        }
+    }
+
+    fn site(
+        &mut self,
+        (plain, tls): Answering,
+        hosts: Vec<String>,
+        servers: &[Server<'_>],
+        behaviours: &BTreeMap<usize, Behaviour>,
+    ) {
+        let Some(base) = tls.or(plain) else { return };
+        let mut behaviour = behaviours[&base].clone();
+        let mut comment = format!("server at {}", servers[base].directive.place);
+        if let Some(other) = plain.filter(|plain| *plain != base) {
+            comment += &format!(", in plain text {}", servers[other].directive.place);
+            let mut routes = over_plain_text(&behaviours[&other]);
+            routes.append(&mut behaviour.routes);
+            behaviour.routes = routes;
+        }
+        complete(&mut behaviour, &mut comment);
+        let mut table = Table::default();
+        table.set("hosts", hosts);
+        table.lay_over(behaviour.table);
+        let is_served = ["origin", "servers", "server", "files", "redirect", "respond"]
+            .iter()
+            .any(|key| table.get(key).is_some());
+        if is_served {
+            self.plan.sites.push(Site { comment, table, routes: behaviour.routes });
+        } else {
+            let reason = "nothing of it answers requests in Levada: no site was made of it";
+            let server = &servers[base];
+            self.ledger.enter(&server.directive.place, "server { ... }", Fate::left(reason));
+        }
+    }
+}
+
+/// The first certificate is for clients without a server name: that of the default server.
+fn add_certificate(listen: &mut Table, pair: crate::table::Value, default: bool) {
+    use crate::table::Value;
+    let mut list = match listen.remove("tls") {
+        Some(Value::List(list)) => list,
+        _ => Vec::new(),
+    };
+    list.retain(|own| default || *own != pair);
+    if default {
+        list.retain(|own| *own != pair);
+        list.insert(0, pair);
+    } else {
+        list.push(pair);
+    }
+    listen.set("tls", Value::List(list));
+}
+
+/// The hosts that the same servers answer for, in the order of the file.
+fn by_host(servers: &[Server<'_>]) -> Vec<(Answering, Vec<String>)> {
+    let mut hosts: Vec<String> = Vec::new();
+    for server in servers {
+        for host in &server.hosts {
+            if !hosts.contains(host) {
+                hosts.push(host.clone());
+            }
+        }
+    }
+    if servers.iter().any(Server::is_default_by_word) {
+        hosts.push("*".to_owned());
+    }
+    let mut groups: Vec<(Answering, Vec<String>)> = Vec::new();
+    for host in hosts {
+        let answering = (answering(servers, &host, false), answering(servers, &host, true));
+        match groups.iter_mut().find(|(own, _)| *own == answering) {
+            Some((_, hosts)) => hosts.push(host),
+            None => groups.push((answering, vec![host])),
+        }
+    }
+    groups
+}
+
+/// The server for a host: by name, or the one that is declared for all the rest.
+fn answering(servers: &[Server<'_>], host: &str, tls: bool) -> Option<usize> {
+    let listens = |server: &&Server<'_>| server.listens.iter().any(|listen| listen.tls == tls);
+    let find = |wanted: &dyn Fn(&Server<'_>) -> bool| {
+        servers.iter().position(|server| listens(&server) && wanted(server))
+    };
+    find(&|server| server.hosts.iter().any(|own| own == host))
+        .or_else(|| {
+            find(&|server| server.listens.iter().any(|listen| listen.default && listen.tls == tls))
+        })
+        .or_else(|| find(&|server| server.hosts.is_empty()))
+}
+
+/// The routes of a server without TLS, within a site that has another server over TLS.
+fn over_plain_text(behaviour: &Behaviour) -> Vec<Route> {
+    let mut rest = Route {
+        comment: "all other requests in plain text".to_owned(),
+        table: behaviour.table.clone(),
+    };
+    let mut routes: Vec<_> = behaviour
+        .routes
+        .iter()
+        .map(|route| {
+            let mut table = behaviour.table.clone();
+            for key in ["redirect", "respond", "rewrite"] {
+                table.remove(key);
+            }
+            table.lay_over(route.table.clone());
+            Route { comment: route.comment.clone(), table }
+        })
+        .collect();
+    if !routes.iter().any(Route::takes_all) && !rest.table.is_empty() {
+        routes.push(std::mem::take(&mut rest));
+    }
+    for route in &mut routes {
+        let mut table = Table::default();
+        table.set("scheme", "http");
+        table.lay_over(std::mem::take(&mut route.table));
+        table.set("scheme", "http");
+        route.table = table;
+    }
+    routes
+}
+
+/// A site whose routes answer, but that has nothing for other requests: those get 404, as in nginx.
+fn complete(behaviour: &mut Behaviour, comment: &mut String) {
+    let answers = |table: &Table| {
+        ["origin", "servers", "server", "files", "redirect", "respond"]
+            .iter()
+            .any(|key| table.get(key).is_some())
+    };
+    if answers(&behaviour.table) {
+        return;
+    }
+    let mut all = Table::default();
+    if vocabulary::respond(&mut all, 404, None) == Fate::Taken
+        && behaviour.routes.iter().any(|r| answers(&r.table))
+    {
+        behaviour.table.lay_over(all);
+        return;
+    }
+    // Without fixed responses the first server takes what no route takes.
+    let first = behaviour.routes.iter().find_map(|route| route.table.get("origin").cloned());
+    if let Some(origin) = first {
+        behaviour.table.set("origin", origin);
+        comment.push_str("; nginx answers with 404 what no route takes");
+    }
+}

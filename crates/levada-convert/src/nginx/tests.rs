@@ -1,0 +1,115 @@
+use super::convert;
+use crate::{Conversion, Includes, InputFile, NoIncludes, Unreadable};
+
+fn file(name: &str, text: &str) -> InputFile {
+    InputFile { name: name.to_owned(), text: text.to_owned() }
+}
+
+fn read(text: &str) -> Result<Conversion, Unreadable> {
+    convert(&file("nginx.conf", text), &NoIncludes)
+}
+
+fn error(text: &str) -> String {
+    read(text).unwrap_err().to_string()
+}
+
+#[test]
+fn a_file_that_is_not_nginx_grammar_is_refused_with_its_line() {
+    assert_eq!(error("http {\n"), "nginx.conf:1: the block that begins here has no `}`");
+    assert_eq!(error("events { }\n}\n"), "nginx.conf:2: `}` closes nothing");
+    assert_eq!(error("\nuser www-data\n"), "nginx.conf:2: `user www-data` does not end with `;`");
+    assert_eq!(error("a;\nb 'c;\n"), "nginx.conf:2: the quote that begins here does not end");
+    assert_eq!(error("a\0b;"), "nginx.conf:1: a NUL: this is no text");
+    assert_eq!(error(&"a {".repeat(1_000)), "nginx.conf:1: blocks are nested too deeply");
+}
+
+/// Answers every pattern with files of these texts.
+struct Files(Vec<InputFile>);
+
+impl Includes for Files {
+    fn matching(&self, pattern: &str) -> Result<Vec<InputFile>, String> {
+        let matches = |name: &str| name == pattern || pattern == "all/*";
+        Ok(self.0.iter().filter(|file| matches(&file.name)).cloned().collect())
+    }
+}
+
+#[test]
+fn included_files_stand_in_the_place_of_include_with_lines_of_their_own() {
+    let site = file(
+        "site",
+        "\nserver { server_name a.example; location / { proxy_pass http://h; } unknown_word; }",
+    );
+    let main = file("nginx.conf", "http { include all/*; include none; include none/*; }");
+    let converted = convert(&main, &Files(vec![site])).unwrap();
+    assert!(converted.toml.contains("hosts = \"a.example\""), "{}", converted.toml);
+    let left: Vec<_> = converted.ledger.left.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        left,
+        [
+            "nginx.conf:1: `include none`: there is no such file",
+            "site:2: `unknown_word`: Levada has nothing for this directive",
+        ]
+    );
+}
+
+#[test]
+fn a_file_that_includes_itself_ends() {
+    let itself = file("self", "include self;");
+    let converted = convert(&file("nginx.conf", "include self;"), &Files(vec![itself])).unwrap();
+    assert!(
+        converted.ledger.left[0].reason.contains("more than 16 times"),
+        "{:?}",
+        converted.ledger.left
+    );
+    let two = ["all/1", "all/2"].map(|name| file(name, "include all/*;")).to_vec();
+    let converted = convert(&file("nginx.conf", "include all/*;"), &Files(two)).unwrap();
+    assert!(converted.ledger.left.iter().any(|left| left.reason.contains("more than 1000 files")));
+}
+
+#[test]
+fn every_directive_is_accounted_for() {
+    let text = "http { one; two { three; } server { listen 80; server_name a; four; \
+        location / { proxy_pass http://h; five; if ($six) { seven; } } location /b { eight; } } }";
+    let converted = read(text).unwrap();
+    for word in ["one", "two", "three", "four", "five", "$six", "seven", "eight"] {
+        let told = converted.ledger.left.iter().any(|left| left.statement.contains(word));
+        assert!(told, "{word} is not in {:#?}", converted.ledger.left);
+    }
+}
+
+#[test]
+fn locations_are_tried_in_the_order_of_nginx() {
+    let text = "server { server_name a; location / { proxy_pass http://root; } \
+        location /a/ { proxy_pass http://short; } location /a/long/ { proxy_pass http://long; } \
+        location ~ \\.png$ { proxy_pass http://regex; } location ^~ /first/ { proxy_pass http://first; } \
+        location = /exact { proxy_pass http://exact; } }";
+    let toml = read(text).unwrap().toml;
+    let places: Vec<_> = ["exact", "first", "regex", "long", "short"]
+        .iter()
+        .map(|name| {
+            toml.find(&format!("origin = \"http://{name}\""))
+                .unwrap_or_else(|| panic!("{name}: {toml}"))
+        })
+        .collect();
+    assert!(places.is_sorted(), "{toml}");
+}
+
+#[test]
+fn a_rule_of_access_that_is_left_over_is_told_with_its_consequence() {
+    let text = "server { server_name a; location / { auth_request /check; proxy_pass http://h; } }";
+    let converted = read(text).unwrap();
+    let reason = &converted.ledger.left[0].reason;
+    let refuses = converted.toml.contains("deny all") && reason.contains("everybody is refused");
+    assert!(
+        refuses || reason.contains("WARNING: everybody may pass"),
+        "{reason}\n{}",
+        converted.toml
+    );
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_text_leads_to_a_panic(text in "([a-z$~=(){};\"'#*/. \n]|server|location|if|map|http|proxy_pass|include){0,200}") {
+        let _ = read(&text);
+    }
+}

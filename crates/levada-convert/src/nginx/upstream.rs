@@ -1,0 +1,165 @@
+//! `upstream`: the servers behind a name.
+
+use super::{needless, parse::Directive};
+use crate::{
+    ledger::Fate,
+    table::{Table, Value},
+    units,
+};
+
+/// The servers of an `upstream`, and how one of them is chosen.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Upstream {
+    servers: Vec<Server>,
+    policy: Option<&'static str>,
+    key: Option<Table>,
+    health_check: Table,
+}
+
+#[derive(Clone, Debug)]
+struct Server {
+    address: String,
+    weight: u64,
+    max_conns: Option<u64>,
+    backup: bool,
+}
+
+impl Upstream {
+    /// Reads the block, with what became of each directive in it.
+    pub(super) fn read(directive: &Directive) -> (Self, Vec<Fate>) {
+        let mut upstream = Self::default();
+        let mut fates: Vec<_> =
+            directive.inner().iter().map(|inner| upstream.directive(inner)).collect();
+        let primaries = upstream.servers.iter().filter(|server| !server.backup).count();
+        if primaries > 1 && primaries < upstream.servers.len() {
+            upstream.servers.retain(|server| !server.backup);
+            for (inner, fate) in directive.inner().iter().zip(&mut fates) {
+                if inner.args.iter().any(|arg| arg == "backup") {
+                    *fate = Fate::left("servers among which a policy chooses have no backup");
+                }
+            }
+        }
+        (upstream, fates)
+    }
+
+    fn directive(&mut self, directive: &Directive) -> Fate {
+        match directive.name.as_str() {
+            "server" => self.server(directive),
+            "least_conn" => self.by("least_conn"),
+            "random" if directive.arg(0) == "two" => self.by("p2c"),
+            "random" => self.by("random"),
+            "hash" => self.hash(directive),
+            "ip_hash" => Fate::left(
+                "the address of a client is no key of a policy: use a cookie or a header as `key`",
+            ),
+            "zone" => Fate::needless("the threads of a node share their servers' state"),
+            "keepalive" | "keepalive_timeout" | "keepalive_requests" | "keepalive_time" => {
+                Fate::needless("connections to servers are always kept: [limits]")
+            }
+            other => needless::fate(other)
+                .unwrap_or_else(|| Fate::left("Levada has nothing for this directive")),
+        }
+    }
+
+    fn by(&mut self, policy: &'static str) -> Fate {
+        self.policy = Some(policy);
+        Fate::Taken
+    }
+
+    fn hash(&mut self, directive: &Directive) -> Fate {
+        let named = |from: &str, name: &str| {
+            Table::from_iter([("from", from.into()), ("name", name.into())])
+        };
+        let key = match directive.arg(0).trim_start_matches('$') {
+            "request_uri" | "uri" | "host$request_uri" | "scheme$proxy_host$request_uri" => None,
+            "host" | "http_host" => Some(Table::from_iter([("from", "host".into())])),
+            other => match other.split_once('_') {
+                Some(("cookie", name)) => Some(named("cookie", name)),
+                Some(("arg", name)) => Some(named("query", name)),
+                Some(("http", name)) => Some(named("header", &name.replace('_', "-"))),
+                _ => return Fate::left(format!("`{}` is no key of a policy", directive.arg(0))),
+            },
+        };
+        self.key = key;
+        self.by(if directive.arg(1) == "consistent" { "ring_hash" } else { "modulo" })
+    }
+
+    fn server(&mut self, directive: &Directive) -> Fate {
+        let mut server = Server {
+            address: directive.arg(0).to_owned(),
+            weight: 1,
+            max_conns: None,
+            backup: false,
+        };
+        let mut fate = Fate::Taken;
+        for parameter in directive.args.iter().skip(1) {
+            let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+            match (name, value.parse::<u64>()) {
+                ("weight", Ok(weight)) => server.weight = weight.clamp(1, 1000),
+                ("max_conns", Ok(0)) => {}
+                ("max_conns", Ok(most)) => server.max_conns = Some(most),
+                ("max_fails", Ok(fails)) => self.health_check.set("eject_after", fails.min(1000)),
+                ("fail_timeout", _) => match units::nginx_time(value) {
+                    Some(time) if (1..=3_600_000).contains(&time) => {
+                        self.health_check.set("eject_for", units::duration(time));
+                    }
+                    _ => fate = Fate::left("no time that a server can be out"),
+                },
+                ("backup", _) => server.backup = true,
+                ("down", _) => return Fate::needless("the server is marked as down"),
+                _ => fate = Fate::left(format!("a server has no `{name}`")),
+            }
+        }
+        self.servers.push(server);
+        fate
+    }
+
+    /// The keys of a site or a route that is served by these servers.
+    pub(super) fn keys(&self, scheme: &str) -> Table {
+        let url = |server: &Server| url(scheme, &server.address);
+        let mut keys = Table::default();
+        let chooses = self.servers.iter().filter(|server| !server.backup).count() > 1;
+        if !chooses {
+            let mut ordered: Vec<_> = self.servers.iter().collect();
+            ordered.sort_by_key(|server| server.backup);
+            keys.set("origin", ordered.into_iter().map(url).collect::<Vec<_>>());
+        } else {
+            self.choice(&mut keys, url);
+        }
+        if !self.health_check.is_empty() {
+            keys.set("health_check", self.health_check.clone());
+        }
+        keys
+    }
+
+    fn choice(&self, keys: &mut Table, url: impl Fn(&Server) -> String) {
+        let weighs = self.servers.iter().any(|server| server.weight != 1);
+        if weighs || self.servers.iter().any(|server| server.max_conns.is_some()) {
+            for server in &self.servers {
+                let mut one = Table::from_iter([("url", url(server).into())]);
+                if server.weight != 1 {
+                    one.set("weight", server.weight);
+                }
+                if let Some(most) = server.max_conns {
+                    one.set("max_conns", most);
+                }
+                keys.push("server", one);
+            }
+        } else {
+            keys.set("servers", Value::List(self.servers.iter().map(|s| url(s).into()).collect()));
+        }
+        let default = if weighs { "weighted_round_robin" } else { "round_robin" };
+        keys.inline("policy").set("name", self.policy.unwrap_or(default));
+        if let Some(key) = &self.key {
+            keys.set("key", key.clone());
+        }
+    }
+}
+
+/// The URL of a server, as Levada writes it.
+pub(super) fn url(scheme: &str, address: &str) -> String {
+    match address.strip_prefix("unix:") {
+        Some(path) => format!("unix:{}", path.trim_end_matches(':')),
+        None => format!("{scheme}://{address}"),
+    }
+}

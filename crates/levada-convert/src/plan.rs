@@ -1,0 +1,110 @@
+//! The new file while it is made.
+
+use std::fmt;
+
+use crate::table::{Table, Value};
+
+/// The tables of a `levada.toml`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Plan {
+    /// Keys before the first table.
+    pub(crate) top: Table,
+    pub(crate) listen: Vec<Table>,
+    pub(crate) trusted: Vec<Table>,
+    pub(crate) cache: Table,
+    pub(crate) limits: Table,
+    pub(crate) log: Table,
+    pub(crate) defaults: Table,
+    pub(crate) sites: Vec<Site>,
+}
+
+/// A `[[site]]`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Site {
+    /// Where it comes from.
+    pub(crate) comment: String,
+    pub(crate) table: Table,
+    pub(crate) routes: Vec<Route>,
+}
+
+/// A `[[site.route]]`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Route {
+    /// Where it comes from.
+    pub(crate) comment: String,
+    pub(crate) table: Table,
+}
+
+impl Route {
+    /// Whether it takes every request.
+    pub(crate) fn takes_all(&self) -> bool {
+        !MATCHERS.iter().any(|matcher| self.table.get(matcher).is_some())
+    }
+}
+
+/// The keys of a route that say which requests it takes.
+const MATCHERS: [&str; 9] =
+    ["path", "path_regex", "host", "scheme", "method", "header", "query", "cookie", "client"];
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.top)?;
+        for listen in &self.listen {
+            section(f, "[[listen]]", "", listen)?;
+        }
+        for trusted in &self.trusted {
+            section(f, "[[trusted]]", "", trusted)?;
+        }
+        let tables = [
+            ("[cache]", &self.cache),
+            ("[limits]", &self.limits),
+            ("[log]", &self.log),
+            ("[defaults]", &self.defaults),
+        ];
+        for (header, table) in tables {
+            if !table.is_empty() {
+                section(f, header, "", table)?;
+            }
+        }
+        for site in &self.sites {
+            section(f, "[[site]]", &site.comment, &site.table)?;
+            for route in &site.routes {
+                section(f, "[[site.route]]", &route.comment, &route.table)?;
+            }
+        }
+        writeln!(f)
+    }
+}
+
+fn section(f: &mut fmt::Formatter<'_>, header: &str, comment: &str, table: &Table) -> fmt::Result {
+    writeln!(f)?;
+    if !comment.is_empty() {
+        writeln!(f, "# {}", comment.replace(|c: char| c.is_control(), " "))?;
+    }
+    let is_long =
+        |value: &Value| matches!(value, Value::Inline(_)) && value.to_string().len() > 100;
+    let is_list_of_tables = |value: &Value| matches!(value, Value::List(list) if list.iter().any(|item| matches!(item, Value::Inline(_))));
+    writeln!(f, "{header}")?;
+    let (apart, plain): (Vec<_>, Vec<_>) =
+        table.iter().partition(|(_, value)| is_long(value) || is_list_of_tables(value));
+    for (key, value) in plain {
+        let mut one = Table::default();
+        one.set(key, value.clone());
+        write!(f, "{one}")?;
+    }
+    let name = header.trim_matches(['[', ']']);
+    for (key, value) in apart {
+        match value {
+            Value::Inline(inner) => section(f, &format!("[{name}.{key}]"), "", inner)?,
+            Value::List(list) => {
+                for item in list {
+                    if let Value::Inline(inner) = item {
+                        section(f, &format!("[[{name}.{key}]]"), "", inner)?;
+                    }
+                }
+            }
+            _ => unreachable!("only tables stand apart"),
+        }
+    }
+    Ok(())
+}

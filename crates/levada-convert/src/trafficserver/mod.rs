@@ -1,0 +1,251 @@
+//! Traffic Server: `remap.config`, `parent.config`, and the everyday keys of `records.yaml`.
+
+mod parent;
+mod records;
+mod remap;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use crate::{
+    Conversion, Includes, InputFile, Ledger, Place, Unreadable,
+    ledger::Fate,
+    plan::{Plan, Route, Site},
+    table::{Table, Value},
+};
+use parent::Parent;
+use remap::Mapping;
+
+/// The files that are converted, in the order in which they are read.
+pub const FILES: [&str; 6] = [
+    "records.yaml",
+    "records.config",
+    "storage.config",
+    "ssl_multicert.config",
+    "parent.config",
+    "remap.config",
+];
+
+/// Converts these files; the name of each says which one it is.
+///
+/// # Errors
+/// When a file is not one of [`FILES`], or is no text.
+pub fn convert(files: &[InputFile], includes: &dyn Includes) -> Result<Conversion, Unreadable> {
+    let mut converter = Converter { pristine_host: false, ..Converter::default() };
+    let rank = |file: &&InputFile| FILES.iter().position(|name| is_named(&file.name, name));
+    let mut files: Vec<_> = files.iter().collect();
+    files.sort_by_key(rank);
+    for file in files {
+        converter.file(file, includes)?;
+    }
+    converter.finish();
+    Ok(Conversion::new(&converter.plan, converter.ledger))
+}
+
+fn is_named(path: &str, name: &str) -> bool {
+    path.rsplit(['/', '\\']).next() == Some(name)
+}
+
+/// A line of a file, without its comment.
+struct Line<'a> {
+    place: Place,
+    text: &'a str,
+}
+
+#[derive(Default)]
+struct Converter {
+    plan: Plan,
+    ledger: Ledger,
+    mappings: Vec<Mapping>,
+    parents: Vec<Parent>,
+    certificates: Vec<Value>,
+    defaults: Table,
+    pristine_host: bool,
+}
+
+impl Converter {
+    fn enter(&mut self, line: &Line<'_>, fate: Fate) {
+        self.ledger.enter(&line.place, line.text, fate);
+    }
+
+    fn file(&mut self, file: &InputFile, includes: &dyn Includes) -> Result<(), Unreadable> {
+        let name: Arc<str> = file.name.as_str().into();
+        let unreadable = |line: usize, message: &str| Unreadable {
+            place: Place { file: name.clone(), line },
+            message: message.to_owned(),
+        };
+        if let Some(line) = file.text.lines().position(|line| line.contains('\0')) {
+            return Err(unreadable(line + 1, "a NUL: this is no text"));
+        }
+        let known = FILES.iter().find(|known| is_named(&file.name, known));
+        match known.copied() {
+            Some("records.yaml") => self.records_yaml(&name, &file.text),
+            Some("records.config") => self.each(&name, &file.text, Self::record),
+            Some("storage.config") => self.each(&name, &file.text, Self::storage),
+            Some("ssl_multicert.config") => self.each(&name, &file.text, Self::certificate),
+            Some("parent.config") => self.each(&name, &file.text, Self::parent),
+            Some("remap.config") => self.remap(&name, &file.text, includes, 0),
+            _ => return Err(unreadable(1, &format!("is none of {}", FILES.join(", ")))),
+        }
+        Ok(())
+    }
+
+    /// Hands over each line that is no comment; a `\` at the end goes on with the next line.
+    fn each(&mut self, name: &Arc<str>, text: &str, read: fn(&mut Self, &Line<'_>) -> Fate) {
+        for (number, line) in joined_lines(text) {
+            let line = Line { place: Place { file: name.clone(), line: number }, text: &line };
+            let fate = read(self, &line);
+            self.enter(&line, fate);
+        }
+    }
+
+    /// `/var/cache/trafficserver 256G`
+    fn storage(&mut self, line: &Line<'_>) -> Fate {
+        let mut words = line.text.split_whitespace();
+        let path = words.next().unwrap_or_default();
+        let size = words.next().and_then(crate::units::byte_size);
+        match (self.plan.cache.get("disk").is_some(), size) {
+            (true, _) => Fate::left("a node has one directory for its cache"),
+            (false, None) => {
+                Fate::left("a raw device: the cache of a node is a directory with a size")
+            }
+            (false, Some(bytes)) => {
+                let disk = self.plan.cache.inline("disk");
+                disk.set("path", path);
+                disk.set("size", crate::units::size(bytes.max(16 << 20)));
+                Fate::Taken
+            }
+        }
+    }
+
+    /// `dest_ip=* ssl_cert_name=a.pem ssl_key_name=a.key`
+    fn certificate(&mut self, line: &Line<'_>) -> Fate {
+        let value =
+            |name: &str| pairs(line.text).find(|(own, _)| own == name).map(|(_, value)| value);
+        let (Some(certificate), Some(key)) = (value("ssl_cert_name"), value("ssl_key_name")) else {
+            return Fate::left("a certificate has a file, and another one with its key");
+        };
+        let pair = Table::from_iter([("certificate", certificate.into()), ("key", key.into())]);
+        let is_default = value("dest_ip").is_some_and(|ip| ip == "*");
+        let place = if is_default { 0 } else { self.certificates.len() };
+        self.certificates.insert(place, pair.into());
+        Fate::Taken
+    }
+
+    /// A site for each host of the mappings.
+    fn finish(&mut self) {
+        self.plan.top.set("name", "edge");
+        if self.plan.listen.is_empty() {
+            self.plan.listen.push(Table::from_iter([("address", "0.0.0.0:8080".into())]));
+        }
+        for listen in &mut self.plan.listen {
+            if listen.remove("tls").is_some() && !self.certificates.is_empty() {
+                listen.set("tls", Value::List(self.certificates.clone()));
+            }
+        }
+        let mut hosts: Vec<String> = Vec::new();
+        for mapping in &self.mappings {
+            if !hosts.contains(&mapping.host) {
+                hosts.push(mapping.host.clone());
+            }
+        }
+        for host in hosts {
+            let site = self.site(&host);
+            self.plan.sites.extend(site);
+        }
+    }
+
+    fn site(&mut self, host: &str) -> Option<Site> {
+        let mappings: Vec<_> =
+            self.mappings.iter().filter(|mapping| mapping.host == host).cloned().collect();
+        let mut site = Site { comment: mappings.first()?.place.to_string(), ..Site::default() };
+        site.table.set("hosts", host);
+        site.table.lay_over(self.defaults.clone());
+        let mut whole = None;
+        for mapping in mappings {
+            let keys = self.keys(&mapping);
+            if mapping.path == "/" && mapping.scheme.is_none() && whole.is_none() {
+                whole = Some(keys);
+                continue;
+            }
+            let mut table = mapping.matchers();
+            table.lay_over(keys);
+            site.routes.push(Route { comment: mapping.place.to_string(), table });
+        }
+        match whole {
+            Some(keys) => site.table.lay_over(keys),
+            None => {
+                let origin =
+                    site.routes.iter().find_map(|route| route.table.get("origin").cloned())?;
+                site.table.set("origin", origin);
+                site.comment += "; Traffic Server answers with 404 what no mapping takes";
+            }
+        }
+        Some(site)
+    }
+
+    /// The keys of a mapping; a parent stands in the place of its origin.
+    fn keys(&self, mapping: &Mapping) -> Table {
+        let mut keys = mapping.keys.clone();
+        if let Some(origin_host) = &mapping.origin_host {
+            let name = origin_host.split(':').next().unwrap_or_default();
+            if let Some(parent) = self.parents.iter().find(|parent| parent.is_for(name)) {
+                keys.remove("origin");
+                keys.lay_over(parent.keys());
+            }
+            if !self.pristine_host {
+                keys.set("origin_host", origin_host.as_str());
+            }
+        }
+        keys
+    }
+}
+
+/// The lines that say something, with their numbers.
+fn joined_lines(text: &str) -> Vec<(usize, String)> {
+    let mut lines: Vec<(usize, String)> = Vec::new();
+    let mut goes_on = false;
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            goes_on = false;
+            continue;
+        }
+        let (line, next) =
+            line.strip_suffix('\\').map_or((line, false), |line| (line.trim_end(), true));
+        match lines.last_mut().filter(|_| goes_on) {
+            Some((_, last)) => {
+                last.push(' ');
+                last.push_str(line);
+            }
+            None => lines.push((index + 1, line.to_owned())),
+        }
+        goes_on = next;
+    }
+    lines
+}
+
+/// `name=value` and `name="value with spaces"`.
+fn pairs(text: &str) -> impl Iterator<Item = (String, String)> + '_ {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        rest = rest.trim_start();
+        if rest.is_empty() {
+            return None;
+        }
+        let name_end = rest.find(|c: char| c == '=' || c.is_whitespace()).unwrap_or(rest.len());
+        let name = rest[..name_end].to_owned();
+        let Some(after) = rest[name_end..].strip_prefix('=') else {
+            rest = &rest[name_end..];
+            return Some((name, String::new()));
+        };
+        let (value, after) = match after.strip_prefix('"').and_then(|inner| inner.split_once('"')) {
+            Some(parts) => parts,
+            None => after.split_at(after.find(char::is_whitespace).unwrap_or(after.len())),
+        };
+        rest = after;
+        Some((name, value.to_owned()))
+    })
+}

@@ -1,0 +1,74 @@
+//! `vcl_backend_response` and `vcl_deliver`.
+
+use super::{Case, Converter, lex::Kind, parse::Statement, recv::edit};
+use crate::{ledger::Fate, table::Table, units, vocabulary};
+
+impl Converter {
+    /// Statements about the response of the origin.
+    pub(super) fn backend_response(&mut self, statement: &Statement, keys: &mut Table) -> Fate {
+        let time = || units::vcl_time(statement.word(3)).map(units::duration);
+        match (statement.word(0), statement.word(1)) {
+            ("set", "beresp.ttl") => match time() {
+                Some(ttl) => vocabulary::force_ttl(keys, "any", &ttl),
+                None => Fate::left("a lifetime is a time"),
+            },
+            ("set", "beresp.grace") => match time() {
+                Some(window) => {
+                    keys.set("stale_while_revalidate", window.as_str());
+                    keys.set("stale_if_unreachable", window);
+                    Fate::Taken
+                }
+                None => Fate::left("a window is a time"),
+            },
+            ("set", "beresp.keep") => {
+                Fate::needless("responses with a validator are kept while there is room")
+            }
+            ("set", "beresp.do_stream") => Fate::needless("bodies pass while they arrive"),
+            ("set", "beresp.do_gzip") => {
+                let codings = crate::table::Value::List(vec!["gzip".into()]);
+                vocabulary::put_inner(keys, "compress", "codings", codings)
+            }
+            ("set", "beresp.do_esi") => Fate::left("bodies are not changed"),
+            ("set", "beresp.uncacheable") => {
+                keys.set("cache", false);
+                Fate::Taken
+            }
+            ("unset" | "remove", "beresp.http.Set-Cookie" | "beresp.http.set-cookie") => {
+                vocabulary::strip_cookies(keys)
+            }
+            ("set" | "unset" | "remove", variable) => {
+                edit(statement, variable, "beresp.http.", keys, vocabulary::edit_response)
+            }
+            ("return", _) => Fate::needless("it is what a node does"),
+            _ => Fate::left("Levada has nothing for this statement"),
+        }
+    }
+
+    /// Statements about the response to the client.
+    pub(super) fn deliver(&mut self, statement: &Statement, keys: &mut Table) -> Fate {
+        match (statement.word(0), statement.word(1)) {
+            ("set" | "unset" | "remove", variable) => {
+                edit(statement, variable, "resp.http.", keys, vocabulary::edit_response)
+            }
+            ("return", _) => Fate::needless("it is what a node does"),
+            _ => Fate::left("Levada has nothing for this statement"),
+        }
+    }
+
+    /// `if (beresp.status == 404) { set beresp.ttl = 10s; }`
+    pub(super) fn by_status(&mut self, statement: &Statement, around: &Case, status: &str) {
+        for inner in statement.inner() {
+            let time = match (inner.word(0), inner.word(1), inner.head.get(3)) {
+                ("set", "beresp.ttl", Some(Kind::Word(time))) => units::vcl_time(time),
+                _ => None,
+            };
+            let fate = match time {
+                Some(time) if around.matchers.is_empty() && around.hosts.is_empty() => {
+                    vocabulary::force_ttl(&mut self.keys, status, &units::duration(time))
+                }
+                _ => Fate::left("only a lifetime of the whole site goes by the status"),
+            };
+            self.enter(inner, fate);
+        }
+    }
+}

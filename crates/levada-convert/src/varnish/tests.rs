@@ -1,0 +1,51 @@
+use super::convert;
+use crate::{Conversion, InputFile, NoIncludes, Unreadable};
+
+fn read(text: &str) -> Result<Conversion, Unreadable> {
+    convert(&InputFile { name: "default.vcl".to_owned(), text: text.to_owned() }, &NoIncludes)
+}
+
+#[test]
+fn a_file_that_is_not_vcl_is_refused_with_its_line() {
+    let error = |text: &str| read(text).unwrap_err().to_string();
+    assert_eq!(error("vcl 4.1;\nsub a {"), "default.vcl:2: the block that begins here has no `}`");
+    assert_eq!(error("vcl 4.1"), "default.vcl:1: the statement does not end with `;`");
+    assert_eq!(error("\n\"open"), "default.vcl:2: the text that begins here does not end");
+    assert_eq!(error("/* open"), "default.vcl:1: the comment that begins here does not end");
+    assert_eq!(error(&"a {".repeat(1_000)), "default.vcl:1: blocks are nested too deeply");
+}
+
+#[test]
+fn conditions_that_multiply_are_left() {
+    let either = "(req.http.A || req.http.B || req.http.C || req.http.D)";
+    let all = [either; 8].join(" && ");
+    let text = format!(
+        "backend b {{ .host = \"h\"; }} sub vcl_recv {{ if ({all}) {{ return (pass); }} }}"
+    );
+    assert!(read(&text).unwrap().ledger.left[0].reason.contains("too many alternatives"));
+    let nested: String =
+        (0..60).map(|i| format!("if (req.http.A{i} || req.http.B{i}) {{")).collect();
+    let text = format!(
+        "backend b {{ .host = \"h\"; }} sub vcl_recv {{ {nested} return (pass); {} }}",
+        "}".repeat(60)
+    );
+    assert!(!read(&text).unwrap().is_complete());
+}
+
+#[test]
+fn every_statement_is_accounted_for() {
+    let text = "backend b { .host = \"h\"; .odd = 1; } sub vcl_recv { call mine; if (req.http.x ~ \"a|b\") { std.log(\"y\"); } } \
+        sub mine { set req.http.z = \"1\"; }";
+    let converted = read(text).unwrap();
+    for word in [". odd", "call mine", "req.http.x", "std.log", "req.http.z"] {
+        let told = converted.ledger.left.iter().any(|left| left.statement.contains(word));
+        assert!(told, "{word} is not in {:#?}", converted.ledger.left);
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_text_leads_to_a_panic(text in "([a-z.~=!&|(){};\"#*/ \n]|sub vcl_recv|if|else|backend|acl|req.url|set|return){0,200}") {
+        let _ = read(&text);
+    }
+}

@@ -1,0 +1,103 @@
+//! Every configuration in `fixtures` is converted: into the text beside it, and into a file that Levada accepts.
+//! `UPDATE_EXPECT=1` writes the texts anew.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+use levada_config::{Source, Surroundings};
+use levada_convert::{Conversion, InputFile, NoIncludes};
+
+fn fixtures(kind: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(kind)
+}
+
+/// The file, with its name alone: places must not depend on where the source is.
+fn read(path: &Path) -> InputFile {
+    let name = path.file_name().unwrap().to_string_lossy().into_owned();
+    InputFile { name, text: fs::read_to_string(path).unwrap() }
+}
+
+fn files_with(directory: &Path, extension: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> =
+        entries.filter(|path| path.extension().is_some_and(|own| own == extension)).collect();
+    files.sort();
+    assert!(!files.is_empty(), "no fixtures in {}", directory.display());
+    files
+}
+
+/// Compares with the expected text, and lets Levada read it.
+fn check(conversion: &Conversion, expected: &Path) {
+    if env::var_os("UPDATE_EXPECT").is_some() {
+        fs::write(expected, &conversion.toml).unwrap();
+    }
+    let text = fs::read_to_string(expected).unwrap_or_default();
+    assert_eq!(
+        conversion.toml,
+        text,
+        "{} differs: UPDATE_EXPECT=1 writes it anew",
+        expected.display()
+    );
+    is_accepted(&conversion.toml, &expected.display().to_string());
+}
+
+/// The files that configurations name are in a directory of the test.
+fn is_accepted(toml: &str, name: &str) {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().to_str().unwrap();
+    for inner in ["srv/www", "srv/errors", "cache"] {
+        fs::create_dir_all(directory.path().join(inner)).unwrap();
+    }
+    let certified = rcgen::generate_simple_self_signed(["www.example.com".to_owned()]).unwrap();
+    for host in ["www", "img"] {
+        fs::write(directory.path().join(format!("{host}.pem")), certified.cert.pem()).unwrap();
+        fs::write(
+            directory.path().join(format!("{host}.key")),
+            certified.signing_key.serialize_pem(),
+        )
+        .unwrap();
+    }
+    fs::write(directory.path().join("htpasswd"), "ann:{SHA}qUqP5cyxm6YcTAhz05Hph5gvu9M=\n")
+        .unwrap();
+    let text = toml
+        .replace("/etc/nginx", root)
+        .replace("/srv", &format!("{root}/srv"))
+        .replace("/var/cache", &format!("{root}/cache"))
+        .replace("/var/log/nginx", root)
+        .replace("unix:/run", &format!("unix:{root}"));
+    let source = Source { name: name.to_owned(), text };
+    let surroundings = Surroundings { directory: directory.path(), variable: &|_| None };
+    let checked = levada_config::check(&source, &surroundings);
+    assert!(checked.report.is_usable(), "{}\n{}", checked.report, source.text);
+}
+
+#[test]
+fn configurations_of_nginx_become_files_that_levada_accepts() {
+    for path in files_with(&fixtures("nginx"), "conf") {
+        let conversion = levada_convert::nginx(&read(&path), &NoIncludes).unwrap();
+        check(&conversion, &path.with_extension("toml"));
+    }
+}
+
+#[test]
+fn configurations_of_varnish_become_files_that_levada_accepts() {
+    for path in files_with(&fixtures("varnish"), "vcl") {
+        let conversion = levada_convert::varnish(&read(&path), &NoIncludes).unwrap();
+        check(&conversion, &path.with_extension("toml"));
+    }
+}
+
+#[test]
+fn configurations_of_traffic_server_become_files_that_levada_accepts() {
+    let directory = fixtures("trafficserver/pair");
+    let files: Vec<_> = levada_convert::TRAFFIC_SERVER_FILES
+        .iter()
+        .map(|name| directory.join(name))
+        .filter(|path| path.exists())
+        .map(|path| read(&path))
+        .collect();
+    let conversion = levada_convert::trafficserver(&files, &NoIncludes).unwrap();
+    check(&conversion, &fixtures("trafficserver/pair.toml"));
+}

@@ -1,0 +1,69 @@
+//! `levada convert` as a user runs it: files, exit codes, and the list of what was left over.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+fn convert(directory: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_levada"));
+    command.arg("convert").args(args).current_dir(directory).output().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[test]
+fn a_configuration_with_included_files_is_written_whole() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::create_dir(directory.path().join("sites")).unwrap();
+    let site = |host: &str| {
+        format!(
+            "server {{ listen 127.0.0.1:0; server_name {host}; location / {{ proxy_pass http://127.0.0.1:9; }} }}"
+        )
+    };
+    for host in ["b.example", "a.example"] {
+        fs::write(directory.path().join(format!("sites/{host}.conf")), site(host)).unwrap();
+    }
+    fs::write(directory.path().join("nginx.conf"), "events { }\nhttp { include sites/*.conf; }\n")
+        .unwrap();
+    let output = convert(directory.path(), &["nginx", "nginx.conf", "-o", "levada.toml"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(output.stdout.is_empty());
+    let toml = fs::read_to_string(directory.path().join("levada.toml")).unwrap();
+    let (a, b) = (toml.find("a.example").unwrap(), toml.find("b.example").unwrap());
+    assert!(a < b, "files of a glob are read in order: {toml}");
+    let checked = levada_config::load(&directory.path().join("levada.toml")).unwrap();
+    assert!(checked.report.is_usable(), "{}", checked.report);
+}
+
+#[test]
+fn a_statement_that_is_left_over_is_listed_and_sets_the_exit_code() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = "server {\n  server_name a.example;\n  location / { proxy_pass http://h; }\n  perl_set $x y;\n}\n";
+    fs::write(directory.path().join("nginx.conf"), text).unwrap();
+    let output = convert(directory.path(), &["nginx", "nginx.conf"]);
+    assert_eq!(output.status.code(), Some(1));
+    let line = "nginx.conf:4: `perl_set $x y`: there is no scripting";
+    assert!(stderr(&output).contains(line), "{}", stderr(&output));
+    let toml = String::from_utf8(output.stdout).unwrap();
+    assert!(toml.contains(&format!("#   {line}")), "{toml}");
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_told_with_its_place() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = convert(directory.path(), &["nginx", "missing.conf"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("cannot read missing.conf"), "{}", stderr(&output));
+    fs::write(directory.path().join("broken.vcl"), "vcl 4.1;\nsub vcl_recv {\n").unwrap();
+    let output = convert(directory.path(), &["varnish", "broken.vcl"]);
+    assert_eq!(output.status.code(), Some(2));
+    let message = "broken.vcl:2: the block that begins here has no `}`";
+    assert!(stderr(&output).contains(message), "{}", stderr(&output));
+    let output = convert(directory.path(), &["trafficserver", "."]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("has none of records.yaml"), "{}", stderr(&output));
+}
