@@ -5,7 +5,7 @@ use crate::{
     table::{Table, Value},
 };
 
-/// Keys that converters know and that a site does not have, with the reason that is reported.
+/// Keys that converters know and do not write, with the reason that is reported.
 const NOT_THERE: &[(&str, &str)] = &[
     ("redirect", "a site has no redirects"),
     ("respond", "a site has no fixed responses"),
@@ -13,19 +13,14 @@ const NOT_THERE: &[(&str, &str)] = &[
     ("request_headers", "a site does not edit the fields of requests"),
     ("response_headers", "a site does not edit the fields of responses"),
     ("error_pages", "a site has no error pages"),
-    ("ttl", "a site has no lifetimes by status"),
-    ("ignore_headers", "a site cannot ignore fields of the origin"),
-    ("strip_cookies", "a site does not take cookies out of responses"),
     ("cache_key", "a site has no rules for the key of an object"),
-    ("bypass", "a site has no conditions that pass the cache by"),
-    ("min_uses", "a site does not count requests before it stores a response"),
     ("files", "a site cannot serve a directory"),
-    ("access", "a site has no access lists"),
-    ("basic_auth", "a site asks for no passwords"),
-    ("referers", "a site does not look at `Referer`"),
-    ("limit", "a site has no limits per client"),
-    ("max_body", "a site does not limit the bodies of requests"),
-    ("bandwidth", "a site does not limit its bandwidth"),
+    ("access", "this is not converted: write `access` by hand, docs/operate/access.md"),
+    ("basic_auth", "this is not converted: write `basic_auth` by hand, docs/operate/access.md"),
+    ("referers", "this is not converted: write `referers` by hand, docs/operate/access.md"),
+    ("limit", "this is not converted: write `limit` by hand, docs/operate/limits.md"),
+    ("max_body", "this is not converted: write `max_body` by hand, docs/operate/limits.md"),
+    ("bandwidth", "this is not converted: write `bandwidth` by hand, docs/operate/limits.md"),
     ("forward_auth", "a site asks no other server whether a request may pass"),
     ("secure_link", "a site has no signed URLs"),
 ];
@@ -133,5 +128,5 @@ pub(crate) fn force_ttl(table: &mut Table, statuses: &str, ttl: &str) -> Fate {
 
 /// Takes `Set-Cookie` out of responses, so that they may be stored.
 pub(crate) fn strip_cookies(table: &mut Table) -> Fate {
-    put(table, "strip_cookies", true)
+    put(table, "strip_cookies", "response")
 }

@@ -19,8 +19,8 @@ mod tests;
 use std::collections::BTreeMap;
 
 use crate::{
-    Conversion, Includes, InputFile, Ledger, Unreadable, ledger::Fate, plan::Plan, table::Table,
-    units,
+    conversion::Conversion, conversion::Unreadable, files::Includes, files::InputFile,
+    ledger::Fate, ledger::Ledger, plan::Plan, table::Table, units,
 };
 use conditions::Map;
 use parse::{Directive, Parser};

@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use crate::{
-    Includes, Ledger, Place, Unreadable,
+    conversion::Unreadable,
+    files::Includes,
     files::{DEEPEST, MOST_FILES},
     ledger::Fate,
+    ledger::Ledger,
+    ledger::Place,
 };
 
 /// A directive with its arguments, and its block if it has one.

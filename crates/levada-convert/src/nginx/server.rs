@@ -2,8 +2,8 @@
 
 use super::{Converter, Scope, conditions::cases, content::Match, parse::Directive, variables};
 use crate::{
-    Place,
     ledger::Fate,
+    ledger::Place,
     matchers::checked_regex,
     plan::Route,
     table::{Table, Value},

@@ -185,8 +185,8 @@ impl Converter {
                 Fate::needless("it is the default")
             }
             "proxy_cache_min_uses" => match directive.arg(0).parse::<u64>() {
-                Ok(uses) => vocabulary::put(table, "min_uses", uses),
-                Err(_) => Fate::left("is no number"),
+                Ok(uses @ 1..=100) => vocabulary::put(table, "min_uses", uses),
+                _ => Fate::left("is no number from 1 to 100"),
             },
             "proxy_cache_key" => match directive.args.join("").as_str() {
                 "$scheme$proxy_host$request_uri"
@@ -207,8 +207,8 @@ impl Converter {
                 true => Fate::needless("responses to GET and HEAD are stored"),
                 false => Fate::left("responses to GET and HEAD are stored"),
             },
-            "proxy_cache_bypass" | "proxy_no_cache" => vocabulary::missing("bypass")
-                .unwrap_or_else(|| Fate::left("there is no such condition")),
+            "proxy_cache_bypass" => selected(directive, table, "bypass"),
+            "proxy_no_cache" => selected(directive, table, "no_store"),
             "proxy_cache_lock"
             | "proxy_cache_lock_timeout"
             | "proxy_cache_lock_age"
@@ -440,7 +440,24 @@ fn lifetime(_: &Scope<'_>, directive: &Directive, table: &mut Table) -> Fate {
     } else {
         words.collect::<Vec<_>>().join(" ")
     };
-    vocabulary::push(table, "ttl", statuses)
+    vocabulary::push(table, "status_ttl", statuses)
+}
+
+/// Requests that one of these variables selects: it is there, and not empty.
+fn selected(directive: &Directive, table: &mut Table, key: &str) -> Fate {
+    for variable in &directive.args {
+        let parts = [("$cookie_", "cookie"), ("$http_", "header"), ("$arg_", "query")];
+        let part =
+            parts.iter().find_map(|(prefix, part)| Some((part, variable.strip_prefix(prefix)?)));
+        match part {
+            Some((part, name)) if *part == "header" => {
+                table.push(key, format!("header.{}", name.replace('_', "-")));
+            }
+            Some((part, name)) => table.push(key, format!("{part}.{name}")),
+            None => return Fate::left(format!("requests are not selected by `{variable}`")),
+        }
+    }
+    Fate::Taken
 }
 
 fn ignored_headers(directive: &Directive, table: &mut Table) -> Fate {
@@ -454,7 +471,10 @@ fn ignored_headers(directive: &Directive, table: &mut Table) -> Fate {
             name if name.starts_with("x-accel-") => {
                 Fate::needless("the fields X-Accel- mean nothing to a node")
             }
-            _ => vocabulary::push(table, "ignore_headers", field.as_str()),
+            name @ ("cache-control" | "expires" | "vary") => {
+                vocabulary::push(table, "ignore_headers", name)
+            }
+            _ => Fate::left("a node cannot ignore this field"),
         };
         if matches!(fate, Fate::Left(_)) {
             return fate;

@@ -1,5 +1,8 @@
 use super::convert;
-use crate::{Conversion, Includes, InputFile, NoIncludes, Unreadable};
+use crate::{
+    conversion::Conversion, conversion::Unreadable, files::Includes, files::InputFile,
+    files::NoIncludes,
+};
 
 fn file(name: &str, text: &str) -> InputFile {
     InputFile { name: name.to_owned(), text: text.to_owned() }

@@ -10,8 +10,13 @@ mod tests;
 use std::sync::Arc;
 
 use crate::{
-    Conversion, Includes, InputFile, Ledger, Place, Unreadable,
+    conversion::Conversion,
+    conversion::Unreadable,
+    files::Includes,
+    files::InputFile,
     ledger::Fate,
+    ledger::Ledger,
+    ledger::Place,
     plan::{Plan, Route, Site},
     table::{Table, Value},
 };

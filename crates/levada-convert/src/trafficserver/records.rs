@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Converter, Line};
-use crate::{Place, ledger::Fate, table::Table, units};
+use crate::{ledger::Fate, ledger::Place, table::Table, units};
 
 impl Converter {
     /// `CONFIG proxy.config.http.server_ports STRING 80 443:ssl`

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use super::{Converter, Line, joined_lines};
-use crate::{Includes, Place, files::DEEPEST, ledger::Fate, table::Table, vocabulary};
+use crate::{
+    files::DEEPEST, files::Includes, ledger::Fate, ledger::Place, table::Table, vocabulary,
+};
 
 /// One line with `map` or `redirect`.
 #[derive(Clone, Debug)]

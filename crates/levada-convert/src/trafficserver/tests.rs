@@ -1,5 +1,5 @@
 use super::convert;
-use crate::{Conversion, InputFile, NoIncludes, Unreadable};
+use crate::{conversion::Conversion, conversion::Unreadable, files::InputFile, files::NoIncludes};
 
 fn read(name: &str, text: &str) -> Result<Conversion, Unreadable> {
     convert(&[InputFile { name: name.to_owned(), text: text.to_owned() }], &NoIncludes)

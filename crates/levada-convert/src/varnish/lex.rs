@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Place, Unreadable};
+use crate::{conversion::Unreadable, ledger::Place};
 
 /// A token with its line.
 #[derive(Clone, Debug, PartialEq)]

@@ -15,8 +15,12 @@ mod tests;
 use std::collections::BTreeMap;
 
 use crate::{
-    Conversion, Includes, InputFile, Ledger, Unreadable,
+    conversion::Conversion,
+    conversion::Unreadable,
+    files::Includes,
+    files::InputFile,
     ledger::Fate,
+    ledger::Ledger,
     plan::{Plan, Route, Site},
     table::{Table, Value},
     units,

@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use super::lex::{Kind, Token, tokens};
 use crate::{
-    Includes, Ledger, Place, Unreadable,
+    conversion::Unreadable,
+    files::Includes,
     files::{DEEPEST, MOST_FILES},
     ledger::Fate,
+    ledger::Ledger,
+    ledger::Place,
 };
 
 /// A statement or a declaration: its tokens up to the block or the semicolon, and the block.

@@ -1,0 +1,68 @@
+//! The result of a conversion: the new file, and what became of the statements of the former one.
+
+use std::fmt::{self, Write as _};
+
+use crate::{
+    ledger::{Ledger, Place, Remark},
+    plan::Plan,
+};
+
+/// A converted configuration.
+#[derive(Clone, Debug)]
+pub struct Conversion {
+    /// The text of `levada.toml`, with what was left as comments at its end.
+    pub toml: String,
+    /// What became of each statement.
+    pub ledger: Ledger,
+}
+
+impl Conversion {
+    pub(crate) fn new(plan: &Plan, mut ledger: Ledger) -> Self {
+        ledger.sort();
+        let mut toml = plan.to_string();
+        for line in report(&ledger).lines() {
+            let line = line.trim_end();
+            toml.push_str(if line.is_empty() { "#" } else { "# " });
+            let _ = writeln!(toml, "{line}");
+        }
+        Self { toml, ledger }
+    }
+
+    /// Whether every statement is in the new file, or needless.
+    pub fn is_complete(&self) -> bool {
+        self.ledger.left.is_empty()
+    }
+}
+
+/// The list of what was not converted, and of what else an operator should know.
+pub fn report(ledger: &Ledger) -> String {
+    let mut text = String::new();
+    let mut section = |title: &str, remarks: &[Remark]| {
+        if !remarks.is_empty() {
+            let _ = writeln!(text, "{title}:");
+            for remark in remarks {
+                let _ = writeln!(text, "  {remark}");
+            }
+        }
+    };
+    section("Not converted", &ledger.left);
+    section("Converted with a difference", &ledger.differs);
+    section("Not needed", &ledger.needless);
+    text
+}
+
+/// A configuration that cannot be read at all.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {message}")]
+pub struct Unreadable {
+    /// Its line.
+    pub place: Place,
+    /// What is wrong there.
+    pub message: String,
+}
+
+impl fmt::Display for Conversion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.toml)
+    }
+}
