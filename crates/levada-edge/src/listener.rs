@@ -14,6 +14,7 @@ use levada_net::{
     handoff,
     incoming::Incoming,
     stop::{self, Stop},
+    tcp,
 };
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::TcpStream;
@@ -29,6 +30,10 @@ use crate::{
 
 /// The most connections that wait in the kernel to be accepted.
 const BACKLOG: i32 = 4096;
+
+/// Bytes of a connection that the system holds while it cannot send them. Without this bound they are
+/// megabytes, and copying them for a thousand readers that stand still delays whoever comes next.
+const UNSENT: u32 = 128 << 10;
 
 /// Opens a listening socket.
 pub(crate) fn open(address: SocketAddr) -> Result<std::net::TcpListener, StartError> {
@@ -56,8 +61,9 @@ pub(crate) fn bind(address: SocketAddr, share: bool) -> Result<std::net::TcpList
             socket.set_reuse_port(true)?;
         }
         socket.set_nonblocking(true)?;
-        // Accepted connections inherit this option.
+        // Accepted connections inherit these options.
         socket.set_tcp_nodelay(true)?;
+        tcp::limit_unsent(&socket, UNSENT)?;
         socket.bind(&address.into())?;
         Ok(socket.into())
     };

@@ -107,6 +107,25 @@ pub fn reset_on_close(socket: &impl AsFd) -> io::Result<()> {
     SockRef::from(socket).set_linger(Some(Duration::ZERO))
 }
 
+/// Sets TCP_NOTSENT_LOWAT, which accepted connections inherit from their listener: bytes that cannot be sent
+/// yet stay with the writer, except for about this many.
+///
+/// # Errors
+/// When the socket is not usable.
+#[cfg(target_os = "linux")]
+pub fn limit_unsent(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
+    SockRef::from(socket).set_tcp_notsent_lowat(bytes)
+}
+
+/// Does nothing on this system.
+///
+/// # Errors
+/// Never.
+#[cfg(not(target_os = "linux"))]
+pub fn limit_unsent(_socket: &impl AsFd, _bytes: u32) -> io::Result<()> {
+    Ok(())
+}
+
 /// Sets TCP_DEFER_ACCEPT: a listener's connections stay in the kernel until their clients have sent
 /// data, for a few seconds at most.
 ///
@@ -170,6 +189,19 @@ mod tests {
         assert_eq!((info.unacked, info.retransmits, info.retransmitted), (0, 0, 0));
         assert!(info.timeout >= Duration::from_millis(1), "{info:?}");
         assert!(info.last_ack < Duration::from_secs(60), "{info:?}");
+    }
+
+    #[test]
+    fn a_reader_that_stands_still_is_sent_little_more_than_the_limit() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        limit_unsent(&listener, 64 << 10).unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut server = listener.accept().unwrap().0;
+        server.set_nonblocking(true).unwrap();
+        let piece = [0; 16 << 10];
+        while server.write(&piece).is_ok() {}
+        let unsent = TcpInfo::of(&server).unwrap().unsent;
+        assert!(unsent > 0 && unsent <= 160 << 10, "{unsent}");
     }
 
     #[test]

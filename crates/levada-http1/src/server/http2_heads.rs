@@ -21,7 +21,10 @@ use tokio::{
     time::Instant,
 };
 
-use super::ledger::{ConnectionEnd, Ledger};
+use super::{
+    ledger::{ConnectionEnd, Ledger},
+    turn::{self, WriteTurn},
+};
 use crate::deadline::{DeadlineTimer, after};
 
 const PREFACE: u32 = 24;
@@ -39,6 +42,7 @@ pub struct TimedHeads<S> {
     /// When the head that has begun must be complete.
     deadline: Option<Instant>,
     timer: DeadlineTimer,
+    turn: WriteTurn,
     ledger: Arc<Ledger>,
 }
 
@@ -99,8 +103,8 @@ impl Frames {
 impl<S> TimedHeads<S> {
     /// A connection on which no head may take longer than `timeout`. The ledger learns of one that does.
     pub fn new(inner: S, timeout: Duration, ledger: Arc<Ledger>) -> Self {
-        let (frames, timer) = (Frames::new(), DeadlineTimer::default());
-        Self { inner, frames, timeout, deadline: None, timer, ledger }
+        let (frames, timer, turn) = (Frames::new(), DeadlineTimer::default(), WriteTurn::default());
+        Self { inner, frames, timeout, deadline: None, timer, turn, ledger }
     }
 
     fn late(&self) -> io::Error {
@@ -145,7 +149,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TimedHeads<S> {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().inner).poll_write(cx, bytes)
+        let this = self.get_mut();
+        ready!(this.turn.poll(cx));
+        let most = bytes.len().min(this.turn.left());
+        let progress = Pin::new(&mut this.inner).poll_write(cx, &bytes[..most]);
+        this.turn.wrote(&progress);
+        progress
     }
 
     fn poll_write_vectored(
@@ -153,7 +162,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TimedHeads<S> {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().inner).poll_write_vectored(cx, slices)
+        let this = self.get_mut();
+        ready!(this.turn.poll(cx));
+        let most = this.turn.left();
+        let progress = turn::poll_write_some(Pin::new(&mut this.inner), cx, slices, most);
+        this.turn.wrote(&progress);
+        progress
     }
 
     fn is_write_vectored(&self) -> bool {

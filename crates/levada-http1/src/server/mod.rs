@@ -23,6 +23,7 @@ pub(crate) mod judgement;
 mod ledger;
 mod outlet;
 mod parsed;
+mod turn;
 mod watchdog;
 
 use std::{
@@ -49,7 +50,7 @@ pub use self::{
     parsed::{check_parsed, check_trailers},
     watchdog::{EndReason, Watchdog, WatchedBody, WatchedStream},
 };
-use self::{framing::AwaitedPart, held::HeldBytes};
+use self::{framing::AwaitedPart, held::HeldBytes, turn::WriteTurn};
 use crate::{
     deadline::{DeadlineTimer, after},
     zero_copy::{self, ZeroCopyChunk, ZeroCopyQueue},
@@ -72,6 +73,8 @@ pub struct Guarded<S> {
     interim: Vec<u8>,
     /// Short pieces are copied together here.
     short: Vec<u8>,
+    /// The bytes that may be written before it is the turn of other connections.
+    turn: WriteTurn,
     /// Whether nothing was written since everything was last flushed.
     clean: bool,
     limits: ConnectionLimits,
@@ -150,6 +153,7 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
             zero_copy,
             interim: Vec::new(),
             short: Vec::new(),
+            turn: WriteTurn::default(),
             clean: true,
             limits,
             reading: ReadState::Open,
@@ -396,6 +400,7 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
         progress: Poll<io::Result<usize>>,
         is_interim: bool,
     ) -> Poll<io::Result<usize>> {
+        self.turn.wrote(&progress);
         match progress {
             Poll::Ready(Ok(_)) => {
                 self.stalled = None;
@@ -420,13 +425,12 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
             return Poll::Ready(Err(io::ErrorKind::Unsupported.into()));
         };
         let (chunk, at) = zero_copy.due(stand_in)?;
+        let length = stand_in.len().min(self.turn.left());
         let written = match &chunk {
             ZeroCopyChunk::Memory(body) => {
                 let mut slices = [IoSlice::new(before); AT_ONCE];
                 let mut count = usize::from(!before.is_empty());
-                for part in
-                    zero_copy::parts(&body.segments, at, stand_in.len()).take(AT_ONCE - count)
-                {
+                for part in zero_copy::parts(&body.segments, at, length).take(AT_ONCE - count) {
                     slices[count] = IoSlice::new(part);
                     count += 1;
                 }
@@ -436,7 +440,7 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
                 outlet::poll_write_ahead(&mut self.inner, cx, before)
             }
             ZeroCopyChunk::File(range) => {
-                let (file, at, length) = (range.file(), range.start() + at, stand_in.len());
+                let (file, at) = (range.file(), range.start() + at);
                 let sent = ready!(outlet::poll_send_file(&mut self.inner, cx, file, at, length))?;
                 if sent == 0 {
                     tracing::warn!("a record of the disk cache became shorter while it was sent");
@@ -445,7 +449,7 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
                 Poll::Ready(Ok(sent))
             }
             ZeroCopyChunk::Pipe(pipe) => {
-                let sent = ready!(outlet::poll_drain(&mut self.inner, cx, pipe, stand_in.len()))?;
+                let sent = ready!(outlet::poll_drain(&mut self.inner, cx, pipe, length))?;
                 if pipe.held() == 0 {
                     // The body waits for an empty pipe, in this very task.
                     cx.waker().wake_by_ref();
@@ -588,12 +592,16 @@ impl<S: AsyncRead + Outlet + Unpin> AsyncWrite for Guarded<S> {
         let this = self.get_mut();
         this.check_writable()?;
         ready!(this.poll_interim(cx))?;
+        ready!(this.turn.poll(cx));
         this.clean = false;
         let progress = if zero_copy::stands_in(bytes) {
             this.poll_zero_copy(cx, &[], bytes)
         } else {
             match this.check_not_copied() {
-                Ok(()) => Pin::new(&mut this.inner).poll_write(cx, bytes),
+                Ok(()) => {
+                    let most = bytes.len().min(this.turn.left());
+                    Pin::new(&mut this.inner).poll_write(cx, &bytes[..most])
+                }
                 Err(error) => Poll::Ready(Err(error)),
             }
         };
@@ -608,19 +616,21 @@ impl<S: AsyncRead + Outlet + Unpin> AsyncWrite for Guarded<S> {
         let this = self.get_mut();
         this.check_writable()?;
         ready!(this.poll_interim(cx))?;
+        ready!(this.turn.poll(cx));
         this.clean = false;
+        let left = this.turn.left();
         let inner = Pin::new(&mut this.inner);
         let chunk = slices.iter().position(|slice| zero_copy::stands_in(slice));
         let progress = match chunk {
             Some(0) => this.poll_zero_copy(cx, &[], &slices[0]),
             Some(1) => this.poll_zero_copy(cx, &slices[0], &slices[1]),
-            Some(first) => inner.poll_write_vectored(cx, &slices[..first]),
+            Some(first) => turn::poll_write_some(inner, cx, &slices[..first], left),
             None if is_short(slices) => {
                 this.short.clear();
                 slices.iter().for_each(|slice| this.short.extend_from_slice(slice));
                 inner.poll_write(cx, &this.short)
             }
-            None => inner.poll_write_vectored(cx, slices),
+            None => turn::poll_write_some(inner, cx, slices, left),
         };
         let is_interim = matches!(slices, [only] if **only == *CONTINUE);
         this.after_write(cx, progress, is_interim)

@@ -1,0 +1,133 @@
+//! The bytes that a connection writes before it is the turn of others.
+//!
+//! A task runs until it has to wait, and a new reader's socket takes megabytes at once. While a thousand of
+//! them are filled, whoever comes next waits for all. So a connection ends its turn after a while and goes on
+//! behind the others. Turns begin short and grow while the client takes everything: a fast download costs a
+//! few turns more, and one that stands still has had a short turn only.
+
+use std::{
+    io::{self, IoSlice},
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use tokio::io::AsyncWrite;
+
+/// The first turn of a connection.
+const SHORTEST: usize = 64 << 10;
+/// No turn is longer.
+const LONGEST: usize = 1 << 20;
+
+/// The turns of one connection.
+#[derive(Debug)]
+pub(super) struct WriteTurn {
+    length: usize,
+    written: usize,
+}
+
+impl Default for WriteTurn {
+    fn default() -> Self {
+        Self { length: SHORTEST, written: 0 }
+    }
+}
+
+impl WriteTurn {
+    /// Pending at the end of a turn. The task is woken, behind those that are ready now.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.written < self.length {
+            return Poll::Ready(());
+        }
+        self.length = (self.length * 2).min(LONGEST);
+        self.written = 0;
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// The bytes that are left of this turn.
+    pub(super) fn left(&self) -> usize {
+        self.length - self.written
+    }
+
+    /// Notes an attempt to write.
+    pub(super) fn wrote<E>(&mut self, progress: &Poll<Result<usize, E>>) {
+        match progress {
+            Poll::Ready(Ok(count)) => self.written = (self.written + count).min(self.length),
+            // The task waits, and others are served meanwhile.
+            _ => self.written = 0,
+        }
+    }
+}
+
+/// Writes the slices, and no more than `most` bytes.
+pub(super) fn poll_write_some(
+    to: Pin<&mut impl AsyncWrite>,
+    cx: &mut Context<'_>,
+    slices: &[IoSlice<'_>],
+    most: usize,
+) -> Poll<io::Result<usize>> {
+    let mut left = most;
+    let within = |slice: &&IoSlice<'_>| match left.checked_sub(slice.len()) {
+        Some(rest) => {
+            left = rest;
+            true
+        }
+        None => false,
+    };
+    match slices.iter().take_while(within).count() {
+        0 => to.poll_write(cx, slices.first().map_or(&[], |slice| &slice[..slice.len().min(most)])),
+        whole => to.poll_write_vectored(cx, &slices[..whole]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, task::Waker, time::Duration};
+
+    use tokio::io::duplex;
+
+    use super::*;
+    use crate::{ConnectionLimits, Guarded, HeadBounds, Ledger, TimedHeads};
+
+    /// The bytes of each turn until all that a client takes at once are written.
+    fn turns(mut to: impl AsyncWrite + Unpin) -> Vec<usize> {
+        let (piece, mut turns, mut left) = ([0; 10_000], vec![0], TOTAL);
+        let mut cx = Context::from_waker(Waker::noop());
+        while left > 0 {
+            let pieces = [IoSlice::new(&piece[..left.min(10_000)]), IoSlice::new(&[])];
+            let written = match left % 3 {
+                0 => Pin::new(&mut to).poll_write_vectored(&mut cx, &pieces),
+                _ => Pin::new(&mut to).poll_write(&mut cx, &pieces[0]),
+            };
+            match written {
+                Poll::Ready(count) => {
+                    let count = count.unwrap();
+                    left -= count;
+                    *turns.last_mut().unwrap() += count;
+                }
+                Poll::Pending => turns.push(0),
+            }
+        }
+        turns
+    }
+
+    #[test]
+    fn a_connection_ends_its_turn_however_much_its_client_takes() {
+        let timeout = Duration::from_secs(10);
+        let limits = ConnectionLimits {
+            head: HeadBounds { head: 8 << 10, fields: 10 },
+            idle_timeout: timeout,
+            head_timeout: timeout,
+            body_timeout: timeout,
+            send_timeout: timeout,
+        };
+        let (over_http1, _client) = duplex(TOTAL);
+        let over_http1 = Guarded::new(over_http1, Arc::default(), Arc::default(), None, limits);
+        let (over_http2, _client) = duplex(TOTAL);
+        let over_http2 = TimedHeads::new(over_http2, timeout, Arc::<Ledger>::default());
+        let expected = [64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 1 << 20];
+        assert_eq!(turns(over_http1)[..6], expected);
+        assert_eq!(turns(over_http2)[..6], expected);
+    }
+
+    const TOTAL: usize = 4 << 20;
+}
