@@ -53,6 +53,7 @@ impl ClientConnection {
         client: IpAddr,
         is_peer: bool,
         plain: bool,
+        last_key: Arc<AtomicU64>,
     ) -> Arc<Self> {
         Arc::new(Self {
             listener,
@@ -60,7 +61,7 @@ impl ClientConnection {
             is_peer,
             address: OnceLock::new(),
             pacer: Default::default(),
-            last_key: Arc::default(),
+            last_key,
             interims: Arc::default(),
             zero_copy: plain.then(Arc::default),
             silenced: None,

@@ -2,12 +2,16 @@
 
 use std::{
     convert::Infallible,
+    fmt,
+    future::poll_fn,
     io,
     net::IpAddr,
+    pin::{Pin, pin},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
+    task::Poll,
     time::Duration,
 };
 
@@ -17,8 +21,8 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use levada_access::client_shares::ClientShares;
 use levada_handoff::ArrivedConnection;
 use levada_http1::{
-    ConnectionEnd, ConnectionLimits, EndReason, Guarded, HeadBounds, Ledger, Outlet, TimedHeads,
-    Watchdog,
+    ConnectionEnd, ConnectionLimits, EndReason, Guarded, HeadBounds, Ledger, Outlet, QUIET, Served,
+    TimedHeads, Watchdog, rest,
 };
 use levada_net::{
     client::{ClientSocket, OpenConnection},
@@ -31,7 +35,7 @@ use tokio::{
     io::{AsyncRead, AsyncWrite},
     sync::{Notify, Semaphore},
 };
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use crate::{
     client_connection::{ClientConnection, ListenerKind},
@@ -86,74 +90,115 @@ const ADDED_FIELDS: usize = 16;
 /// How an HTTP/2 connection begins (RFC 9113 Sec. 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
+/// A connection that is about to speak HTTP.
+struct Begun {
+    client: IpAddr,
+    is_peer: bool,
+    /// Whether it speaks HTTP/2.
+    h2: bool,
+    stream: ClientStream,
+    place: Box<dyn fmt::Debug + Send>,
+    stop: Stop,
+}
+
+enum ClientStream {
+    Plain(ClientSocket),
+    Encrypted(Box<TlsStream<ClientSocket>>),
+}
+
 /// Serves a connection to its end, or until it is handed to a back-end. `read` has come already.
 ///
-/// The futures of the protocols are boxed. A task is moved as a whole several times until it runs and
-/// when it ends, and would be as large as the largest of them.
+/// All that is not needed while a connection rests is boxed: a task has room for the largest of its states,
+/// and is moved as a whole several times until it runs.
 pub(crate) async fn serve(
     node: Arc<Node>,
+    role: Arc<ListenerRole>,
+    stream: ClientSocket,
+    read: Vec<u8>,
+    open: OpenConnection,
+) {
+    // The watch for dormant connections drops this future at any await.
+    let _counted = CountedConnection::new(&node.metrics.connections);
+    let last_key = stream.connection().about.last_key().clone();
+    let Some(begun) = Box::pin(begin(&node, &role, stream, read, open)).await else { return };
+    let Begun { client, is_peer, h2, stream, place: _place, stop } = begun;
+    let plain = !h2 && matches!(stream, ClientStream::Plain(_));
+    let connection =
+        || ClientConnection::new(role.listener, client, is_peer, plain, last_key.clone());
+    let ending = match stream {
+        ClientStream::Plain(stream) if h2 => {
+            Box::pin(http2(&node, connection(), stream, &stop)).await
+        }
+        ClientStream::Plain(stream) => Box::pin(http1(&node, &connection, stream, &stop)).await,
+        ClientStream::Encrypted(stream) if h2 => {
+            Box::pin(http2(&node, connection(), stream, &stop)).await
+        }
+        ClientStream::Encrypted(stream) => Box::pin(http1(&node, &connection, stream, &stop)).await,
+    };
+    ended(&node.metrics, client, ending);
+}
+
+/// Brings a connection to HTTP. `None` if it has ended, or was served by way of handoff.
+async fn begin(
+    node: &Arc<Node>,
     role: &ListenerRole,
     mut stream: ClientSocket,
     read: Vec<u8>,
     mut open: OpenConnection,
-) {
-    // The watch for dormant connections drops this future at any await.
-    let _counted = CountedConnection::new(&node.metrics.connections);
+) -> Option<Begun> {
     let limit = node.settings.limits.head_timeout;
+    let ended_early = |ending| node.metrics.ended(ending);
     let announced = role.listener != ListenerKind::Peer && node.trust.announces(open.client);
     if announced {
-        let header = Box::pin(ProxyHeader::take(&mut stream));
-        match in_time(limit, open.client, &open.stop, header).await {
-            Ok(header) => open.client = header.client.unwrap_or(open.client),
-            Err(ending) => return node.metrics.ended(ending),
-        }
-        let Some(share) = listener::share(&node, role, open.client) else { return };
+        let header = ProxyHeader::take(&mut stream);
+        let header =
+            in_time(limit, open.client, &open.stop, header).await.map_err(ended_early).ok()?;
+        open.client = header.client.unwrap_or(open.client);
+        let share = listener::share(node, role, open.client)?;
         open.place = Box::new((open.place, share));
     }
     let is_peer = match &role.proof {
         None => role.listener == ListenerKind::Peer,
         Some(proof) => {
-            match in_time(limit, open.client, &open.stop, Box::pin(proves(proof, &mut stream)))
-                .await
-            {
-                Ok(is_peer) => is_peer,
-                Err(ending) => return node.metrics.ended(ending),
-            }
+            let proves = proves(proof, &mut stream);
+            in_time(limit, open.client, &open.stop, proves).await.map_err(ended_early).ok()?
         }
     };
-    let encrypts = role.tls.is_some();
-    let h2c = !encrypts
+    let h2c = role.tls.is_none()
         && role.h2c
         && read.is_empty()
-        && Box::pin(speaks_h2(&node.settings.limits, &stream, &open.stop)).await;
-    let client_connection =
-        ClientConnection::new(role.listener, open.client, is_peer, !encrypts && !h2c);
-    stream.connection().about.keeps_key_in(&client_connection.last_key);
+        && speaks_h2(&node.settings.limits, &stream, &open.stop).await;
+    let client = open.client;
     if node.front.is_some() && role.may_hand_over() && !h2c && !announced {
-        let ending =
-            Box::pin(levada_handoff::serve(&node, &client_connection, stream, read, open)).await;
-        ending.into_iter().for_each(|ending| ended(&node.metrics, &client_connection, ending));
-        return;
+        let last_key = stream.connection().about.last_key().clone();
+        let connection = ClientConnection::new(role.listener, client, is_peer, true, last_key);
+        let ending = levada_handoff::serve(node, &connection, stream, read, open).await;
+        ending.into_iter().for_each(|ending| ended(&node.metrics, client, ending));
+        return None;
     }
-    let OpenConnection { place: _place, stop, .. } = open;
-    let ending = match &role.tls {
-        Some(tls) => Box::pin(encrypted(&node, &client_connection, tls, stream, stop)).await,
-        None if h2c => Box::pin(http2(&node, &client_connection, stream, stop)).await,
-        None => Box::pin(http1(&node, &client_connection, stream, stop)).await,
+    let OpenConnection { place, stop, .. } = open;
+    let (stream, h2) = match &role.tls {
+        None => (ClientStream::Plain(stream), h2c),
+        Some(tls) => {
+            let handshake = async {
+                let failed = |error| io::Error::other(format!("TLS handshake: {error}"));
+                tls.accept(stream).await.map_err(failed)
+            };
+            let stream = in_time(limit, client, &stop, handshake).await;
+            let stream = stream.map_err(|ending| ended(&node.metrics, client, ending)).ok()?;
+            let h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+            (ClientStream::Encrypted(Box::new(stream)), h2)
+        }
     };
-    ended(&node.metrics, &client_connection, ending);
+    Some(Begun { client, is_peer, h2, stream, place, stop })
 }
 
-pub(crate) fn ended(
-    metrics: &Metrics,
-    client_connection: &ClientConnection,
-    ending: ConnectionEnd,
-) {
+pub(crate) fn ended(metrics: &Metrics, client: IpAddr, ending: ConnectionEnd) {
     metrics.ended(ending);
     match ending {
         ConnectionEnd::Finished | ConnectionEnd::Closed | ConnectionEnd::IdleTimeout => {}
         other => {
-            tracing::info!(client = %client_connection.client, reason = other.as_str(), "connection ended")
+            tracing::info!(%client, reason = other.as_str(), "connection ended")
         }
     }
 }
@@ -174,43 +219,35 @@ impl Drop for CountedConnection<'_> {
     }
 }
 
-async fn encrypted(
-    node: &Arc<Node>,
-    client_connection: &Arc<ClientConnection>,
-    tls: &TlsAcceptor,
-    stream: ClientSocket,
-    stop: Stop,
-) -> ConnectionEnd {
-    let handshake = tokio::time::timeout(node.settings.limits.head_timeout, tls.accept(stream));
-    let handshake = tokio::select! {
-        done = handshake => done,
-        () = stop.begun() => return ConnectionEnd::Finished,
-    };
-    let stream = match handshake {
-        Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => {
-            tracing::info!(client = %client_connection.client, %error, "TLS handshake failed");
-            return ConnectionEnd::Broken;
-        }
-        Err(_) => return ConnectionEnd::HeadTimeout,
-    };
-    if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
-        Box::pin(http2(node, client_connection, stream, stop)).await
-    } else {
-        Box::pin(http1(node, client_connection, stream, stop)).await
-    }
-}
-
+/// Serves HTTP/1.1, with a rest whenever there is no request for a while.
 async fn http1<S>(
     node: &Arc<Node>,
-    client_connection: &Arc<ClientConnection>,
-    stream: S,
-    stop: Stop,
+    connection: &(impl Fn() -> Arc<ClientConnection> + Sync),
+    mut stream: S,
+    stop: &Stop,
 ) -> ConnectionEnd
 where
     S: AsyncRead + Outlet + Unpin + Send + 'static,
 {
-    requests(node, client_connection, stream, stop, |guarded| guarded).await
+    let (asked, mut idle_until) = (AtomicBool::new(false), None);
+    loop {
+        let guard = |guarded: Guarded<S>| match stop.has_begun() || node.drain.is_on() {
+            true => guarded,
+            false => guarded.resting_after(QUIET, idle_until),
+        };
+        let served =
+            Box::pin(async { requests(node, &connection(), stream, stop, &asked, guard).await });
+        match served.await {
+            Served::Ended(ending) => return ending,
+            Served::Resting(rested, until) => (stream, idle_until) = (rested, Some(until)),
+        }
+        let _counted = CountedConnection::new(&node.metrics.connections_resting);
+        let mut roused = pin!(node.drain.roused());
+        roused.as_mut().enable();
+        if !stop.has_begun() && !node.drain.is_on() {
+            rest(&mut stream, idle_until, roused).await;
+        }
+    }
 }
 
 /// Serves only the requests that have come, and gives the stream back when they are answered. If it can
@@ -221,16 +258,21 @@ pub(crate) async fn http1_once(
     stream: ArrivedConnection,
     stop: &Stop,
 ) -> ConnectionEnd {
-    requests(node, client_connection, stream, stop.clone(), Guarded::lent).await
+    let asked = AtomicBool::new(false);
+    match requests(node, client_connection, stream, stop, &asked, Guarded::lent).await {
+        Served::Ended(ending) => ending,
+        Served::Resting(..) => ConnectionEnd::Resting,
+    }
 }
 
 async fn requests<S>(
     node: &Arc<Node>,
     client_connection: &Arc<ClientConnection>,
     stream: S,
-    stop: Stop,
+    stop: &Stop,
+    asked: &AtomicBool,
     guard: impl FnOnce(Guarded<S>) -> Guarded<S>,
-) -> ConnectionEnd
+) -> Served<S>
 where
     S: AsyncRead + Outlet + Unpin + Send + 'static,
 {
@@ -240,7 +282,10 @@ where
         (client_connection.interims.clone(), client_connection.zero_copy.clone());
     let guarded =
         guard(Guarded::new(stream, ledger.clone(), interims, zero_copy, self::limits(limits)));
-    let (asked, first) = (AtomicBool::new(false), Notify::new());
+    let first = Notify::new();
+    if asked.load(Relaxed) {
+        first.notify_one();
+    }
     let service = service_fn(|request: Request<Incoming>| {
         let exchange = ledger.begin();
         if !asked.swap(true, Relaxed) {
@@ -283,38 +328,48 @@ where
     if limits.header_count > HEADERS {
         builder.max_headers(limits.header_count);
     }
-    let connection = builder.serve_connection(TokioIo::new(guarded), service);
-    let mut connection = std::pin::pin!(connection);
+    let mut connection = builder.serve_connection(TokioIo::new(guarded), service);
     let over = async {
         tokio::select! {
             () = stop.begun() => {}
             () = drained(&node.drain, &first) => {}
         }
     };
+    let running = poll_fn(|cx| match Pin::new(&mut connection).poll(cx) {
+        Poll::Pending if ledger.rests() => Poll::Ready(None),
+        polled => polled.map(Some),
+    });
     let result = tokio::select! {
         biased;
-        result = connection.as_mut() => result,
+        result = running => result,
         () = over => {
-            connection.as_mut().graceful_shutdown();
+            Pin::new(&mut connection).graceful_shutdown();
             // hyper waits for the first request of a connection, however long it takes to come.
-            match tokio::time::timeout(LAST_CALL, connection.as_mut()).await {
-                Err(_) if asked.load(Relaxed) => connection.await,
-                Err(_) => Ok(()),
-                Ok(result) => result,
+            match tokio::time::timeout(LAST_CALL, &mut connection).await {
+                Err(_) if asked.load(Relaxed) => Some((&mut connection).await),
+                Err(_) => Some(Ok(())),
+                Ok(result) => Some(result),
             }
         }
     };
-    if let Err(error) = result {
-        tracing::debug!(client = %client_connection.client, %error, "connection");
+    match result {
+        None => {
+            let (stream, idle_until) = connection.into_parts().io.into_inner().into_resting();
+            return Served::Resting(stream, idle_until);
+        }
+        Some(Ok(())) => {}
+        Some(Err(error)) => {
+            tracing::debug!(client = %client_connection.client, %error, "connection");
+        }
     }
-    ledger.ending()
+    Served::Ended(ledger.ending())
 }
 
 async fn http2<S>(
     node: &Arc<Node>,
-    client_connection: &Arc<ClientConnection>,
+    client_connection: Arc<ClientConnection>,
     stream: S,
-    stop: Stop,
+    stop: &Stop,
 ) -> ConnectionEnd
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,

@@ -2,7 +2,7 @@
 //! (WWW'09 Sec. 3.1.2; `levada_net::dormant` tells how they are found).
 
 use std::{
-    sync::{Arc, Weak},
+    sync::{Arc, Weak, atomic::Ordering::Relaxed},
     time::Duration,
 };
 
@@ -44,9 +44,7 @@ fn give_up(metrics: &Metrics, given_up: &GivenUpClients, owner: &ConnectionOwner
     let Some(task) = owner.task() else { return };
     task.abort();
     metrics.ended(ConnectionEnd::Dormant);
-    if let Some(key) = owner.last_key() {
-        given_up.note(owner.client, Key(key));
-    }
+    given_up.note(owner.client, Key(owner.last_key().load(Relaxed)));
     let TcpInfo { retransmits, timeout, last_ack, rtt, retransmitted, .. } = info;
     tracing::debug!(
         client = %owner.client, retransmits, ?timeout, ?last_ack, ?rtt, retransmitted,

@@ -21,7 +21,10 @@ use std::{
 use levada_net::stop::once_changed;
 use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
-use tokio::{sync::watch, time::Instant};
+use tokio::{
+    sync::{Notify, futures::Notified, watch},
+    time::Instant,
+};
 
 /// A shorter rest is not moved: sending it is faster than a new request for it.
 const MIN_REST: u64 = 256 << 10;
@@ -36,6 +39,8 @@ pub(crate) struct Drain {
     rate: u32,
     running: AtomicU64,
     moved: Counter,
+    /// Told of each drain, and of the stop.
+    resting: Notify,
 }
 
 /// A token bucket: tokens become available one at a time, `gap` apart.
@@ -100,6 +105,7 @@ impl Drain {
             rate,
             running: AtomicU64::new(0),
             moved,
+            resting: Notify::new(),
         })
     }
 
@@ -107,6 +113,17 @@ impl Drain {
     pub(crate) fn begin(&self, rate: Option<u32>) {
         *self.bucket.lock() = Bucket { gap: gap(rate.unwrap_or(self.rate)), next: Instant::now() };
         self.begun.send_replace(true);
+        self.rouse();
+    }
+
+    /// Rouses all connections that rest.
+    pub(crate) fn rouse(&self) {
+        self.resting.notify_waiters();
+    }
+
+    /// Returns when connections that rest are roused after this call.
+    pub(crate) fn roused(&self) -> Notified<'_> {
+        self.resting.notified()
     }
 
     /// Begins to end downloads.

@@ -59,7 +59,7 @@ impl Serve for Node {
     }
 
     fn ended(&self, connection: &ClientConnection, ending: ConnectionEnd) {
-        connection::ended(&self.metrics, connection, ending);
+        connection::ended(&self.metrics, connection.client, ending);
     }
 
     async fn choose(&self, head: Request<()>) -> Option<Choice> {

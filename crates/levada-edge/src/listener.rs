@@ -144,9 +144,8 @@ pub(crate) async fn accept(
                     Ok(stream) => {
                         let (stream, entry) = watched(stream, client.ip(), watch.as_ref());
                         let (node, role) = (node.clone(), role.clone());
-                        let task = stop::spawn_until_cut(stop.clone(), async move {
-                            connection::serve(node, &role, stream, read, connection).await;
-                        });
+                        let serving = connection::serve(node, role, stream, read, connection);
+                        let task = stop::spawn_until_cut(stop.clone(), serving);
                         entry.about.is_served_by(&task);
                     }
                     Err(error) => {

@@ -112,6 +112,8 @@ pub(crate) struct Metrics {
     set_sizes: Histogram,
     servers: Family<ServerLabels, Gauge>,
     pub(crate) connections: Gauge,
+    /// Those that rest between two requests.
+    pub(crate) connections_resting: Gauge,
     handoffs: Family<HandoffLabels, Counter>,
     pub(crate) handed_over: Gauge,
     /// Bodies that the kernel moves from servers to clients.
@@ -216,6 +218,11 @@ impl Metrics {
                 Family::default()
             ),
             connections: register!("connections", "Client and peer connections", Gauge::default()),
+            connections_resting: register!(
+                "connections_resting",
+                "Connections without a request for a second or more, kept in little memory",
+                Gauge::default()
+            ),
             handoffs: register!(
                 "handoffs",
                 "Connections handed to a back-end, by result",

@@ -461,6 +461,7 @@ async fn end(node: &Arc<Node>, stopper: Stopper, stop: Stop) {
     }
     tracing::info!(?limit, "stopping: no new connections, waiting for running requests");
     stopper.begin();
+    node.drain.rouse();
     drop(stop);
     if tokio::time::timeout(limit, stopper.done()).await.is_err() {
         tracing::warn!("the drain timeout is over: cutting the remaining connections");

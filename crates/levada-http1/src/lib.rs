@@ -22,8 +22,8 @@ pub use client::{Io, ResponseBodyError, UpstreamConnection, UpstreamError, Upstr
 pub use deadline::{DeadlineTimer, after};
 pub use server::{
     ActiveRequest, ConnectionEnd, ConnectionLimits, EndReason, Fault, Guarded, HeadBounds, Interim,
-    Interims, Ledger, Outlet, RequestFraming, ScannedBytes, TimedHeads, Watchdog, WatchedBody,
-    WatchedStream, check_parsed, check_trailers, names_host,
+    Interims, Ledger, Outlet, QUIET, RequestFraming, ScannedBytes, Served, TimedHeads, Watchdog,
+    WatchedBody, WatchedStream, check_parsed, check_trailers, names_host, rest,
 };
 pub use zero_copy::{FileRange, Hold, Segments, ZeroCopyChunk, ZeroCopyQueue};
 

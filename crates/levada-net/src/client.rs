@@ -3,10 +3,7 @@
 use std::{
     fmt,
     net::IpAddr,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::{Arc, OnceLock, atomic::AtomicU64},
 };
 
 use tokio::{
@@ -38,7 +35,7 @@ pub struct OpenConnection {
 pub struct ConnectionOwner {
     /// The client's address.
     pub client: IpAddr,
-    last_key: OnceLock<Arc<AtomicU64>>,
+    last_key: Arc<AtomicU64>,
     task: OnceLock<AbortHandle>,
 }
 
@@ -48,19 +45,14 @@ impl ConnectionOwner {
         let _ = self.task.set(task.abort_handle());
     }
 
-    /// The key of the connection's last request is kept here.
-    pub fn keeps_key_in(&self, last_key: &Arc<AtomicU64>) {
-        let _ = self.last_key.set(last_key.clone());
-    }
-
     /// The task that serves the connection.
     pub fn task(&self) -> Option<&AbortHandle> {
         self.task.get()
     }
 
-    /// The key of the last request, where there was one.
-    pub fn last_key(&self) -> Option<u64> {
-        self.last_key.get().map(|key| key.load(Relaxed))
+    /// The key of the last request; 0 before the first.
+    pub fn last_key(&self) -> &Arc<AtomicU64> {
+        &self.last_key
     }
 }
 
@@ -70,7 +62,7 @@ pub fn watched(
     client: IpAddr,
     watch: Option<&Arc<DormancyWatch<ConnectionOwner>>>,
 ) -> (ClientSocket, Arc<WatchedConnection<ConnectionOwner>>) {
-    let owner = ConnectionOwner { client, last_key: OnceLock::new(), task: OnceLock::new() };
+    let owner = ConnectionOwner { client, last_key: Arc::default(), task: OnceLock::new() };
     let connection = WatchedConnection::new(owner);
     (MonitoredStream::new(stream, watch.cloned(), connection.clone()), connection)
 }

@@ -94,6 +94,8 @@ pub fn spawn_until_cut(
     stop: Stop,
     serving: impl Future<Output = ()> + Send + 'static,
 ) -> JoinHandle<()> {
+    // A task has room for everything that it was made of, as long as it runs.
+    let serving = Box::pin(serving);
     tokio::spawn(async move {
         tokio::select! {
             biased;

@@ -34,6 +34,7 @@ mod purge;
 mod purge_log;
 mod ranges;
 mod reload;
+mod resting;
 mod routes;
 mod same_judge;
 mod sharing;

@@ -16,6 +16,7 @@ pub struct Ledger {
     finished: AtomicU64,
     leaves: AtomicBool,
     breaks: AtomicBool,
+    rests: AtomicBool,
     ending: OnceLock<ConnectionEnd>,
 }
 
@@ -79,6 +80,15 @@ impl Ledger {
     /// Whether a response broke off in the middle.
     pub(super) fn breaks(&self) -> bool {
         self.breaks.load(Ordering::Acquire)
+    }
+
+    /// Whether nothing has moved for a while, and the stream can be had back.
+    pub fn rests(&self) -> bool {
+        self.rests.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn rest(&self) {
+        self.rests.store(true, Ordering::Relaxed);
     }
 
     /// Notes why the connection ends. The first reason stays: later ones follow from it.

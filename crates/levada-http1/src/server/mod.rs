@@ -23,6 +23,7 @@ pub(crate) mod judgement;
 mod ledger;
 mod outlet;
 mod parsed;
+mod rest;
 mod turn;
 mod watchdog;
 
@@ -48,6 +49,7 @@ pub use self::{
     ledger::{ActiveRequest, ConnectionEnd, Ledger},
     outlet::Outlet,
     parsed::{check_parsed, check_trailers},
+    rest::{QUIET, Served, rest},
     watchdog::{EndReason, Watchdog, WatchedBody, WatchedStream},
 };
 use self::{framing::AwaitedPart, held::HeldBytes, turn::WriteTurn};
@@ -94,6 +96,8 @@ pub struct Guarded<S> {
     breaking: Option<Instant>,
     /// Whether the connection is lent: the reader sees its end when every request is answered.
     lent: bool,
+    /// The time without a request after which the stream can be had back.
+    rests_after: Option<Duration>,
 }
 
 /// The limits of one client's connection.
@@ -165,6 +169,7 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
             parked: false,
             breaking: None,
             lent: false,
+            rests_after: None,
         }
     }
 
@@ -172,6 +177,19 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
     /// another is there. The connection stays open, and its end is [`ConnectionEnd::Resting`].
     pub fn lent(self) -> Self {
         Self { lent: true, ..self }
+    }
+
+    /// Has the ledger tell when there was no request for the time `quiet`. The stream can be had back then
+    /// ([`Self::into_resting`]). `idle_until` is the end of the idle time after an earlier rest.
+    pub fn resting_after(self, quiet: Duration, idle_until: Option<Instant>) -> Self {
+        let awaited = idle_until.map(|until| (AwaitedPart::Between, until));
+        Self { rests_after: Some(quiet), awaited, ..self }
+    }
+
+    /// The stream of a connection that rests, and the instant at which it ends if nothing comes.
+    pub fn into_resting(self) -> (S, Instant) {
+        let until = self.awaited.map(|(_, until)| until);
+        (self.inner, until.unwrap_or_else(Instant::now))
     }
 
     /// Whether the connection is lent and all its requests are answered.
@@ -255,6 +273,7 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
             _ => after(self.limits.timeout(part)),
         };
         self.awaited = Some((part, deadline));
+        ready!(self.poll_resting(cx, part, deadline));
         ready!(self.timer.poll(cx, deadline));
         match part {
             AwaitedPart::Between => {
@@ -265,6 +284,26 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
             AwaitedPart::Body => self.refuse(ConnectionEnd::BodyTimeout),
         }
         Poll::Ready(())
+    }
+
+    /// Pending while the connection may yet rest before its deadline.
+    fn poll_resting(
+        &mut self,
+        cx: &mut Context<'_>,
+        part: AwaitedPart,
+        deadline: Instant,
+    ) -> Poll<()> {
+        let Some(quiet) = self.rests_after.filter(|_| part == AwaitedPart::Between) else {
+            return Poll::Ready(());
+        };
+        let earlier = self.limits.idle_timeout.saturating_sub(quiet);
+        let rests_at = deadline.checked_sub(earlier).unwrap_or(deadline);
+        ready!(self.timer.poll(cx, rests_at));
+        if Instant::now() >= deadline || !self.held.is_empty() {
+            return Poll::Ready(());
+        }
+        self.ledger.rest();
+        Poll::Pending
     }
 
     fn refuse(&mut self, ending: ConnectionEnd) {

@@ -41,6 +41,14 @@ pub trait Outlet: AsyncWrite {
             && TcpInfo::of(socket).is_ok_and(|info| !info.closed && info.unacked + info.unsent > 0)
     }
 
+    /// Ready when the client has sent something, or has ended the connection.
+    fn poll_arrived(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match self.socket() {
+            Ok(socket) => socket.poll_read_ready(cx).map(drop),
+            Err(_) => Poll::Ready(()),
+        }
+    }
+
     /// Called after bytes have left by [`Self::socket`].
     fn wrote(&mut self) {}
 }
@@ -59,7 +67,31 @@ impl<S: AsyncRead + Outlet + Unpin> Outlet for TlsStream<S> {
     fn reset_on_close(&mut self) -> bool {
         self.get_mut().0.reset_on_close()
     }
+
+    /// Nothing decrypted is held back: the stream was read until there was nothing more.
+    fn poll_arrived(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.get_mut().0.poll_arrived(cx)
+    }
 }
+/// A stream that would be large where it is kept.
+impl<S: AsyncRead + Outlet + Unpin> Outlet for Box<S> {
+    fn socket(&mut self) -> io::Result<&TcpStream> {
+        (**self).socket()
+    }
+
+    fn reset_on_close(&mut self) -> bool {
+        (**self).reset_on_close()
+    }
+
+    fn poll_arrived(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        (**self).poll_arrived(cx)
+    }
+
+    fn wrote(&mut self) {
+        (**self).wrote();
+    }
+}
+
 #[cfg(test)]
 impl Outlet for TcpStream {}
 #[cfg(test)]

@@ -492,3 +492,34 @@ async fn a_lent_stream_is_given_back_when_everything_is_answered() {
     client.read_exact(&mut buf[..4]).await.unwrap();
     assert_eq!(&buf[..4], b"more");
 }
+
+#[tokio::test]
+async fn a_connection_rests_between_requests_and_not_within_one() {
+    let (guarded, mut client, ledger) = piped();
+    let quiet = Duration::from_millis(100);
+    let (mut guarded, mut buf) = (guarded.resting_after(quiet, None), [0; 1000]);
+    let stays = Duration::from_millis(500);
+    client.write_all(GET.as_bytes()).await.unwrap();
+    assert_eq!(guarded.read(&mut buf).await.unwrap(), GET.len());
+    let exchange = ledger.begin();
+    assert!(timeout(stays, guarded.read(&mut buf)).await.is_err());
+    assert!(!ledger.rests(), "a request is under way");
+    guarded.write_all(b"answer").await.unwrap();
+    drop(exchange);
+    guarded.flush().await.unwrap();
+    client.write_all(b"GET /").await.unwrap();
+    assert!(timeout(stays, guarded.read(&mut buf)).await.is_err());
+    assert!(!ledger.rests(), "a head has begun");
+    client.write_all(GET.strip_prefix("GET /").unwrap().as_bytes()).await.unwrap();
+    assert_eq!(guarded.read(&mut buf).await.unwrap(), GET.len());
+    drop(ledger.begin());
+    guarded.flush().await.unwrap();
+    let rests = async {
+        while !ledger.rests() {
+            let _ = timeout(quiet, guarded.read(&mut buf)).await;
+        }
+    };
+    timeout(FOREVER, rests).await.unwrap();
+    let (_stream, idle_until) = guarded.into_resting();
+    assert!(idle_until < after(LIMITS.idle_timeout));
+}
