@@ -152,7 +152,9 @@ async fn body_in_blocks_is_sent_from_their_files() {
     assert!(wire.answer().await.body == body(2)[1_048_570..=3_145_730]);
     assert!(wire.answer().await.body == body(2)[5_999_990..]);
     if tells(stage.dir.path()) {
-        assert_eq!(stage.sent().await - before, 6.0 + 4.0 + 1.0);
+        // A record is read and verified again after a minute, which ends at another time for each of them.
+        let sent = stage.sent().await - before;
+        assert!((9.0..=6.0 + 4.0 + 1.0).contains(&sent), "{sent}");
     }
     drop(wire);
     settled(&stage.node).await;
