@@ -13,9 +13,11 @@ use levada_log::access_log::{AccessLine, Log, LogEntry};
 use levada_policy::{Outstanding, Pick, RequestOutcome};
 use levada_redirector::{ChosenServer, Decider};
 
+use levada_metrics::CacheResult;
+
 use crate::{
-    body_error::BodyError, cache_result::CacheResult, clock::Clock, failure::Failed,
-    metrics::Metrics, request::RequestContext, resource::Resource, settings::LogFormat,
+    body_error::BodyError, clock::Clock, failure::Failed, metrics::Metrics,
+    request::RequestContext, resource::Resource, settings::LogFormat,
 };
 
 /// The parts of a node that records are written to.

@@ -14,7 +14,8 @@ use levada_upstream::Server;
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
 
-use crate::{cache_result::CacheResult, explain, node::Node, reload, servers};
+use crate::{explain, node::Node, reload, servers};
+use levada_metrics::CacheResult;
 
 /// The pages of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,6 @@ use levada_http1::{ConnectionEnd, ConnectionLimits};
 use levada_net::stop::Stop;
 use levada_redirector::{Claim, Member, ServerTurn, Switch};
 use levada_upstream::Subject;
-use prometheus_client::metrics::gauge::Gauge;
 
 use crate::{
     client_connection::{ClientConnection, ListenerKind},
@@ -19,7 +18,6 @@ use crate::{
     connection,
     fields::FORWARDED_PROTO,
     identify::Identifier,
-    metrics::Metrics,
     node::Node,
     purge::endpoint::METHOD,
     sites::Site,
@@ -144,30 +142,4 @@ impl Turn for SwitchTurn {
     fn is_idle(&self) -> bool {
         self.turn.is_none()
     }
-}
-
-impl Observe for Metrics {
-    fn handoff(&self, result: &'static str) {
-        Metrics::handoff(self, result);
-    }
-
-    fn ended(&self, ending: ConnectionEnd) {
-        Metrics::ended(self, ending);
-    }
-
-    fn open(&self, is_open: bool) {
-        count(&self.connections, is_open);
-    }
-
-    fn remote(&self, is_remote: bool) {
-        count(&self.handed_over, is_remote);
-    }
-}
-
-fn count(gauge: &Gauge, up: bool) {
-    if up {
-        gauge.inc()
-    } else {
-        gauge.dec()
-    };
 }

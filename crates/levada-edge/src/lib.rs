@@ -23,7 +23,6 @@ mod admin;
 mod body;
 mod body_error;
 mod cache;
-mod cache_result;
 mod client_connection;
 mod clock;
 mod compress;
@@ -39,11 +38,9 @@ mod forward;
 mod given_up;
 mod handoff;
 mod identify;
-mod label_value;
 mod large;
 mod listener;
 mod max_forwards;
-mod metrics;
 mod node;
 mod node_name;
 mod origin;
@@ -64,6 +61,8 @@ mod sites;
 mod start_error;
 mod subject;
 mod tend;
+
+use levada_metrics as metrics;
 
 pub use explain::{
     Candidate, ExplainError, Explanation, PiecePlacement, Pieces, offline as explain,

@@ -103,7 +103,7 @@ impl Node {
         reader: Option<SettingsReader>,
     ) -> Result<Arc<Self>, StartError> {
         let clock = Clock::start();
-        let metrics = Arc::new(Metrics::new());
+        let metrics = Arc::new(Metrics::default());
         let workers = match settings.runtime {
             Runtime::Shared(_) => 1,
             Runtime::PerCore(cores) => cores,

@@ -17,6 +17,7 @@ use levada_cache::{
 };
 use levada_compress::Accepts;
 use levada_http1::{ZeroCopyQueue, check_parsed};
+use levada_metrics::CacheResult;
 use levada_policy::{NodeIndex, Pick};
 use levada_redirector::SwitchMetrics;
 use levada_rules::CacheUse;
@@ -36,7 +37,6 @@ use crate::{
         posted::Posted,
         rest, stored,
     },
-    cache_result::CacheResult,
     client_connection::{ClientConnection, ListenerKind},
     clock,
     compress::{self, CodedCopy, Original},

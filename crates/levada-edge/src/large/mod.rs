@@ -21,7 +21,6 @@ mod check;
 mod dispatch;
 mod flight;
 mod head;
-mod metrics;
 mod piece;
 mod room;
 mod transfer;
@@ -39,10 +38,11 @@ use levada_body::{
 };
 use levada_cache::{CONDITIONAL, CacheStatus, RangeSet, RequestCacheFields, has_precondition};
 
+use levada_metrics::CacheResult;
+
 use crate::{
     access_record::AccessRecord,
     body::ResponseBody,
-    cache_result::CacheResult,
     client_connection::ListenerKind,
     failure::{Failed, Failure},
     fields::{ANEW, DIGEST, LARGE},
@@ -52,7 +52,6 @@ use crate::{
 
 pub(crate) use dispatch::{Dispatch, Dispatched};
 pub(crate) use head::{File, file_key, head, head_is_enough, is_large, stated_size};
-pub(crate) use metrics::LargeMetrics;
 pub(crate) use piece::as_object;
 use transfer::Transfer;
 pub(crate) use transfers::Transfers;

@@ -28,7 +28,7 @@ struct PieceServerLabel {
 
 /// The counters of large files.
 #[derive(Default)]
-pub(crate) struct LargeMetrics {
+pub struct LargeMetrics {
     transfers: Counter,
     pieces: Family<PieceSourceLabel, Counter>,
     bytes: Family<PieceSourceLabel, Counter>,
@@ -40,7 +40,8 @@ pub(crate) struct LargeMetrics {
 }
 
 impl LargeMetrics {
-    pub(crate) fn registered(registry: &mut Registry) -> Self {
+    /// The counters, which `registry` shows.
+    pub fn registered(registry: &mut Registry) -> Self {
         let all = Self::default();
         let mut register =
             |name, help, metric: &Counter| registry.register(name, help, metric.clone());
@@ -76,19 +77,19 @@ impl LargeMetrics {
     }
 
     /// Counts a piece that has arrived.
-    pub(crate) fn came(&self, source: &'static str, bytes: u64) {
+    pub fn came(&self, source: &'static str, bytes: u64) {
         let labels = PieceSourceLabel { source: LabelValue(source) };
         self.pieces.get_or_create_owned(&labels).inc();
         self.bytes.get_or_create_owned(&labels).inc_by(bytes);
     }
 
     /// Counts a node that is skipped from now on.
-    pub(crate) fn left_out(&self, server: &str) {
+    pub fn left_out(&self, server: &str) {
         self.left_out.get_or_create_owned(&PieceServerLabel { server: server.to_owned() }).inc();
     }
 
     /// Adds the counts of a transfer that has ended.
-    pub(crate) fn transferred(&self, counts: Counts) {
+    pub fn transferred(&self, counts: Counts) {
         let retries = |why, number| {
             self.retries
                 .get_or_create(&RetryReasonLabel { reason: LabelValue(why) })
@@ -102,7 +103,7 @@ impl LargeMetrics {
     }
 
     /// Sets the gauges of the sources.
-    pub(crate) fn look_at(&self, sources: &Sources, names: impl Iterator<Item = String>) {
+    pub fn look_at(&self, sources: &Sources, names: impl Iterator<Item = String>) {
         for (server, average) in names.zip(sources.averages()) {
             if let Some(average) = average {
                 self.seconds.get_or_create(&PieceServerLabel { server }).set(average.as_secs_f64());

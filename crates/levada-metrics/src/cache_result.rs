@@ -2,7 +2,7 @@
 
 /// The cache result of a request, named as in nginx.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum CacheResult {
+pub enum CacheResult {
     /// From memory, fresh.
     Hit,
     /// Fetched from an origin.
@@ -25,9 +25,10 @@ pub(crate) enum CacheResult {
 
 impl CacheResult {
     /// The number of results.
-    pub(crate) const COUNT: usize = 9;
+    pub const COUNT: usize = 9;
 
-    pub(crate) const fn as_str(self) -> &'static str {
+    /// Its name in logs and metrics.
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Hit => "hit",
             Self::Miss => "miss",

@@ -1,4 +1,4 @@
-//! The metrics of a node, in Prometheus' text format: base units, `_total`, never a URL as a label.
+//! All counters of a node.
 
 use std::{
     sync::{OnceLock, atomic::AtomicU64},
@@ -8,6 +8,7 @@ use std::{
 use http::StatusCode;
 use levada_announce::RouteMetrics;
 use levada_compress::CompressMetrics;
+use levada_handoff::Observe;
 use levada_http1::ConnectionEnd;
 use levada_policy::Pick;
 use levada_redirector::SwitchMetrics;
@@ -24,73 +25,73 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::{cache_result::CacheResult, label_value::LabelValue, large::LargeMetrics};
+use crate::{CacheResult, LargeMetrics, label_value::LabelValue};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct RequestLabels {
+struct RequestLabels {
     listener: LabelValue,
     code: u16,
     cache: LabelValue,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct UpstreamLabels {
+struct UpstreamLabels {
     upstream: LabelValue,
     code: u16,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct FailureLabels {
+struct FailureLabels {
     upstream: LabelValue,
     error: LabelValue,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct DecisionLabels {
+struct DecisionLabels {
     policy: LabelValue,
     reason: LabelValue,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct ServerLabels {
+struct ServerLabels {
     kind: LabelValue,
     server: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct EndingLabels {
+struct EndingLabels {
     reason: LabelValue,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct HandoffLabels {
+struct HandoffLabels {
     result: LabelValue,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct PurgeLabels {
+struct PurgeLabels {
     scope: LabelValue,
     kind: LabelValue,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct SwitchLabels {
+struct SwitchLabels {
     site: String,
     server: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct SiteLabels {
+struct SiteLabels {
     site: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct ResultLabels {
+struct ResultLabels {
     result: LabelValue,
 }
 
 /// All counters of a node.
-pub(crate) struct Metrics {
+pub struct Metrics {
     registry: Registry,
     requests: Family<RequestLabels, Counter>,
     /// The counters for status 200, by listener and cache result: most requests use them without a
@@ -98,58 +99,82 @@ pub(crate) struct Metrics {
     ok: [[OnceLock<Counter>; CacheResult::COUNT]; 2],
     bytes: Counter,
     durations: Histogram,
-    pub(crate) in_flight: Gauge,
+    /// Requests in flight.
+    pub in_flight: Gauge,
     /// Responses that the client or the upstream broke off.
-    pub(crate) aborted: Counter,
-    pub(crate) log_lines_dropped: Counter,
-    pub(crate) connections_refused: Counter,
+    pub aborted: Counter,
+    /// Lines of the access log that were dropped because their reader was too slow or their write failed.
+    pub log_lines_dropped: Counter,
+    /// Connections that were closed because their client had its share of them.
+    pub connections_refused: Counter,
     upstream: Family<UpstreamLabels, Counter>,
     /// The counters for status 200: origins, peers, servers of a switch.
     upstream_ok: [OnceLock<Counter>; 3],
     upstream_failures: Family<FailureLabels, Counter>,
-    pub(crate) origin_bytes: Counter,
+    /// Bytes of bodies received from origins.
+    pub origin_bytes: Counter,
     decisions: Family<DecisionLabels, Counter>,
     set_sizes: Histogram,
     servers: Family<ServerLabels, Gauge>,
-    pub(crate) connections: Gauge,
-    /// Those that rest between two requests.
-    pub(crate) connections_resting: Gauge,
+    /// Client and peer connections.
+    pub connections: Gauge,
+    /// Connections that rest between two requests.
+    pub connections_resting: Gauge,
     handoffs: Family<HandoffLabels, Counter>,
-    pub(crate) handed_over: Gauge,
+    /// Connections that back-ends serve now.
+    pub handed_over: Gauge,
     /// Bodies that the kernel moves from servers to clients.
-    pub(crate) spliced: Counter,
+    pub spliced: Counter,
     endings: Family<EndingLabels, Counter>,
     /// Clients that reconnected soon after their connection was given up as dormant.
-    pub(crate) dormant_returned: Counter,
-    pub(crate) draining: Gauge<i64>,
+    pub dormant_returned: Counter,
+    /// Whether the node drains.
+    pub draining: Gauge<i64>,
     /// Downloads that a drain ended in the middle.
-    pub(crate) moved: Counter,
-    pub(crate) route: RouteMetrics,
-    pub(crate) compress: CompressMetrics,
-    pub(crate) collapsed: Counter,
-    pub(crate) cache_bytes: Gauge<i64>,
-    pub(crate) cache_objects: Gauge<i64>,
-    pub(crate) filling_bytes: Gauge<i64>,
-    pub(crate) lent_bytes: Gauge<i64>,
+    pub moved: Counter,
+    /// The announcement of the route.
+    pub route: RouteMetrics,
+    /// Compression.
+    pub compress: CompressMetrics,
+    /// Requests that shared another request's fetch.
+    pub collapsed: Counter,
+    /// Bytes stored in memory.
+    pub cache_bytes: Gauge<i64>,
+    /// Objects in memory.
+    pub cache_objects: Gauge<i64>,
+    /// Bytes of objects that are being fetched.
+    pub filling_bytes: Gauge<i64>,
+    /// Bytes of long bodies that clients read now, stored or not.
+    pub lent_bytes: Gauge<i64>,
     purges: Family<PurgeLabels, Counter>,
-    pub(crate) purge_rules: Gauge<i64>,
-    pub(crate) purges_pending: Gauge<i64>,
-    pub(crate) misses: Gauge<i64>,
-    pub(crate) misses_waiting: Gauge<i64>,
-    pub(crate) tracked_objects: Gauge<i64>,
-    pub(crate) tracked_bytes: Gauge<i64>,
-    pub(crate) fallbacks: Counter,
+    /// Purges that are still being applied to what is stored.
+    pub purge_rules: Gauge<i64>,
+    /// Purges that peers have not confirmed.
+    pub purges_pending: Gauge<i64>,
+    /// Requests in flight at origins.
+    pub misses: Gauge<i64>,
+    /// Requests that wait to be sent to an origin.
+    pub misses_waiting: Gauge<i64>,
+    /// Objects with state of their own in the policies.
+    pub tracked_objects: Gauge<i64>,
+    /// Memory of the policies' tables.
+    pub tracked_bytes: Gauge<i64>,
+    /// Requests that lack the part their key is taken from: the URL was used.
+    pub fallbacks: Counter,
     switch_outstanding: Family<SwitchLabels, Gauge>,
     switch_waiting: Family<SiteLabels, Gauge>,
     switch_limit: Family<SiteLabels, Gauge>,
     reloads: Family<ResultLabels, Counter>,
     last_reload: Gauge<i64>,
-    pub(crate) disk: DiskMetrics,
-    pub(crate) large: LargeMetrics,
+    /// The disk tier.
+    pub disk: DiskMetrics,
+    /// Transfers in pieces.
+    pub large: LargeMetrics,
 }
 
-impl Metrics {
-    pub(crate) fn new() -> Self {
+impl Default for Metrics {
+    /// The counters of a node that has just started.
+    fn default() -> Self {
         let mut registry = Registry::with_prefix("levada");
         macro_rules! register {
             ($name:literal, $help:literal, $metric:expr) => {{
@@ -336,27 +361,30 @@ impl Metrics {
         }
         .started()
     }
+}
 
+impl Metrics {
     fn started(self) -> Self {
         self.last_reload.set(1);
         self
     }
 
-    pub(crate) fn reloaded(&self, ok: bool) {
+    /// Counts a reload.
+    pub fn reloaded(&self, ok: bool) {
         let result = LabelValue(if ok { "ok" } else { "failed" });
         self.reloads.get_or_create(&ResultLabels { result }).inc();
         self.last_reload.set(i64::from(ok));
     }
 
     /// Forgets the gauges of all switches, whose servers may be gone.
-    pub(crate) fn clear_switches(&self) {
+    pub fn clear_switches(&self) {
         self.switch_outstanding.clear();
         self.switch_waiting.clear();
         self.switch_limit.clear();
     }
 
     /// Sets the gauges of one switch: requests at each server, requests that wait, and the admission limit.
-    pub(crate) fn set_switch(
+    pub fn set_switch(
         &self,
         site: &str,
         servers: impl Iterator<Item = (String, u32)>,
@@ -374,7 +402,8 @@ impl Metrics {
         self.switch_limit.get_or_create(&labels).set(limit);
     }
 
-    pub(crate) fn request(
+    /// Counts a request that was answered.
+    pub fn request(
         &self,
         from_peer: bool,
         status: StatusCode,
@@ -405,21 +434,23 @@ impl Metrics {
     }
 
     /// Counts the result of a handoff.
-    pub(crate) fn handoff(&self, result: &'static str) {
+    pub fn handoff(&self, result: &'static str) {
         self.handoffs.get_or_create(&HandoffLabels { result: LabelValue(result) }).inc();
     }
 
-    pub(crate) fn purged(&self, scope: &'static str, kind: &'static str) {
+    /// Counts a purge.
+    pub fn purged(&self, scope: &'static str, kind: &'static str) {
         let labels = PurgeLabels { scope: LabelValue(scope), kind: LabelValue(kind) };
         self.purges.get_or_create(&labels).inc();
     }
 
-    pub(crate) fn ended(&self, ending: ConnectionEnd) {
+    /// Counts the end of a connection.
+    pub fn ended(&self, ending: ConnectionEnd) {
         self.endings.get_or_create(&EndingLabels { reason: LabelValue(ending.as_str()) }).inc();
     }
 
     /// Requests answered, by cache result and listener, for `/status`.
-    pub(crate) fn count(&self, from_peer: bool, cache: CacheResult) -> u64 {
+    pub fn count(&self, from_peer: bool, cache: CacheResult) -> u64 {
         let listener = if from_peer { "peer" } else { "client" };
         let mut sum = 0;
         for code in 100..=599 {
@@ -435,12 +466,13 @@ impl Metrics {
         sum
     }
 
-    pub(crate) fn bytes_sent(&self) -> u64 {
+    /// Bytes of bodies sent.
+    pub fn bytes_sent(&self) -> u64 {
         self.bytes.get()
     }
 
     /// The page that Prometheus scrapes.
-    pub(crate) fn page(&self) -> String {
+    pub fn page(&self) -> String {
         let mut page = String::new();
         if prometheus_client::encoding::text::encode(&mut page, &self.registry).is_err() {
             page.clear();
@@ -482,6 +514,32 @@ impl SwitchMetrics for Metrics {
         let labels = ServerLabels { kind, server: name };
         self.servers.get_or_create(&labels).set(i64::from(server.health.is_up()));
     }
+}
+
+impl Observe for Metrics {
+    fn handoff(&self, result: &'static str) {
+        Metrics::handoff(self, result);
+    }
+
+    fn ended(&self, ending: ConnectionEnd) {
+        Metrics::ended(self, ending);
+    }
+
+    fn open(&self, is_open: bool) {
+        count(&self.connections, is_open);
+    }
+
+    fn remote(&self, is_remote: bool) {
+        count(&self.handed_over, is_remote);
+    }
+}
+
+fn count(gauge: &Gauge, up: bool) {
+    if up {
+        gauge.inc()
+    } else {
+        gauge.dec()
+    };
 }
 
 // The counters are 64 bits wide on every platform that Levada runs on.
