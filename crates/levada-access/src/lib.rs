@@ -15,6 +15,7 @@
 //! pass             redirects to another node that only this cluster can make
 //! rate             how often requests of one key may come
 //! referers         pages that may embed a site's files
+//! signed           signed URLs: tokens (RFC 9246), and links with a digest and an end
 //! tls              certificates, and the secrets of peers
 //! trust            which connections may state for whom they speak
 //! ```
@@ -37,5 +38,6 @@ pub mod pass;
 pub mod password;
 pub mod rate;
 pub mod referers;
+pub mod signed;
 pub mod tls;
 pub mod trust;
