@@ -5,6 +5,7 @@
 //!   limits               rate, concurrency                    429
 //!   CORS                 a preflight is answered              204
 //!   referers             hotlinks                             403
+//!   signed URLs          token, or digest and end             403
 //!   basic auth           user and password                    401
 //! ```
 //!
@@ -28,6 +29,7 @@ use crate::{
     pace::Pacer,
     rate::{RateBounds, RateTable, RateVerdict},
     referers::Referers,
+    signed::{RequestUrl, SignedUrls},
 };
 
 /// What a site demands of its clients, and the bounds on what it gives them.
@@ -49,6 +51,8 @@ pub struct AccessSettings {
     pub referers: Option<Referers>,
     /// Pages of other origins.
     pub cors: Option<Cors>,
+    /// How the URLs of the site are signed.
+    pub signed: Option<Arc<SignedUrls>>,
 }
 
 /// A limit of requests of one key.
@@ -93,14 +97,16 @@ pub struct AccessRequest<'a> {
     pub client: IpAddr,
     /// The host, without its port.
     pub host: &'a str,
-    /// The path, without the query.
-    pub path: &'a str,
+    /// The URL.
+    pub url: RequestUrl<'a>,
     /// The method.
     pub method: &'a Method,
     /// The header fields.
     pub headers: &'a HeaderMap,
     /// The time since the start of the node, in nanoseconds.
     pub now: u64,
+    /// Seconds of Unix time.
+    pub unix: u64,
     /// Nodes of the cluster that are up, this one included.
     pub nodes: u32,
 }
@@ -125,6 +131,8 @@ pub struct Passage {
     pub places: Vec<ConcurrencyPlace>,
     /// The time until its turn.
     pub wait: Duration,
+    /// Its path and query without the signature, where URLs are signed.
+    pub target: Option<String>,
     /// The fields for its response.
     pub cors: Option<CorsAnswer>,
 }
@@ -194,7 +202,7 @@ impl Access {
     }
 
     fn decide(&self, request: &AccessRequest<'_>) -> Result<Passage, Box<AccessAnswer>> {
-        let AccessSettings { rules, countries, referers, cors, .. } = &self.settings;
+        let AccessSettings { rules, countries, referers, cors, signed, .. } = &self.settings;
         if !address_list::admits(rules, countries.as_ref(), request.client) {
             return Err(AccessAnswer::forbidden("the client's address is denied"));
         }
@@ -210,6 +218,11 @@ impl Access {
         }
         if referers.as_ref().is_some_and(|valid| !valid.admit(request.host, request.headers)) {
             return Err(AccessAnswer::forbidden("the referer is not valid"));
+        }
+        if let Some(signed) = signed {
+            let AccessRequest { url, client, headers, unix, .. } = request;
+            let target = signed.check(url, *client, headers, *unix);
+            passage.target = Some(target.map_err(AccessAnswer::forbidden)?);
         }
         Ok(passage)
     }
@@ -255,7 +268,17 @@ impl Access {
 impl AccessSettings {
     /// Whether they demand and bound nothing.
     pub fn is_empty(&self) -> bool {
-        let Self { rules, countries: _, limits, max_body, bandwidth, basic, referers, cors } = self;
+        let Self {
+            rules,
+            countries: _,
+            limits,
+            max_body,
+            bandwidth,
+            basic,
+            referers,
+            cors,
+            signed,
+        } = self;
         rules.is_empty()
             && limits.is_empty()
             && max_body.is_none()
@@ -263,6 +286,7 @@ impl AccessSettings {
             && basic.is_none()
             && referers.is_none()
             && cors.is_none()
+            && signed.is_none()
     }
 }
 
@@ -306,7 +330,8 @@ impl Limit {
         request: &AccessRequest<'_>,
         passage: &mut Passage,
     ) -> Result<(), Box<AccessAnswer>> {
-        let AccessRequest { client, path, headers, .. } = *request;
+        let AccessRequest { client, url, headers, .. } = *request;
+        let path = url.target.split('?').next().unwrap_or_default();
         let Some(key) = self.settings.key.of(&self.hasher, client, path, headers) else {
             return Ok(());
         };
@@ -366,10 +391,11 @@ mod tests {
         AccessRequest {
             client: IpAddr::from([192, 0, 2, 1]),
             host: "a.test",
-            path: "/",
+            url: RequestUrl { scheme: "http", host: "a.test", target: "/" },
             method: &Method::GET,
             headers,
             now: 1_000_000_000,
+            unix: 1,
             nodes: 1,
         }
     }

@@ -22,7 +22,7 @@ const NOT_THERE: &[(&str, &str)] = &[
     ("max_body", "this is not converted: write `max_body` by hand, docs/operate/limits.md"),
     ("bandwidth", "this is not converted: write `bandwidth` by hand, docs/operate/limits.md"),
     ("forward_auth", "a site asks no other server whether a request may pass"),
-    ("secure_link", "a site has no signed URLs"),
+    ("secure_link", "this is not converted: write `signed_urls` by hand, docs/operate/access.md"),
 ];
 
 /// Why a site cannot have `key`, if it cannot.

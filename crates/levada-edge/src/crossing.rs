@@ -11,6 +11,7 @@ use levada_access::{
     access::{Access, AccessAnswer, AccessRequest},
     cors::CorsAnswer,
     pace::Pacer,
+    signed::RequestUrl,
 };
 use levada_cache::RequestCacheFields;
 use levada_store::identity::without_port;
@@ -20,6 +21,7 @@ use crate::{
     access_record::AccessRecord,
     body::ResponseBody,
     client_connection::ListenerKind,
+    clock,
     failure::{Failed, Failure},
     node::Node,
     purge::endpoint::METHOD,
@@ -57,6 +59,10 @@ pub(crate) async fn cross(
     context.body_bound.clone_from(&body);
     let passage = access.admit(&seen(node, context))?;
     record.places = passage.places;
+    if let Some(target) = passage.target {
+        context.parts.uri = target.parse().unwrap_or_default();
+        context.resource.set_target(target);
+    }
     if !passage.wait.is_zero() {
         tokio::time::sleep(passage.wait).await;
     }
@@ -94,10 +100,15 @@ fn seen<'a>(node: &Node, context: &'a RequestContext) -> AccessRequest<'a> {
     AccessRequest {
         client: context.client,
         host: without_port(resource.host()),
-        path: resource.target().split('?').next().unwrap_or_default(),
+        url: RequestUrl {
+            scheme: resource.scheme,
+            host: resource.host(),
+            target: resource.target(),
+        },
         method: &parts.method,
         headers: &parts.headers,
         now: node.clock.now().0,
+        unix: clock::unix_seconds(),
         nodes: node.peers.as_ref().map_or(1, |peers| peers.nodes_up()),
     }
 }

@@ -123,6 +123,17 @@ impl Resource {
         &self.identity[self.host_at..self.path_at]
     }
 
+    /// Gives it the path and query that remain without their signature.
+    pub(crate) fn set_target(&mut self, target: String) {
+        let rules = self.handling.caching.as_ref();
+        // What precedes the URL in the key is made from header fields, and stays.
+        let keyed = rules.map(|rules| rules.keyed(&target, 0, &HeaderMap::new()));
+        self.identity.truncate(self.path_at);
+        self.identity.push_str(keyed.as_ref().map_or(&target, |(text, at)| &text[*at..]));
+        self.key = Key::of(self.identity.as_bytes());
+        self.asked = keyed.is_some().then(|| target.into());
+    }
+
     /// Path and query as the client wrote them.
     pub(crate) fn target(&self) -> &str {
         self.asked.as_deref().unwrap_or(&self.identity[self.path_at..])

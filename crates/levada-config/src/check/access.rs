@@ -11,6 +11,7 @@ use levada_access::{
     country::Countries,
     rate::RateBounds,
     referers::Referers,
+    signed::{BadMessage, Digest, Issuers, Link, Message, SignedUrls, Tokens},
 };
 
 use super::Check;
@@ -35,6 +36,8 @@ impl Check<'_, '_> {
         let basic = site.basic_auth.as_ref();
         let basic = basic.map(|basic| self.basic_auth(basic, &path.key("basic_auth")));
         let cors = site.cors.as_ref().map(|cors| self.cors(cors, &path.key("cors")));
+        let signed = site.signed_urls.as_ref();
+        let signed = signed.map(|signed| self.signed_urls(signed, &path.key("signed_urls")));
         let kinds = site.referers.as_ref().map(OneOrMany::as_slice);
         let referers = |kinds: &[crate::text::Referer]| {
             Referers::new(kinds.iter().map(|kind| kind.0.clone()).collect())
@@ -58,6 +61,10 @@ impl Check<'_, '_> {
             referers: kinds.map(referers),
             cors: match cors {
                 Some(cors) => Some(cors?),
+                None => None,
+            },
+            signed: match signed {
+                Some(signed) => Some(Arc::new(signed?)),
                 None => None,
             },
         })
@@ -171,6 +178,106 @@ impl Check<'_, '_> {
         };
         let (credentials, max_age) = (cors.credentials, cors.max_age.0);
         Some(Cors { origins, methods: methods?, headers, expose: expose?, credentials, max_age })
+    }
+
+    fn signed_urls(&mut self, signed: &file::SignedUrls, path: &Path) -> Option<SignedUrls> {
+        let link = ["secret_file", "message", "signature", "expires"];
+        let (own, others) = match signed.form? {
+            file::SignedForm::Token => ("keys_file", &link[..]),
+            _ => ("secret_file", &["keys_file", "audience"][..]),
+        };
+        for place in others.iter().map(|key| path.key(*key)) {
+            if self.findings.has(&place) {
+                let message = "has no effect on signatures of this form";
+                self.findings.warning(&place, message, None);
+            }
+        }
+        if !self.findings.has(&path.key(own)) {
+            let message = format!("needs `{own}`: without keys, no URL is valid");
+            self.findings.error(path, message, None);
+            return None;
+        }
+        match signed.form? {
+            file::SignedForm::Token => self.tokens(signed, path).map(SignedUrls::Token),
+            file::SignedForm::SecureLink => {
+                let defaults = ("{expires}{path}{client} {secret}", "md5");
+                self.link(signed, Digest::Md5, defaults, path).map(SignedUrls::Link)
+            }
+            file::SignedForm::Hmac => {
+                let defaults = ("{expires}{path}", "signature");
+                self.link(signed, Digest::HmacSha256, defaults, path).map(SignedUrls::Link)
+            }
+        }
+    }
+
+    fn tokens(&mut self, signed: &file::SignedUrls, path: &Path) -> Option<Tokens> {
+        let path = path.key("keys_file");
+        let (file, content) = self.content(signed.keys_file.as_deref()?, &path)?;
+        match Issuers::read(&content) {
+            Ok(issuers) => Some(Tokens { issuers, audience: signed.audience.clone() }),
+            Err(error) => {
+                let help = "a set of JSON Web Keys for each issuer: docs/operate/access.md";
+                let message = format!("{}: {error}", file.display());
+                self.findings.error(&path, message, Some(help.to_owned()));
+                None
+            }
+        }
+    }
+
+    fn link(
+        &mut self,
+        signed: &file::SignedUrls,
+        digest: Digest,
+        (message, signature): (&str, &str),
+        path: &Path,
+    ) -> Option<Link> {
+        let files = signed.secret_file.as_ref()?.as_slice();
+        let mut secrets = Vec::new();
+        for (at, file) in files.iter().enumerate() {
+            let place = path.key("secret_file");
+            let place = if files.len() == 1 { place } else { place.index(at) };
+            let content = self.content(file, &place).map(|(_, content)| content.trim().to_owned());
+            if content.as_ref().is_some_and(String::is_empty) {
+                self.findings.error(&place, "is an empty file", None);
+                return None;
+            }
+            secrets.push(content);
+        }
+        let text = signed.message.as_deref().unwrap_or(message);
+        let place = path.key("message");
+        let message: Message = match text.parse() {
+            Ok(message) => message,
+            Err(error) => {
+                let error: BadMessage = error;
+                self.findings.error(&place, error.to_string(), None);
+                return None;
+            }
+        };
+        if digest == Digest::Md5 && !message.has_secret() {
+            let message = "has no {secret}, so that anyone could sign";
+            self.findings.error(&place, message, None);
+            return None;
+        }
+        if message.is_ambiguous() {
+            let message =
+                "has {expires} directly after {path}: a link to /part12 would be good for /part1";
+            let help = "put {expires} first, or a space between them".to_owned();
+            self.findings.error(&place, message, Some(help));
+            return None;
+        }
+        if !message.has_path() {
+            let message = "has no {path}: one signature is good for every URL";
+            self.findings.warning(&place, message, None);
+        }
+        let signature = signed.signature.as_deref().unwrap_or(signature).to_owned();
+        let expires = signed.expires.as_deref().unwrap_or("expires").to_owned();
+        if signature == expires {
+            let message = format!("is the argument of the end, too: {expires:?}");
+            self.findings.error(&path.key("signature"), message, None);
+            return None;
+        }
+        let secrets = secrets.into_iter().collect::<Option<_>>()?;
+        Some(Link { digest, message, secrets, signature, expires })
     }
 
     /// Names of methods or fields.

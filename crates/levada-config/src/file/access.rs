@@ -28,6 +28,8 @@ pub struct Clients {
     /// The pages that may embed the site's files, as nginx's `valid_referers`; requests from others get 403.
     #[schemars(extend("examples" = [["none", "blocked", "server_names", "*.example.com"]]))]
     pub referers: Option<OneOrMany<Referer>>,
+    /// URLs that must be signed.
+    pub signed_urls: Option<SignedUrls>,
     /// Pages of other origins that may use the site (CORS).
     pub cors: Option<Cors>,
 }
@@ -121,6 +123,46 @@ pub struct Cors {
     /// Time for which browsers remember what is allowed.
     #[schemars(extend("x-maximum" = "1d"))]
     pub max_age: Time,
+}
+
+/// URLs that a server of the application signs; the node serves no others. See docs/operate/access.md.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["form"]))]
+pub struct SignedUrls {
+    /// The form of the signature.
+    pub form: Option<SignedForm>,
+    /// `token`: the file of the issuers' keys, as sets of JSON Web Keys.
+    #[schemars(length(min = 1), extend("examples" = ["keys.json"]))]
+    pub keys_file: Option<String>,
+    /// `token`: the name of this CDN, which `aud` of a token must have.
+    #[schemars(extend("examples" = ["cdn.example.com"]))]
+    pub audience: Option<String>,
+    /// `secure_link` and `hmac`: the files of the secrets. The first signs, each is valid.
+    #[schemars(extend("examples" = ["link.secret"]))]
+    pub secret_file: Option<OneOrMany<String>>,
+    /// `secure_link` and `hmac`: the text that the digest is over, with the variables `{expires}`, `{path}`,
+    /// `{client}` and `{secret}`. The default is `{expires}{path}{client} {secret}`, or `{expires}{path}`.
+    #[schemars(extend("examples" = ["{expires}{path} {secret}"]))]
+    pub message: Option<String>,
+    /// `secure_link` and `hmac`: the argument of the query with the digest. The default is `md5`, or `signature`.
+    #[schemars(regex(pattern = "^[A-Za-z0-9_.-]+$"), extend("examples" = ["md5"]))]
+    pub signature: Option<String>,
+    /// `secure_link` and `hmac`: the argument with the end, in seconds of Unix time. The default is `expires`.
+    #[schemars(regex(pattern = "^[A-Za-z0-9_.-]+$"), extend("examples" = ["expires"]))]
+    pub expires: Option<String>,
+}
+
+/// A form of signature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SignedForm {
+    /// A JSON Web Token (RFC 9246, URI Signing).
+    Token,
+    /// MD5, as nginx's `secure_link`.
+    SecureLink,
+    /// HMAC-SHA-256.
+    Hmac,
 }
 
 impl Default for Limit {

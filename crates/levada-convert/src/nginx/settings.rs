@@ -122,7 +122,9 @@ impl Converter {
                 }
             }
             "auth_request" => Fate::left("a site asks no other server whether a request may pass"),
-            "secure_link" | "secure_link_md5" => Fate::left("a site has no signed URLs"),
+            "secure_link" | "secure_link_md5" => Fate::left(
+                "this is not converted: write `signed_urls` by hand, docs/operate/access.md",
+            ),
             "set_real_ip_from" => self.trust(directive),
             "real_ip_header" => match directive.arg(0).to_ascii_lowercase().as_str() {
                 "x-forwarded-for" => {

@@ -3,13 +3,23 @@
 use std::{sync::Arc, time::Duration};
 
 use levada_access::{
-    basic_auth::Users, cors::Cors, limit_key::LimitKey, rate::RateBounds, referers::Referers,
+    basic_auth::Users,
+    cors::Cors,
+    limit_key::LimitKey,
+    rate::RateBounds,
+    referers::Referers,
+    signed::{Digest, Issuers, Link, PACKAGE, RequestUrl, SignedUrls, Tokens},
 };
-use levada_edge::settings::{
-    AccessLog, AccessSettings, Bandwidth, BasicSettings, LimitSettings, LogFormat, Settings,
+use levada_edge::{
+    Running, SettingsReader,
+    settings::{
+        AccessLog, AccessSettings, Bandwidth, BasicSettings, CachingRules, KeyRules, LimitSettings,
+        LogFormat, QueryRule, Settings,
+    },
 };
+use levada_rules::TextPattern;
 
-use crate::support::{nodes::Cluster, *};
+use crate::support::{nodes::*, *};
 
 fn rate(key: &str, rate: &str, burst: u32, nodelay: bool) -> LimitSettings {
     let rate = Some(RateBounds { rate: rate.parse().unwrap(), burst, nodelay });
@@ -259,5 +269,252 @@ async fn purges_pass_the_rules_of_a_site() {
     assert_eq!(wire.answer().await.status, 200);
     assert_eq!(get(at, "/a").await.status, 403);
     drop(wire);
+    settled(&node).await;
+}
+
+const ONE: &str = "Kh_RkUMj-fzbD37qBnDf_3e_RvQ3RP9PaSmVEpE24AM";
+const TWO: &str = "fZBpDBNbk2GqhwoB_DGBAsBxqQZVix04rIoLJ7p_RlE";
+/// A time in seconds that no test reaches.
+const LATE: u64 = 4_000_000_000;
+
+/// The file of an issuer's keys, by `kid`. The first one signs.
+fn key_file(issuer: &str, keys: &[(&str, &str)]) -> String {
+    let signing = keys[0].0;
+    let key = |(kid, k): &(&str, &str)| {
+        format!(r#"{{"kid": "{kid}", "alg": "HS256", "kty": "oct", "k": "{k}"}}"#)
+    };
+    let keys: Vec<String> = keys.iter().map(key).collect();
+    format!(r#"{{"{issuer}": {{"renewal_kid": "{signing}", "keys": [{}]}}}}"#, keys.join(", "))
+}
+
+fn tokens(keys: &str) -> SignedUrls {
+    SignedUrls::Token(Tokens { issuers: Issuers::read(keys).unwrap(), audience: None })
+}
+
+fn link(digest: Digest, message: &str, signature: &str) -> SignedUrls {
+    SignedUrls::Link(Link {
+        digest,
+        message: message.parse().unwrap(),
+        secrets: vec!["secret".to_owned()],
+        signature: signature.to_owned(),
+        expires: "expires".to_owned(),
+    })
+}
+
+fn sign(keys: &SignedUrls, target: &str, expires: u64) -> String {
+    let url = RequestUrl { scheme: "http", host: HOST, target };
+    keys.sign(&url, Some([127, 0, 0, 1].into()), expires).unwrap()
+}
+
+fn signed(keys: &SignedUrls) -> AccessSettings {
+    AccessSettings { signed: Some(Arc::new(keys.clone())), ..Default::default() }
+}
+
+#[tokio::test]
+async fn url_without_a_valid_token_is_refused_and_only_the_log_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    let own = tokens(&key_file("a", &[("1", ONE)]));
+    let (origin, node, at) = alone(|settings| {
+        settings.sites[0].access = signed(&own);
+        settings.access_log = Some(AccessLog { path: Some(path.clone()), format: LogFormat::Json });
+    })
+    .await;
+    let valid = sign(&own, "/a?x=1", LATE);
+    let claims = valid.split('.').nth(1).unwrap();
+    let refusals = [
+        ("/a?x=1".to_owned(), "the request has no token"),
+        (format!("/a?x=1&{PACKAGE}=x"), "the token has no valid form"),
+        (sign(&own, "/a?x=1", 1), "the token has expired"),
+        (valid.replace("x=1", "x=2"), "the token is for another URL"),
+        // The header is {"alg":"none"}.
+        (
+            format!("/a?x=1&{PACKAGE}=eyJhbGciOiJub25lIn0.{claims}."),
+            "the token's algorithm is not accepted",
+        ),
+        (
+            sign(&tokens(&key_file("b", &[("1", ONE)])), "/a?x=1", LATE),
+            "the token's issuer is not known",
+        ),
+        (
+            sign(&tokens(&key_file("a", &[("2", ONE)])), "/a?x=1", LATE),
+            "the token's key is not known",
+        ),
+        (
+            sign(&tokens(&key_file("a", &[("1", TWO)])), "/a?x=1", LATE),
+            "the token's signature is wrong",
+        ),
+    ];
+    for (target, why) in &refusals {
+        let answer = get(at, target).await;
+        let text = "403 Forbidden: access is denied\n";
+        assert_eq!((answer.status, answer.text().as_str()), (403, text), "{why}");
+        assert!(!answer.fields.iter().any(|(_, value)| value.contains("token")), "{answer:?}");
+    }
+    assert_eq!(origin.total(), 0);
+    assert_eq!(get(at, &valid).await.status, 200);
+    assert_eq!(origin.asked("/a")[0].target, "/a?x=1");
+    settled(&node).await;
+    node.stop().await;
+    let log = std::fs::read_to_string(path).unwrap();
+    for (line, (target, why)) in log.lines().zip(&refusals) {
+        assert!(line.contains(why), "{target}: {line}");
+    }
+}
+
+#[tokio::test]
+async fn stored_response_is_one_for_all_signatures_and_for_none_without() {
+    let own = tokens(&key_file("a", &[("1", ONE), ("2", TWO)]));
+    let (origin, node, at) = alone(with(signed(&own))).await;
+    let other = tokens(&key_file("a", &[("2", TWO)]));
+    assert_eq!(get(at, &sign(&own, "/a", LATE)).await.status, 200);
+    settled(&node).await;
+    for target in [sign(&own, "/a", LATE + 1), sign(&other, "/a", LATE)] {
+        let answer = get(at, &target).await;
+        assert_eq!((answer.status, answer.is_hit()), (200, true));
+    }
+    for target in ["/a".to_owned(), sign(&own, "/a", 1), sign(&own, "/b", LATE).replace("/b", "/a")]
+    {
+        assert_eq!(get(at, &target).await.status, 403, "{target}");
+    }
+    // A target in absolute form names the same.
+    let target = format!("http://{HOST}{}", sign(&own, "/a", LATE));
+    let mut wire = Wire::saying(at, head_of("GET", &target, &[])).await;
+    assert!(wire.answer().await.is_hit());
+    drop(wire);
+    assert_eq!(origin.total(), 1);
+    settled(&node).await;
+}
+
+#[tokio::test]
+async fn key_rules_apply_to_the_url_without_its_signature() {
+    let own = link(Digest::HmacSha256, "{expires}{path}", "signature");
+    let (origin, node, at) = alone(|settings| {
+        settings.sites[0].access = signed(&own);
+        let query = QueryRule::Without(vec![TextPattern::parse("utm_*", false).unwrap()]);
+        let key =
+            KeyRules { query, headers: vec!["x-kind".parse().unwrap()], ..Default::default() };
+        let rules = CachingRules { key, ..Default::default() };
+        settings.sites[0].handling.caching = Some(Arc::new(rules));
+    })
+    .await;
+    let ask = async |target: &str, kind: &str, expires: u64| {
+        let answer = get_with(at, &sign(&own, target, expires), &[("X-Kind", kind)]).await;
+        settled(&node).await;
+        (answer.status, answer.is_hit())
+    };
+    assert_eq!(ask("/a?x=1&utm_a=1", "one", LATE).await, (200, false));
+    assert_eq!(ask("/a?utm_b=2&x=1", "one", LATE + 1).await, (200, true));
+    assert_eq!(ask("/a?x=1", "two", LATE).await, (200, false));
+    assert_eq!(ask("/a?x=2", "one", LATE).await, (200, false));
+    assert_eq!(origin.asked("/a")[0].target, "/a?x=1&utm_a=1");
+    assert_eq!(get(at, "/a?x=1").await.status, 403);
+    settled(&node).await;
+}
+
+#[tokio::test]
+async fn link_of_nginx_manual_is_valid_for_its_client_and_its_path() {
+    let (origin, node, at) =
+        alone(with(signed(&link(Digest::Md5, "{expires}{path}{client} {secret}", "md5")))).await;
+    let manual = "?md5=_e4Nc3iduzkWRm01TBBNYw&expires=2147483647";
+    assert_eq!(get(at, &format!("/s/link{manual}")).await.status, 200);
+    assert_eq!(origin.asked("/s/link")[0].target, "/s/link");
+    assert_eq!(get(at, &format!("/s/link?x=1&{}", &manual[1..])).await.status, 200);
+    assert_eq!(origin.asked("/s/link")[1].target, "/s/link?x=1");
+    for target in ["/s/link".to_owned(), format!("/s/other{manual}"), format!("/s/link{manual}0")] {
+        assert_eq!(get(at, &target).await.status, 403, "{target}");
+    }
+    let mut other = Wire::over(connect_from(2, at).await);
+    other.send(head_of("GET", &format!("/s/link{manual}"), &[])).await;
+    assert_eq!(other.answer().await.status, 403);
+    drop(other);
+    settled(&node).await;
+}
+
+#[tokio::test]
+async fn link_with_an_hmac_is_valid_until_its_end() {
+    let own = link(Digest::HmacSha256, "{expires}{path}", "signature");
+    let (origin, node, at) = alone(with(signed(&own))).await;
+    // echo -n '4000000000/a' | openssl sha256 -hmac secret -binary | openssl base64 | tr +/ -_ | tr -d =
+    let made_by_openssl =
+        "/a?expires=4000000000&signature=lvqVieZoXQsM9fNMKzaE95eip_q5XN-MFJTwds8uWfI";
+    assert_eq!(sign(&own, "/a", LATE), made_by_openssl);
+    assert_eq!(get(at, made_by_openssl).await.status, 200);
+    assert_eq!(get(at, &sign(&own, "/a", 1)).await.status, 403);
+    assert_eq!(get(at, &made_by_openssl.replace("expires=4", "expires=5")).await.status, 403);
+    assert_eq!(get(at, &made_by_openssl.replace("/a", "/b")).await.status, 403);
+    assert_eq!(origin.total(), 1);
+    settled(&node).await;
+}
+
+#[tokio::test]
+async fn peers_do_not_check_signatures_again() {
+    let own = tokens(&key_file("a", &[("1", ONE)]));
+    let origin = Origin::start().await;
+    let cluster =
+        Cluster::start(2, origin.address, |settings| settings.sites[0].access = signed(&own)).await;
+    let mut by_peer = 0;
+    for number in 0..16 {
+        let target = format!("/{number}");
+        let answer = get(cluster.client(0), &sign(&own, &target, LATE)).await;
+        assert_eq!(answer.status, 200);
+        by_peer += u32::from(answer.field("via").contains("n1"));
+        assert_eq!(origin.asked(&target)[0].target, target);
+        assert_eq!(get(cluster.client(1), &target).await.status, 403);
+    }
+    assert!(by_peer > 0);
+    assert_eq!(cluster.get_as_peer(1, "/0", &[]).await.status, 200);
+    cluster.settled().await;
+}
+
+#[tokio::test]
+async fn keys_rotate_by_reloads_and_stay_when_their_file_cannot_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let keys = folder.path().join("keys.json");
+    let write = |list: &[(&str, &str)]| std::fs::write(&keys, key_file("a", list)).unwrap();
+    write(&[("1", ONE)]);
+    let origin = Origin::start().await;
+    let (directory, before) = (folder.path().to_owned(), single(&[origin.address]));
+    let read = move || {
+        let text = "name = 'n0'\n[[listen]]\naddress = '127.0.0.1:8080'\n[[site]]\nhosts = 'a.test'\n\
+                    origin = 'http://127.0.0.1:9'\n\
+                    signed_urls = { form = 'token', keys_file = 'keys.json' }\n";
+        let source =
+            levada_config::Source { name: "levada.toml".to_owned(), text: text.to_owned() };
+        let surroundings =
+            levada_config::Surroundings { directory: &directory, variable: &|_| None };
+        let checked = levada_config::check(&source, &surroundings);
+        let mut settings = before.clone();
+        let mut sites = checked.settings.ok_or(checked.report.to_string())?.sites;
+        settings.sites[0].access = sites.remove(0).access;
+        Ok::<Settings, String>(settings)
+    };
+    let settings = read().unwrap();
+    let node = Running::start_with(settings, Some(SettingsReader(Box::new(read)))).await.unwrap();
+    let at = node.addresses.clients[0];
+    let reload = async || {
+        let fields = [("Content-Type", "application/json"), ("Content-Length", "0")];
+        let admin = node.addresses.admin.unwrap();
+        Wire::saying(admin, head_of("POST", "/reload", &fields)).await.answer().await
+    };
+    let old = sign(&tokens(&key_file("a", &[("1", ONE)])), "/a", LATE);
+    let new = sign(&tokens(&key_file("a", &[("2", TWO)])), "/a", LATE);
+    let valid = async || [get(at, &old).await.status, get(at, &new).await.status];
+    assert_eq!(valid().await, [200, 403]);
+    write(&[("2", TWO), ("1", ONE)]);
+    assert_eq!(reload().await.status, 200);
+    assert_eq!(valid().await, [200, 200]);
+    std::fs::remove_file(&keys).unwrap();
+    let refused = reload().await;
+    assert_eq!(refused.status, 422);
+    let text = refused.text();
+    assert!(text.contains("signed_urls.keys_file: cannot read") && text.contains("keys.json"));
+    std::fs::write(&keys, "{").unwrap();
+    let refused = reload().await;
+    assert!(refused.status == 422 && refused.text().contains("keys.json"), "{refused:?}");
+    assert_eq!(valid().await, [200, 200]);
+    write(&[("2", TWO)]);
+    assert_eq!(reload().await.status, 200);
+    assert_eq!(valid().await, [403, 200]);
     settled(&node).await;
 }

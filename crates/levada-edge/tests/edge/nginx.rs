@@ -5,8 +5,10 @@ use std::{
     net::{SocketAddr, TcpListener, TcpStream},
     path::Path,
     process::{Child, Command, Stdio},
+    sync::Arc,
 };
 
+use levada_access::signed::{Digest, Link, RequestUrl, SignedUrls};
 use levada_edge::settings::{HealthCheck, ProxyVersion};
 
 use crate::{
@@ -152,4 +154,54 @@ async fn nginx_learns_the_client_by_the_proxy_protocol() {
         }
         settled(&node).await;
     }
+}
+
+#[tokio::test]
+async fn links_are_valid_at_the_node_as_they_are_at_nginx() {
+    if !nginx_is_here() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let files = directory.path().join("files");
+    fs::create_dir(&files).unwrap();
+    fs::write(files.join("a b"), "x").unwrap();
+    let checks = "; secure_link $arg_md5,$arg_expires;
+        secure_link_md5 \"$secure_link_expires$uri$remote_addr secret\";
+        if ($secure_link = \"\") { return 403; }
+        if ($secure_link = \"0\") { return 403; }
+        set $checked 1";
+    let nginx = Nginx::start_with(directory.path(), "a", &files, checks).await;
+    let link = Link {
+        digest: Digest::Md5,
+        message: "{expires}{path}{client} {secret}".parse().unwrap(),
+        secrets: vec!["secret".to_owned()],
+        signature: "md5".to_owned(),
+        expires: "expires".to_owned(),
+    };
+    let urls = SignedUrls::Link(link);
+    let origin = Origin::start().await;
+    let mut settings = single(&[origin.address]);
+    settings.sites[0].access.signed = Some(Arc::new(urls.clone()));
+    let node = start(settings).await;
+    let url = RequestUrl { scheme: "http", host: HOST, target: "/a%20b?x=1" };
+    let sign = |client: [u8; 4], end| urls.sign(&url, Some(client.into()), end).unwrap();
+    let own = sign([127, 0, 0, 1], 4_000_000_000);
+    for (target, status) in [
+        (own.clone(), 200),
+        (own.replace("a%20b", "a%20%62"), 200),
+        (own.replace("x=1", "x=2"), 200),
+        (own.replace("a%20b", "c"), 403),
+        (own.replace("=4", "=5"), 403),
+        (own.replace("expires", "end"), 403),
+        (own.replace("md5", "md4"), 403),
+        (own.clone() + "==", 200),
+        (sign([127, 0, 0, 2], 4_000_000_000), 403),
+        (sign([127, 0, 0, 1], 1_000_000_000), 403),
+        ("/a%20b".to_owned(), 403),
+    ] {
+        let there = get(nginx.address, &target).await.status;
+        let here = get(node.addresses.clients[0], &target).await.status;
+        assert_eq!((there, here), (status, status), "nginx, the node: {target}");
+    }
+    settled(&node).await;
 }
