@@ -19,6 +19,8 @@ use http::{
     header::{RETRY_AFTER, WWW_AUTHENTICATE},
 };
 
+use levada_types::ByteSize;
+
 use crate::{
     address_list::{self, AddressRule},
     basic_auth::{BasicAuth, Users},
@@ -266,6 +268,32 @@ impl Access {
 }
 
 impl AccessSettings {
+    /// Each rule in words, in the order in which they are checked.
+    pub fn in_words(&self) -> Vec<String> {
+        let Self { rules, limits, max_body, bandwidth, basic, referers, cors, signed, .. } = self;
+        let mut lines = Vec::new();
+        lines.extend(max_body.map(|most| format!("request bodies of at most {}", ByteSize(most))));
+        lines.extend(rules.iter().map(ToString::to_string));
+        for LimitSettings { key, rate, concurrent, cluster, .. } in limits {
+            let scope = if *cluster { ", shared by the cluster" } else { ", at this node" };
+            let rate = rate.map(|bounds| {
+                let nodelay = if bounds.nodelay { " nodelay" } else { "" };
+                format!("{} burst {}{nodelay}{scope}", bounds.rate, bounds.burst)
+            });
+            let at_once = concurrent.map(|most| format!("{most} at once, at this node"));
+            let bounds: Vec<String> = rate.into_iter().chain(at_once).collect();
+            lines.push(format!("limit by {key}: {}", bounds.join("; ")));
+        }
+        lines.extend(cors.as_ref().map(|cors| format!("CORS for {}", cors.origins.join(", "))));
+        lines.extend(referers.as_ref().map(|referers| format!("referers {referers}")));
+        lines.extend(signed.as_ref().map(|signed| signed.in_words().to_owned()));
+        lines.extend(basic.as_ref().map(|basic| format!("a password, realm {:?}", basic.realm)));
+        let rate = |of: &str, rate: u64| format!("{of} at {}/s", ByteSize(rate));
+        lines.extend(bandwidth.connection.map(|bytes| rate("each connection", bytes)));
+        lines.extend(bandwidth.site.map(|bytes| rate("the site", bytes)));
+        lines
+    }
+
     /// Whether they demand and bound nothing.
     pub fn is_empty(&self) -> bool {
         let Self {

@@ -65,6 +65,13 @@ impl Referers {
     }
 }
 
+impl fmt::Display for Referers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kinds: Vec<String> = self.0.iter().map(ToString::to_string).collect();
+        f.write_str(&kinds.join(", "))
+    }
+}
+
 /// The host of a URL, without its port, and the path.
 fn split(url: &str) -> Option<(&str, &str)> {
     let after = |scheme: &str| {

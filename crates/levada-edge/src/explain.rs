@@ -56,6 +56,9 @@ pub struct Explanation {
     pub candidates: Vec<Candidate>,
     /// The size of the object, if a response has told it.
     pub size: Option<u64>,
+    /// Who may use the site, and how much of it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub access: Vec<String>,
     /// The places of a large file's pieces, if the node has served it in pieces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pieces: Option<Pieces>,
@@ -130,18 +133,19 @@ pub(crate) fn live(node: &Node, asked: &ExplainedRequest) -> Result<Explanation,
     let site = taken.and_then(|number| site.routes.as_ref()?.site(number)).unwrap_or(site);
     let (classes, key) = (site.classes.as_deref(), asked.key.as_deref());
     let url = ExplainedUrl::new(&site.settings, classes, identity, key);
+    let access = site.settings.access.in_words();
     let (decider, name, now) = (&site.decider, &node.settings.name, node.clock.now());
     let size = node.forwarder.sizes.get(url.request.key);
     if let Some(switch) = &site.switch {
         let explained = explain(decider, switch.view().cluster(), url, name, size, now);
-        return Ok(Explanation { route, ..explained });
+        return Ok(Explanation { access, route, ..explained });
     }
     let (cluster, size) = match &node.peers {
         Some(peers) => (Arc::clone(&peers.cluster()), size),
         None => (Arc::new(Cluster::new(vec![ClusterNode::new(name)], LoadTable::new(1))), None),
     };
     let pieces = pieces(node, site, &cluster, &url.identity, now);
-    Ok(Explanation { pieces, route, ..explain(decider, &cluster, url, name, size, now) })
+    Ok(Explanation { access, pieces, route, ..explain(decider, &cluster, url, name, size, now) })
 }
 
 /// The places of the pieces of a file that this node has served in pieces.
@@ -172,11 +176,8 @@ fn pieces(
 /// When the URL is not absolute or no site has its host.
 pub fn offline(settings: &Settings, asked: &ExplainedRequest) -> Result<Explanation, ExplainError> {
     let (identity, host) = split(&asked.url)?;
-    let wanted = without_port(&host);
     let site = settings
-        .sites
-        .iter()
-        .find(|site| site.hosts.iter().any(|pattern| matches(pattern, wanted)))
+        .site(without_port(&host))
         .ok_or_else(|| ExplainError::UnknownHost(host.clone()))?;
     let route = asked.routed(&site.routes, &identity, &host);
     let taken = route.as_ref().and_then(|route| route.number);
@@ -199,7 +200,7 @@ pub fn offline(settings: &Settings, asked: &ExplainedRequest) -> Result<Explanat
     let classes = Classes::new(&site.classes);
     let url = ExplainedUrl::new(site, classes.as_ref(), identity, asked.key.as_deref());
     let explained = explain(&decider, &cluster, url, &settings.name, None, Timestamp::ZERO);
-    Ok(Explanation { route, ..explained })
+    Ok(Explanation { access: site.access.in_words(), route, ..explained })
 }
 
 /// A URL as the site's policy would see a GET of it.
@@ -279,6 +280,7 @@ fn explain(
         bound: bound.map(|bound| bound.requests),
         candidates: candidates.order.iter().map(|n| candidate(cluster, *n)).collect(),
         size,
+        access: Vec::new(),
         pieces: None,
     }
 }
@@ -300,11 +302,4 @@ fn split(url: &str) -> Result<(String, String), ExplainError> {
         .ok()
         .and_then(|uri| identity::of(&uri))
         .ok_or_else(|| ExplainError::NotAbsolute(url.to_owned()))
-}
-
-fn matches(pattern: &str, host: &str) -> bool {
-    match pattern.strip_prefix('*') {
-        Some(suffix) => host.ends_with(&suffix.to_ascii_lowercase()) && host.len() > suffix.len(),
-        None => pattern.eq_ignore_ascii_case(host),
-    }
 }

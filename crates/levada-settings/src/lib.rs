@@ -213,6 +213,22 @@ pub struct SiteSettings {
     pub routes: SiteRoutes,
 }
 
+impl Settings {
+    /// The site of a host without a port: the most exact pattern wins.
+    pub fn site(&self, host: &str) -> Option<&SiteSettings> {
+        let exactness = |pattern: &String| match pattern.strip_prefix('*') {
+            Some(suffix) => {
+                let is_below = host.len() > suffix.len();
+                let is_it = is_below && host.ends_with(&suffix.to_ascii_lowercase());
+                is_it.then_some((false, suffix.len()))
+            }
+            None => pattern.eq_ignore_ascii_case(host).then_some((true, 0)),
+        };
+        let best = |site: &&SiteSettings| site.hosts.iter().filter_map(exactness).max();
+        self.sites.iter().filter(|site| best(site).is_some()).max_by_key(best)
+    }
+}
+
 impl SiteSettings {
     /// The settings of a route with servers of its own.
     pub fn of_route(&self, route: &SiteRoute) -> Option<Self> {

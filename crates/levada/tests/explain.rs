@@ -47,6 +47,41 @@ cache = false
 }
 
 #[test]
+fn explanation_lists_the_rules_of_access_in_their_order() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("levada.toml");
+    let text = r#"
+name = "a"
+[[listen]]
+address = "127.0.0.1:8080"
+[[site]]
+hosts = "www.example.com"
+origin = "http://127.0.0.1:9000"
+max_body = "10MiB"
+access = ["allow 192.0.2.0/24", "deny all"]
+referers = ["none", "*.example.com"]
+signed_urls = { form = "hmac", secret_file = "secret" }
+[[site.limit]]
+key = "client"
+rate = "10r/s"
+burst = 20
+"#;
+    std::fs::write(&file, text).unwrap();
+    std::fs::write(directory.path().join("secret"), "secret").unwrap();
+    let output = explain(&["http://www.example.com/x", "-c", file.to_str().unwrap()]);
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let expected = "access   request bodies of at most 10MiB
+access   allow 192.0.2.0/24
+access   deny all
+access   limit by client: 10r/s burst 20, at this node
+access   referers none, *.example.com
+access   URLs with an HMAC-SHA-256
+";
+    assert!(said.contains(expected), "{said}");
+}
+
+#[test]
 fn a_configuration_explains_itself() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("levada.toml");

@@ -109,6 +109,9 @@ fn print(out: &mut impl Write, explanation: &Json) -> io::Result<()> {
         Some(from) => writeln!(out, "key      {} (from {from})", text("key"))?,
     }
     route(out, &explanation["route"])?;
+    for rule in explanation["access"].as_array().into_iter().flatten() {
+        writeln!(out, "access   {}", word(rule))?;
+    }
     if let Some(class) = explanation["class"].as_str() {
         writeln!(out, "class    {class}")?;
     }
