@@ -8,7 +8,7 @@ use levada_lab::LabArgs;
 use crate::command::{
     classify::ClassifyArgs, convert::ConvertArgs, demo::args::DemoArgs, drain::DrainArgs,
     explain::ExplainArgs, get::args::GetArgs, handoff_backend::HandoffBackendArgs,
-    purge::PurgeArgs, reload::ReloadArgs, route::RouteArgs, servers::ServersArgs,
+    purge::PurgeArgs, reload::ReloadArgs, route::RouteArgs, servers::ServersArgs, sign::SignArgs,
     sim::args::SimArgs, sync::SyncArgs, warm::WarmArgs,
 };
 
@@ -45,6 +45,7 @@ pub(crate) enum Command {
     Validate(ValidateArgs),
     Policies(PoliciesArgs),
     Explain(ExplainArgs),
+    Sign(SignArgs),
     Purge(PurgeArgs),
     Warm(WarmArgs),
     Classify(ClassifyArgs),

@@ -15,6 +15,7 @@ pub(crate) mod reload;
 pub(crate) mod route;
 pub(crate) mod run;
 pub(crate) mod servers;
+pub(crate) mod sign;
 pub(crate) mod sim;
 pub(crate) mod sync;
 pub(crate) mod validate;

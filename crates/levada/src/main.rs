@@ -25,6 +25,7 @@ fn main() -> ExitCode {
         Command::Validate(args) => command::validate::run(args),
         Command::Policies(args) => command::policies::run(args),
         Command::Explain(args) => command::explain::run(args),
+        Command::Sign(args) => command::sign::run(args),
         Command::Get(args) => command::get::run(args),
         Command::Sync(args) => command::sync::run(args),
         Command::Purge(args) => command::purge::run(args),
