@@ -113,11 +113,11 @@ impl BlockReader {
                 if loan.is_none() && piece.is_some() {
                     self.step = ReaderStep::Nowhere;
                 }
-                piece.map(|piece| self.hand(piece, loan.as_ref(), false))
+                piece.map(|piece| self.hand(piece, loan.as_ref()))
             }
             ReaderStep::Growing(reader) => {
                 let read = ready!(reader.poll_at(cx, within));
-                return Poll::Ready(read.map(|piece| self.hand(piece, None, true)));
+                return Poll::Ready(read.map(|piece| self.hand(piece, None)));
             }
             ReaderStep::Nowhere | ReaderStep::Obtaining(_) | ReaderStep::AtEnd => None,
         };
@@ -125,12 +125,12 @@ impl BlockReader {
     }
 
     /// A piece for the connection. The only block of a short body needs no loan.
-    fn hand(&mut self, piece: Bytes, loan: Option<&Arc<Loan>>, apart: bool) -> Bytes {
+    fn hand(&mut self, piece: Bytes, loan: Option<&Arc<Loan>>) -> Bytes {
         if !self.body.is_long() {
             return piece;
         }
         let handed = self.handed.get_or_insert_with(|| HandedOut::new(&self.body.tiers.loans));
-        handed.hand(piece, loan, apart)
+        handed.hand(piece, loan)
     }
 }
 

@@ -30,7 +30,7 @@ pub struct BodyWriter {
     written: u64,
 }
 
-/// The body has no reader, and is not kept either.
+/// The body has no reader, and is not kept either, or memory is short.
 #[derive(Debug)]
 pub struct NoReader;
 
@@ -40,6 +40,13 @@ impl BodyWriter {
         let current = Some(begin_block(&body));
         let kept = body.is_kept();
         Self { body, current, number: 0, kept, written: 0 }
+    }
+
+    /// Waits until the body may grow. To be called before bytes are read for it.
+    pub async fn room(&mut self) {
+        if let Some(current) = &mut self.current {
+            current.room().await;
+        }
     }
 
     /// Adds a piece of body, and waits when it runs too far ahead of its readers; `readers_come` tells
@@ -135,7 +142,8 @@ impl BodyWriter {
         loop {
             let change = running.change();
             let Some((slowest, quickest)) = running.readers(readers_come()) else {
-                if self.kept {
+                // When memory is short, it is for those who read.
+                if self.kept && !body.tiers.memory.is_short() {
                     break;
                 }
                 return Err(NoReader);

@@ -14,7 +14,7 @@ use std::{
 use bytes::Bytes;
 use levada_store::Loan;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::waiters::Waiters;
 
@@ -24,20 +24,30 @@ pub struct BlockMemory {
     held: AtomicU64,
     /// Bytes of finished blocks, which last as long as their readers.
     lent: AtomicU64,
-    /// Beyond it no further block of a long body is begun.
+    /// Beyond it no further block of a long body is begun, and begun ones take turns.
     bound: u64,
     freed: Notify,
+    turns: Arc<Semaphore>,
 }
+
+/// Blocks that grow on to their end when memory is short. What they take beyond the bound is little, and
+/// one of them ends sooner or later, so that there is room again.
+const TURNS: usize = 16;
+/// The bytes of a block that may come before it waits for its turn: short bodies do not wait.
+const WITHOUT_TURN: u64 = 16 << 10;
+/// The most that is read at once when memory is short.
+const SHORT_READ: usize = 16 << 10;
 
 impl BlockMemory {
     /// `bound` in bytes of unfinished blocks.
     pub fn new(bound: u64) -> Arc<Self> {
         let (held, lent) = (AtomicU64::new(0), AtomicU64::new(0));
-        Arc::new(Self { held, lent, bound, freed: Notify::new() })
+        let turns = Arc::new(Semaphore::new(TURNS));
+        Arc::new(Self { held, lent, bound, freed: Notify::new(), turns })
     }
 
-    /// Waits until another block may be begun. Blocks that were begun never wait for a reader, so that
-    /// there is room again in time.
+    /// Waits until another block may be begun. Blocks that were begun never wait for a reader, but for each
+    /// other at most, so that there is room again in time.
     pub async fn room(&self) {
         loop {
             let freed = self.freed.notified();
@@ -46,6 +56,17 @@ impl BlockMemory {
             }
             freed.await;
         }
+    }
+
+    /// The most bytes to read at once for a block. What was read holds on to the whole buffer that it was
+    /// read into, and a fetch that waits for room has such a buffer in hand.
+    pub fn longest_read(&self) -> usize {
+        if self.is_short() { SHORT_READ } else { usize::MAX }
+    }
+
+    /// Whether half of the memory is taken.
+    pub(crate) fn is_short(&self) -> bool {
+        self.held.load(Relaxed) > self.bound / 2
     }
 
     /// Bytes of blocks that are no store's.
@@ -149,17 +170,35 @@ impl Drop for GrowingBlock {
 }
 
 /// The writing end of a block. Dropped early, the block is broken.
-pub struct BlockWriter(Arc<GrowingBlock>);
+pub struct BlockWriter {
+    block: Arc<GrowingBlock>,
+    /// The right to go on although memory is short.
+    turn: Option<OwnedSemaphorePermit>,
+}
 
 impl BlockWriter {
     /// Begins a block.
     pub fn new(memory: &Arc<BlockMemory>) -> Self {
-        Self(Arc::new(GrowingBlock { memory: memory.clone(), state: Mutex::default() }))
+        let block = GrowingBlock { memory: memory.clone(), state: Mutex::default() };
+        Self { block: Arc::new(block), turn: None }
     }
 
     /// The block for its readers.
     pub fn block(&self) -> &Arc<GrowingBlock> {
-        &self.0
+        &self.block
+    }
+
+    /// Waits until the block may grow. To be called before bytes are read for it, so that those who wait have
+    /// none in hand.
+    pub async fn room(&mut self) {
+        let memory = &self.block.memory;
+        let has_room = memory.held.load(Relaxed) <= memory.bound;
+        if has_room || self.turn.is_some() || self.written() < WITHOUT_TURN {
+            return;
+        }
+        let turn = memory.turns.clone().acquire_owned().await.ok();
+        // Otherwise it goes to the next one at once: all who waited go on, one after another.
+        self.turn = turn.filter(|_| memory.is_short());
     }
 
     /// Adds a piece.
@@ -168,8 +207,8 @@ impl BlockWriter {
         if len == 0 {
             return;
         }
-        self.0.memory.held.fetch_add(len, Relaxed);
-        let mut state = self.0.state.lock();
+        self.block.memory.held.fetch_add(len, Relaxed);
+        let mut state = self.block.state.lock();
         state.counted += len;
         state.append(piece);
         state.waiters.wake();
@@ -177,34 +216,34 @@ impl BlockWriter {
 
     /// Bytes so far.
     pub fn written(&self) -> u64 {
-        self.0.state.lock().bytes
+        self.block.state.lock().bytes
     }
 
     /// The pieces so far.
     pub(crate) fn pieces(&self) -> Vec<Bytes> {
-        self.0.state.lock().pieces.iter().map(|(_, piece)| piece.clone()).collect()
+        self.block.state.lock().pieces.iter().map(|(_, piece)| piece.clone()).collect()
     }
 
     /// The block is complete, and no store has it.
     pub(crate) fn finish(self) {
-        self.0.end(BlockEnd::Whole, None);
+        self.block.end(BlockEnd::Whole, None);
     }
 
     /// The block is complete. `stored`, the same bytes as a store keeps them, takes the place of the
     /// pieces: pieces as they came from the network hold on to whole read buffers.
     pub(crate) fn finish_as(self, stored: &[Bytes], loan: Option<Arc<Loan>>) {
-        self.0.end(BlockEnd::Whole, Some((stored, loan)));
+        self.block.end(BlockEnd::Whole, Some((stored, loan)));
     }
 
     /// The block is complete and in the store, and is not kept at hand.
     pub(crate) fn let_go(self) {
-        self.0.end(BlockEnd::LetGo, Some((&[], None)));
+        self.block.end(BlockEnd::LetGo, Some((&[], None)));
     }
 }
 
 impl Drop for BlockWriter {
     fn drop(&mut self) {
-        self.0.end(BlockEnd::Broken, None);
+        self.block.end(BlockEnd::Broken, None);
     }
 }
 
@@ -249,6 +288,7 @@ impl Drop for GrowingReader {
 #[cfg(test)]
 mod tests {
     use std::{
+        pin::pin,
         sync::atomic::AtomicUsize,
         task::{Wake, Waker},
     };
@@ -348,6 +388,52 @@ mod tests {
         writer.finish();
         assert!(other.poll_ended(&cx).is_ready());
         assert_eq!(count.0.load(Relaxed), 3);
+    }
+
+    /// A block that has so many bytes.
+    fn grown(memory: &Arc<BlockMemory>, bytes: u64) -> BlockWriter {
+        let writer = BlockWriter::new(memory);
+        writer.push(vec![b'x'; bytes as usize].into());
+        writer
+    }
+
+    fn has_room(writer: &mut BlockWriter) -> bool {
+        pin!(writer.room()).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    #[test]
+    fn blocks_beyond_the_bound_grow_in_turns() {
+        let memory = BlockMemory::new(2 * WITHOUT_TURN);
+        let mut writers: Vec<_> = (0..=TURNS).map(|_| grown(&memory, WITHOUT_TURN)).collect();
+        assert_eq!(memory.longest_read(), SHORT_READ);
+        let mut waiting = writers.pop().unwrap();
+        assert!(writers.iter_mut().all(has_room) && writers.iter_mut().all(has_room));
+        assert!(!has_room(&mut waiting));
+        assert!(has_room(&mut BlockWriter::new(&memory)), "a short body waits");
+        writers.pop().unwrap().finish();
+        assert!(has_room(&mut waiting) && memory.turns.available_permits() == 0);
+        drop((waiting, writers));
+        assert_eq!((memory.turns.available_permits(), memory.longest_read()), (TURNS, usize::MAX));
+    }
+
+    #[test]
+    fn all_that_wait_go_on_when_there_is_room_again() {
+        let memory = BlockMemory::new(200 * WITHOUT_TURN);
+        let large = grown(&memory, 200 * WITHOUT_TURN);
+        let mut all: Vec<_> = (0..3 * TURNS).map(|_| grown(&memory, WITHOUT_TURN)).collect();
+        let cx = &mut Context::from_waker(Waker::noop());
+        let mut rooms: Vec<_> = all.iter_mut().map(|writer| Box::pin(writer.room())).collect();
+        let ready =
+            rooms.iter_mut().filter_map(|room| room.as_mut().poll(cx).is_ready().then_some(()));
+        assert_eq!(ready.count(), TURNS);
+        drop(rooms);
+        let (mut some, mut rest) = (all, Vec::new());
+        rest.extend(some.split_off(TURNS));
+        let mut rooms: Vec<_> = rest.iter_mut().map(|writer| Box::pin(writer.room())).collect();
+        assert!(rooms.iter_mut().all(|room| room.as_mut().poll(cx).is_pending()));
+        large.finish();
+        some.pop().unwrap().finish();
+        assert!(rooms.iter_mut().all(|room| room.as_mut().poll(cx).is_ready()));
     }
 
     #[tokio::test]

@@ -164,6 +164,25 @@ async fn a_body_that_turns_out_to_be_long_goes_on_in_further_blocks() {
 }
 
 #[tokio::test]
+async fn a_long_body_that_nobody_reads_ends_early_when_memory_is_short() {
+    let tiers = tiers(1 << 20);
+    let (body, mut writer) = arriving(&tiers, Some(12));
+    body.set_long(|| LongBody { version: 7, origin: None });
+    push(&mut writer, "abcdef").await;
+    let other = BlockWriter::new(&tiers.memory);
+    other.push(vec![b'x'; 1 << 20].into());
+    assert!(writer.push("ghij".into(), || false).await.is_err());
+    // Its blocks so far are stored.
+    assert!(writer.is_kept() && tiers.store.entries() == 2);
+    drop(other);
+
+    let (body, mut writer) = arriving(&tiers, Some(12));
+    body.set_long(|| LongBody { version: 8, origin: None });
+    push(&mut writer, "abcdefghijkl").await;
+    assert_eq!(writer.finish(), Some(12));
+}
+
+#[tokio::test]
 async fn the_rest_of_a_long_body_that_breaks_off_is_asked_for_in_blocks() {
     let tiers = tiers(1 << 20);
     let origin = Arc::new(Numbers { tiers: tiers.clone(), asked: AtomicU64::new(0) });

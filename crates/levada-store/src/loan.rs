@@ -20,8 +20,8 @@ use parking_lot::Mutex;
 /// The most that a connection gathers before it writes, with some room for a last piece.
 const GATHERED: u64 = 320 << 10;
 
-/// The piece that is handed out without a loan, at most: a segment of what is stored.
-pub const SMALL: usize = 64 << 10;
+/// The piece that is handed out without a loan, at most.
+const SMALL: usize = 16 << 10;
 
 /// All loans of a node.
 #[derive(Debug)]
@@ -119,16 +119,15 @@ impl HandedOut {
     }
 
     /// A piece for the connection: as it is, under the loan of what it is part of or under the reader's
-    /// own, or a small one. `apart`: it is to be copied then, for it holds on to more than it is.
-    pub fn hand(&mut self, piece: Bytes, of: Option<&Arc<Loan>>, apart: bool) -> Bytes {
+    /// own, or a small copy, which holds on to nothing else.
+    pub fn hand(&mut self, piece: Bytes, of: Option<&Arc<Loan>>) -> Bytes {
         if of.is_none() && self.gathered.is_none() {
             self.gathered = self.loans.take(GATHERED);
         }
         if let Some(loan) = of.or(self.gathered.as_ref()) {
             return Bytes::from_owner(LargePiece { piece, _loan: loan.clone() });
         }
-        let len = piece.len().min(SMALL);
-        let piece = if apart { Bytes::copy_from_slice(&piece[..len]) } else { piece.slice(..len) };
+        let piece = Bytes::copy_from_slice(&piece[..piece.len().min(SMALL)]);
         *self.small.0.lock() = Some(None);
         Bytes::from_owner(LoneSegment { piece, small: self.small.clone() })
     }
@@ -204,11 +203,11 @@ mod tests {
         let loans = Loans::new(GATHERED);
         let cx = Context::from_waker(Waker::noop());
         let mut first = HandedOut::new(&loans);
-        let large = first.hand(piece(200_000), None, false);
+        let large = first.hand(piece(200_000), None);
         assert_eq!((large.len(), loans.bytes()), (200_000, GATHERED));
         assert!(first.poll_back(&cx).is_ready());
         let mut second = HandedOut::new(&loans);
-        let small = second.hand(piece(200_000), None, true);
+        let small = second.hand(piece(200_000), None);
         assert_eq!(small.len(), SMALL);
         assert!(second.poll_back(&cx).is_pending());
         // A reader that is gone leaves its loan with what its connection still has.
@@ -217,6 +216,6 @@ mod tests {
         drop(small);
         assert!(second.poll_back(&cx).is_ready());
         drop(large);
-        assert_eq!(second.hand(piece(200_000), None, true).len(), 200_000);
+        assert_eq!(second.hand(piece(200_000), None).len(), 200_000);
     }
 }

@@ -194,6 +194,11 @@ impl Relay {
         }
     }
 
+    /// Bounds the bytes that are read at once, for callers with a memory budget.
+    pub fn read_at_most(&mut self, bytes: usize) {
+        self.body.read_at_most(bytes);
+    }
+
     /// The next bytes, for callers that are not bodies themselves.
     pub async fn next_data(&mut self) -> Option<Result<Bytes, InboundError>> {
         loop {

@@ -319,11 +319,12 @@ impl Fetch {
                 if !matches!(incomplete, Incomplete::Unread) {
                     tracing::info!(uri = &*self.identity, "{incomplete}");
                 }
-                // No request may follow a broken fetch. The blocks of a long body that broke off are
-                // of use if the rest can be asked for by range.
+                // No request may follow a broken fetch. The blocks of a long body that broke off, or that
+                // nobody reads, are of use if the rest can be asked for by range.
                 drop(leader);
-                if let (Incomplete::BrokenOff, Some(version), Some(length)) =
-                    (incomplete, version, length)
+                let has_blocks = matches!(incomplete, Incomplete::BrokenOff | Incomplete::Unread);
+                if let (Some(version), Some(length)) = (version, length)
+                    && has_blocks
                     && writer.is_resumable()
                 {
                     self.put_blocked(&body.of.head, version, length);
@@ -341,6 +342,8 @@ impl Fetch {
     ) -> Result<(), Incomplete> {
         let length = body.of.length;
         loop {
+            relay.read_at_most(self.cache.tiers.memory.longest_read());
+            writer.room().await;
             let Ok(piece) = tokio::time::timeout(Relay::STILL, relay.next_data()).await else {
                 // Requests that come later need not wait for it.
                 leader.end_following();
@@ -554,7 +557,7 @@ enum Incomplete {
     TooLong,
     #[error("the origin's body is shorter than it said")]
     TooShort,
-    #[error("all clients have left a body that is not stored")]
+    #[error("all clients have left a body that is not stored, or memory is short")]
     Unread,
 }
 

@@ -204,9 +204,9 @@ impl PartOrigin {
         relay: Relay,
         leader: FlightLeader<BlockOutcome>,
     ) {
-        let writer = BlockWriter::new(&self.cache.tiers.memory);
+        let mut writer = BlockWriter::new(&self.cache.tiers.memory);
         leader.settle(BlockOutcome::Growing(writer.block().clone()));
-        if self.copy(body, number, relay, &writer).await {
+        if self.copy(body, number, relay, &mut writer).await {
             body.store_block(number, writer);
         } else {
             // Readers of a broken block ask for it again, and must not follow this fetch.
@@ -220,11 +220,14 @@ impl PartOrigin {
         body: &BlockedBody,
         number: u64,
         mut relay: Relay,
-        writer: &BlockWriter,
+        writer: &mut BlockWriter,
     ) -> bool {
         let span = body.span(number);
         let due = span.end - span.start;
-        while let Some(piece) = relay.next_data().await {
+        loop {
+            relay.read_at_most(self.cache.tiers.memory.longest_read());
+            writer.room().await;
+            let Some(piece) = relay.next_data().await else { break };
             let Ok(piece) = piece else {
                 tracing::info!(uri = &*body.of.identity, "the origin's part broke off");
                 return false;

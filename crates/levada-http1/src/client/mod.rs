@@ -129,9 +129,14 @@ impl<B: Body<Data = Bytes> + Unpin> UpstreamConnection<B> {
         }
     }
 
-    /// Bounds the bytes of the response that are read at once, for callers with a memory budget.
+    /// Bounds the bytes of the response that are read at once, for callers with a memory budget. Gives up a
+    /// buffer that is larger.
     pub fn read_at_most(&mut self, bytes: usize) {
-        self.most = bytes.max(ROOM);
+        self.most = bytes.clamp(ROOM, LARGE_ROOM);
+        self.room = self.room.min(self.most);
+        if self.read.is_empty() && self.read.capacity() > self.most {
+            self.read = BytesMut::new();
+        }
     }
 
     /// Lets the system move the body to the client that has this queue, if it is long. Returns whether it
