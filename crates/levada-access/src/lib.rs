@@ -11,6 +11,7 @@
 //! cors             pages of other origins that may use a site
 //! country          the country of an address
 //! limit_key        the keys by which limits tell requests apart
+//! memory_bound     the bound on the resident memory, and who is turned away near it
 //! pace             a rate of bytes that many bodies share
 //! pass             redirects to another node that only this cluster can make
 //! rate             how often requests of one key may come
@@ -33,6 +34,7 @@ pub mod concurrency;
 pub mod cors;
 pub mod country;
 pub mod limit_key;
+pub mod memory_bound;
 pub mod pace;
 pub mod pass;
 pub mod password;

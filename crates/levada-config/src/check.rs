@@ -231,9 +231,28 @@ impl Check<'_, '_> {
         Some(Certificate { certificate: certificate?, key: key? })
     }
 
+    /// The size of the memory tier. What is on its way beside the tier takes up to three quarters of it again,
+    /// so it can have half of the memory at most.
+    fn memory_tier(&mut self, tier: crate::text::Size) -> crate::text::Size {
+        let Some(limit) = self.file.limits.memory else { return tier };
+        let most = crate::text::Size(limit.0 / 2);
+        if tier.0 <= most.0 {
+            return tier;
+        }
+        let path = self.root.key("cache").key("memory");
+        // A default that does not fit is no error of the user.
+        if self.findings.has(&path) {
+            let message = format!("{tier} is more than half of `limits.memory`, {limit}");
+            let help = format!("write at most {most}, or raise `limits.memory`");
+            self.findings.error(&path, message, Some(help));
+        }
+        most
+    }
+
     fn cache(&mut self) -> CacheSettings {
         let file::Cache { memory, max_object, block, ref eviction, admission, ref disk } =
             self.file.cache;
+        let memory = self.memory_tier(memory);
         let path = self.root.key("cache").key("block");
         let largest_block = memory.0 / 8;
         if block.0 > largest_block && self.findings.has(&path) {

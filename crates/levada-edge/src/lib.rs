@@ -46,6 +46,7 @@ mod node_name;
 mod origin;
 mod peers;
 mod pipeline;
+mod process_memory;
 mod purge;
 mod reload;
 mod request;

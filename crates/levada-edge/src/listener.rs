@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use levada_access::{client_network, client_shares::ClientPlace};
+use levada_access::{client_network, client_shares::ClientPlace, memory_bound::MemoryPressure};
 use levada_handoff::BackendLink;
 use levada_net::{
     admin_listener::StdAdminListener,
@@ -171,13 +171,21 @@ pub(crate) fn share(
 ) -> Option<Option<ClientPlace>> {
     // A trusted proxy connects for many clients.
     let shares = role.shares.as_ref().filter(|_| !node.trust.trusts(client));
-    let Some(shares) = shares else { return Some(None) };
-    let place = shares.enter(client_network::of(client));
+    let pressure = node.memory.pressure();
+    let place = match shares {
+        Some(shares) => shares.enter(client_network::of(client), pressure).map(Some),
+        None if pressure == MemoryPressure::Full && role.listener != ListenerKind::Peer => None,
+        None => return Some(None),
+    };
     if place.is_none() {
         node.metrics.connections_refused.inc();
-        tracing::info!(%client, "connection closed: this client has its share of limits.connections");
+        let why = match pressure {
+            MemoryPressure::None => "this client has its share of limits.connections",
+            _ => "limits.memory is nearly reached",
+        };
+        tracing::info!(%client, "connection closed: {why}");
     }
-    place.map(Some)
+    place
 }
 
 /// The back-ends with connections that were handed over and not yet sent.

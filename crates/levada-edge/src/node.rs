@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use levada_access::{
     client_shares::ClientShares,
+    memory_bound::MemoryBound,
     pace::{Paced, Pacer},
     trust::TrustBoundary,
 };
@@ -27,6 +28,7 @@ use crate::{
     metrics::Metrics,
     node_name::NodeName,
     peers::Peers,
+    process_memory,
     purge::{endpoint::PurgeEndpoint, invalidation::MissedInvalidations, wake::LastAwake},
     settings::{Runtime, Settings, SettingsReader},
     site_builder::{SiteBuilder, make_sites},
@@ -65,6 +67,7 @@ pub(crate) struct Node {
     pub(crate) drain: Arc<Drain>,
     pub(crate) route: Option<Arc<Route>>,
     pub(crate) capacity: Arc<ClientShares>,
+    pub(crate) memory: Arc<MemoryBound>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) telemetry: Arc<Telemetry>,
     pacer: Option<Arc<Pacer>>,
@@ -130,6 +133,8 @@ impl Node {
             body_timeout: settings.limits.response_body_timeout,
         });
         let cache = Arc::new(Cache::open(&settings, clock, &metrics, &forwarder)?);
+        let capacity = ClientShares::new(settings.limits.capacity);
+        let memory = process_memory::watch(&settings, &cache, &capacity, &metrics);
         let windows = settings.cache.memory / 4;
         let large = Transfers::new(windows, &name, &telemetry, peers.as_ref(), &cache.purges);
         let identifier = Identifier::new(&settings, &sites, peers.as_deref());
@@ -165,7 +170,8 @@ impl Node {
                 .route
                 .clone()
                 .map(|route| Arc::new(Route::new(route, metrics.route.clone()))),
-            capacity: ClientShares::new(settings.limits.capacity),
+            capacity,
+            memory,
             metrics,
             telemetry,
             pacer: settings.limits.serve_rate.map(Pacer::new),

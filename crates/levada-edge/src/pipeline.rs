@@ -9,7 +9,7 @@ use http::{
     header::{ACCEPT_RANGES, ETAG},
 };
 use hyper::body::{Body, Incoming};
-use levada_access::{access::Access, client_network, pass};
+use levada_access::{access::Access, client_network, memory_bound::MemoryPressure, pass};
 use levada_body::{BlockedBody, FetchLeader, FlightStart, ReadError, partial};
 use levada_cache::{
     CacheStatus, ForwardReason, Freshness, OriginFailure, RequestCacheFields, RequestDirectives,
@@ -177,6 +177,9 @@ fn admit(
             let well = respond::plain(StatusCode::OK, "well\n".to_owned());
             return Admitted::Answered(Box::new(well));
         }
+    }
+    if node.memory.pressure() == MemoryPressure::Full {
+        return Admitted::Refused(Failure::Overload);
     }
     let is_peer = connection.listener == ListenerKind::Peer;
     let client = node.trust.cross(connection.client, is_peer, request.headers_mut());
@@ -348,12 +351,17 @@ async fn serve_locally(
     compress::negotiate(&mut context);
     apply_caching_rules(&mut context);
     let client = client_network::of(context.client);
-    record.in_service = Some(node.capacity.enter(client).ok_or(Failure::Overload)?);
+    let pressure = node.memory.pressure();
+    record.in_service = Some(node.capacity.enter(client, pressure).ok_or(Failure::Overload)?);
     let key = context.resource.key;
     let switched = context.resource.site.switch.is_some().then(|| context.resource.clone());
     let mut found = lookup(&node.cache, &context);
     if let LookupResult::OnDisk = found {
         found = Box::pin(recall(&node.cache, &context)).await;
+    }
+    let is_asked_for = matches!(found, LookupResult::Fetch(_) | LookupResult::Bypass(..));
+    if is_asked_for && !node.memory.allows_fetch() {
+        return Err(Failure::Overload.into());
     }
     let mut response = match found {
         LookupResult::Stored { object, age, ttl, refresh } => {

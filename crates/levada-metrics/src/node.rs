@@ -105,8 +105,12 @@ pub struct Metrics {
     pub aborted: Counter,
     /// Lines of the access log that were dropped because their reader was too slow or their write failed.
     pub log_lines_dropped: Counter,
-    /// Connections that were closed because their client had its share of them.
+    /// Connections that were closed because their client had its share of them, or memory was nearly full.
     pub connections_refused: Counter,
+    /// Resident memory of the process.
+    pub memory_resident: Gauge,
+    /// The bound on it.
+    pub memory_limit: Gauge,
     upstream: Family<UpstreamLabels, Counter>,
     /// The counters for status 200: origins, peers, servers of a switch.
     upstream_ok: [OnceLock<Counter>; 3],
@@ -197,9 +201,19 @@ impl Default for Metrics {
                 Histogram::new(exponential_buckets(0.0005, 2.0, 17))
             ),
             in_flight: register!("http_requests_in_flight", "Requests in flight", Gauge::default()),
+            memory_resident: register!(
+                "memory_resident_bytes",
+                "Resident memory of this process",
+                Gauge::default()
+            ),
+            memory_limit: register!(
+                "memory_limit_bytes",
+                "The bound on the resident memory (`limits.memory`)",
+                Gauge::default()
+            ),
             connections_refused: register!(
                 "connections_refused",
-                "Connections that were closed because their client had its share of them",
+                "Connections that were closed because their client had its share of them, or memory was nearly full",
                 Counter::default()
             ),
             log_lines_dropped: register!(

@@ -398,6 +398,8 @@ pub struct Limits {
     pub serve_rate: Option<u64>,
     /// The most client connections.
     pub connections: usize,
+    /// The bound on the resident memory of the process; `None`: it follows from the machine.
+    pub memory: Option<u64>,
     /// Time from the first byte of a request head to its last.
     pub head_timeout: Duration,
     /// How long a connection may stay without a request.
@@ -444,6 +446,7 @@ impl Default for Limits {
             capacity: 3072,
             serve_rate: None,
             connections: 10_000,
+            memory: None,
             head_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(75),
             body_timeout: Duration::from_secs(30),

@@ -146,6 +146,15 @@ impl Memory {
         })
     }
 
+    /// Evicts about so many bytes, the same part of every shard.
+    pub(crate) fn shrink(&self, bytes: u64) {
+        let share = bytes.div_ceil(self.shards.len() as u64);
+        for shard in &self.shards {
+            let mut gone = Vec::new();
+            shard.0.lock().shrink(share, &mut gone);
+        }
+    }
+
     /// Bytes that are taken, bookkeeping included.
     pub(crate) fn bytes(&self) -> u64 {
         self.shards.iter().map(|shard| shard.0.lock().bytes()).sum()
@@ -248,6 +257,15 @@ impl MemoryShard {
     /// Evicts until there is room for `weight` more bytes.
     fn make_room(&mut self, weight: u64, gone: &mut Vec<StoredEntry>) {
         while self.bytes() + weight > self.limit {
+            let Some(victim) = self.eviction.evict() else { break };
+            let key = self.keys[victim.0 as usize];
+            gone.extend(self.forget(self.hash.of(key), key));
+        }
+    }
+
+    fn shrink(&mut self, bytes: u64, gone: &mut Vec<StoredEntry>) {
+        let target = self.eviction.used().saturating_sub(bytes);
+        while self.eviction.used() > target {
             let Some(victim) = self.eviction.evict() else { break };
             let key = self.keys[victim.0 as usize];
             gone.extend(self.forget(self.hash.of(key), key));

@@ -324,6 +324,11 @@ impl Store {
         self.disk.as_ref().map_or(0, Disk::sending)
     }
 
+    /// Evicts about so many bytes from the memory tier; the disk keeps what it has.
+    pub fn shrink(&self, bytes: u64) {
+        self.memory.shrink(bytes);
+    }
+
     /// Bytes that the memory tier takes.
     pub fn bytes(&self) -> u64 {
         self.memory.bytes()

@@ -1,8 +1,10 @@
 //! `levada run` as a process among others: its limits.
 
 use std::{
-    io::{BufRead as _, BufReader},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::TcpStream,
     process::{Child, Command, Stdio},
+    time::Duration,
 };
 
 const CONFIGURATION: &str = r#"
@@ -17,10 +19,10 @@ origin = "http://127.0.0.1:9"
 "#;
 
 /// Starts a node with these limits of open files, and returns what it logs until it is ready.
-fn start(soft: u32, hard: u32) -> (Child, String) {
+fn start(configuration: &str, soft: u32, hard: u32) -> (Child, String) {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("levada.toml");
-    std::fs::write(&file, CONFIGURATION).unwrap();
+    std::fs::write(&file, configuration).unwrap();
     let script = format!("ulimit -Sn {soft} && ulimit -Hn {hard} && exec \"$0\" run -c \"$1\"");
     let mut command = Command::new("sh");
     command.args(["-c", &script, env!("CARGO_BIN_EXE_levada")]).arg(file);
@@ -43,11 +45,48 @@ fn limit_of(process: &Child) -> u32 {
 #[test]
 fn limit_of_open_files_is_raised_and_a_low_one_is_told() {
     for (hard, is_told) in [(1200, false), (1199, true)] {
-        let (mut process, said) = start(200, hard);
+        let (mut process, said) = start(CONFIGURATION, 200, hard);
         let limit = limit_of(&process);
         process.kill().unwrap();
         process.wait().unwrap();
         assert_eq!(limit, hard);
         assert_eq!(said.contains("allow 1200 open files"), is_told, "{said}");
     }
+}
+
+/// The answer of an address to a request, empty if it closes the connection.
+fn answer(address: &str, path: &str) -> String {
+    let mut socket = TcpStream::connect(address).unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    let mut answer = String::new();
+    // Connections that are turned away may be reset.
+    let _ = socket.write_all(request.as_bytes());
+    let _ = socket.read_to_string(&mut answer);
+    answer
+}
+
+#[test]
+fn admin_answers_while_memory_is_full_and_clients_are_turned_away() {
+    let admin = "[admin]\nlisten = \"127.0.0.1:0\"\n[limits]\nmemory = \"16MiB\"";
+    let configuration = CONFIGURATION.replace("[limits]", admin);
+    let (mut process, said) = start(&configuration, 1200, 1200);
+    let mut addresses = said.split("127.0.0.1:").skip(1).map(|rest| {
+        let port: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        format!("127.0.0.1:{port}")
+    });
+    let (client, admin) = (addresses.next().unwrap(), addresses.next().unwrap());
+    let bounded = "levada_memory_limit_bytes 16777216";
+    let refused = answer(&client, "/");
+    let (health, metrics) = (answer(&admin, "/healthz"), answer(&admin, "/metrics"));
+    // There is nothing to give back, and nobody who has anything: the node does not refuse for ever.
+    let is_served = (0..300).any(|_| {
+        std::thread::sleep(Duration::from_millis(100));
+        answer(&client, "/").starts_with("HTTP/1.1 502")
+    });
+    process.kill().unwrap();
+    process.wait().unwrap();
+    assert!(health.starts_with("HTTP/1.1 200"), "{health}");
+    assert!(metrics.contains(bounded), "{metrics}");
+    assert!(refused.is_empty() || refused.starts_with("HTTP/1.1 503"), "{refused}");
+    assert!(is_served);
 }

@@ -25,6 +25,12 @@ pub struct Limits {
     /// may, and warns if that is below twice this number.
     #[schemars(range(min = 1, max = 10_000_000))]
     pub connections: u32,
+    /// Bound on the resident memory of the process. Near it, the memory tier shrinks, each client has few requests
+    /// and connections, and fetches do not begin; at the bound, all clients are turned away. `cache.memory` can be
+    /// half of it. Three quarters of the memory of the machine, or of the control group, by default. See
+    /// docs/operate/memory.md.
+    #[schemars(extend("examples" = ["2GiB"], "x-minimum" = "16MiB"))]
+    pub memory: Option<Size>,
     /// Time from the first byte of a request's head to its last.
     #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1h"))]
     pub head_timeout: Time,
@@ -92,6 +98,7 @@ impl Default for Limits {
             capacity: edge.capacity,
             serve_rate: edge.serve_rate.map(Rate),
             connections: count(edge.connections),
+            memory: edge.memory.map(Size),
             head_timeout: Time(edge.head_timeout),
             idle_timeout: Time(edge.idle_timeout),
             body_timeout: Time(edge.body_timeout),
@@ -121,6 +128,7 @@ impl From<&Limits> for settings::Limits {
             capacity: file.capacity,
             serve_rate: file.serve_rate.map(|Rate(bytes)| bytes),
             connections: file.connections as usize,
+            memory: file.memory.map(|Size(bytes)| bytes),
             head_timeout: file.head_timeout.0,
             idle_timeout: file.idle_timeout.0,
             body_timeout: file.body_timeout.0,

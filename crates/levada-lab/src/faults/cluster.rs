@@ -277,6 +277,9 @@ secret = "{token}"
 interval = "250ms"
 timeout = "1s"
 
+[limits]
+memory = "{memory}MiB"
+
 [cache]
 memory = "8MiB"
 
@@ -300,6 +303,7 @@ origin = "http://{liar}"
         origin = spec.origin,
         liar = spec.liar,
         token = spec.token,
+        memory = MEMORY >> 20,
     );
     for (at, node) in all.iter().enumerate() {
         text += &format!("\n[[peer]]\nname = \"node{at}\"\naddress = \"{}\"\n", node.peers);
@@ -309,4 +313,6 @@ origin = "http://{liar}"
 
 /// The machine's own address for clients and origins, without emulated hosts.
 pub(super) const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+/// `limits.memory` of the nodes.
+pub(super) const MEMORY: u64 = 160 << 20;
 const ANSWER: Duration = Duration::from_secs(2);

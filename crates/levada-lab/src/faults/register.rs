@@ -6,8 +6,11 @@ use anyhow::Context as _;
 use futures_util::future::LocalBoxFuture;
 
 use super::{
-    clocks, cluster::Cluster, disks, file_system, hostile, lies, links, logs, processes,
-    stage::Stage, tally::Tally,
+    clocks,
+    cluster::{Cluster, MEMORY},
+    disks, file_system, hostile, lies, links, logs, processes,
+    stage::Stage,
+    tally::Tally,
 };
 
 /// A fault, and what clients may notice of it.
@@ -111,7 +114,7 @@ impl Fault {
             }
         }
         if memory > self.memory {
-            exceeded.push(format!("memory above {} MiB", self.memory >> 20));
+            exceeded.push(format!("memory above `limits.memory`, {} MiB", self.memory >> 20));
         }
         exceeded
     }
@@ -163,7 +166,6 @@ pub(super) fn chosen(names: &[String]) -> anyhow::Result<Vec<&'static Fault>> {
 const LONG: Duration = Duration::from_secs(180);
 const WAIT: Duration = Duration::from_secs(3);
 const HIT: Duration = Duration::from_millis(50);
-const MEMORY: u64 = 160 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -186,7 +188,7 @@ mod tests {
         assert!(kill.exceeded(&tally, MEMORY).is_empty());
         tally.count(Verdict::Cut("a".to_owned()), Duration::from_secs(9), false);
         let exceeded = kill.exceeded(&tally, MEMORY + 1);
-        assert_eq!(exceeded, ["1 cut", "p99 above 3s", "memory above 160 MiB"]);
+        assert_eq!(exceeded, ["1 cut", "p99 above 3s", "memory above `limits.memory`, 160 MiB"]);
         assert!(chosen(&["fire".to_owned()]).is_err());
     }
 }

@@ -195,3 +195,22 @@ fn what_is_there_is_not_replaced_by_what_was_read_before() {
     assert!(memory.peek(Key(1)).is_some_and(|entry| number(&entry) == 1));
     check(&memory, 1 << 20);
 }
+
+#[test]
+fn shrinking_evicts_about_so_many_bytes() {
+    for eviction in EVICTIONS {
+        let memory = Memory::new(1 << 20, 8 << 10, eviction);
+        for step in 0..1000 {
+            memory.insert(Key(step), block(step, 1000)).unwrap();
+        }
+        let before = memory.bytes();
+        memory.shrink(before / 2);
+        check(&memory, 1 << 20);
+        // Shards are not equally full, and each evicts whole entries.
+        let left = memory.bytes();
+        let about = before / 4..before / 4 * 3;
+        assert!(about.contains(&left), "{}: {left} of {before}", eviction.name);
+        memory.shrink(u64::MAX);
+        assert_eq!(memory.len(), 0, "{}", eviction.name);
+    }
+}

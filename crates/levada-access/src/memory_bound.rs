@@ -1,0 +1,228 @@
+//! The bound on the resident memory of a node.
+//!
+//! ```text
+//!   resident memory     the node
+//!   below 13/16         serves everybody
+//!   above 13/16         forgets what the memory tier has, down to 12/16
+//!   above 14/16         a client has a few requests and connections at once
+//!   above 15/16         begins no fetch; a client has fewer yet
+//!   above 31/32         turns all clients away, unless nobody has anything that could be given back
+//! ```
+//!
+//! The system's count is the only one that has everything in it: buffers of the protocols, state of TLS,
+//! and what the allocator keeps back. A thread of its own reads it, so that busy workers do not delay
+//! it. What was admitted grows after that: a fetch that begins may take its [`FETCH`] within [`GROWN`].
+//! So there begin no more of them in a time than fit into what is free.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU8, AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+/// How far the resident memory is from its limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum MemoryPressure {
+    /// Far enough.
+    #[default]
+    None = 0,
+    /// Clients that have much get no more.
+    Some = 1,
+    /// No fetch begins.
+    High = 2,
+    /// Nobody gets more.
+    Full = 3,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct MemoryBound {
+    limit: u64,
+    resident: AtomicU64,
+    pressure: AtomicU8,
+    /// The fetches that may begin until the memory is read again.
+    fetches: AtomicU64,
+}
+
+/// What the bound is about.
+pub trait BoundedMemory: Send + 'static {
+    /// The resident memory; `None` where the system does not say.
+    fn resident(&self) -> Option<u64>;
+
+    /// Forgets so many bytes that are in the tier, and gives what is free back to the system.
+    fn shrink(&self, bytes: u64);
+
+    /// Whether nothing is left that could be given back: the tier is empty, and no client has anything.
+    fn is_bare(&self) -> bool;
+}
+
+/// How often the resident memory is read.
+const TICK: Duration = Duration::from_millis(20);
+/// After this time can be seen whether enough was given back.
+const GIVEN_BACK: Duration = Duration::from_millis(200);
+/// A node that turned everybody away for so long, with nothing to give back, serves again.
+const BARE: Duration = Duration::from_secs(5);
+/// Bytes that a fetch and its first reader take when memory is short: their buffers, what waits for its
+/// turn, and the state of two connections.
+const FETCH: u64 = 64 << 10;
+/// In this time a fetch that has begun takes its memory.
+const GROWN: Duration = Duration::from_millis(500);
+
+impl MemoryBound {
+    /// A bound of `limit` bytes.
+    pub fn new(limit: u64) -> Arc<Self> {
+        Arc::new(Self {
+            limit,
+            resident: AtomicU64::new(0),
+            pressure: AtomicU8::new(0),
+            fetches: AtomicU64::new(u64::MAX),
+        })
+    }
+
+    /// The limit in bytes.
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// The resident memory when it was last read.
+    pub fn resident(&self) -> u64 {
+        self.resident.load(Relaxed)
+    }
+
+    /// How far that is from the limit.
+    pub fn pressure(&self) -> MemoryPressure {
+        match self.pressure.load(Relaxed) {
+            0 => MemoryPressure::None,
+            1 => MemoryPressure::Some,
+            2 => MemoryPressure::High,
+            _ => MemoryPressure::Full,
+        }
+    }
+
+    /// Whether one more fetch may begin.
+    pub fn allows_fetch(&self) -> bool {
+        let less = |left: u64| left.checked_sub(1);
+        self.fetches.fetch_update(Relaxed, Relaxed, less).is_ok()
+    }
+
+    fn mark(&self, of_32: u64) -> u64 {
+        self.limit / 32 * of_32
+    }
+
+    /// Takes note of the resident memory. Returns how many bytes the memory tier is to give back.
+    fn note(&self, resident: u64, is_bare: bool) -> u64 {
+        let before = self.pressure();
+        let pressure = match resident {
+            _ if resident > self.mark(28) && is_bare => MemoryPressure::Some,
+            _ if resident > self.mark(31) => MemoryPressure::Full,
+            _ if resident > self.mark(30) => MemoryPressure::High,
+            _ if resident > self.mark(28) => MemoryPressure::Some,
+            // Between the marks what began goes on, so that it does not begin and end all the time.
+            _ if resident > self.mark(26) => before.min(MemoryPressure::Some),
+            _ => MemoryPressure::None,
+        };
+        let fetches = match pressure {
+            MemoryPressure::High | MemoryPressure::Full => 0,
+            _ => {
+                let free = self.mark(30).saturating_sub(resident);
+                let ticks = (GROWN.as_millis() / TICK.as_millis()) as u64;
+                (free / FETCH / ticks).max(1)
+            }
+        };
+        self.fetches.store(fetches, Relaxed);
+        self.resident.store(resident, Relaxed);
+        self.pressure.store(pressure as u8, Relaxed);
+        if pressure > before {
+            let limit = self.limit;
+            tracing::warn!(
+                resident,
+                limit,
+                ?pressure,
+                "memory is nearly full: clients are turned away"
+            );
+        }
+        if resident > self.mark(26) { resident - self.mark(24) } else { 0 }
+    }
+
+    /// Watches this memory until nobody else has the bound. It has been read once when this returns.
+    pub fn watch(self: &Arc<Self>, memory: impl BoundedMemory) {
+        let Some(resident) = memory.resident() else { return };
+        self.note(resident, false);
+        let bound = Arc::downgrade(self);
+        let watch = move || {
+            let mut shrunk: Option<Instant> = None;
+            let mut full_since: Option<Instant> = None;
+            while let Some(bound) = bound.upgrade() {
+                let Some(resident) = memory.resident() else { return };
+                let is_bare =
+                    full_since.is_some_and(|since| since.elapsed() > BARE) && memory.is_bare();
+                let excess = bound.note(resident, is_bare);
+                match bound.pressure() {
+                    MemoryPressure::High | MemoryPressure::Full => {
+                        full_since.get_or_insert_with(Instant::now);
+                    }
+                    _ if is_bare => {}
+                    _ => full_since = None,
+                }
+                if excess > 0 && shrunk.is_none_or(|then| then.elapsed() >= GIVEN_BACK) {
+                    memory.shrink(excess);
+                    shrunk = Some(Instant::now());
+                }
+                drop(bound);
+                std::thread::sleep(TICK);
+            }
+        };
+        let thread = std::thread::Builder::new().name("memory".into()).spawn(watch);
+        if let Err(error) = thread {
+            tracing::error!(%error, "`limits.memory` is not watched");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pressure_begins_at_one_mark_and_ends_at_a_lower_one() {
+        let bound = MemoryBound::new(3200);
+        for (resident, pressure, excess) in [
+            (2600, MemoryPressure::None, 0),
+            (2601, MemoryPressure::None, 201),
+            (2801, MemoryPressure::Some, 401),
+            (3001, MemoryPressure::High, 601),
+            (3101, MemoryPressure::Full, 701),
+            (2700, MemoryPressure::Some, 300),
+            (2600, MemoryPressure::None, 0),
+            (2700, MemoryPressure::None, 300),
+        ] {
+            assert_eq!(bound.note(resident, false), excess, "{resident}");
+            assert_eq!((bound.pressure(), bound.resident()), (pressure, resident));
+        }
+    }
+
+    #[test]
+    fn fetches_begin_no_faster_than_memory_has_room_for_them() {
+        let bound = MemoryBound::new(3200 * FETCH);
+        let begun = |resident: u64| {
+            bound.note(resident * FETCH, false);
+            (0..10_000).take_while(|_| bound.allows_fetch()).count()
+        };
+        assert_eq!(begun(500), 100);
+        assert_eq!(begun(2500), 20);
+        assert_eq!(begun(2990), 1);
+        assert_eq!(begun(3001), 0);
+    }
+
+    #[test]
+    fn node_with_nothing_to_give_back_serves_a_little() {
+        let bound = MemoryBound::new(3200);
+        bound.note(5000, false);
+        assert_eq!((bound.pressure(), bound.allows_fetch()), (MemoryPressure::Full, false));
+        bound.note(5000, true);
+        assert_eq!((bound.pressure(), bound.allows_fetch()), (MemoryPressure::Some, true));
+    }
+}
