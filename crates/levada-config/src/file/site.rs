@@ -44,7 +44,7 @@ pub struct Site {
 }
 
 /// The servers of a site or of a route, and how a request gets one of them.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub struct SiteServers {
     /// The origin: a URL, or `unix:` and the path of a socket on this machine; with several, the first that
@@ -169,24 +169,6 @@ impl Default for Misses {
 impl From<&Misses> for settings::MissLimits {
     fn from(file: &Misses) -> Self {
         Self { at_once: file.at_once as usize, queue: file.queue as usize, wait: file.wait.0 }
-    }
-}
-
-impl Default for SiteServers {
-    fn default() -> Self {
-        Self {
-            origin: None,
-            servers: None,
-            server: Vec::new(),
-            key: KeyFrom::default(),
-            slow_start: Time::default(),
-            admission: ServerAdmission::default(),
-            origin_host: None,
-            proxy_protocol: None,
-            policy: None,
-            misses: Misses::default(),
-            health_check: HealthCheck::default(),
-        }
     }
 }
 
