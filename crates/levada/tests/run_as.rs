@@ -7,6 +7,7 @@ use std::{
     os::unix::{fs::MetadataExt as _, process::CommandExt as _},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU16, Ordering::Relaxed},
 };
 
 /// The user `nobody` of most systems.
@@ -81,10 +82,16 @@ fn start(file: &Path, user: u32) -> (Node, String) {
     (node, said)
 }
 
-/// A free port that only root may listen on.
+/// A free port that only root may listen on. Tests that run at once get different ones.
 fn low_port() -> u16 {
-    let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
-    (600..1000).find(is_free).unwrap()
+    static NEXT: AtomicU16 = AtomicU16::new(600);
+    loop {
+        let port = NEXT.fetch_add(1, Relaxed);
+        assert!(port < 1024, "all low ports are taken");
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 fn get(port: u16) -> String {
