@@ -14,6 +14,7 @@
 //! memory_bound     the bound on the resident memory, and who is turned away near it
 //! pace             a rate of bytes that many bodies share
 //! pass             redirects to another node that only this cluster can make
+//! peer_places      connections at the listener for peers, before and after their proof
 //! rate             how often requests of one key may come
 //! referers         pages that may embed a site's files
 //! signed           signed URLs: tokens (RFC 9246), and links with a digest and an end
@@ -38,6 +39,7 @@ pub mod memory_bound;
 pub mod pace;
 pub mod pass;
 pub mod password;
+pub mod peer_places;
 pub mod rate;
 pub mod referers;
 pub mod signed;

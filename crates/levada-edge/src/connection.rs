@@ -18,7 +18,7 @@ use std::{
 use http::{HeaderValue, Request, Version, header::CONNECTION};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use levada_access::client_shares::ClientShares;
+use levada_access::{client_shares::ClientShares, peer_places::PeerPlaces};
 use levada_handoff::ArrivedConnection;
 use levada_http1::{
     ConnectionEnd, ConnectionLimits, EndReason, Guarded, HeadBounds, Ledger, Outlet, QUIET, Served,
@@ -62,6 +62,8 @@ pub(crate) struct ListenerRole {
     pub(crate) h2c: bool,
     /// How many connections may be open.
     pub(crate) places: Arc<Semaphore>,
+    /// Instead, at the listener for peers.
+    pub(crate) peer_places: Option<Arc<PeerPlaces>>,
     /// The same number, as clients share it; `None`: they do not.
     pub(crate) shares: Option<Arc<ClientShares>>,
     /// The number of unanswered retransmissions after which a connection is given up; `None`: never.
@@ -164,6 +166,9 @@ async fn begin(
             in_time(limit, open.client, &open.stop, proves).await.map_err(ended_early).ok()?
         }
     };
+    if role.tls.is_none() && is_peer {
+        keep_place(role, &mut open).await?;
+    }
     let h2c = role.tls.is_none()
         && role.h2c
         && read.is_empty()
@@ -176,7 +181,6 @@ async fn begin(
         ending.into_iter().for_each(|ending| ended(&node.metrics, client, ending));
         return None;
     }
-    let OpenConnection { place, stop, .. } = open;
     let (stream, h2) = match &role.tls {
         None => (ClientStream::Plain(stream), h2c),
         Some(tls) => {
@@ -184,13 +188,26 @@ async fn begin(
                 let failed = |error| io::Error::other(format!("TLS handshake: {error}"));
                 tls.accept(stream).await.map_err(failed)
             };
-            let stream = in_time(limit, client, &stop, handshake).await;
+            let stream = in_time(limit, client, &open.stop, handshake).await;
             let stream = stream.map_err(|ending| ended(&node.metrics, client, ending)).ok()?;
             let h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+            if is_peer {
+                keep_place(role, &mut open).await?;
+            }
             (ClientStream::Encrypted(Box::new(stream)), h2)
         }
     };
+    let OpenConnection { place, stop, .. } = open;
     Some(Begun { client, is_peer, h2, stream, place, stop })
+}
+
+/// Exchanges the place of an unproven connection for that of a peer. Until there is one, the connection may
+/// have to give way as before.
+async fn keep_place(role: &ListenerRole, open: &mut OpenConnection) -> Option<()> {
+    if let Some(places) = &role.peer_places {
+        open.place = Box::new(places.proven().await?);
+    }
+    Some(())
 }
 
 pub(crate) fn ended(metrics: &Metrics, client: IpAddr, ending: ConnectionEnd) {

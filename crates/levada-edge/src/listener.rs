@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use levada_access::{client_network, client_shares::ClientPlace, memory_bound::MemoryPressure};
+use levada_access::{
+    client_network, client_shares::ClientPlace, memory_bound::MemoryPressure,
+    peer_places::PeerPlaces,
+};
 use levada_handoff::BackendLink;
 use levada_net::{
     admin_listener::StdAdminListener,
@@ -123,7 +126,9 @@ pub(crate) async fn accept(
         match accepted {
             Ok((mut socket, client)) => {
                 let Some(share) = share(&node, &role, client.ip()) else { continue };
-                let place = Box::new((place, share));
+                let enter = |of: &Arc<PeerPlaces>| of.enter(client_network::of(client.ip()));
+                let (unproven, displaced) = role.peer_places.as_ref().map(enter).unzip();
+                let place = Box::new((place, share, unproven));
                 let mut connection =
                     OpenConnection { client: client.ip(), place, stop: stop.clone() };
                 let mut read = Vec::new();
@@ -145,7 +150,15 @@ pub(crate) async fn accept(
                         let (stream, entry) = watched(stream, client.ip(), watch.as_ref());
                         let (node, role) = (node.clone(), role.clone());
                         let serving = connection::serve(node, role, stream, read, connection);
-                        let task = stop::spawn_until_cut(stop.clone(), serving);
+                        let task = match displaced {
+                            None => stop::spawn_until_cut(stop.clone(), serving),
+                            Some(displaced) => stop::spawn_until_cut(stop.clone(), async {
+                                tokio::select! {
+                                    () = serving => {}
+                                    Ok(()) = displaced => {}
+                                }
+                            }),
+                        };
                         entry.about.is_served_by(&task);
                     }
                     Err(error) => {

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use levada_access::{client_shares::ClientShares, tls};
+use levada_access::{client_shares::ClientShares, peer_places::PeerPlaces, tls};
 use levada_log::access_log::Log;
 use tokio::{net::TcpListener, runtime, signal::unix, sync::Semaphore};
 use tokio_rustls::TlsAcceptor;
@@ -332,12 +332,15 @@ async fn open_doors(node: &Arc<Node>, doors: Doors) -> Result<(), StartError> {
     Ok(())
 }
 
+/// The most connections at the listener for peers that have not proved that they come from one.
+const UNPROVEN: usize = 256;
+
 fn roles(node: &Node) -> Result<Vec<Arc<ListenerRole>>, StartError> {
     let mut roles = Vec::new();
     // Peers have connection limits of their own: clients cannot keep the cluster from working.
-    let [clients, peers] =
-        [(); 2].map(|()| Arc::new(Semaphore::new(node.settings.limits.connections)));
-    let shares = ClientShares::new(node.settings.limits.connections as u32);
+    let connections = node.settings.limits.connections;
+    let clients = Arc::new(Semaphore::new(connections));
+    let shares = ClientShares::new(connections as u32);
     for listener in &node.settings.listeners {
         let tls = match listener.tls.is_empty() {
             true => None,
@@ -350,6 +353,7 @@ fn roles(node: &Node) -> Result<Vec<Arc<ListenerRole>>, StartError> {
             h2c: listener.h2c,
             dormant_retries: listener.dormant_retries,
             places: clients.clone(),
+            peer_places: None,
             shares: Some(shares.clone()),
         }));
     }
@@ -367,7 +371,8 @@ fn roles(node: &Node) -> Result<Vec<Arc<ListenerRole>>, StartError> {
             h2c: peering.h2,
             // A peer does not change its address: no dormant check.
             dormant_retries: None,
-            places: peers,
+            places: Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)),
+            peer_places: Some(PeerPlaces::new(connections, UNPROVEN)),
             shares: None,
         }));
     }

@@ -1,10 +1,13 @@
 //! One client with too much of everything, and another that asks for something small.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 use hyper_util::rt::{TokioExecutor, TokioIo};
 
-use crate::{http2, support::*};
+use crate::{
+    http2,
+    support::{nodes::Cluster, *},
+};
 
 /// A GET from 127.0.0.`client`; `None` when its connection was closed without an answer.
 async fn get_from(client: u8, at: SocketAddr, target: &str) -> Option<u16> {
@@ -59,4 +62,28 @@ async fn open_connections_of_one_client_leave_some_to_others() {
     drop(open);
     while get_from(2, at, "/hit").await != Some(200) {}
     settled(&node).await;
+}
+
+#[tokio::test]
+async fn silent_connections_to_the_peer_port_hold_no_peers_place() {
+    let origin = Origin::start().await;
+    let cluster = Cluster::start(2, origin.address, |settings| {
+        settings.limits.connections = 40;
+        settings.limits.head_timeout = Duration::from_secs(600);
+    })
+    .await;
+    let mut silent = Vec::new();
+    for _ in 0..400 {
+        silent.push(connect_from(2, cluster.peer(1)).await);
+    }
+    // From the same address, and from another one.
+    let mut wire = cluster.peer_wire(1).await;
+    wire.send(head_of("GET", "/a", &[])).await;
+    assert_eq!(wire.answer().await.status, 200);
+    let stream = connect_from(2, cluster.peer(1)).await;
+    let mut wire = cluster.prove(1, stream).await;
+    wire.send(head_of("GET", "/b", &[])).await;
+    assert_eq!(wire.answer().await.status, 200);
+    drop((silent, wire));
+    cluster.settled().await;
 }

@@ -211,8 +211,13 @@ impl Cluster {
 
     /// A connection to a node's address for peers, from a peer.
     pub(crate) async fn peer_wire(&self, index: usize) -> Wire {
-        let mut stream = within(TcpStream::connect(self.peer(index))).await.unwrap();
+        let stream = within(TcpStream::connect(self.peer(index))).await.unwrap();
         stream.set_nodelay(true).unwrap();
+        self.prove(index, stream).await
+    }
+
+    /// A connection to a node's address for peers that proves that it comes from a peer.
+    pub(crate) async fn prove(&self, index: usize, mut stream: TcpStream) -> Wire {
         let proof = PeerProof::new(SECRET, &self.settings[index].name);
         within(proof.give(&mut stream)).await.unwrap();
         Wire::over(stream)
