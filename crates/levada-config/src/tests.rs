@@ -95,13 +95,14 @@ fn what_is_written_is_what_is_set() {
         "{LEAST}seed = 42\nruntime = {{ mode = 'per_core', threads = 2 }}\n\
          log = {{ access = 'off' }}\n{CLUSTER}rtt = '12ms'\nclient_url = 'https://b.example/'\n\
          {SITE}default_ttl = '1.5s'\npolicy.name = 'random'\n[cache]\nmemory = '16MiB'\neviction = 'sieve'\nadmission = 'second_hit'\n\
-         [limits]\nserve_rate = '8Mbit/s'\n"
+         [limits]\nserve_rate = '8Mbit/s'\nsend_min_rate = '1kB/s'\n"
     );
     let settings = settings(&text);
     assert_eq!(settings.seed, Some(42));
     assert_eq!(settings.runtime, Runtime::PerCore(2));
     assert_eq!(settings.access_log, None);
     assert_eq!(settings.limits.serve_rate, Some(1_000_000));
+    assert_eq!((settings.limits.send_min_rate, settings.limits.body_min_rate), (1000, 500));
     assert_eq!(settings.sites[0].handling.rules.default_ttl, Some(Duration::from_millis(1500)));
     assert_eq!(settings.sites[0].servers.policy.name, "random");
     assert_eq!(settings.cache.max_object, 16 << 20, "the default fits into the memory");
@@ -605,6 +606,9 @@ fn values_keep_their_ranges() {
         ("[limits]\ncapacity = -1", "limits.capacity"),
         ("[limits]\nqueue_timeout = '2h'", "limits.queue_timeout"),
         ("[limits]\nserve_rate = '1MiB'", "limits.serve_rate"),
+        ("[limits]\nbody_min_rate = '2MiB/s'", "limits.body_min_rate"),
+        ("[limits]\nsend_min_rate = '500B'", "limits.send_min_rate"),
+        ("[limits]\nsend_min_rate = '0B/s'", "limits.send_min_rate"),
         ("[limits]\ncapacity = inf", "limits.capacity"),
         ("[runtime]\nmode = 'fast'", "runtime.mode"),
         ("seed = -1", "site[0].seed"),

@@ -21,11 +21,12 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use levada_access::{client_shares::ClientShares, peer_places::PeerPlaces};
 use levada_handoff::ArrivedConnection;
 use levada_http1::{
-    ConnectionEnd, ConnectionLimits, EndReason, Guarded, HeadBounds, Ledger, Outlet, QUIET, Served,
-    TimedHeads, Watchdog, rest,
+    ConnectionEnd, ConnectionLimits, EndReason, Guarded, HeadBounds, Ledger, Outlet, Patience,
+    QUIET, Served, TimedHeads, Watchdog, rest,
 };
 use levada_net::{
-    client::{ClientSocket, OpenConnection},
+    client::{ClientSocket, ConnectionOwner, OpenConnection},
+    dormant::WatchedConnection,
     proxy_protocol::ProxyHeader,
     stop::Stop,
 };
@@ -121,19 +122,21 @@ pub(crate) async fn serve(
 ) {
     // The watch for dormant connections drops this future at any await.
     let _counted = CountedConnection::new(&node.metrics.connections);
-    let last_key = stream.connection().about.last_key().clone();
+    let socket = stream.connection().clone();
     let Some(begun) = Box::pin(begin(&node, &role, stream, read, open)).await else { return };
     let Begun { client, is_peer, h2, stream, place: _place, stop } = begun;
     let plain = !h2 && matches!(stream, ClientStream::Plain(_));
-    let connection =
-        || ClientConnection::new(role.listener, client, is_peer, plain, last_key.clone());
+    let connection = || {
+        let last_key = socket.about.last_key().clone();
+        ClientConnection::new(role.listener, client, is_peer, plain, last_key)
+    };
     let ending = match stream {
         ClientStream::Plain(stream) if h2 => {
-            Box::pin(http2(&node, connection(), stream, &stop)).await
+            Box::pin(http2(&node, connection(), stream, &socket, &stop)).await
         }
         ClientStream::Plain(stream) => Box::pin(http1(&node, &connection, stream, &stop)).await,
         ClientStream::Encrypted(stream) if h2 => {
-            Box::pin(http2(&node, connection(), stream, &stop)).await
+            Box::pin(http2(&node, connection(), stream, &socket, &stop)).await
         }
         ClientStream::Encrypted(stream) => Box::pin(http1(&node, &connection, stream, &stop)).await,
     };
@@ -386,6 +389,7 @@ async fn http2<S>(
     node: &Arc<Node>,
     client_connection: Arc<ClientConnection>,
     stream: S,
+    socket: &WatchedConnection<ConnectionOwner>,
     stop: &Stop,
 ) -> ConnectionEnd
 where
@@ -393,7 +397,7 @@ where
 {
     let limits = &bounds(&node.settings.limits, client_connection.listener);
     let (watchdog, asked) =
-        (Watchdog::new(limits.idle_timeout, limits.send_timeout), Notify::new());
+        (Watchdog::new(limits.idle_timeout, self::limits(limits).send), Notify::new());
     let ledger = Arc::new(Ledger::default());
     let stream = TimedHeads::new(stream, limits.head_timeout, ledger.clone());
     let service = service_fn(|request: Request<Incoming>| {
@@ -427,7 +431,7 @@ where
             connection.as_mut().graceful_shutdown();
             (connection.await, ConnectionEnd::Finished)
         }
-        over = watchdog.over() => match over {
+        over = watchdog.over(|| socket.acknowledged()) => match over {
             EndReason::Stalled => return ConnectionEnd::SendTimeout,
             EndReason::Idle => {
                 connection.as_mut().graceful_shutdown();
@@ -533,7 +537,7 @@ pub(crate) fn limits(limits: &Limits) -> ConnectionLimits {
         head: HeadBounds { head: limits.head_size, fields: limits.header_count },
         idle_timeout: limits.idle_timeout,
         head_timeout: limits.head_timeout,
-        body_timeout: limits.body_timeout,
-        send_timeout: limits.send_timeout,
+        body: Patience { time: limits.body_timeout, min_rate: limits.body_min_rate },
+        send: Patience { time: limits.send_timeout, min_rate: limits.send_min_rate },
     }
 }

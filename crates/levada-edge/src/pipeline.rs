@@ -40,7 +40,7 @@ use crate::{
     client_connection::{ClientConnection, ListenerKind},
     clock,
     compress::{self, CodedCopy, Original},
-    connection::head_bounds,
+    connection::{self, head_bounds},
     crossing,
     effects::Effects,
     failure::{Failed, Failure},
@@ -765,7 +765,8 @@ async fn bypass(
     let headers = std::mem::take(&mut context.parts.headers);
     let mut head = node.forwarder.onward(&context, headers);
     // Over HTTP/1.1 the guard's deadline is a little shorter, and it can still send an error.
-    let patience = node.settings.limits.body_timeout + Duration::from_secs(1);
+    let mut patience = self::connection::limits(&node.settings.limits).body;
+    patience.time += Duration::from_secs(1);
     let bound = context.body_bound.take();
     let read = |body| RequestBody::client(body, bound, patience);
     let mut body = context.body.take().map_or(RequestBody::None, read);

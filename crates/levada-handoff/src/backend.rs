@@ -349,7 +349,7 @@ impl<S: Serve> TakenConnection<S> {
 async fn part(stream: &ClientSocket, limits: &ConnectionLimits) {
     let socket = stream.stream();
     let _ = socket2::SockRef::from(socket).shutdown(Shutdown::Write);
-    let latest = after(limits.send_timeout);
+    let latest = after(limits.send.time);
     let (mut scratch, mut pause, mut waits) = ([0; 1024], SHORTEST_PAUSE, None);
     loop {
         let ended = loop {

@@ -14,12 +14,14 @@
 
 mod client;
 mod deadline;
+mod patience;
 mod server;
 mod syntax;
 mod zero_copy;
 
 pub use client::{Io, ResponseBodyError, UpstreamConnection, UpstreamError, UpstreamRequest};
 pub use deadline::{DeadlineTimer, after};
+pub use patience::Patience;
 pub use server::{
     ActiveRequest, ConnectionEnd, ConnectionLimits, EndReason, Fault, Guarded, HeadBounds, Interim,
     Interims, Ledger, Outlet, QUIET, RequestFraming, ScannedBytes, Served, TimedHeads, Watchdog,

@@ -15,7 +15,8 @@ use http_body_util::Full;
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::TokioIo;
 use levada_http1::{
-    ConnectionLimits, Guarded, HeadBounds, Ledger, Outlet, Segments, ZeroCopyChunk, ZeroCopyQueue,
+    ConnectionLimits, Guarded, HeadBounds, Ledger, Outlet, Patience, Segments, ZeroCopyChunk,
+    ZeroCopyQueue,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
@@ -23,9 +24,10 @@ const LIMITS: ConnectionLimits = ConnectionLimits {
     head: HeadBounds { head: 32 << 10, fields: 100 },
     idle_timeout: Duration::from_secs(60),
     head_timeout: Duration::from_secs(60),
-    body_timeout: Duration::from_secs(60),
-    send_timeout: Duration::from_secs(60),
+    body: PATIENCE,
+    send: PATIENCE,
 };
+const PATIENCE: Patience = Patience { time: Duration::from_secs(60), min_rate: 0 };
 /// Bytes of each of the two segments of the body.
 const SEGMENT: usize = 100_000;
 

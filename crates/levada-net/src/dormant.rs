@@ -140,9 +140,7 @@ impl<T> MonitoredStream<T> {
         watch: Option<Arc<DormancyWatch<T>>>,
         connection: Arc<WatchedConnection<T>>,
     ) -> Self {
-        if watch.is_some() {
-            *lock(&connection.socket) = Some(stream.as_raw_fd());
-        }
+        *lock(&connection.socket) = Some(stream.as_raw_fd());
         Self { watch, connection, stream }
     }
 
@@ -176,6 +174,12 @@ impl<T> WatchedConnection<T> {
             wrote: AtomicBool::new(false),
             listed: AtomicBool::new(false),
         })
+    }
+
+    /// The bytes that the client has acknowledged so far; `None` if the connection is closed, or the system
+    /// gives no information.
+    pub fn acknowledged(&self) -> Option<u64> {
+        self.look(|socket| TcpInfo::of(&socket).ok())?.map(|info| info.acknowledged)
     }
 }
 

@@ -33,6 +33,8 @@ pub struct TcpInfo {
     pub retransmitted: u32,
     /// The bytes that wait to be sent.
     pub unsent: u32,
+    /// The bytes that were acknowledged since the connection began.
+    pub acknowledged: u64,
 }
 
 impl TcpInfo {
@@ -79,6 +81,11 @@ impl TcpInfo {
         let word = |at: usize| {
             u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
         };
+        let long = |at: usize| {
+            let mut long = [0; 8];
+            long.copy_from_slice(&bytes[at..at + 8]);
+            u64::from_ne_bytes(long)
+        };
         const CLOSE: u8 = 7;
         Self {
             closed: bytes[0] == CLOSE,
@@ -94,6 +101,7 @@ impl TcpInfo {
             rtt_deviation: Duration::from_micros(word(72).into()),
             retransmitted: word(100),
             unsent: word(144),
+            acknowledged: long(120),
         }
     }
 }
@@ -187,6 +195,7 @@ mod tests {
         server.read_exact(&mut [0; 6]).unwrap();
         let info = TcpInfo::of(&server).unwrap();
         assert_eq!((info.unacked, info.retransmits, info.retransmitted), (0, 0, 0));
+        assert_eq!(info.acknowledged, 4);
         assert!(info.timeout >= Duration::from_millis(1), "{info:?}");
         assert!(info.last_ack < Duration::from_secs(60), "{info:?}");
     }

@@ -406,8 +406,12 @@ pub struct Limits {
     pub idle_timeout: Duration,
     /// Time between two reads of a request body.
     pub body_timeout: Duration,
+    /// The bytes per second that earn a part of this time back; with 0, any byte earns all of it.
+    pub body_min_rate: u64,
     /// How long the client may take no byte of a response.
     pub send_timeout: Duration,
+    /// The same for acknowledged bytes of a response.
+    pub send_min_rate: u64,
     /// The most bytes of a request head.
     pub head_size: usize,
     /// The most header fields of a request.
@@ -450,7 +454,9 @@ impl Default for Limits {
             head_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(75),
             body_timeout: Duration::from_secs(30),
+            body_min_rate: 500,
             send_timeout: Duration::from_secs(60),
+            send_min_rate: 500,
             head_size: 32 << 10,
             header_count: 100,
             connect_timeout: Duration::from_secs(3),

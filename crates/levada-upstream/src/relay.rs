@@ -21,7 +21,7 @@ use std::{
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
-use levada_http1::DeadlineTimer;
+use levada_http1::{DeadlineTimer, Patience};
 use tokio::time::{Instant, sleep};
 
 use crate::{Inbound, InboundError, stall::Stall};
@@ -84,7 +84,7 @@ impl Relay {
 
     /// A body that fails when no piece of it comes for longer than `patience`.
     pub fn new(body: Inbound, patience: Duration) -> Self {
-        Self { body, stall: Stall::new(patience), healing: None }
+        Self { body, stall: Stall::new(Patience { time: patience, min_rate: 0 }), healing: None }
     }
 
     /// Goes on with `rest` when the body breaks off. `span`: the bytes of the representation
@@ -112,11 +112,11 @@ impl Relay {
     ) -> Poll<Option<Result<Frame<Bytes>, InboundError>>> {
         loop {
             if let Poll::Ready(item) = self.poll_body(cx) {
-                self.stall.moved();
+                self.stall.moved(1);
                 return Poll::Ready(item);
             }
             if self.body.waits_for_client() {
-                self.stall.moved();
+                self.stall.moved(1);
                 return Poll::Pending;
             }
             let Some(healing) = &mut self.healing else {

@@ -8,13 +8,12 @@ use std::{
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     task::{Context, Poll},
-    time::Duration,
 };
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
-use levada_http1::{Fault, check_trailers};
+use levada_http1::{Fault, Patience, check_trailers};
 
 use crate::stall::Stall;
 
@@ -30,8 +29,8 @@ pub enum UploadError {
     /// It is longer than its bound.
     #[error("the client's body is too large")]
     TooLarge,
-    /// No piece came for too long.
-    #[error("the client sent nothing for too long")]
+    /// No piece came for too long, or too little in all.
+    #[error("the client sent nothing, or too little, for too long")]
     Stalled,
 }
 
@@ -136,7 +135,7 @@ impl Upload {
         self.progress.awaited.store(polled.is_pending(), Relaxed);
         match polled {
             Poll::Ready(Some(Ok(frame))) => {
-                self.stall.moved();
+                self.stall.moved(frame.data_ref().map_or(0, |data| data.len() as u64));
                 self.progress.moved.store(true, Relaxed);
                 if let (Some(bound), Some(data)) = (&mut self.bound, frame.data_ref())
                     && let Err(error) = bound.take(data.len())
@@ -157,9 +156,9 @@ impl Upload {
 }
 
 impl RequestBody {
-    /// A client's body. It fails when no piece of it comes for longer than `patience`, or when it is longer than
-    /// its bound.
-    pub fn client(body: Incoming, bound: Option<BodyBound>, patience: Duration) -> Self {
+    /// A client's body. It fails when it comes slower than `patience` allows, or when it is longer than its
+    /// bound.
+    pub fn client(body: Incoming, bound: Option<BodyBound>, patience: Patience) -> Self {
         if body.is_end_stream() {
             return Self::None;
         }

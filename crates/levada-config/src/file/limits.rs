@@ -37,12 +37,20 @@ pub struct Limits {
     /// Time that a connection without a request stays open.
     #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1d"))]
     pub idle_timeout: Time,
-    /// Time between two pieces of a request's body.
+    /// Time that this node waits for a request's body. Bytes that come renew it, at `body_min_rate`.
     #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1d"))]
     pub body_timeout: Time,
-    /// Time in which a client must accept some bytes of its response.
+    /// Least rate of a request's body while this node waits for it: so many bytes renew a second of
+    /// `body_timeout`.
+    #[schemars(extend("x-maximum" = "1MiB/s"))]
+    pub body_min_rate: Rate,
+    /// Time that this node waits for a client to take more of its response. Bytes that the client acknowledges
+    /// meanwhile renew it, at `send_min_rate`.
     #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1d"))]
     pub send_timeout: Time,
+    /// Least rate of a client that is waited for: so many acknowledged bytes renew a second of `send_timeout`.
+    #[schemars(extend("x-maximum" = "1MiB/s"))]
+    pub send_min_rate: Rate,
     /// Largest size of a request's head.
     #[schemars(extend("x-minimum" = "8KiB", "x-maximum" = "1MiB"))]
     pub head_size: Size,
@@ -102,7 +110,9 @@ impl Default for Limits {
             head_timeout: Time(edge.head_timeout),
             idle_timeout: Time(edge.idle_timeout),
             body_timeout: Time(edge.body_timeout),
+            body_min_rate: Rate(edge.body_min_rate),
             send_timeout: Time(edge.send_timeout),
+            send_min_rate: Rate(edge.send_min_rate),
             head_size: Size(edge.head_size as u64),
             header_count: count(edge.header_count),
             connect_timeout: Time(edge.connect_timeout),
@@ -132,7 +142,9 @@ impl From<&Limits> for settings::Limits {
             head_timeout: file.head_timeout.0,
             idle_timeout: file.idle_timeout.0,
             body_timeout: file.body_timeout.0,
+            body_min_rate: file.body_min_rate.0,
             send_timeout: file.send_timeout.0,
+            send_min_rate: file.send_min_rate.0,
             head_size: file.head_size.0 as usize,
             header_count: file.header_count as usize,
             connect_timeout: file.connect_timeout.0,

@@ -258,6 +258,65 @@ pub(crate) fn body_of(
 }
 
 #[tokio::test]
+async fn body_that_trickles_over_http2_is_ended() {
+    let (origin, node, at) = world(|s| {
+        s.limits.body_timeout = Duration::from_millis(300);
+        s.limits.body_min_rate = 10_000;
+    })
+    .await;
+    let (pieces, receiver) = tokio::sync::mpsc::channel(1);
+    let request = Request::post(format!("http://{HOST}/a")).body(body_of(receiver)).unwrap();
+    let mut sender = h2c(at).await;
+    let trickle = async {
+        while pieces.send(Ok(hyper::body::Frame::data(Bytes::from_static(b"x")))).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let answer = async {
+        let answer = sender.send_request(request).await;
+        answer.is_err() || answer.is_ok_and(|response| response.status().is_client_error())
+    };
+    tokio::select! {
+        refused = within(answer) => assert!(refused),
+        () = trickle => {}
+    }
+    settled(&node).await;
+    assert_eq!(origin.total(), 0);
+}
+
+/// Reads a response a frame at a time for longer than `send_timeout`, then the rest. Returns its length.
+async fn read_slowly(min_rate: u64) -> Result<usize, hyper::Error> {
+    let (origin, node, at) = world(|s| {
+        s.limits.send_timeout = Duration::from_millis(1500);
+        s.limits.send_min_rate = min_rate;
+    })
+    .await;
+    origin.on("/big", Reply::cached(vec![b'x'; 16 << 20]));
+    let mut sender = h2c(at).await;
+    let mut body = within(sender.send_request(ask("/big"))).await.unwrap().into_body();
+    let mut length = 0;
+    for _ in 0..12 {
+        let Some(frame) = within(body.frame()).await else { break };
+        length += frame?.into_data().map_or(0, |data| data.len());
+        tokio::time::sleep(Duration::from_millis(350)).await;
+    }
+    length += within(body.collect()).await?.to_bytes().len();
+    drop(sender);
+    settled(&node).await;
+    Ok(length)
+}
+
+#[tokio::test]
+async fn slow_but_steady_reader_over_http2_is_served_to_the_end() {
+    assert_eq!(read_slowly(500).await.unwrap(), 16 << 20);
+}
+
+#[tokio::test]
+async fn reader_below_the_least_rate_over_http2_is_dropped() {
+    assert!(read_slowly(100 << 20).await.is_err());
+}
+
+#[tokio::test]
 async fn reader_that_takes_nothing_over_http2_is_dropped() {
     let (origin, node, at) = world(|s| s.limits.send_timeout = Duration::from_millis(400)).await;
     origin.on("/big", Reply::cached(vec![b'x'; 16 << 20]));

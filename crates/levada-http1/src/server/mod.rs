@@ -55,6 +55,7 @@ pub use self::{
 use self::{framing::AwaitedPart, held::HeldBytes, turn::WriteTurn};
 use crate::{
     deadline::{DeadlineTimer, after},
+    patience::{Patience, SendStall},
     zero_copy::{self, ZeroCopyChunk, ZeroCopyQueue},
 };
 
@@ -84,8 +85,10 @@ pub struct Guarded<S> {
     timer: DeadlineTimer,
     /// The part of a request that the client owes, and its deadline.
     awaited: Option<(AwaitedPart, Instant)>,
-    /// The deadline for the client to take something; `None` while writes succeed.
-    stalled: Option<Instant>,
+    /// The time that the client has left for the body of the request of this number.
+    body_left: (u64, Duration),
+    /// The wait until the client takes something; `None` while writes succeed.
+    stalled: Option<SendStall>,
     /// How many requests had finished when everything written was last flushed.
     settled: u64,
     /// Whether a part of a response has been written since.
@@ -109,10 +112,10 @@ pub struct ConnectionLimits {
     pub idle_timeout: Duration,
     /// The longest time from the first byte of a head to its last.
     pub head_timeout: Duration,
-    /// The longest time between two pieces of a request body.
-    pub body_timeout: Duration,
-    /// The longest time in which the client takes no byte of a response.
-    pub send_timeout: Duration,
+    /// The wait for the pieces of a request body.
+    pub body: Patience,
+    /// The wait until the client takes bytes of a response.
+    pub send: Patience,
 }
 
 /// The state of a connection's reading side.
@@ -163,6 +166,7 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
             reading: ReadState::Open,
             timer: DeadlineTimer::default(),
             awaited: None,
+            body_left: (0, Duration::ZERO),
             stalled: None,
             settled: 0,
             responding: false,
@@ -253,8 +257,11 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
             }
             scanned
         };
-        if scanned.accepted > 0 {
-            self.awaited = None;
+        if scanned.accepted > 0
+            && let Some((AwaitedPart::Body, deadline)) = self.awaited.take()
+        {
+            let left = deadline.saturating_duration_since(Instant::now());
+            self.body_left.1 = self.limits.body.earned(left, scanned.accepted as u64);
         }
         if let Some(fault) = scanned.fault {
             self.refuse(ConnectionEnd::Violation(fault));
@@ -270,7 +277,7 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
         }
         let deadline = match self.awaited {
             Some((awaited, deadline)) if awaited == part => deadline,
-            _ => after(self.limits.timeout(part)),
+            _ => after(self.time_for(part)),
         };
         self.awaited = Some((part, deadline));
         ready!(self.poll_resting(cx, part, deadline));
@@ -284,6 +291,21 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
             AwaitedPart::Body => self.refuse(ConnectionEnd::BodyTimeout),
         }
         Poll::Ready(())
+    }
+
+    /// The time that the client has for a part of its request.
+    fn time_for(&mut self, part: AwaitedPart) -> Duration {
+        match part {
+            AwaitedPart::Between => self.limits.idle_timeout,
+            AwaitedPart::Head => self.limits.head_timeout,
+            AwaitedPart::Body => {
+                let request = self.framing.heads();
+                if self.body_left.0 != request {
+                    self.body_left = (request, self.limits.body.time);
+                }
+                self.body_left.1
+            }
+        }
     }
 
     /// Pending while the connection may yet rest before its deadline.
@@ -411,11 +433,17 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
         Poll::Ready(())
     }
 
-    /// Ready when the client has taken nothing in time. The state has changed then.
+    /// Ready when the client has taken too little in time. The state has changed then.
     fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let send = self.limits.send_timeout;
-        let deadline = *self.stalled.get_or_insert_with(|| after(send));
-        ready!(self.timer.poll(cx, deadline));
+        let patience = self.limits.send;
+        let begin = || SendStall::begin(&patience, Instant::now());
+        let stall = self.stalled.get_or_insert_with(begin);
+        loop {
+            ready!(self.timer.poll(cx, stall.next_look(&patience)));
+            if !stall.goes_on(&patience, Instant::now(), self.inner.acknowledged()) {
+                break;
+            }
+        }
         self.ledger.end(ConnectionEnd::SendTimeout);
         self.reading = ReadState::Ended(Some(io::ErrorKind::TimedOut));
         Poll::Ready(())
@@ -718,16 +746,6 @@ impl<S: AsyncRead + Outlet + Unpin> AsyncWrite for Guarded<S> {
                 }
                 done => done,
             },
-        }
-    }
-}
-
-impl ConnectionLimits {
-    fn timeout(&self, part: AwaitedPart) -> Duration {
-        match part {
-            AwaitedPart::Between => self.idle_timeout,
-            AwaitedPart::Head => self.head_timeout,
-            AwaitedPart::Body => self.body_timeout,
         }
     }
 }

@@ -41,6 +41,11 @@ pub trait Outlet: AsyncWrite {
             && TcpInfo::of(socket).is_ok_and(|info| !info.closed && info.unacked + info.unsent > 0)
     }
 
+    /// The bytes that the client has acknowledged so far, if the system tells.
+    fn acknowledged(&mut self) -> Option<u64> {
+        TcpInfo::of(self.socket().ok()?).ok().map(|info| info.acknowledged)
+    }
+
     /// Ready when the client has sent something, or has ended the connection.
     fn poll_arrived(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match self.socket() {
@@ -68,6 +73,10 @@ impl<S: AsyncRead + Outlet + Unpin> Outlet for TlsStream<S> {
         self.get_mut().0.reset_on_close()
     }
 
+    fn acknowledged(&mut self) -> Option<u64> {
+        self.get_mut().0.acknowledged()
+    }
+
     /// Nothing decrypted is held back: the stream was read until there was nothing more.
     fn poll_arrived(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.get_mut().0.poll_arrived(cx)
@@ -83,6 +92,10 @@ impl<S: AsyncRead + Outlet + Unpin> Outlet for Box<S> {
         (**self).reset_on_close()
     }
 
+    fn acknowledged(&mut self) -> Option<u64> {
+        (**self).acknowledged()
+    }
+
     fn poll_arrived(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         (**self).poll_arrived(cx)
     }
@@ -93,7 +106,11 @@ impl<S: AsyncRead + Outlet + Unpin> Outlet for Box<S> {
 }
 
 #[cfg(test)]
-impl Outlet for TcpStream {}
+impl Outlet for TcpStream {
+    fn acknowledged(&mut self) -> Option<u64> {
+        TcpInfo::of(self).ok().map(|info| info.acknowledged)
+    }
+}
 #[cfg(test)]
 impl Outlet for tokio::io::DuplexStream {}
 

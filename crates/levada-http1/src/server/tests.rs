@@ -27,8 +27,8 @@ const LIMITS: ConnectionLimits = ConnectionLimits {
     head: HeadBounds { head: 32 << 10, fields: 100 },
     idle_timeout: Duration::from_secs(75),
     head_timeout: Duration::from_secs(10),
-    body_timeout: Duration::from_secs(30),
-    send_timeout: Duration::from_secs(60),
+    body: Patience { time: Duration::from_secs(30), min_rate: 500 },
+    send: Patience { time: Duration::from_secs(60), min_rate: 500 },
 };
 
 /// A server with the guard, and the endings of its connections in the order of their ends.
@@ -162,8 +162,8 @@ fn within(milliseconds: u64) -> ConnectionLimits {
     ConnectionLimits {
         head_timeout: timeout,
         idle_timeout: timeout,
-        body_timeout: timeout,
-        send_timeout: timeout,
+        body: Patience { time: timeout, min_rate: 0 },
+        send: Patience { time: timeout, min_rate: 0 },
         ..LIMITS
     }
 }
@@ -522,4 +522,64 @@ async fn a_connection_rests_between_requests_and_not_within_one() {
     timeout(FOREVER, rests).await.unwrap();
     let (_stream, idle_until) = guarded.into_resting();
     assert!(idle_until < after(LIMITS.idle_timeout));
+}
+
+/// Limits with little time, all of which `min_rate` bytes per second renew.
+fn at_least(min_rate: u64) -> ConnectionLimits {
+    let patience = Patience { time: Duration::from_millis(1500), min_rate };
+    ConnectionLimits { body: patience, send: patience, ..LIMITS }
+}
+
+/// Reads a little at a time for much longer than the limits allow without a byte, then everything.
+async fn read_slowly(server: &Server) -> usize {
+    let mut stream = server.connect().await;
+    stream.write_all(b"GET /big HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await.unwrap();
+    let (mut piece, mut read) = (vec![0; 4096], 0);
+    for _ in 0..120 {
+        read += timeout(FOREVER, stream.read(&mut piece)).await.unwrap().unwrap_or(0);
+        sleep(Duration::from_millis(30)).await;
+    }
+    let mut rest = Vec::new();
+    let _ = timeout(FOREVER, stream.read_to_end(&mut rest)).await.expect("it ends");
+    read + rest.len()
+}
+
+#[tokio::test]
+async fn slow_but_steady_reader_is_served_to_the_end() {
+    let mut server = Server::start(at_least(500), true).await;
+    assert!(read_slowly(&server).await > 64 << 20);
+    assert_eq!(server.ending().await, ConnectionEnd::Finished);
+}
+
+#[tokio::test]
+async fn reader_below_the_least_rate_is_cut() {
+    let mut server = Server::start(at_least(100 << 20), true).await;
+    assert!(read_slowly(&server).await < 64 << 20);
+    assert_eq!(server.ending().await, ConnectionEnd::SendTimeout);
+}
+
+/// Sends a body in pieces of `length` bytes; returns the answer.
+async fn send_slowly(server: &Server, length: usize) -> String {
+    let mut stream = server.connect().await;
+    let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", 150 * length);
+    stream.write_all(head.as_bytes()).await.unwrap();
+    for _ in 0..150 {
+        if stream.write_all(&vec![b'x'; length]).await.is_err() {
+            break;
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+    let _ = stream.shutdown().await;
+    let mut answer = Vec::new();
+    let _ = timeout(FOREVER, stream.read_to_end(&mut answer)).await.expect("it ends");
+    String::from_utf8(answer).unwrap()
+}
+
+#[tokio::test]
+async fn body_that_trickles_gets_408_and_a_slow_one_is_taken() {
+    let mut server = Server::start(at_least(500), true).await;
+    assert_eq!(statuses(&send_slowly(&server, 1).await), ["408"]);
+    assert_eq!(server.ending().await, ConnectionEnd::BodyTimeout);
+    let taken = send_slowly(&server, 100).await;
+    assert!(taken.ends_with("took 15000"), "{taken}");
 }

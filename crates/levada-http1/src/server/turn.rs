@@ -86,7 +86,7 @@ mod tests {
     use tokio::io::duplex;
 
     use super::*;
-    use crate::{ConnectionLimits, Guarded, HeadBounds, Ledger, TimedHeads};
+    use crate::{ConnectionLimits, Guarded, HeadBounds, Ledger, Patience, TimedHeads};
 
     /// The bytes of each turn until all that a client takes at once are written.
     fn turns(mut to: impl AsyncWrite + Unpin) -> Vec<usize> {
@@ -117,8 +117,8 @@ mod tests {
             head: HeadBounds { head: 8 << 10, fields: 10 },
             idle_timeout: timeout,
             head_timeout: timeout,
-            body_timeout: timeout,
-            send_timeout: timeout,
+            body: Patience { time: timeout, min_rate: 0 },
+            send: Patience { time: timeout, min_rate: 0 },
         };
         let (over_http1, _client) = duplex(TOTAL);
         let over_http1 = Guarded::new(over_http1, Arc::default(), Arc::default(), None, limits);

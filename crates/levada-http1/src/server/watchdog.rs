@@ -16,11 +16,13 @@ use http_body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::patience::{Patience, SendStall};
+
 /// Watches one connection.
 #[derive(Debug)]
 pub struct Watchdog {
     idle: Duration,
-    send: Duration,
+    send: Patience,
     state: Mutex<WatchdogState>,
 }
 
@@ -29,8 +31,8 @@ struct WatchdogState {
     /// The start of the time without a stream.
     quiet: Instant,
     next: u64,
-    /// For each stream, the start of the time in which its client has not taken a piece.
-    streams: HashMap<u64, Option<Instant>>,
+    /// For each stream, the wait until its client takes a piece.
+    streams: HashMap<u64, Option<SendStall>>,
 }
 
 /// Why a connection has to end.
@@ -57,9 +59,9 @@ pub struct WatchedBody<B> {
 }
 
 impl Watchdog {
-    /// Watches a connection that may be without a stream for the time `idle`, and whose client may take nothing
-    /// for the time `send`.
-    pub fn new(idle: Duration, send: Duration) -> Arc<Self> {
+    /// Watches a connection that may be without a stream for the time `idle`, and whose client takes responses as
+    /// `send` says.
+    pub fn new(idle: Duration, send: Patience) -> Arc<Self> {
         let state = WatchdogState { quiet: Instant::now(), next: 0, streams: HashMap::new() };
         Arc::new(Self { idle, send, state: Mutex::new(state) })
     }
@@ -73,10 +75,11 @@ impl Watchdog {
         WatchedStream { watchdog: self.clone(), id }
     }
 
-    /// Returns when the connection has to end.
-    pub async fn over(&self) -> EndReason {
+    /// Returns when the connection has to end. `acknowledged` tells the number of bytes that the client has
+    /// acknowledged so far.
+    pub async fn over(&self, acknowledged: impl Fn() -> Option<u64>) -> EndReason {
         loop {
-            let wake = match self.judge(Instant::now()) {
+            let wake = match self.judge(Instant::now(), &acknowledged) {
                 Ok(over) => return over,
                 Err(wake) => wake,
             };
@@ -85,27 +88,41 @@ impl Watchdog {
     }
 
     /// The reason why the connection has to end, or the time of the next check.
-    fn judge(&self, now: Instant) -> Result<EndReason, Instant> {
-        let state = self.state.lock();
-        let (deadline, over) = match state.streams.is_empty() {
-            true => (Some(state.quiet + self.idle), EndReason::Idle),
-            false => {
-                (state.streams.values().flatten().min().map(|t| *t + self.send), EndReason::Stalled)
-            }
-        };
-        match deadline {
-            Some(deadline) if deadline <= now => Ok(over),
-            // A stream that begins in the meantime cannot be due before this.
-            deadline => {
-                let next = now + self.idle.min(self.send);
-                Err(deadline.map_or(next, |deadline| deadline.min(next)))
-            }
+    fn judge(
+        &self,
+        now: Instant,
+        acknowledged: &impl Fn() -> Option<u64>,
+    ) -> Result<EndReason, Instant> {
+        let mut state = self.state.lock();
+        if state.streams.is_empty() {
+            let deadline = state.quiet + self.idle;
+            return if deadline <= now {
+                Ok(EndReason::Idle)
+            } else {
+                Err(self.wake(now, deadline))
+            };
         }
+        let mut wake = now + self.idle;
+        for stall in state.streams.values_mut().flatten() {
+            let is_due = stall.next_look(&self.send) <= now;
+            if is_due && !stall.goes_on(&self.send, now, acknowledged()) {
+                return Ok(EndReason::Stalled);
+            }
+            wake = wake.min(stall.next_look(&self.send));
+        }
+        Err(self.wake(now, wake))
+    }
+
+    /// The time of the next check, at `deadline` at the latest. A stream that begins in the meantime is not due
+    /// before it.
+    fn wake(&self, now: Instant, deadline: Instant) -> Instant {
+        let first_look = SendStall::begin(&self.send, now).next_look(&self.send);
+        deadline.min(now + self.idle).min(first_look)
     }
 
     fn note(&self, id: u64, since: Option<Instant>) {
         if let Some(stream) = self.state.lock().streams.get_mut(&id) {
-            *stream = since;
+            *stream = since.map(|since| SendStall::begin(&self.send, since));
         }
     }
 }
@@ -157,19 +174,35 @@ impl<B: Body + Unpin> Body for WatchedBody<B> {
 mod tests {
     use super::*;
 
+    const SEND: Patience = Patience { time: Duration::from_secs(8), min_rate: 500 };
+
     #[test]
     fn idle_counts_without_streams_and_stalls_with_them() {
-        let watchdog = Watchdog::new(Duration::from_secs(10), Duration::from_secs(3));
+        let watchdog = Watchdog::new(Duration::from_secs(10), SEND);
         let start = Instant::now();
         let later = |seconds| start + Duration::from_secs(seconds);
-        assert!(watchdog.judge(later(9)).is_err());
-        assert_eq!(watchdog.judge(later(11)), Ok(EndReason::Idle));
+        let judge = |seconds, acknowledged| watchdog.judge(later(seconds), &|| Some(acknowledged));
+        assert!(judge(9, 0).is_err());
+        assert_eq!(judge(11, 0), Ok(EndReason::Idle));
         let stream = watchdog.stream();
-        assert!(watchdog.judge(later(100)).is_err(), "this node is waited for");
+        assert!(judge(100, 0).is_err(), "this node is waited for");
         watchdog.note(stream.id, Some(later(100)));
-        assert!(watchdog.judge(later(102)).is_err());
-        assert_eq!(watchdog.judge(later(103)), Ok(EndReason::Stalled));
+        assert!(judge(107, 0).is_err());
+        assert_eq!(judge(108, 0), Ok(EndReason::Stalled));
         drop(stream);
-        assert!(watchdog.judge(Instant::now()).is_err());
+        assert!(watchdog.judge(Instant::now(), &|| None).is_err());
+    }
+
+    #[test]
+    fn stream_stalls_as_long_as_too_little_is_acknowledged() {
+        let watchdog = Watchdog::new(Duration::from_secs(10), SEND);
+        let stream = watchdog.stream();
+        let start = Instant::now();
+        let judge = |seconds, acknowledged| {
+            watchdog.judge(start + Duration::from_secs(seconds), &|| Some(acknowledged))
+        };
+        watchdog.note(stream.id, Some(start));
+        (1..100).for_each(|seconds| assert!(judge(seconds, seconds * 500).is_err()));
+        assert!((100..120).any(|seconds| judge(seconds, 50_000) == Ok(EndReason::Stalled)));
     }
 }
