@@ -467,7 +467,7 @@ mod tests {
         let before = access(vec![rate.clone(), places.clone()], None);
         let headers = HeaderMap::new();
         let passage = before.admit(&request(&headers)).unwrap();
-        let same = access(vec![places.clone()], Some(&before));
+        let same = access(vec![places], Some(&before));
         assert!(same.admit(&request(&headers)).is_err(), "its place is still taken");
         drop(passage);
         assert!(same.admit(&request(&headers)).is_ok());
