@@ -11,7 +11,7 @@
 //!
 //! The system's count is the only one that has everything in it: buffers of the protocols, state of TLS,
 //! and what the allocator keeps back. A thread of its own reads it, so that busy workers do not delay
-//! it. What was admitted grows after that: a fetch that begins may take its [`FETCH`] within [`GROWN`].
+//! it. What was admitted grows after that: a fetch that begins may take its `FETCH` within `GROWN`.
 //! So there begin no more of them in a time than fit into what is free.
 
 use std::{
