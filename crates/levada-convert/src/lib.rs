@@ -1,6 +1,6 @@
 //! Configurations of other proxies and caches, and what Levada says in their place.
 //!
-//! Each converter reads a configuration into statements with their lines, fills a [`plan::Plan`], and enters
+//! Each converter reads a configuration into statements with their lines, fills a `Plan`, and enters
 //! every statement into a [`Ledger`]: taken over, needless, or left. The plan is written as `levada.toml`.
 //! This crate opens no files: the caller hands over texts, and reads [`Includes`] when asked.
 //!

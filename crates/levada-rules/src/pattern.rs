@@ -16,13 +16,13 @@ pub enum PatternError {
         "has three stars in a row: `*` is any run of characters without `/`, `**` also with `/`"
     )]
     Stars,
-    /// It is longer than [`LONGEST`].
+    /// It is longer than 1,024 bytes.
     #[error("is longer than {LONGEST} bytes")]
     TooLong,
-    /// It has more than [`MOST_STARS`] stars.
+    /// It has more than 16 stars.
     #[error("has more than {MOST_STARS} stars")]
     TooManyStars,
-    /// The compiled expression is larger than [`LARGEST`].
+    /// The compiled expression is larger than 256 KiB.
     #[error("needs more than {} KiB when it is compiled", LARGEST >> 10)]
     TooLarge,
     /// The expression is wrong.
