@@ -68,6 +68,8 @@ const BARE: Duration = Duration::from_secs(5);
 /// Bytes that a fetch and its first reader take when memory is short: their buffers, what waits for its
 /// turn, and the state of two connections.
 const FETCH: u64 = 64 << 10;
+/// The longest wait of a fetch for room.
+const ROOM_WAIT: Duration = Duration::from_secs(5);
 /// In this time a fetch that has begun takes its memory.
 const GROWN: Duration = Duration::from_millis(500);
 
@@ -106,6 +108,19 @@ impl MemoryBound {
     pub fn allows_fetch(&self) -> bool {
         let less = |left: u64| left.checked_sub(1);
         self.fetches.fetch_update(Relaxed, Relaxed, less).is_ok()
+    }
+
+    /// Waits until one more fetch may begin. A burst of fetches is spread over time as long as memory is not
+    /// nearly full; false if there is no room for this one.
+    pub async fn makes_room_for_fetch(&self) -> bool {
+        let begun = Instant::now();
+        while self.pressure() < MemoryPressure::High && begun.elapsed() < ROOM_WAIT {
+            tokio::time::sleep(TICK).await;
+            if self.allows_fetch() {
+                return true;
+            }
+        }
+        false
     }
 
     fn mark(&self, of_32: u64) -> u64 {
@@ -215,6 +230,18 @@ mod tests {
         assert_eq!(begun(2500), 20);
         assert_eq!(begun(2990), 1);
         assert_eq!(begun(3001), 0);
+    }
+
+    #[tokio::test]
+    async fn fetch_of_a_burst_waits_for_room_unless_memory_is_nearly_full() {
+        let bound = MemoryBound::new(3200 * FETCH);
+        bound.note(2990 * FETCH, false);
+        assert!(bound.allows_fetch() && !bound.allows_fetch());
+        let frees = async { bound.note(500 * FETCH, false) };
+        let (has_room, _) = tokio::join!(bound.makes_room_for_fetch(), frees);
+        assert!(has_room);
+        bound.note(3001 * FETCH, false);
+        assert!(!bound.makes_room_for_fetch().await);
     }
 
     #[test]

@@ -360,7 +360,10 @@ async fn serve_locally(
         found = Box::pin(recall(&node.cache, &context)).await;
     }
     let is_asked_for = matches!(found, LookupResult::Fetch(_) | LookupResult::Bypass(..));
-    if is_asked_for && !node.memory.allows_fetch() {
+    if is_asked_for
+        && !node.memory.allows_fetch()
+        && !Box::pin(node.memory.makes_room_for_fetch()).await
+    {
         return Err(Failure::Overload.into());
     }
     let mut response = match found {
