@@ -120,7 +120,10 @@ impl Coder {
             }
             match self.gather(cx, &mut source) {
                 Ok(true) => {}
-                Ok(false) => return Poll::Pending,
+                Ok(false) => {
+                    self.set_busy(false);
+                    return Poll::Pending;
+                }
                 Err(error) => {
                     self.state = CoderState::Over;
                     return Poll::Ready(Some(Err(CoderError::Source(error))));
@@ -169,6 +172,7 @@ impl Coder {
             return;
         };
         self.linger = None;
+        self.set_busy(true);
         self.dirty = then == Then::Go;
         let (pieces, read) = (std::mem::take(&mut self.gathered), self.gathered_bytes);
         self.gathered_bytes = 0;
@@ -179,9 +183,16 @@ impl Coder {
         self.state = CoderState::Working(Box::pin(Workers::run(self.workers.clone(), work)));
     }
 
+    fn set_busy(&mut self, is_busy: bool) {
+        if let Some(place) = &mut self.place {
+            place.set_busy(is_busy);
+        }
+    }
+
     /// Takes what a worker has done.
     fn take<E>(&mut self, worked: Option<Worked>) -> Result<Bytes, CoderError<E>> {
         self.state = CoderState::Over;
+        self.set_busy(false);
         let Some(Worked { encoder, coded: Ok(coded), read }) = worked else {
             return Err(CoderError::Encoder);
         };
@@ -236,6 +247,24 @@ mod tests {
         let mut text = [0; 9];
         flate2::read::GzDecoder::new(&*coded).read_exact(&mut text).unwrap();
         assert_eq!(&text, b"data: 1\n\n");
+    }
+
+    #[tokio::test]
+    async fn stream_that_waits_for_its_source_does_not_lower_levels() {
+        let workers = Workers::new(1, 4, CompressMetrics::default());
+        let mut streams: Vec<Coder> = (0..4).map(|_| coder(&workers)).collect();
+        assert_eq!(workers.admit_copy().unwrap().load, 1.0);
+        for stream in &mut streams {
+            let mut first = Some(Bytes::from_static(b"data: 1\n\n"));
+            let coded = next(stream, |_| {
+                first.take().map_or(Poll::Pending, |it| Poll::Ready(Some(Ok(it))))
+            });
+            coded.await.unwrap().unwrap();
+            let quiet: Poll<Option<Result<Bytes, CoderError<()>>>> =
+                poll_fn(|cx| Poll::Ready(stream.poll(cx, |_| Poll::Pending))).await;
+            assert!(quiet.is_pending());
+        }
+        assert_eq!((workers.bodies(), workers.admit_copy().unwrap().load), (4, 0.0));
     }
 
     #[tokio::test]

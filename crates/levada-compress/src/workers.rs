@@ -17,14 +17,18 @@ pub struct Workers {
     /// Bodies beyond them.
     queue: usize,
     bodies: AtomicUsize,
+    /// Those of them that wait for a thread or have one. A stream whose source or client is slow has
+    /// a place and costs no time.
+    busy: AtomicUsize,
     pub(crate) metrics: CompressMetrics,
 }
 
 /// The place of a body among those that are coded or wait. Dropped, it is free again.
 pub struct Place {
     workers: Arc<Workers>,
-    /// The share of the queue that was taken when it was given.
+    /// The share of the queue that was busy when it was given.
     pub(crate) load: f64,
+    is_busy: bool,
 }
 
 impl Workers {
@@ -32,7 +36,8 @@ impl Workers {
     pub fn new(workers: usize, queue: usize, metrics: CompressMetrics) -> Arc<Self> {
         let workers = workers.max(1);
         let threads = Arc::new(Semaphore::new(workers));
-        Arc::new(Self { threads, workers, queue, bodies: AtomicUsize::new(0), metrics })
+        let (bodies, busy) = Default::default();
+        Arc::new(Self { threads, workers, queue, bodies, busy, metrics })
     }
 
     /// The place of one more copy; `None` when the queue is full.
@@ -49,14 +54,14 @@ impl Workers {
         let taken = self
             .bodies
             .fetch_update(Relaxed, Relaxed, |bodies| (bodies < most).then_some(bodies + 1));
-        let Ok(before) = taken else {
+        if taken.is_err() {
             self.metrics.refused.inc();
             return None;
-        };
+        }
         self.metrics.bodies.inc();
-        let waiting = before.saturating_sub(self.workers - 1);
+        let waiting = self.busy.fetch_add(1, Relaxed).saturating_sub(self.workers - 1);
         let load = waiting as f64 / self.queue.max(1) as f64;
-        Some(Place { workers: self.clone(), load })
+        Some(Place { workers: self.clone(), load, is_busy: true })
     }
 
     /// Runs `work` on one of the threads when it is its turn. `None` when the process ends.
@@ -82,6 +87,17 @@ impl Workers {
 }
 
 impl Place {
+    /// Notes whether the body wants a thread.
+    pub(crate) fn set_busy(&mut self, is_busy: bool) {
+        if is_busy != self.is_busy {
+            self.is_busy = is_busy;
+            match is_busy {
+                true => self.workers.busy.fetch_add(1, Relaxed),
+                false => self.workers.busy.fetch_sub(1, Relaxed),
+            };
+        }
+    }
+
     pub(crate) fn workers(&self) -> &Arc<Workers> {
         &self.workers
     }
@@ -89,6 +105,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
+        self.set_busy(false);
         self.workers.bodies.fetch_sub(1, Relaxed);
         self.workers.metrics.bodies.dec();
     }
