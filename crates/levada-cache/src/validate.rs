@@ -30,6 +30,11 @@ impl<'a> ETag<'a> {
         rest.is_empty().then_some(tag)
     }
 
+    /// The tags that `If-None-Match` lists.
+    pub fn held(request: &'a HeaderMap) -> impl Iterator<Item = Self> {
+        request.get_all(header::IF_NONE_MATCH).iter().flat_map(|line| Tags::of(line.as_bytes()))
+    }
+
     /// Takes one tag from the front of a list.
     fn take(text: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (weak, quoted) = match text.strip_prefix(b"W/") {

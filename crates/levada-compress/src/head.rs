@@ -23,6 +23,7 @@ impl Coding {
         headers.remove(CONTENT_LENGTH);
         // Parts of a body that is made anew for each client cannot be combined.
         headers.remove(header::ACCEPT_RANGES);
+        headers.remove(header::TRAILER);
         for name in &DIGESTS {
             headers.remove(name);
         }
@@ -109,6 +110,7 @@ mod tests {
             ("etag", "\"v1\""),
             ("content-length", "900"),
             ("accept-ranges", "bytes"),
+            ("trailer", "server-timing"),
             ("content-md5", "x"),
             ("repr-digest", "sha-256=:x:"),
             ("content-type", "text/css"),

@@ -23,6 +23,7 @@ mod coding;
 mod copies;
 mod encoder;
 mod head;
+mod held;
 mod metrics;
 mod settings;
 mod workers;

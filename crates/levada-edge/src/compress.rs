@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use http::{
     HeaderMap, HeaderValue, Method, Response, StatusCode,
-    header::{ACCEPT_ENCODING, CONTENT_ENCODING},
+    header::{ACCEPT_ENCODING, CONTENT_ENCODING, IF_RANGE},
 };
 use levada_body::{BlockedBody, LongBody, Representation};
-use levada_cache::Freshness;
+use levada_cache::{ETag, Freshness};
 use levada_compress::{Accepts, Coder, Coding, CompressSettings, CopySource, copy_key};
 use levada_store::{Object, StoredBody, StoredHead};
 
@@ -21,13 +21,14 @@ use crate::{
 
 /// The codings that the client gets from this node; the origin and the store see one normal form of them.
 pub(crate) fn negotiate(context: &mut RequestContext) {
-    let RequestContext { resource, parts, accepts, .. } = context;
+    let RequestContext { resource, parts, accepts, wants, .. } = context;
     let Some(compress) = &resource.handling.compress else { return };
-    let is_verified = resource.piece.is_some() || resource.digest().is_some();
-    if !is_verified {
+    let as_is = resource.piece.is_some() || resource.digest().is_some();
+    let as_is = as_is || wants.directives.no_transform;
+    if !as_is {
         *accepts = Accepts::of(&parts.headers, &compress.codings);
     }
-    let told = match compress.origin_codings && !is_verified {
+    let told = match compress.origin_codings && !as_is {
         true => accepts.as_value(),
         false => HeaderValue::from_static("identity"),
     };
@@ -58,6 +59,13 @@ impl Original<'_> {
             }
         };
         copies != 0 && status != StatusCode::PARTIAL_CONTENT && !is_copy
+    }
+
+    fn is_held_by(&self, request: &HeaderMap) -> bool {
+        match self {
+            Self::Stored(object) => object.is_held_by(request),
+            Self::Arriving(body) => body.of.head.is_held_by(request),
+        }
     }
 
     fn copies(&self) -> u64 {
@@ -123,16 +131,26 @@ pub(crate) async fn copy(
     if length > compress.max_size || length >= large {
         return None;
     }
-    if let Some(copy) = stored(cache, context, &original, best).await {
+    let kept = stored(cache, context, &original, best).await;
+    let is_held = |copy: &Arc<Object>| copy.is_held_by(&parts.headers);
+    if wants.conditional && !kept.as_ref().is_some_and(is_held) {
+        let mut heads = accepts.codings().map(|coding| original.coded(coding));
+        if let Some(held) = heads.find(|head| head.is_held_by(&parts.headers)) {
+            return Some(head_alone(cache, context, held));
+        }
+        // It got the original while no copy could be made.
+        if !accepts.refuses_identity && original.is_held_by(&parts.headers) {
+            return None;
+        }
+    }
+    if let Some(copy) = kept {
         return Some(CodedCopy::Stored(copy));
     }
     let coded = original.coded(best);
-    if parts.method == Method::HEAD || wants.conditional && coded.is_held_by(&parts.headers) {
-        let of = representation(cache, context, coded);
-        let long = LongBody { version: 0, origin: None };
-        return Some(CodedCopy::Arriving(BlockedBody::in_blocks(&cache.tiers, of, long, None)));
+    if parts.method == Method::HEAD {
+        return Some(head_alone(cache, context, coded));
     }
-    if wants.range && !accepts.refuses_identity {
+    if wants.range && !accepts.refuses_identity && is_range_of_original(&parts.headers) {
         return None;
     }
     let source = original.source(cache, context).await?;
@@ -145,6 +163,20 @@ pub(crate) async fn copy(
         }
     }
     None
+}
+
+/// Whether a range can only be one of the original: `If-Range` with a date or a weak tag may come from a client
+/// that holds the beginning of a copy.
+fn is_range_of_original(request: &HeaderMap) -> bool {
+    let is_strong =
+        |value: &HeaderValue| ETag::parse(value.as_bytes()).is_some_and(|tag| !tag.weak);
+    request.get(IF_RANGE).is_none_or(is_strong)
+}
+
+fn head_alone(cache: &Cache, context: &RequestContext, head: StoredHead) -> CodedCopy {
+    let of = representation(cache, context, head);
+    let long = LongBody { version: 0, origin: None };
+    CodedCopy::Arriving(BlockedBody::in_blocks(&cache.tiers, of, long, None))
 }
 
 /// A stored copy, under a head as fresh as its original's.
@@ -200,6 +232,13 @@ pub(crate) fn streams(context: &RequestContext, status: StatusCode, headers: &He
     let compress = context.resource.handling.compress.as_ref();
     !context.accepts.is_empty()
         && compress.is_some_and(|compress| compress.applies(status, headers))
+}
+
+/// Lets the origin judge whether a client holds the original of a coded response that is not stored.
+pub(crate) fn ask_for_originals(context: &RequestContext, request: &mut HeaderMap) {
+    if context.wants.conditional && !context.accepts.is_empty() && context.parts.method.is_safe() {
+        context.accepts.ask_for_originals(request);
+    }
 }
 
 /// Compresses a response that is not stored on its way to this client.

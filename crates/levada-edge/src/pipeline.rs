@@ -595,21 +595,7 @@ async fn serve_from_fill(
             } else {
                 HeaderMap::default()
             };
-            let copy = match context.accepts.is_empty() {
-                true => None,
-                false => {
-                    Box::pin(compress::copy(&node.cache, &context, Original::Arriving(&body))).await
-                }
-            };
-            let response = match copy {
-                Some(CodedCopy::Stored(copy)) => {
-                    from_object(&node.cache, &context, &copy, None, status).await
-                }
-                Some(CodedCopy::Arriving(copy)) => {
-                    stored::arriving(&node.name, parts, &copy, fields, status).await
-                }
-                None => stored::arriving(&node.name, parts, &body, fields, status).await,
-            };
+            let response = arriving(&node.cache, &context, &body, fields, status).await;
             drop(follower);
             response
         }
@@ -641,6 +627,28 @@ async fn serve_from_fill(
         Ok(response) => Ok(response),
         Err(_) => Box::pin(pass(node, context, why, "not-shared", record)).await,
     }
+}
+
+/// A response on its way into the store, or its coded copy. The leader's client also gets its `own` fields.
+async fn arriving(
+    cache: &Arc<Cache>,
+    context: &RequestContext,
+    body: &Arc<BlockedBody>,
+    own: HeaderMap,
+    status: CacheStatus<'static>,
+) -> Result<Response<ResponseBody>, ReadError> {
+    let copy = match context.accepts.is_empty() {
+        true => None,
+        false => Box::pin(compress::copy(cache, context, Original::Arriving(body))).await,
+    };
+    let body = match &copy {
+        Some(CodedCopy::Stored(copy)) => {
+            return from_object(cache, context, copy, None, status).await;
+        }
+        Some(CodedCopy::Arriving(copy)) => copy,
+        None => body,
+    };
+    stored::arriving(&cache.forwarder.name, &context.parts, body, own, status).await
 }
 
 /// The response with an object that a fetch has renewed or found to be large: its head alone, where
@@ -748,6 +756,7 @@ async fn pass(
 ) -> PipelineResult {
     let headers = std::mem::take(&mut context.parts.headers);
     let mut head = node.forwarder.onward(&context, headers);
+    compress::ask_for_originals(&context, &mut head.headers);
     let site = &context.resource.site;
     let mut exchange = node.forwarder.to_origin(site, &mut head, RequestBody::None).await?;
     record.chosen = exchange.extensions_mut().remove();
@@ -767,6 +776,7 @@ async fn bypass(
     let posted = Posted::of(&node.cache, &context).map(Box::new);
     let headers = std::mem::take(&mut context.parts.headers);
     let mut head = node.forwarder.onward(&context, headers);
+    compress::ask_for_originals(&context, &mut head.headers);
     // Over HTTP/1.1 the guard's deadline is a little shorter, and it can still send an error.
     let mut patience = self::connection::limits(&node.settings.limits).body;
     patience.time += Duration::from_secs(1);
@@ -798,8 +808,7 @@ async fn bypass(
             let own = std::mem::take(&mut follower.own().fields);
             let forwarded = Some(why);
             let status = CacheStatus { forwarded, detail: Some(detail), ..CacheStatus::default() };
-            let response =
-                Box::pin(stored::arriving(&node.name, &context.parts, &body, own, status)).await;
+            let response = Box::pin(arriving(&node.cache, &context, &body, own, status)).await;
             Ok(response.map_err(|_| no_response)?)
         }
         None => Ok(from_origin(node, (exchange, head), &context, why, detail)),
@@ -809,7 +818,7 @@ async fn bypass(
 /// The origin's answer to one request that is not shared.
 fn from_origin(
     node: &Node,
-    (exchange, head): (UpstreamResponse, Option<UpstreamHead>),
+    (mut exchange, head): (UpstreamResponse, Option<UpstreamHead>),
     context: &RequestContext,
     why: ForwardReason,
     detail: &'static str,
@@ -825,6 +834,9 @@ fn from_origin(
     }
     let streams = compress::streams(context, exchange.status(), exchange.headers());
     let zero_copy = context.zero_copy.as_ref().filter(|_| !streams);
+    if let Some(head) = head.as_ref().filter(|_| exchange.status() == StatusCode::NOT_MODIFIED) {
+        context.accepts.name_as_held(&head.headers, exchange.headers_mut());
+    }
     let mut response = passed_on(node, (exchange, head), &context.resource, zero_copy);
     compress::stream(&node.cache, context, &mut response);
     status.append_to(response.headers_mut(), &node.name.cache);

@@ -11,6 +11,7 @@ mod bad_origin;
 mod cache;
 mod cache_rules;
 mod cluster;
+mod coded;
 mod compress;
 mod disk;
 #[cfg(target_os = "linux")]
