@@ -2,6 +2,7 @@
 //! this machine.
 
 mod access;
+mod adjustments;
 mod caching;
 mod classes;
 mod compress;

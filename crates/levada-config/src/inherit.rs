@@ -15,6 +15,9 @@ use crate::{
 /// Tables that are replaced as a whole: the parameters of one policy mean nothing to another one.
 const WHOLE: [&str; 1] = ["policy"];
 
+/// Tables of edits, in which a level that names a header field has the say over this field.
+const EDITS: [&str; 2] = ["request_headers", "response_headers"];
+
 /// Keys of a site with an origin, and of one with servers. A route that states one of a group does not inherit
 /// the other group.
 const ORIGIN: [&str; 2] = ["origin", "misses"];
@@ -57,6 +60,11 @@ fn laid_over(around: &Map<String, Json>, mut own: Map<String, Json>) -> Map<Stri
     for (key, value) in around {
         match own.iter_mut().find(|(stated, _)| stated.eq_ignore_ascii_case(key)) {
             None => drop(own.insert(key.clone(), value.clone())),
+            Some((_, Json::Object(inner))) if EDITS.contains(&key.as_str()) => {
+                if let Json::Object(value) = value {
+                    *inner = edits_laid_over(value, std::mem::take(inner));
+                }
+            }
             Some((_, Json::Object(inner))) if !WHOLE.contains(&key.as_str()) => {
                 if let Json::Object(value) = value {
                     *inner = laid_over(value, std::mem::take(inner));
@@ -66,6 +74,45 @@ fn laid_over(around: &Map<String, Json>, mut own: Map<String, Json>) -> Map<Stri
         }
     }
     own
+}
+
+/// The edits of `own`, and those of `around` whose fields `own` does not name.
+fn edits_laid_over(around: &Map<String, Json>, mut own: Map<String, Json>) -> Map<String, Json> {
+    let named: Vec<String> = own.values().flat_map(names).map(str::to_ascii_lowercase).collect();
+    let is_free = |name: &str| !named.contains(&name.to_ascii_lowercase());
+    for (key, value) in around {
+        match (value, own.get_mut(key)) {
+            (Json::Object(fields), mine) => {
+                let fields = fields.iter().filter(|(name, _)| is_free(name));
+                let fields = fields.map(|(name, value)| (name.clone(), value.clone()));
+                match mine {
+                    Some(Json::Object(mine)) => mine.extend(fields),
+                    None => drop(own.insert(key.clone(), Json::Object(fields.collect()))),
+                    // It has the wrong type, which is reported.
+                    Some(_) => {}
+                }
+            }
+            (Json::Array(list), mine) => {
+                let list = list.iter().filter(|name| name.as_str().is_none_or(is_free)).cloned();
+                match mine {
+                    Some(Json::Array(mine)) => mine.extend(list),
+                    None => drop(own.insert(key.clone(), list.collect())),
+                    Some(_) => {}
+                }
+            }
+            _ => {}
+        }
+    }
+    own
+}
+
+/// The header fields that a table or a list of edits names.
+fn names(edits: &Json) -> Vec<&str> {
+    match edits {
+        Json::Object(fields) => fields.keys().map(String::as_str).collect(),
+        Json::Array(list) => list.iter().filter_map(Json::as_str).collect(),
+        _ => Vec::new(),
+    }
 }
 
 #[cfg(test)]
@@ -103,6 +150,21 @@ mod tests {
         let route = &file["site"][0]["route"][0];
         assert!(route["origin"].is_null() && route["misses"].is_null());
         assert_eq!(route["policy"], json!({ "name": "lard" }));
+    }
+
+    #[test]
+    fn nearest_level_that_names_a_header_field_counts_for_this_field() {
+        let around = json!({ "request_headers": {
+            "set": { "X-A": "1", "X-B": "1", "X-C": "1" }, "remove": ["X-D", "X-E"],
+        } });
+        let own = json!({ "request_headers": {
+            "set": { "x-d": "2" }, "remove": ["x-a"], "keep": ["X-B"],
+        } });
+        let laid = laid_over(around.as_object().unwrap(), own.as_object().unwrap().clone());
+        let expected = json!({ "request_headers": {
+            "set": { "x-d": "2", "X-C": "1" }, "remove": ["x-a", "X-E"], "keep": ["X-B"],
+        } });
+        assert_eq!(Json::Object(laid), expected);
     }
 
     #[test]

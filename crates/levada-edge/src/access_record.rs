@@ -6,7 +6,7 @@
 
 use std::{net::IpAddr, sync::Arc, time::Instant};
 
-use http::{StatusCode, header};
+use http::{HeaderValue, StatusCode, header};
 use levada_access::{client_shares::ClientPlace, concurrency::ConcurrencyPlace};
 use levada_fetch::Counts;
 use levada_log::access_log::{AccessLine, Log, LogEntry};
@@ -114,8 +114,16 @@ impl AccessRecord {
             user_agent: field(header::USER_AGENT),
             upstream: None,
             policy: resource.site.decider.name(),
+            request_id: None,
             failure: None,
         }));
+    }
+
+    /// Notes the identifier of the request, if there is an access log.
+    pub(crate) fn identify(&mut self, id: HeaderValue) {
+        if let Some(line) = &mut self.line {
+            line.request_id = Some(id);
+        }
     }
 
     /// The policy has decided.

@@ -126,9 +126,9 @@ pub(crate) fn live(node: &Node, asked: &ExplainedRequest) -> Result<Explanation,
     let sites = node.sites.load();
     let site =
         sites.find(without_port(&host)).ok_or_else(|| ExplainError::UnknownHost(host.clone()))?;
-    let route = asked.routed(&site.settings.routes, &identity, &host);
-    let taken = route.as_ref().and_then(|route| route.number);
     let (routes, own) = (&site.settings.routes.all, &site.settings.handling);
+    let route = asked.routed(&site.settings.routes, own, (&identity, &host));
+    let taken = route.as_ref().and_then(|route| route.number);
     let identity = asked.keyed(taken.map_or(own, |number| &routes[number].handling), identity);
     let site = taken.and_then(|number| site.routes.as_ref()?.site(number)).unwrap_or(site);
     let (classes, key) = (site.classes.as_deref(), asked.key.as_deref());
@@ -179,9 +179,9 @@ pub fn offline(settings: &Settings, asked: &ExplainedRequest) -> Result<Explanat
     let site = settings
         .site(without_port(&host))
         .ok_or_else(|| ExplainError::UnknownHost(host.clone()))?;
-    let route = asked.routed(&site.routes, &identity, &host);
-    let taken = route.as_ref().and_then(|route| route.number);
     let (routes, own) = (&site.routes.all, &site.handling);
+    let route = asked.routed(&site.routes, own, (&identity, &host));
+    let taken = route.as_ref().and_then(|route| route.number);
     let identity = asked.keyed(taken.map_or(own, |number| &routes[number].handling), identity);
     let of_route = taken.and_then(|number| site.of_route(&site.routes.all[number]));
     let site = of_route.as_ref().unwrap_or(site);

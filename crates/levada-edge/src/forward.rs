@@ -81,6 +81,9 @@ impl Forwarder {
         }
         headers.append(CDN_LOOP, HeaderValue::from_static(CDN_ID));
         headers.append(VIA, self.name.via.clone());
+        if let Some(edits) = &context.edits {
+            edits.apply_to_sent(&mut headers);
+        }
         let uri =
             if plain { parts.uri.clone() } else { resource.target().parse().unwrap_or_default() };
         UpstreamHead {

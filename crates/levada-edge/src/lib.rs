@@ -8,6 +8,7 @@
 //! handoff                              connections to a back-end, or from a front-end
 //! identify ─ routes                    site, route, object, key
 //! crossing                             who may pass, and how much of it (levada-access decides)
+//! adjust                               changed header fields (levada-rules says which)
 //! peers                                the node that serves it (levada-redirector decides)
 //! large                                large files in pieces, through the cluster (levada-fetch decides)
 //! cache: lookup                        stored responses (levada-store) that may be used (levada-cache)
@@ -19,6 +20,7 @@
 //! ```
 
 mod access_record;
+mod adjust;
 mod admin;
 mod body;
 mod body_error;

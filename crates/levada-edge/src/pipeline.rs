@@ -20,13 +20,14 @@ use levada_http1::{ZeroCopyQueue, check_parsed};
 use levada_metrics::CacheResult;
 use levada_policy::{NodeIndex, Pick};
 use levada_redirector::SwitchMetrics;
-use levada_rules::CacheUse;
+use levada_rules::{Adjustments, CacheUse};
 use levada_store::{Label, Object};
 use levada_types::{Request as PolicyRequest, ServiceClass};
 use levada_upstream::{Relay, RequestBody, ServerFailure, UpstreamHead, UpstreamResponse};
 
 use crate::{
     access_record::AccessRecord,
+    adjust::{self, Adjusting},
     body::{ResponseBody, Source},
     cache::{
         Cache,
@@ -85,9 +86,9 @@ async fn answer(
             record.note(&context);
             client = context.client;
             is_get = context.parts.method == Method::GET;
-            match crossing::rules(&context) {
-                None => route(node, context, &mut record).await,
-                Some(access) => Box::pin(bounded(node, access, context, &mut record)).await,
+            match context.resource.handling.adjustments.clone() {
+                None => admitted(node, context, &mut record).await,
+                Some(with) => Box::pin(adjusted(node, &with, context, &mut record)).await,
             }
         }
         Admitted::Answered(response) => Ok(*response),
@@ -107,6 +108,36 @@ async fn answer(
     }
     response.body_mut().take_along(record);
     response
+}
+
+/// Answers a request that its site or route changes, or whose response they change.
+async fn adjusted(
+    node: &Arc<Node>,
+    with: &Adjustments,
+    mut context: Box<RequestContext>,
+    record: &mut AccessRecord,
+) -> PipelineResult {
+    let client = context.client;
+    let adjusting = Adjusting::begin(node, with, &mut context, record);
+    let answer = admitted(node, context, record).await;
+    let mut response = answer.unwrap_or_else(|failed| {
+        record.failed(client, &failed);
+        respond::failure(&node.name, &failed)
+    });
+    adjusting.finish(&mut response, record.cache);
+    Ok(response)
+}
+
+/// Answers an admitted request.
+async fn admitted(
+    node: &Arc<Node>,
+    context: Box<RequestContext>,
+    record: &mut AccessRecord,
+) -> PipelineResult {
+    match crossing::rules(&context) {
+        None => route(node, context, record).await,
+        Some(access) => Box::pin(bounded(node, access, context, record)).await,
+    }
 }
 
 /// Routes a request of a site with rules of access, if they let it pass.
@@ -215,6 +246,7 @@ fn admit(
         parts,
         accepts: Accepts::default(),
         cache_use: CacheUse::Full,
+        edits: None,
         body,
         body_bound: None,
         head_is_enough,
@@ -348,8 +380,12 @@ async fn serve_locally(
     mut context: Box<RequestContext>,
     record: &mut AccessRecord,
 ) -> PipelineResult {
+    context.edits = adjust::request_edits(&context);
     compress::negotiate(&mut context);
     apply_caching_rules(&mut context);
+    if let Some(edits) = &context.edits {
+        edits.apply_to_received(&mut context.parts.headers);
+    }
     let client = client_network::of(context.client);
     let pressure = node.memory.pressure();
     record.in_service = Some(node.capacity.enter(client, pressure).ok_or(Failure::Overload)?);

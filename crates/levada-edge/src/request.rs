@@ -7,7 +7,7 @@ use hyper::body::Incoming;
 use levada_cache::RequestCacheFields;
 use levada_compress::Accepts;
 use levada_http1::ZeroCopyQueue;
-use levada_rules::CacheUse;
+use levada_rules::{CacheUse, FieldEdits, RequestFacts};
 use levada_upstream::BodyBound;
 
 use crate::{client_connection::ClientConnection, resource::Resource};
@@ -26,6 +26,8 @@ pub(crate) struct RequestContext {
     pub(crate) accepts: Accepts,
     /// What the request does with the cache, by the rules of its handling.
     pub(crate) cache_use: CacheUse,
+    /// The edits of its fields that are left when it is sent to the origin.
+    pub(crate) edits: Option<Arc<FieldEdits>>,
     /// The body, if the request has one.
     pub(crate) body: Option<Incoming>,
     /// The bound of the body, if the site has one.
@@ -37,4 +39,11 @@ pub(crate) struct RequestContext {
     /// The queue for bodies that the kernel sends, if the response goes directly to the client. `None`
     /// if this process reads the response, since it needs the bytes.
     pub(crate) zero_copy: Option<Arc<ZeroCopyQueue>>,
+}
+
+impl RequestContext {
+    /// The request as rules see it.
+    pub(crate) fn facts(&self) -> RequestFacts<'_> {
+        self.resource.facts(self.client, &self.parts.method, &self.parts.headers)
+    }
 }

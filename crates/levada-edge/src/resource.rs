@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use http::{HeaderMap, Request};
+use http::{HeaderMap, Method, Request};
 
 use levada_fetch::{ChunkUrl, Digest};
 use levada_policy::NodeIndex;
@@ -85,14 +85,22 @@ impl Resource {
 
     /// The resource as the first route says that the request matches.
     pub(crate) fn routed<B>(self, routes: &Routes, client: IpAddr, request: &Request<B>) -> Self {
-        let scheme = if self.scheme == "https" { Scheme::Https } else { Scheme::Http };
-        let place = (scheme, self.host());
-        let asked = (request.method(), self.target());
-        let facts = RequestFacts::new(client, place, asked, request.headers());
+        let facts = self.facts(client, request.method(), request.headers());
         let Some((route, answer)) = routes.find(&facts) else { return self };
         let handling = route.handling.clone();
         let site = route.site.clone().unwrap_or_else(|| self.site.clone());
         Self { site, handling, route: Some(route.name.clone()), answer, ..self }
+    }
+
+    /// A request for it as rules see it.
+    pub(crate) fn facts<'a>(
+        &'a self,
+        client: IpAddr,
+        method: &'a Method,
+        headers: &'a HeaderMap,
+    ) -> RequestFacts<'a> {
+        let scheme = if self.scheme == "https" { Scheme::Https } else { Scheme::Http };
+        RequestFacts::new(client, (scheme, self.host()), (method, self.target()), headers)
     }
 
     /// The resource under the key that the rules of its handling make. `headers` are those that the origin
@@ -115,7 +123,7 @@ impl Resource {
 
     /// Whether rules apply to the request, so that this node must serve it.
     pub(crate) fn has_rules(&self) -> bool {
-        self.route.is_some() || self.site.routes.is_some()
+        self.route.is_some() || self.site.routes.is_some() || self.handling.adjustments.is_some()
     }
 
     /// Host and port as the client named them, in lower case and without the scheme's default port.

@@ -53,11 +53,8 @@ impl Routes {
     pub(crate) fn find(&self, facts: &RequestFacts<'_>) -> Option<(&ActiveRoute, Option<Answer>)> {
         let number = self.table.find(facts)?;
         let route = &self.all[number];
-        let conditions = &self.table.routes()[number];
-        let answer = route
-            .answer
-            .as_ref()
-            .map(|answer| Arc::new((answer.clone(), answer.location(conditions, facts))));
+        let answer = route.answer.as_ref();
+        let answer = answer.map(|answer| Arc::new((answer.clone(), answer.location(facts))));
         Some((route, answer))
     }
 }

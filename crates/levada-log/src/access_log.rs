@@ -92,6 +92,8 @@ pub struct AccessLine {
     pub upstream: Option<Arc<str>>,
     /// The site's policy.
     pub policy: &'static str,
+    /// The identifier of the request, where requests have one.
+    pub request_id: Option<HeaderValue>,
     /// The reason why there is no answer, or not all of it.
     pub failure: Option<&'static str>,
 }
@@ -120,14 +122,18 @@ pub struct LogEntry<'a> {
 
 impl LogEntry<'_> {
     /// Apache's and nginx's combined format, followed by time, cache result, upstream, policy, decision
-    /// and size of the set, and for a large file by the counts of its pieces.
+    /// and size of the set, for a large file by the counts of its pieces, and by the identifier of the request
+    /// where it has one.
     pub fn combined(&self) -> String {
         let line = self.line;
         let pieces = self.pieces.map_or_else(String::new, |counts| {
             format!(" pieces={} retries={} hedges={}", counts.pieces, counts.retries, counts.hedges)
         });
+        let id = line.request_id.as_ref();
+        let id =
+            id.map_or_else(String::new, |id| format!(" request_id={}", escaped(id.as_bytes())));
         format!(
-            "{} - - [{}] \"{} {} {:?}\" {} {} {} {} {:.3} {} {} {} {} {}{pieces}",
+            "{} - - [{}] \"{} {} {:?}\" {} {} {} {} {:.3} {} {} {} {} {}{pieces}{id}",
             line.client,
             clf_time(SystemTime::now()),
             line.method,
@@ -171,6 +177,7 @@ impl LogEntry<'_> {
             "decision": self.decision,
             "candidates": self.candidates,
             "complete": self.complete,
+            "request_id": text(&line.request_id),
             "error": line.failure,
             "pieces": self.pieces.map(|counts| counts.pieces),
             "piece_retries": self.pieces.map(|counts| counts.retries),

@@ -44,9 +44,9 @@ impl RouteAnswer {
     }
 
     /// The URL that the client is sent to, if this is a redirect.
-    pub fn location(&self, route: &Conditions, facts: &RequestFacts<'_>) -> Option<HeaderValue> {
+    pub fn location(&self, facts: &RequestFacts<'_>) -> Option<HeaderValue> {
         match self {
-            Self::Redirect { to, .. } => HeaderValue::try_from(to.url(route, facts)).ok(),
+            Self::Redirect { to, .. } => HeaderValue::try_from(to.url(facts)).ok(),
             Self::Respond { .. } => None,
         }
     }

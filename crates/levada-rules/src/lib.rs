@@ -10,12 +10,15 @@
 //! answer ─► RouteAnswer    redirects and fixed responses; Template is their text with variables
 //! key   ──► KeyRules       the part of the URL that counts, and what counts beside it (DeviceClass)
 //!           Selector       a condition in one word, by which a request passes the cache by
+//! edits ──► FieldEdits     changes of header fields, whose values are Templates
 //! ```
 
+mod adjustments;
 mod answer;
 mod caching;
 mod conditions;
 mod device;
+mod edits;
 mod facts;
 mod key_rules;
 mod normal_path;
@@ -25,14 +28,18 @@ mod selector;
 mod table;
 mod template;
 
+pub use adjustments::Adjustments;
 pub use answer::RouteAnswer;
 pub use caching::{CacheUse, CachingRules};
 pub use conditions::{Condition, Conditions, FieldPattern};
 pub use device::DeviceClass;
+pub use edits::{FieldEdit, FieldEdits, FieldError};
 pub use facts::{RequestFacts, Scheme};
 pub use key_rules::{KeyRules, QueryRule};
 pub use normal_path::normal_path;
 pub use pattern::{PathPattern, PathRegex, PatternError, TextPattern};
 pub use selector::{Selector, SelectorError};
 pub use table::{RouteTable, TableError};
-pub use template::{Template, TemplateError, VARIABLES};
+pub use template::{
+    CountryLookup, REQUEST_ID, Template, TemplateError, TemplateKind, TemplateScope,
+};

@@ -1,14 +1,21 @@
 //! Texts with variables: `https://{host}/new/{1}`.
 
-use http::HeaderName;
+use std::{fmt, net::IpAddr, sync::Arc};
+
+use http::{HeaderName, HeaderValue};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use crate::{Conditions, RequestFacts};
+
+/// The field with the identifier of a request.
+pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// A text with variables in braces. Two braces stand for one.
 #[derive(Clone, Debug)]
 pub struct Template {
     parts: Vec<Part>,
+    /// The route whose captures it has.
+    route: Option<Arc<Conditions>>,
 }
 
 #[derive(Clone, Debug)]
@@ -28,7 +35,57 @@ enum Variable {
     Method,
     Header(HeaderName),
     Cookie(String),
+    Country(Arc<dyn CountryLookup>),
+    Cache,
     Capture(usize),
+}
+
+/// The countries of addresses.
+pub trait CountryLookup: fmt::Debug + Send + Sync {
+    /// The two letters of the country of an address, if it is known.
+    fn country(&self, client: IpAddr) -> Option<String>;
+}
+
+/// The place of a template, which decides what it can name.
+#[derive(Clone, Copy, Debug)]
+pub struct TemplateScope<'a> {
+    /// The matchers of its route.
+    pub route: &'a Conditions,
+    /// The text that it makes.
+    pub kind: TemplateKind,
+    /// The countries of addresses, where they are known.
+    pub countries: Option<&'a Arc<dyn CountryLookup>>,
+}
+
+/// The kind of text that a template makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TemplateKind {
+    /// A URL.
+    Url,
+    /// A field of the request to the origin.
+    RequestField,
+    /// A field of the response to the client.
+    ResponseField,
+}
+
+impl TemplateKind {
+    /// Its variables, for errors.
+    pub fn variables(self) -> &'static str {
+        match self {
+            Self::Url => {
+                "client, host, scheme, path, query, uri, method, country, header.NAME, \
+                 cookie.NAME, and captures such as {1}"
+            }
+            Self::RequestField => {
+                "client, host, scheme, path, query, uri, method, country, request_id, \
+                 header.NAME, cookie.NAME, and captures such as {1}"
+            }
+            Self::ResponseField => {
+                "client, host, scheme, path, query, uri, method, country, request_id, cache, \
+                 header.NAME, cookie.NAME, and captures such as {1}"
+            }
+        }
+    }
 }
 
 /// Why a text is no template.
@@ -40,6 +97,9 @@ pub enum TemplateError {
     /// There is no such variable.
     #[error("there is no variable {{{0}}}")]
     Unknown(String),
+    /// The countries of addresses are not known.
+    #[error("has {{country}}, and there is no `country_database`")]
+    NoCountries,
     /// The route has no such capture.
     #[error("there is no capture {{{name}}}: the path of the route has {captures}")]
     NoCapture {
@@ -50,16 +110,12 @@ pub enum TemplateError {
     },
 }
 
-/// The variables, for errors.
-pub const VARIABLES: &str = "client, host, scheme, path, query, uri, method, header.NAME, cookie.NAME, \
-                             and captures such as {1}";
-
 impl Template {
-    /// Reads a template of the route with these matchers.
+    /// Reads a template.
     ///
     /// # Errors
     /// If a brace or a variable is wrong.
-    pub fn parse(text: &str, route: &Conditions) -> Result<Self, TemplateError> {
+    pub fn parse(text: &str, scope: &TemplateScope<'_>) -> Result<Self, TemplateError> {
         let (mut parts, mut plain, mut rest) = (Vec::new(), String::new(), text);
         while let Some(at) = rest.find(['{', '}']) {
             plain.push_str(&rest[..at]);
@@ -77,14 +133,16 @@ impl Template {
             if !plain.is_empty() {
                 parts.push(Part::Text(std::mem::take(&mut plain)));
             }
-            parts.push(Part::Variable(variable(name, route)?));
+            parts.push(Part::Variable(variable(name, scope)?));
             rest = after;
         }
         plain.push_str(rest);
         if !plain.is_empty() {
             parts.push(Part::Text(plain));
         }
-        Ok(Self { parts })
+        let captures = |part: &Part| matches!(part, Part::Variable(Variable::Capture(_)));
+        let route = parts.iter().any(captures).then(|| Arc::new(scope.route.clone()));
+        Ok(Self { parts, route })
     }
 
     /// The text, if it has no variables.
@@ -101,10 +159,18 @@ impl Template {
         matches!(&self.parts[..], [Part::Variable(Variable::Uri)])
     }
 
+    /// Whether it has the identifier of the request.
+    pub(crate) fn uses_request_id(&self) -> bool {
+        self.parts.iter().any(|part| match part {
+            Part::Variable(Variable::Header(name)) => *name == REQUEST_ID,
+            _ => false,
+        })
+    }
+
     /// The text as a URL. Values are escaped where a URL does not allow them, so that none of them can
     /// begin another header field.
-    pub fn url(&self, route: &Conditions, facts: &RequestFacts<'_>) -> String {
-        let captures = route.capture(facts);
+    pub fn url(&self, facts: &RequestFacts<'_>) -> String {
+        let captures = self.captures(facts);
         let mut url = String::new();
         for part in &self.parts {
             match part {
@@ -112,15 +178,55 @@ impl Template {
                 Part::Variable(variable) => {
                     let value = variable.value(facts, &captures);
                     let set = if variable.is_encoded() { ENCODED } else { DECODED };
-                    url.extend(utf8_percent_encode(&value, set));
+                    url.extend(utf8_percent_encode(&value.unwrap_or_default(), set));
                 }
             }
         }
         url
     }
+
+    /// The same text with the values of this request. Only the result of the cache is left, which is not
+    /// known yet.
+    pub(crate) fn bind(&self, facts: &RequestFacts<'_>) -> Self {
+        let captures = self.captures(facts);
+        let bound = self.parts.iter().map(|part| match part {
+            Part::Variable(variable) => match variable.value(facts, &captures) {
+                Some(value) => Part::Text(value),
+                None => part.clone(),
+            },
+            Part::Text(_) => part.clone(),
+        });
+        Self { parts: bound.collect(), route: None }
+    }
+
+    /// A bound text as the value of a header field; `None` if it is empty. Control characters become spaces
+    /// (RFC 9110 Sec. 5.5), so that a value cannot begin another field.
+    pub(crate) fn field(&self, cache: &str) -> Option<HeaderValue> {
+        let texts = self.parts.iter().map(|part| match part {
+            Part::Text(text) => text,
+            Part::Variable(_) => cache,
+        });
+        let text: String = texts
+            .flat_map(str::chars)
+            .map(|c| if c.is_ascii_control() { ' ' } else { c })
+            .collect();
+        let text = text.trim();
+        if text.is_empty() { None } else { HeaderValue::try_from(text).ok() }
+    }
+
+    /// Whether it has no variable but the result of the cache.
+    pub(crate) fn is_bound(&self) -> bool {
+        let bound = |part: &Part| matches!(part, Part::Text(_) | Part::Variable(Variable::Cache));
+        self.parts.iter().all(bound)
+    }
+
+    fn captures<'f>(&self, facts: &'f RequestFacts<'_>) -> Vec<&'f str> {
+        self.route.as_ref().map_or_else(Vec::new, |route| route.capture(facts))
+    }
 }
 
-fn variable(name: &str, route: &Conditions) -> Result<Variable, TemplateError> {
+fn variable(name: &str, scope: &TemplateScope<'_>) -> Result<Variable, TemplateError> {
+    let (route, kind) = (scope.route, scope.kind);
     let unknown = || TemplateError::Unknown(name.to_owned());
     if let Some(header) = name.strip_prefix("header.") {
         return HeaderName::try_from(header).map(Variable::Header).map_err(|_| unknown());
@@ -136,6 +242,9 @@ fn variable(name: &str, route: &Conditions) -> Result<Variable, TemplateError> {
         "query" => Variable::Query,
         "uri" => Variable::Uri,
         "method" => Variable::Method,
+        "country" => Variable::Country(scope.countries.ok_or(TemplateError::NoCountries)?.clone()),
+        "request_id" if kind != TemplateKind::Url => Variable::Header(REQUEST_ID),
+        "cache" if kind == TemplateKind::ResponseField => Variable::Cache,
         _ => {
             let named = || route.path_regex.as_ref().and_then(|regex| regex.named(name));
             let captures = route.captures();
@@ -151,9 +260,10 @@ fn variable(name: &str, route: &Conditions) -> Result<Variable, TemplateError> {
 }
 
 impl Variable {
-    fn value(&self, facts: &RequestFacts<'_>, captures: &[&str]) -> String {
+    /// Its value, unless that is known only with the response.
+    fn value(&self, facts: &RequestFacts<'_>, captures: &[&str]) -> Option<String> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        match self {
+        Some(match self {
             Self::Client => facts.client.to_string(),
             Self::Host => facts.host.to_owned(),
             Self::Scheme => facts.scheme.as_str().to_owned(),
@@ -165,8 +275,10 @@ impl Variable {
                 text(facts.headers.get(name).map_or(b"", |value| value.as_bytes()))
             }
             Self::Cookie(name) => text(facts.cookie(name).unwrap_or_default()),
+            Self::Country(countries) => countries.country(facts.client).unwrap_or_default(),
             Self::Capture(number) => captures.get(*number).copied().unwrap_or_default().to_owned(),
-        }
+            Self::Cache => return None,
+        })
     }
 
     /// Whether the value is a part of a URL already.
@@ -209,7 +321,15 @@ mod tests {
         let client = "192.0.2.1".parse().unwrap();
         let place = (Scheme::Http, "www.example.com");
         let facts = RequestFacts::new(client, place, (&Method::GET, target), &headers);
-        Template::parse(template, route).unwrap().url(route, &facts)
+        parse(template, route, TemplateKind::Url).unwrap().url(&facts)
+    }
+
+    fn parse(
+        text: &str,
+        route: &Conditions,
+        kind: TemplateKind,
+    ) -> Result<Template, TemplateError> {
+        Template::parse(text, &TemplateScope { route, kind, countries: None })
     }
 
     #[test]
@@ -237,11 +357,13 @@ mod tests {
     #[test]
     fn unknown_variables_and_captures_are_errors() {
         let old = route("/old/**");
-        let error = |text| Template::parse(text, &old).unwrap_err();
+        let error = |text| parse(text, &old, TemplateKind::Url).unwrap_err();
         assert_eq!(error("{hots}"), TemplateError::Unknown("hots".to_owned()));
         assert_eq!(error("{2}"), TemplateError::NoCapture { name: "2".to_owned(), captures: 1 });
         assert_eq!(error("{0}"), TemplateError::NoCapture { name: "0".to_owned(), captures: 1 });
         assert_eq!(error("{header.a b}"), TemplateError::Unknown("header.a b".to_owned()));
+        assert_eq!(error("{cache}"), TemplateError::Unknown("cache".to_owned()));
+        assert_eq!(error("{country}"), TemplateError::NoCountries);
         for text in ["{host", "host}", "{a{b}}"] {
             assert_eq!(error(text), TemplateError::Brace, "{text}");
         }

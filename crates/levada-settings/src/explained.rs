@@ -45,9 +45,15 @@ impl ExplainedRequest {
         rules.keyed(&identity, path_at, &self.headers).0
     }
 
-    /// The first route of the site that takes the request.
-    pub fn routed(&self, routes: &SiteRoutes, identity: &str, host: &str) -> Option<TakenRoute> {
-        if routes.all.is_empty() {
+    /// The first route of the site that takes the request, and how it is handled.
+    pub fn routed(
+        &self,
+        routes: &SiteRoutes,
+        of_site: &Handling,
+        (identity, host): (&str, &str),
+    ) -> Option<TakenRoute> {
+        let words = of_site.in_words();
+        if routes.all.is_empty() && words.is_empty() {
             return None;
         }
         let (scheme, rest) = identity.split_once("://").unwrap_or(("http", identity));
@@ -67,7 +73,7 @@ impl ExplainedRequest {
             name: taken.map(|number| routes.all[number].name.to_string()),
             handling: match taken {
                 Some(number) => routes.all[number].handling.in_words(),
-                None => Vec::new(),
+                None => words,
             },
             before: not_taken.collect(),
         })

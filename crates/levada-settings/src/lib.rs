@@ -4,10 +4,12 @@
 //! The binary makes them from a TOML file (crate `levada-config`), tests make them by hand. Field names
 //! are those of the file; docs/operate/configuration.md describes them for operators.
 
+mod countries;
 pub mod explained;
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
+pub use countries::ClientCountries;
 pub use levada_access::{
     access::{AccessSettings, Bandwidth, BasicSettings, LimitSettings},
     tls::Certificate,
@@ -23,7 +25,9 @@ pub use levada_policy::classify::{ClassRule, ClassRules};
 pub use levada_redirector::{
     AdmissionLimits, ClassSettings, KeyFrom, PolicyChoice, SwitchServer, SwitchSettings,
 };
-pub use levada_rules::{CachingRules, KeyRules, QueryRule, RouteAnswer, RouteTable, Selector};
+pub use levada_rules::{
+    Adjustments, CachingRules, KeyRules, QueryRule, RouteAnswer, RouteTable, Selector,
+};
 pub use levada_store::{CacheSettings, DiskCache};
 use levada_types::format_duration;
 pub use levada_types::{AddressPrefix, AdminAddress, NoPrefix};
@@ -271,6 +275,8 @@ pub struct Handling {
     pub debug: bool,
     /// How responses are compressed; `None`: not at all.
     pub compress: Option<CompressSettings>,
+    /// The changes of requests and responses; `None`: there are none.
+    pub adjustments: Option<Arc<Adjustments>>,
 }
 
 impl Handling {
@@ -291,6 +297,9 @@ impl Handling {
         if self.compress.is_some() {
             words.push("compressed".to_owned());
         }
+        if let Some(adjustments) = &self.adjustments {
+            words.extend(adjustments.in_words());
+        }
         words
     }
 }
@@ -303,6 +312,7 @@ impl Default for Handling {
             caching: None,
             debug: false,
             compress: None,
+            adjustments: None,
         }
     }
 }

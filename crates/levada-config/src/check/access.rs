@@ -75,14 +75,19 @@ impl Check<'_, '_> {
         if !rules.iter().any(AddressRule::needs_country) {
             return Some(None);
         }
+        self.country_database(path).map(Some)
+    }
+
+    /// The database of countries, which the key at `path` needs.
+    pub(super) fn country_database(&mut self, path: &Path) -> Option<Arc<Countries>> {
         let Some(given) = &self.file.country_database else {
-            let message = "has a rule about countries, and there is no `country_database`";
+            let message = "is about countries, and there is no `country_database`";
             let help = "name a file in MaxMind's format, such as GeoLite2-Country.mmdb".to_owned();
             self.findings.error(path, message, Some(help));
             return None;
         };
         if let Some(known) = &self.countries {
-            return Some(Some(known.clone()));
+            return Some(known.clone());
         }
         let place = self.root.key("country_database");
         let file = self.directory.join(given);
@@ -104,7 +109,7 @@ impl Check<'_, '_> {
             Ok(countries) => {
                 let countries = Arc::new(countries);
                 self.countries = Some(countries.clone());
-                Some(Some(countries))
+                Some(countries)
             }
             Err(error) => {
                 self.findings.error(&place, format!("{} {error}", file.display()), None);

@@ -1,14 +1,21 @@
 //! The keys that can differ per route.
 
 use levada_edge::settings::{CacheRules, Handling};
+use levada_rules::Conditions;
 
 use super::{Check, levels::KeyLevels};
 use crate::file;
 
 impl Check<'_, '_> {
     /// The handling of a site or of a route, from keys that were laid over those of the levels around it.
-    pub(super) fn handling(&mut self, of: &file::Handling, levels: &KeyLevels) -> Option<Handling> {
+    pub(super) fn handling(
+        &mut self,
+        of: &file::Handling,
+        route: &Conditions,
+        levels: &KeyLevels,
+    ) -> Option<Handling> {
         self.rules(of, levels);
+        let adjustments = self.adjustments(of, route, levels);
         let compress = self.compress(of, levels);
         let caching = self.caching(of, levels);
         let lifetimes = self.lifetimes(of, levels);
@@ -19,6 +26,7 @@ impl Check<'_, '_> {
             caching: caching?,
             debug: of.debug,
             compress: compress?,
+            adjustments: adjustments?,
         })
     }
 

@@ -25,6 +25,15 @@ impl KeyLevels {
         self.0.iter().any(|level| findings.has(&level.key(key)))
     }
 
+    /// The place where a key within the table `key` is stated, by the names on the way to it.
+    pub(super) fn below(&self, findings: &Findings<'_>, key: &'static str, names: &[&str]) -> Path {
+        let at = |level: &Path| {
+            names.iter().fold(level.key(key), |path, name| path.key((*name).to_owned()))
+        };
+        let stated = self.0.iter().map(at).find(|path| findings.has(path));
+        stated.unwrap_or_else(|| self.key(findings, key))
+    }
+
     /// The place where the key is stated; the nearest table if it is stated nowhere.
     pub(super) fn key(&self, findings: &Findings<'_>, key: &'static str) -> Path {
         let states = |level: &&Path| findings.has(&level.key(key));

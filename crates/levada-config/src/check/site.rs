@@ -6,6 +6,7 @@ use levada_edge::settings::{
     Delivery, LargeSettings, Origin, PolicyChoice, SiteRoutes, SiteServers, SiteSettings,
 };
 use levada_policy::{POLICIES, ParameterError, ParameterValue, Parameters, PolicyEntry};
+use levada_rules::Conditions;
 use levada_types::ByteSize;
 
 use super::{Check, levels::KeyLevels};
@@ -66,7 +67,7 @@ impl Check<'_, '_> {
                 Delivery::Redirect
             }
         };
-        let handling = self.handling(&site.handling, &levels);
+        let handling = self.handling(&site.handling, &Conditions::default(), &levels);
         let classes = self.classes(site, path);
         let policy = servers.as_ref().map(|servers| &servers.policy);
         self.classes_are_there(policy, site, path);

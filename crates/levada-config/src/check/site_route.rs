@@ -6,7 +6,7 @@ use http::{HeaderName, HeaderValue, Method, StatusCode};
 use levada_edge::settings::{PolicyChoice, RouteAnswer, SiteRoute, SiteRoutes};
 use levada_rules::{
     Conditions, FieldPattern, PathPattern, PathRegex, PatternError, RouteTable, Scheme, Template,
-    TemplateError, TextPattern, VARIABLES,
+    TemplateError, TemplateKind, TemplateScope, TextPattern,
 };
 
 use super::{Check, levels::KeyLevels};
@@ -33,7 +33,9 @@ impl Check<'_, '_> {
         for (at, route) in site.route.iter().enumerate() {
             let place = list.index(at);
             let conditions = self.conditions(route, &place);
-            let settings = self.route_of_site((at, route), (site, path), default, &own);
+            let none = Conditions::default();
+            let known = conditions.as_ref().unwrap_or(&none);
+            let settings = self.route_of_site((at, route), known, (site, path), default, &own);
             let Some(conditions) = conditions else {
                 routes.push(None);
                 continue;
@@ -61,6 +63,7 @@ impl Check<'_, '_> {
     fn route_of_site(
         &mut self,
         (at, route): (usize, &file::SiteRoute),
+        conditions: &Conditions,
         (site, path): (&file::Site, &Path),
         default: Option<&PolicyChoice>,
         own: &[String],
@@ -75,7 +78,7 @@ impl Check<'_, '_> {
         } else {
             None
         };
-        let handling = self.handling(&route.handling, &levels)?;
+        let handling = self.handling(&route.handling, conditions, &levels)?;
         let name = route.name.clone().unwrap_or_else(|| (at + 1).to_string());
         Some(SiteRoute { name: name.into(), handling, answer: None, servers })
     }
@@ -114,14 +117,7 @@ impl Check<'_, '_> {
             self.findings.error(&path.key("to"), message, None);
             return None;
         }
-        let to = Template::parse(text, conditions);
-        let to = to.map_err(|error| {
-            let help = match &error {
-                TemplateError::Brace => "write `{{` for a brace".to_owned(),
-                _ => format!("there are {VARIABLES}"),
-            };
-            self.findings.error(&path.key("to"), error.to_string(), Some(help));
-        });
+        let to = self.url(text, conditions, &path.key("to"));
         let status = StatusCode::from_u16(redirect.status).ok();
         let status = status.filter(|status| [301, 302, 303, 307, 308].contains(&status.as_u16()));
         if status.is_none() {
@@ -129,7 +125,7 @@ impl Check<'_, '_> {
             let help = "301, 302, 303, 307 or 308".to_owned();
             self.findings.error(&path.key("status"), message, Some(help));
         }
-        let answer = RouteAnswer::Redirect { status: status?, to: to.ok()? };
+        let answer = RouteAnswer::Redirect { status: status?, to: to? };
         if answer.is_loop(conditions) {
             let message = "leads to this route again, and so on";
             let help = "let a route before this one take the target, or exclude it".to_owned();
@@ -137,6 +133,19 @@ impl Check<'_, '_> {
             return None;
         }
         Some(answer)
+    }
+
+    /// A template of a URL.
+    fn url(&mut self, text: &str, route: &Conditions, path: &Path) -> Option<Template> {
+        let scope = TemplateScope { route, kind: TemplateKind::Url, countries: None };
+        let read = match Template::parse(text, &scope) {
+            Err(TemplateError::NoCountries) => {
+                let countries = self.client_countries(path)?;
+                Template::parse(text, &TemplateScope { countries: Some(&countries), ..scope })
+            }
+            read => read,
+        };
+        read.map_err(|error| self.template_error(&error, scope.kind, path)).ok()
     }
 
     fn respond(&mut self, respond: &file::Respond, path: &Path) -> Option<RouteAnswer> {

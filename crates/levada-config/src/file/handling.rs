@@ -5,6 +5,8 @@
 //!
 //! [`inherit`]: crate::inherit
 
+use std::collections::BTreeMap;
+
 use levada_edge::settings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -69,8 +71,27 @@ pub struct Handling {
     pub store_cookies: Cookies,
     /// Compression of responses. Without this table they are passed on and stored as they are.
     pub compress: Option<Compress>,
+    /// Changes of the header fields that the origin gets. See docs/operate/headers.md.
+    pub request_headers: HeaderEdits,
+    /// Changes of the header fields that the client gets.
+    pub response_headers: HeaderEdits,
     /// Whether clients see in `Proxy-Status` why a node was chosen.
     pub debug: bool,
+}
+
+/// Changes of header fields. Each field is inherited by itself.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct HeaderEdits {
+    /// Fields and their values, with variables in braces.
+    pub set: BTreeMap<String, String>,
+    /// Fields that are added to those of the same name.
+    pub add: BTreeMap<String, OneOrMany<String>>,
+    /// Fields that are removed.
+    #[schemars(extend("examples" = [["Server", "X-Powered-By"]]))]
+    pub remove: Vec<String>,
+    /// Fields that stay as they are, although a level around changes them.
+    pub keep: Vec<String>,
 }
 
 /// A field of responses that is not obeyed. Clients get it as it is.
@@ -203,6 +224,8 @@ impl Default for Handling {
             s_maxage_allows_stale: rules.s_maxage_allows_stale,
             store_cookies: Cookies::default(),
             compress: None,
+            request_headers: HeaderEdits::default(),
+            response_headers: HeaderEdits::default(),
             debug: false,
         }
     }

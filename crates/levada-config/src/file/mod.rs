@@ -32,7 +32,9 @@ use serde::{Deserialize, Serialize};
 pub use access::{Bandwidth, BasicAuth, Clients, Cors, Limit, LimitScope, SignedForm, SignedUrls};
 pub use cache::{Admission, Cache, DiskCache, Purge};
 pub use compress::{Coding, Compress};
-pub use handling::{CacheKey, Cookies, CountedQuery, Handling, IgnoredHeader, StripCookies};
+pub use handling::{
+    CacheKey, Cookies, CountedQuery, Handling, HeaderEdits, IgnoredHeader, StripCookies,
+};
 pub use handoff::{After, Handoff};
 pub use large::{Large, LargeProfile, LargeRetry};
 pub use limits::Limits;

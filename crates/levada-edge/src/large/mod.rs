@@ -184,6 +184,7 @@ impl RequestContext {
             accepts: self.accepts,
             parts: self.parts.clone(),
             cache_use: self.cache_use,
+            edits: None,
             body: None,
             body_bound: None,
             head_is_enough: false,

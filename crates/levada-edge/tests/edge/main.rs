@@ -18,6 +18,7 @@ mod disk;
 mod dormant;
 mod drain;
 mod failover;
+mod headers;
 mod health;
 mod hostile;
 mod http2;

@@ -1,0 +1,71 @@
+//! Carries out the changes of a site or a route to its requests and responses, which `levada_rules` describes.
+//!
+//! The node that answers the client changes the response, and the node that asks the origin the request. A
+//! peer gets the request as the client sent it.
+
+use std::{
+    hash::{BuildHasher, RandomState},
+    sync::Arc,
+};
+
+use http::{HeaderValue, Response};
+use levada_metrics::CacheResult;
+use levada_rules::{Adjustments, FieldEdits, REQUEST_ID};
+
+use crate::{
+    access_record::AccessRecord, body::ResponseBody, client_connection::ListenerKind, node::Node,
+    request::RequestContext,
+};
+
+/// The most bytes of an identifier that a proxy states.
+const LONGEST_ID: usize = 128;
+
+/// The changes that are left when the response is there. `None` for the request of a peer.
+pub(crate) struct Adjusting(Option<Arc<FieldEdits>>);
+
+impl Adjusting {
+    /// Begins to answer a request: gives it an identifier, and keeps what its response needs of it.
+    pub(crate) fn begin(
+        node: &Node,
+        adjustments: &Adjustments,
+        context: &mut RequestContext,
+        record: &mut AccessRecord,
+    ) -> Self {
+        let is_peer = context.connection.listener == ListenerKind::Peer;
+        if adjustments.use_request_id() {
+            let trusted = is_peer || node.trust.trusts(context.connection.client);
+            record.identify(identified(context, trusted));
+        }
+        Self((!is_peer).then(|| adjustments.response.bind(|| context.facts())))
+    }
+
+    /// Changes the response.
+    pub(crate) fn finish(self, response: &mut Response<ResponseBody>, cache: CacheResult) {
+        if let Some(edits) = self.0 {
+            edits.apply(response.headers_mut(), cache.as_str());
+        }
+    }
+}
+
+/// The identifier that a trusted proxy states, or a new one, which is then in the request.
+fn identified(context: &mut RequestContext, trusted: bool) -> HeaderValue {
+    let is_one = |id: &&HeaderValue| {
+        (1..=LONGEST_ID).contains(&id.len()) && id.as_bytes().iter().all(u8::is_ascii_graphic)
+    };
+    let stated = context.parts.headers.get(REQUEST_ID).filter(is_one);
+    if let Some(stated) = stated.filter(|_| trusted) {
+        return stated.clone();
+    }
+    // Each has keys of its own, which are random.
+    let half = || RandomState::new().hash_one(std::time::Instant::now());
+    let made = HeaderValue::try_from(format!("{:016x}{:016x}", half(), half()));
+    let made = made.unwrap_or(HeaderValue::from_static("-"));
+    context.parts.headers.insert(REQUEST_ID, made.clone());
+    made
+}
+
+/// The edits of a request that this node may send to the origin.
+pub(crate) fn request_edits(context: &RequestContext) -> Option<Arc<FieldEdits>> {
+    let edits = &context.resource.handling.adjustments.as_ref()?.request;
+    (!edits.is_empty()).then(|| edits.bind(|| context.facts()))
+}

@@ -1,0 +1,365 @@
+//! Edits of header fields: of requests on their way to the origin, and of responses on theirs to clients.
+//!
+//! ```text
+//! FieldEdits ── bind(request) ──► the same with values ── apply(fields) ──► the fields that are sent
+//! ```
+
+use std::sync::Arc;
+
+use http::{
+    HeaderMap, HeaderName, HeaderValue,
+    header::{self, ACCEPT_ENCODING, AUTHORIZATION},
+};
+
+use crate::{RequestFacts, Template, TemplateError, TemplateKind, TemplateScope};
+
+/// Edits of one kind of message, in the order in which they are made.
+#[derive(Clone, Debug, Default)]
+pub struct FieldEdits {
+    edits: Vec<(HeaderName, FieldChange)>,
+}
+
+/// The change of one field.
+#[derive(Clone, Debug)]
+enum FieldChange {
+    Remove,
+    Set(FieldValue),
+    Add(FieldValue),
+}
+
+#[derive(Clone, Debug)]
+enum FieldValue {
+    /// `None`: there is no field.
+    Fixed(Option<HeaderValue>),
+    Template(Template),
+}
+
+/// The kind of change that a configuration states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldEdit {
+    /// The field has this value only.
+    Set,
+    /// The field has this value, too.
+    Add,
+}
+
+/// Why a field cannot be edited.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FieldError {
+    /// It cannot be the name of a field.
+    #[error("cannot be the name of a header field")]
+    Name,
+    /// The message or its body could not be read any more.
+    #[error("says where a message ends or what its body is, and cannot be changed")]
+    Framing,
+    /// The origin's host.
+    #[error("has a key of its own")]
+    Host,
+    /// Loops are found by it.
+    #[error("shows whether requests run in a loop, and cannot be changed")]
+    Loops,
+    /// The cache makes it itself.
+    #[error("is made by the cache, and cannot be changed")]
+    Cache,
+    /// Nodes speak with each other by it.
+    #[error("is for the nodes of a cluster")]
+    Nodes,
+    /// It is set twice, or set and removed.
+    #[error("is set twice, or set and removed")]
+    Twice,
+    /// The text around the variables cannot stand in a field.
+    #[error("cannot be the value of a header field")]
+    Value,
+    /// The value is no template.
+    #[error(transparent)]
+    Template(#[from] TemplateError),
+}
+
+impl FieldEdits {
+    /// Adds the change of a field.
+    ///
+    /// # Errors
+    /// If the field cannot be changed, or the value is no template.
+    pub fn push(
+        &mut self,
+        name: &str,
+        (edit, text): (FieldEdit, &str),
+        scope: &TemplateScope<'_>,
+    ) -> Result<(), FieldError> {
+        let name = editable(name, scope.kind)?;
+        if text.bytes().any(|byte| byte.is_ascii_control()) {
+            return Err(FieldError::Value);
+        }
+        let template = Template::parse(text, scope)?;
+        let value = match template.fixed() {
+            Some(_) => FieldValue::Fixed(template.field("")),
+            None => FieldValue::Template(template),
+        };
+        let change = match edit {
+            FieldEdit::Set => FieldChange::Set(value),
+            FieldEdit::Add => FieldChange::Add(value),
+        };
+        self.edits.push((name, change));
+        Ok(())
+    }
+
+    /// Adds the removal of a field.
+    ///
+    /// # Errors
+    /// If the field cannot be changed.
+    pub fn remove(&mut self, name: &str, kind: TemplateKind) -> Result<(), FieldError> {
+        self.edits.push((editable(name, kind)?, FieldChange::Remove));
+        Ok(())
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.edits.is_empty()
+    }
+
+    /// Whether a value has the identifier of the request.
+    pub fn uses_request_id(&self) -> bool {
+        self.values().any(|value| match value {
+            FieldValue::Template(template) => template.uses_request_id(),
+            FieldValue::Fixed(_) => false,
+        })
+    }
+
+    /// The edits with the values of a request.
+    pub fn bind<'f>(self: &Arc<Self>, facts: impl FnOnce() -> RequestFacts<'f>) -> Arc<Self> {
+        let is_bound = |value: &FieldValue| match value {
+            FieldValue::Template(template) => template.is_bound(),
+            FieldValue::Fixed(_) => true,
+        };
+        if self.values().all(is_bound) {
+            return self.clone();
+        }
+        let facts = facts();
+        let bound = |value: &FieldValue| match value {
+            FieldValue::Template(template) => FieldValue::Template(template.bind(&facts)),
+            fixed @ FieldValue::Fixed(_) => fixed.clone(),
+        };
+        let edits = self.edits.iter().map(|(name, change)| {
+            let change = match change {
+                FieldChange::Remove => FieldChange::Remove,
+                FieldChange::Set(value) => FieldChange::Set(bound(value)),
+                FieldChange::Add(value) => FieldChange::Add(bound(value)),
+            };
+            (name.clone(), change)
+        });
+        Arc::new(Self { edits: edits.collect() })
+    }
+
+    /// Makes the edits, which are bound, in the fields of a response. `cache` is the result of the cache.
+    pub fn apply(&self, headers: &mut HeaderMap, cache: &str) {
+        for (name, change) in &self.edits {
+            change.apply(name, headers, cache);
+        }
+    }
+
+    /// Makes those edits, which are bound, that decide which stored response answers a request.
+    pub fn apply_to_received(&self, headers: &mut HeaderMap) {
+        for (name, change) in self.edits.iter().filter(|(name, change)| !change.is_last(name)) {
+            change.apply(name, headers, "");
+        }
+    }
+
+    /// Makes the other edits, in the fields that are sent to the origin.
+    pub fn apply_to_sent(&self, headers: &mut HeaderMap) {
+        for (name, change) in self.edits.iter().filter(|(name, change)| change.is_last(name)) {
+            change.apply(name, headers, "");
+        }
+    }
+
+    /// The edits, for operators: whether a field is set, added or removed.
+    pub fn in_words(&self, of: &str) -> Vec<String> {
+        let words = |(name, change): &(HeaderName, FieldChange)| match change {
+            FieldChange::Remove => format!("{of} {name} removed"),
+            FieldChange::Set(_) => format!("{of} {name} set"),
+            FieldChange::Add(_) => format!("{of} {name} added"),
+        };
+        self.edits.iter().map(words).collect()
+    }
+
+    fn values(&self) -> impl Iterator<Item = &FieldValue> {
+        self.edits.iter().filter_map(|(_, change)| match change {
+            FieldChange::Remove => None,
+            FieldChange::Set(value) | FieldChange::Add(value) => Some(value),
+        })
+    }
+}
+
+impl FieldChange {
+    fn apply(&self, name: &HeaderName, headers: &mut HeaderMap, cache: &str) {
+        match self {
+            Self::Remove => drop(headers.remove(name)),
+            Self::Set(value) => match value.field(cache) {
+                Some(value) => drop(headers.insert(name, value)),
+                None => drop(headers.remove(name)),
+            },
+            Self::Add(value) => headers.extend(value.field(cache).map(|v| (name.clone(), v))),
+        }
+    }
+
+    /// Whether the edit is made when the request is sent: of fields that this node adds itself, and of those
+    /// that must not decide whether a response is stored. A fixed `Authorization` is the node's own, and
+    /// identifies no client.
+    fn is_last(&self, name: &HeaderName) -> bool {
+        let is_fixed =
+            matches!(self, Self::Set(FieldValue::Fixed(_)) | Self::Add(FieldValue::Fixed(_)));
+        *name == ACCEPT_ENCODING
+            || name.as_str().starts_with("x-forwarded-")
+            || (*name == AUTHORIZATION && is_fixed)
+    }
+}
+
+impl FieldValue {
+    fn field(&self, cache: &str) -> Option<HeaderValue> {
+        match self {
+            Self::Fixed(value) => value.clone(),
+            Self::Template(template) => template.field(cache),
+        }
+    }
+}
+
+/// Fields that frame messages, or say what a body is.
+const FRAMING: [&str; 11] = [
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-range",
+    "http2-settings",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Fields by which a cache asks an origin.
+const ASKED_BY_CACHE: [HeaderName; 7] = [
+    header::RANGE,
+    header::IF_RANGE,
+    header::IF_MATCH,
+    header::IF_NONE_MATCH,
+    header::IF_MODIFIED_SINCE,
+    header::IF_UNMODIFIED_SINCE,
+    header::EXPECT,
+];
+
+/// The name of a field that can be changed.
+fn editable(name: &str, kind: TemplateKind) -> Result<HeaderName, FieldError> {
+    let name = HeaderName::try_from(name).map_err(|_| FieldError::Name)?;
+    if FRAMING.contains(&name.as_str()) {
+        return Err(FieldError::Framing);
+    }
+    if name.as_str().starts_with("levada-") {
+        return Err(FieldError::Nodes);
+    }
+    if kind == TemplateKind::RequestField {
+        if name == header::HOST {
+            return Err(FieldError::Host);
+        }
+        if name == header::VIA || name == "cdn-loop" {
+            return Err(FieldError::Loops);
+        }
+        if ASKED_BY_CACHE.contains(&name) {
+            return Err(FieldError::Cache);
+        }
+    }
+    Ok(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{Conditions, Scheme};
+
+    fn edits(kind: TemplateKind, list: &[(&str, FieldEdit, &str)]) -> Arc<FieldEdits> {
+        let route = Conditions::default();
+        let scope = TemplateScope { route: &route, kind, countries: None };
+        let mut edits = FieldEdits::default();
+        for (name, edit, text) in list {
+            edits.push(name, (*edit, text), &scope).unwrap();
+        }
+        Arc::new(edits)
+    }
+
+    fn bound(edits: &Arc<FieldEdits>, sent: &HeaderMap) -> Arc<FieldEdits> {
+        let client = "192.0.2.1".parse().unwrap();
+        let place = (Scheme::Http, "a.test");
+        edits.bind(|| RequestFacts::new(client, place, (&Method::GET, "/a?b"), sent))
+    }
+
+    #[test]
+    fn fields_are_set_added_and_removed() {
+        let mut edits = FieldEdits::clone(&edits(
+            TemplateKind::ResponseField,
+            &[
+                ("X-Cache", FieldEdit::Set, "{cache} for {client}"),
+                ("Vary", FieldEdit::Add, "X-A"),
+                ("X-Empty", FieldEdit::Set, "{header.x-none}"),
+            ],
+        ));
+        edits.remove("Server", TemplateKind::ResponseField).unwrap();
+        let mut fields = HeaderMap::new();
+        for (name, value) in
+            [("server", "x"), ("vary", "x-b"), ("x-cache", "old"), ("x-empty", "y")]
+        {
+            fields.append(name, HeaderValue::from_static(value));
+        }
+        bound(&Arc::new(edits), &HeaderMap::new()).apply(&mut fields, "hit");
+        assert_eq!(fields["x-cache"], "hit for 192.0.2.1");
+        assert_eq!(fields.get_all("vary").iter().count(), 2);
+        assert!(!fields.contains_key("server") && !fields.contains_key("x-empty"));
+    }
+
+    #[test]
+    fn fields_of_the_framing_cannot_be_changed() {
+        let error = |name, kind| editable(name, kind).unwrap_err();
+        for kind in [TemplateKind::RequestField, TemplateKind::ResponseField] {
+            for name in ["Content-Length", "transfer-encoding", "Connection", "content-range"] {
+                assert_eq!(error(name, kind), FieldError::Framing, "{name}");
+            }
+            assert_eq!(error("Levada-Piece", kind), FieldError::Nodes);
+            assert_eq!(error("a b", kind), FieldError::Name);
+        }
+        assert_eq!(error("Host", TemplateKind::RequestField), FieldError::Host);
+        assert_eq!(error("Via", TemplateKind::RequestField), FieldError::Loops);
+        assert_eq!(error("If-None-Match", TemplateKind::RequestField), FieldError::Cache);
+        assert!(editable("Via", TemplateKind::ResponseField).is_ok());
+    }
+
+    #[test]
+    fn own_fixed_credentials_are_not_those_of_the_client() {
+        let sent = HeaderMap::new();
+        let late = |text| {
+            let mut received = HeaderMap::new();
+            let list = [("Authorization", FieldEdit::Set, text)];
+            let edits = bound(&edits(TemplateKind::RequestField, &list), &sent);
+            edits.apply_to_received(&mut received);
+            received.is_empty()
+        };
+        assert!(late("Basic x"));
+        assert!(!late("Bearer {uri}"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_value_begins_another_field(bytes: Vec<u8>) {
+            let mut sent = HeaderMap::new();
+            if let Ok(value) = HeaderValue::from_bytes(&bytes) {
+                sent.insert("x-a", value);
+            }
+            let list = [("X-B", FieldEdit::Set, "a{header.x-a}b")];
+            let mut fields = HeaderMap::new();
+            bound(&edits(TemplateKind::RequestField, &list), &sent).apply(&mut fields, "");
+            let value = fields["x-b"].as_bytes();
+            prop_assert!(!value.iter().any(u8::is_ascii_control));
+        }
+    }
+}
