@@ -109,6 +109,10 @@ fn add_keys(rows: &mut String, prefix: &str, table: &Json, defaults: &Json, deep
         if deep && property["allOf"].is_null() && property["x-page"].is_null() {
             add_keys(rows, &format!("{prefix}{key}."), property, own, true);
             add_keys(rows, &format!("{prefix}{key}[]."), &property["items"], &Json::Null, true);
+            // A table that can be off.
+            for branch in property["anyOf"].as_array().into_iter().flatten() {
+                add_keys(rows, &format!("{prefix}{key}."), branch, &Json::Null, true);
+            }
         }
     }
 }

@@ -55,6 +55,10 @@ pub struct AccessSettings {
     pub cors: Option<Cors>,
     /// How the URLs of the site are signed.
     pub signed: Option<Arc<SignedUrls>>,
+    /// The route that states the limits, and counts by itself; `None`: the site.
+    pub limits_of: Option<Arc<str>>,
+    /// The route that states `bandwidth.site`; `None`: the site.
+    pub site_rate_of: Option<Arc<str>>,
 }
 
 /// A limit of requests of one key.
@@ -157,31 +161,36 @@ struct Limit {
 }
 
 impl Access {
-    /// The rules at work, with the state of `before` where a rule stays as it was. `None` if the settings demand
-    /// nothing.
-    pub fn new(settings: &AccessSettings, before: Option<&Self>) -> Option<Arc<Self>> {
+    /// The rules at work. A rule that is among those of `known` shares their state: these are the rules of other
+    /// routes of the site, and those before a reload. `None` if the settings demand nothing.
+    pub(crate) fn new(settings: &AccessSettings, known: &[Arc<Self>]) -> Option<Arc<Self>> {
         if settings.is_empty() {
             return None;
         }
-        let known = |limit: &LimitSettings| {
-            before?.limits.iter().find(|known| known.settings == *limit).cloned()
-        };
-        let limit = |limit| known(limit).unwrap_or_else(|| Arc::new(Limit::new(limit)));
-        let known = before.filter(|before| before.settings.basic == settings.basic);
-        let basic = match (known, &settings.basic) {
-            (Some(known), _) => known.basic.clone(),
-            (None, Some(BasicSettings { realm, users })) => {
-                BasicAuth::new(users.clone(), realm).map(Arc::new)
-            }
-            (None, None) => None,
-        };
-        let site = settings.bandwidth.site;
-        let known = before.filter(|before| before.settings.bandwidth.site == site);
-        let site_pacer = match known {
-            Some(known) => known.site_pacer.clone(),
-            None => site.map(Pacer::new),
-        };
-        let limits = settings.limits.iter().map(limit).collect();
+        let mut limits: Vec<Arc<Limit>> = Vec::new();
+        for limit in &settings.limits {
+            let alike = known.iter().filter(|known| known.settings.limits_of == settings.limits_of);
+            let mut alike = alike.flat_map(|known| &known.limits);
+            // Of two limits with the same words, each counts.
+            let is_free = |known: &&Arc<Limit>| !limits.iter().any(|l| Arc::ptr_eq(l, known));
+            let found = alike.find(|known| known.settings == *limit && is_free(known)).cloned();
+            limits.push(found.unwrap_or_else(|| Arc::new(Limit::new(limit))));
+        }
+        let basic = settings.basic.as_ref().and_then(|basic| {
+            let alike = known.iter().find(|known| known.settings.basic.as_ref() == Some(basic));
+            alike.map_or_else(
+                || BasicAuth::new(basic.users.clone(), &basic.realm).map(Arc::new),
+                |known| known.basic.clone(),
+            )
+        });
+        let site_pacer = settings.bandwidth.site.map(|rate| {
+            let is_alike = |known: &&Arc<Self>| {
+                let of = &known.settings;
+                of.site_rate_of == settings.site_rate_of && of.bandwidth.site == Some(rate)
+            };
+            let pacer = known.iter().find(is_alike).and_then(|known| known.site_pacer.clone());
+            pacer.unwrap_or_else(|| Pacer::new(rate))
+        });
         Some(Arc::new(Self { settings: settings.clone(), limits, basic, site_pacer }))
     }
 
@@ -271,18 +280,21 @@ impl AccessSettings {
     /// Each rule in words, in the order in which they are checked.
     pub fn in_words(&self) -> Vec<String> {
         let Self { rules, limits, max_body, bandwidth, basic, referers, cors, signed, .. } = self;
+        let Self { limits_of, site_rate_of, .. } = self;
         let mut lines = Vec::new();
         lines.extend(max_body.map(|most| format!("request bodies of at most {}", ByteSize(most))));
         lines.extend(rules.iter().map(ToString::to_string));
         for LimitSettings { key, rate, concurrent, cluster, .. } in limits {
             let scope = if *cluster { ", shared by the cluster" } else { ", at this node" };
+            let of = limits_of.as_ref().map(|route| format!(" (of the route {route})"));
             let rate = rate.map(|bounds| {
                 let nodelay = if bounds.nodelay { " nodelay" } else { "" };
                 format!("{} burst {}{nodelay}{scope}", bounds.rate, bounds.burst)
             });
             let at_once = concurrent.map(|most| format!("{most} at once, at this node"));
             let bounds: Vec<String> = rate.into_iter().chain(at_once).collect();
-            lines.push(format!("limit by {key}: {}", bounds.join("; ")));
+            let of = of.unwrap_or_default();
+            lines.push(format!("limit by {key}{of}: {}", bounds.join("; ")));
         }
         lines.extend(cors.as_ref().map(|cors| format!("CORS for {}", cors.origins.join(", "))));
         lines.extend(referers.as_ref().map(|referers| format!("referers {referers}")));
@@ -290,7 +302,10 @@ impl AccessSettings {
         lines.extend(basic.as_ref().map(|basic| format!("a password, realm {:?}", basic.realm)));
         let rate = |of: &str, rate: u64| format!("{of} at {}/s", ByteSize(rate));
         lines.extend(bandwidth.connection.map(|bytes| rate("each connection", bytes)));
-        lines.extend(bandwidth.site.map(|bytes| rate("the site", bytes)));
+        let whole = site_rate_of.as_ref().map(|route| format!("the route {route}"));
+        lines.extend(
+            bandwidth.site.map(|bytes| rate(whole.as_deref().unwrap_or("the site"), bytes)),
+        );
         lines
     }
 
@@ -306,6 +321,8 @@ impl AccessSettings {
             referers,
             cors,
             signed,
+            limits_of: _,
+            site_rate_of: _,
         } = self;
         rules.is_empty()
             && limits.is_empty()
@@ -435,14 +452,14 @@ mod tests {
         LimitSettings { key, rate, concurrent, keys: 64, cluster: false }
     }
 
-    fn access(limits: Vec<LimitSettings>, before: Option<&Access>) -> Arc<Access> {
+    fn access(limits: Vec<LimitSettings>, before: Option<&Arc<Access>>) -> Arc<Access> {
         let settings = AccessSettings { limits, ..AccessSettings::default() };
-        Access::new(&settings, before).unwrap()
+        Access::new(&settings, before.map_or(&[], std::slice::from_ref)).unwrap()
     }
 
     #[test]
     fn settings_that_demand_nothing_make_no_rules() {
-        assert!(Access::new(&AccessSettings::default(), None).is_none());
+        assert!(Access::new(&AccessSettings::default(), &[]).is_none());
     }
 
     #[test]
@@ -486,7 +503,7 @@ mod tests {
             referers: Some(Referers::default()),
             ..AccessSettings::default()
         };
-        let access = Access::new(&settings, None).unwrap();
+        let access = Access::new(&settings, &[]).unwrap();
         let headers = HeaderMap::new();
         for _ in 0..3 {
             let answer = access.admit(&request(&headers)).unwrap_err();

@@ -18,6 +18,7 @@
 //! rate             how often requests of one key may come
 //! referers         pages that may embed a site's files
 //! signed           signed URLs: tokens (RFC 9246), and links with a digest and an end
+//! site_access      the rules of a site and of its routes, with the state that they share
 //! tls              certificates, and the secrets of peers
 //! trust            which connections may state for whom they speak
 //! ```
@@ -43,5 +44,6 @@ pub mod peer_places;
 pub mod rate;
 pub mod referers;
 pub mod signed;
+pub mod site_access;
 pub mod tls;
 pub mod trust;

@@ -11,6 +11,8 @@ pub struct Referers(Vec<Referer>);
 /// One kind of valid referers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Referer {
+    /// All requests, where a route lifts the rule of its site.
+    Any,
     /// The field is missing.
     None,
     /// The field has a value that no URL with `http://` or `https://` is: something on the way has removed it.
@@ -31,7 +33,7 @@ pub enum Referer {
 /// The text is no kind of referers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "expected none, blocked, server_names, or a host such as *.example.com, with or without a path"
+    "expected none, blocked, server_names, * or a host such as *.example.com, with or without a path"
 )]
 pub struct NoReferer;
 
@@ -45,13 +47,16 @@ impl Referers {
     pub fn admit(&self, host: &str, headers: &HeaderMap) -> bool {
         let referer = headers.get(REFERER).map(|value| value.as_bytes());
         let has = |kind| self.0.contains(&kind);
+        if has(Referer::Any) {
+            return true;
+        }
         let Some(referer) = referer else { return has(Referer::None) };
         let Some((shown, path)) = std::str::from_utf8(referer).ok().and_then(split) else {
             return has(Referer::Blocked);
         };
         let shown = shown.to_ascii_lowercase();
         self.0.iter().any(|kind| match kind {
-            Referer::None | Referer::Blocked => false,
+            Referer::Any | Referer::None | Referer::Blocked => false,
             Referer::Own => shown.eq_ignore_ascii_case(host),
             Referer::Host { host, below: true, path: begin } => {
                 shown.ends_with(host.as_str())
@@ -94,6 +99,7 @@ impl FromStr for Referer {
 
     fn from_str(text: &str) -> Result<Self, NoReferer> {
         match text {
+            "*" => return Ok(Self::Any),
             "none" => return Ok(Self::None),
             "blocked" => return Ok(Self::Blocked),
             "server_names" => return Ok(Self::Own),
@@ -119,6 +125,7 @@ impl FromStr for Referer {
 impl fmt::Display for Referer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Any => f.write_str("*"),
             Self::None => f.write_str("none"),
             Self::Blocked => f.write_str("blocked"),
             Self::Own => f.write_str("server_names"),
@@ -171,11 +178,11 @@ mod tests {
 
     #[test]
     fn kind_is_written_as_it_is_read() {
-        for text in ["none", "blocked", "server_names", "*.example.com", "example.org/a/", "[::1]"]
-        {
+        let hosts = ["*.example.com", "example.org/a/", "[::1]"];
+        for text in ["*", "none", "blocked", "server_names"].into_iter().chain(hosts) {
             assert_eq!(text.parse::<Referer>().unwrap().to_string(), text);
         }
-        for text in ["", "*", "*example.com", "/a", "exa mple.com", "https://example.com"] {
+        for text in ["", "**", "*example.com", "/a", "exa mple.com", "https://example.com"] {
             assert_eq!(text.parse::<Referer>(), Err(NoReferer), "{text}");
         }
     }

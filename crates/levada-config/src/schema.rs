@@ -146,7 +146,7 @@ fn parameter_schema(parameter: &Parameter) -> Json {
 pub fn describe(schema: &Json) -> String {
     if let Some(branches) = schema["anyOf"].as_array() {
         return match &branches[..] {
-            [one, many] if many["items"]["format"] == one["format"] => {
+            [one, many] if many["type"] == "array" && many["items"]["format"] == one["format"] => {
                 format!("{}, or a list of them", describe(one))
             }
             branches => branches.iter().map(describe).collect::<Vec<_>>().join(", or "),

@@ -204,7 +204,7 @@ pub const FORMATS: &[Format] = &[
     },
     Format {
         name: "levada-referer",
-        expected: "none, blocked, server_names, or a host with or without a path",
+        expected: "none, blocked, server_names, `*`, or a host with or without a path",
         example: "*.example.com",
         measure: |text| Referer::from_str(text).ok().map(|_| None),
     },

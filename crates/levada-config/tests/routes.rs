@@ -182,3 +182,77 @@ fn redirects_that_cannot_be_are_named() {
         "[[site.route]]\nscheme = 'http'\nredirect = { to = 'https://{host}{uri}', status = 301 }";
     assert_eq!(check(fine).report.problems, []);
 }
+
+#[test]
+fn routes_have_the_rules_of_access_of_their_site_but_for_those_that_they_state() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("users"), "ann:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=")
+        .unwrap();
+    let users = directory.path().join("users").display().to_string();
+    let site = site(&format!(
+        "access = 'deny 192.0.2.1'
+         max_body = '1MiB'
+         basic_auth = {{ users_file = '{users}', realm = 'Staff' }}
+         bandwidth = {{ connection = '1MiB/s', site = '9MiB/s' }}
+         [[site.limit]]
+         key = 'client'
+         concurrent = 3
+         [[site.route]]
+         path = '/a'
+         [[site.route]]
+         name = 'b'
+         path = '/b'
+         access = 'allow all'
+         basic_auth = 'off'
+         bandwidth.site = '5MiB/s'
+         limit = [{{ key = 'path', rate = '1r/s' }}]
+         [[site.route]]
+         path = '/c'
+         limit = []
+         bandwidth.after = '1MiB'
+         [defaults]
+         max_body = '2MiB'
+         referers = 'none'"
+    ));
+    let words = |handling: &levada_edge::settings::Handling| handling.access.in_words();
+    let own = [
+        "request bodies of at most 1MiB",
+        "deny 192.0.2.1/32",
+        "limit by client: 3 at once, at this node",
+        "referers none",
+        "a password, realm \"Staff\"",
+        "each connection at 1MiB/s",
+        "the site at 9MiB/s",
+    ];
+    assert_eq!(words(&site.handling), own);
+    let all = &site.routes.all;
+    assert_eq!(words(&all[0].handling), own);
+    assert_eq!(
+        words(&all[1].handling),
+        [
+            "request bodies of at most 1MiB",
+            "allow all",
+            "limit by path (of the route b): 1r/s burst 0, at this node",
+            "referers none",
+            "each connection at 1MiB/s",
+            "the route b at 5MiB/s",
+        ]
+    );
+    assert!(all[2].handling.access.limits.is_empty());
+    let bandwidth = all[2].handling.access.bandwidth;
+    assert_eq!((bandwidth.connection, bandwidth.after), (Some(1 << 20), 1 << 20));
+}
+
+#[test]
+fn wrong_rule_of_access_is_reported_once_and_where_it_is_stated() {
+    let lines =
+        "limit = [{ key = 'client' }]\n[[site.route]]\npath = '/a'\n[[site.route]]\npath = '/b'";
+    assert_eq!(problem(lines), "site[0].limit[0]: limits nothing");
+    let lines = "[[site.route]]\npath = '/a'\nbasic_auth = { users_file = 'missing' }";
+    assert!(problem(lines).starts_with("site[0].route[0].basic_auth.users_file: cannot read"));
+    let lines = "[[site.route]]\npath = '/a'\nbasic_auth = 'on'";
+    let message = "site[0].route[0].basic_auth: must be \"off\", not \"on\"";
+    assert_eq!(problem(lines), message);
+    let lines = "[[site.route]]\npath = '/a'\n[defaults.signed_urls]\nform = 'hmac'";
+    assert!(problem(lines).starts_with("defaults.signed_urls: needs `secret_file`"));
+}

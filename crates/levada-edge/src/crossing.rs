@@ -29,12 +29,12 @@ use crate::{
     respond,
 };
 
-/// The rules that hold for a request. Requests of sites without rules pay for a look at one field.
-pub(crate) fn rules(context: &RequestContext) -> Option<Arc<Access>> {
-    let access = context.resource.site.access.as_ref()?;
+/// The rules that hold for a request. Requests without rules pay for a look at one field.
+pub(crate) fn rules(context: &mut RequestContext) -> Option<Arc<Access>> {
+    let access = context.resource.access.take()?;
     let is_elsewhere = context.connection.listener == ListenerKind::Peer || context.resource.passed;
     let is_purge = context.parts.method.as_str() == METHOD;
-    (!is_elsewhere && !is_purge).then(|| access.clone())
+    (!is_elsewhere && !is_purge).then_some(access)
 }
 
 /// The part of what a request was granted that its response shows.

@@ -129,11 +129,11 @@ pub(crate) fn live(node: &Node, asked: &ExplainedRequest) -> Result<Explanation,
     let (routes, own) = (&site.settings.routes.all, &site.settings.handling);
     let route = asked.routed(&site.settings.routes, own, (&identity, &host));
     let taken = route.as_ref().and_then(|route| route.number);
-    let identity = asked.keyed(taken.map_or(own, |number| &routes[number].handling), identity);
+    let handling = taken.map_or(own, |number| &routes[number].handling);
+    let (identity, access) = (asked.keyed(handling, identity), handling.access.in_words());
     let site = taken.and_then(|number| site.routes.as_ref()?.site(number)).unwrap_or(site);
     let (classes, key) = (site.classes.as_deref(), asked.key.as_deref());
     let url = ExplainedUrl::new(&site.settings, classes, identity, key);
-    let access = site.settings.access.in_words();
     let (decider, name, now) = (&site.decider, &node.settings.name, node.clock.now());
     let size = node.forwarder.sizes.get(url.request.key);
     if let Some(switch) = &site.switch {
@@ -182,7 +182,8 @@ pub fn offline(settings: &Settings, asked: &ExplainedRequest) -> Result<Explanat
     let (routes, own) = (&site.routes.all, &site.handling);
     let route = asked.routed(&site.routes, own, (&identity, &host));
     let taken = route.as_ref().and_then(|route| route.number);
-    let identity = asked.keyed(taken.map_or(own, |number| &routes[number].handling), identity);
+    let handling = taken.map_or(own, |number| &routes[number].handling);
+    let (identity, access) = (asked.keyed(handling, identity), handling.access.in_words());
     let of_route = taken.and_then(|number| site.of_route(&site.routes.all[number]));
     let site = of_route.as_ref().unwrap_or(site);
     let nodes: Vec<ClusterNode> = match (&site.servers.switch, &settings.peering) {
@@ -200,7 +201,7 @@ pub fn offline(settings: &Settings, asked: &ExplainedRequest) -> Result<Explanat
     let classes = Classes::new(&site.classes);
     let url = ExplainedUrl::new(site, classes.as_ref(), identity, asked.key.as_deref());
     let explained = explain(&decider, &cluster, url, &settings.name, None, Timestamp::ZERO);
-    Ok(Explanation { access: site.access.in_words(), route, ..explained })
+    Ok(Explanation { access, route, ..explained })
 }
 
 /// A URL as the site's policy would see a GET of it.

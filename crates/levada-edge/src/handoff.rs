@@ -89,7 +89,7 @@ fn switched(
     }
     let switch = resource.site.switch.as_ref().filter(|_| !resource.handling.cache)?;
     // The rules of access hold at this node, request by request.
-    if !switch.hands_over() || resource.site.access.is_some() {
+    if !switch.hands_over() || resource.access.is_some() {
         return None;
     }
     let (parts, ()) = head.into_parts();

@@ -131,10 +131,10 @@ async fn adjusted(
 /// Answers an admitted request.
 async fn admitted(
     node: &Arc<Node>,
-    context: Box<RequestContext>,
+    mut context: Box<RequestContext>,
     record: &mut AccessRecord,
 ) -> PipelineResult {
-    match crossing::rules(&context) {
+    match crossing::rules(&mut context) {
         None => route(node, context, record).await,
         Some(access) => Box::pin(bounded(node, access, context, record)).await,
     }

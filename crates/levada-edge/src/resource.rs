@@ -10,6 +10,7 @@ use std::{
 
 use http::{HeaderMap, Method, Request};
 
+use levada_access::access::Access;
 use levada_fetch::{ChunkUrl, Digest};
 use levada_policy::NodeIndex;
 use levada_rules::{RequestFacts, Scheme};
@@ -32,6 +33,8 @@ pub(crate) struct Resource {
     pub(crate) handling: Arc<Handling>,
     /// The route that the request took.
     route: Option<Arc<str>>,
+    /// The rules of access of that route, or of the site.
+    pub(crate) access: Option<Arc<Access>>,
     /// The answer of that route, if it asks no server.
     pub(crate) answer: Option<Answer>,
     pub(crate) scheme: &'static str,
@@ -65,11 +68,12 @@ impl Resource {
         passed: bool,
     ) -> Self {
         let key = Key::of(identity.as_bytes());
-        let handling = site.handling.clone();
+        let (handling, access) = (site.handling.clone(), site.access.own().cloned());
         Self {
             site,
             handling,
             route: None,
+            access,
             answer: None,
             scheme,
             identity,
@@ -86,10 +90,11 @@ impl Resource {
     /// The resource as the first route says that the request matches.
     pub(crate) fn routed<B>(self, routes: &Routes, client: IpAddr, request: &Request<B>) -> Self {
         let facts = self.facts(client, request.method(), request.headers());
-        let Some((route, answer)) = routes.find(&facts) else { return self };
+        let Some((number, route, answer)) = routes.find(&facts) else { return self };
         let handling = route.handling.clone();
+        let access = self.site.access.of_route(number).cloned();
         let site = route.site.clone().unwrap_or_else(|| self.site.clone());
-        Self { site, handling, route: Some(route.name.clone()), answer, ..self }
+        Self { site, handling, route: Some(route.name.clone()), access, answer, ..self }
     }
 
     /// A request for it as rules see it.
@@ -168,6 +173,7 @@ impl Resource {
             site: self.site.clone(),
             handling: self.handling.clone(),
             route: self.route.clone(),
+            access: None,
             answer: self.answer.clone(),
             scheme: self.scheme,
             key: Key::of(identity.as_bytes()),

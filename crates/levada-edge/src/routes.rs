@@ -49,12 +49,15 @@ impl Routes {
         self.all[number].site.as_ref()
     }
 
-    /// The route that a request takes, and its answer if it asks no server.
-    pub(crate) fn find(&self, facts: &RequestFacts<'_>) -> Option<(&ActiveRoute, Option<Answer>)> {
+    /// The route that a request takes, with its number, and its answer if it asks no server.
+    pub(crate) fn find(
+        &self,
+        facts: &RequestFacts<'_>,
+    ) -> Option<(usize, &ActiveRoute, Option<Answer>)> {
         let number = self.table.find(facts)?;
         let route = &self.all[number];
         let answer = route.answer.as_ref();
         let answer = answer.map(|answer| Arc::new((answer.clone(), answer.location(facts))));
-        Some((route, answer))
+        Some((number, route, answer))
     }
 }

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, net::IpAddr, sync::Arc, time::Duration};
 
 use http::HeaderValue;
-use levada_access::access::Access;
+use levada_access::site_access::SiteAccess;
 use levada_policy::ClientShare;
 use levada_redirector::{Classes, SharedDecider, SitePolicy, Switch, SwitchMetrics};
 use levada_types::hash64;
@@ -43,8 +43,8 @@ pub(crate) struct Site {
     pub(crate) retries: RetryBudget,
     /// The queue before the origins.
     pub(crate) misses: Arc<FairQueue<IpAddr>>,
-    /// Who may use it; `None`: everybody, without bounds.
-    pub(crate) access: Option<Arc<Access>>,
+    /// Who may use it and each of its routes; nothing at the servers of a route.
+    pub(crate) access: SiteAccess,
 }
 
 /// The parts of a site that are built from its settings.
@@ -88,8 +88,13 @@ impl Site {
         let known = before.and_then(|before| before.classes.clone());
         let classes = known.filter(|known| known.same_as(&settings.classes));
         let classes = classes.or_else(|| Classes::new(&settings.classes).map(Arc::new));
-        let access = before.and_then(|before| before.access.as_deref());
-        let access = Access::new(&settings.access, access);
+        let access = match &parts.route {
+            Some(_) => SiteAccess::default(),
+            None => {
+                let routes = settings.routes.all.iter().map(|route| &route.handling.access);
+                SiteAccess::new(&settings.handling.access, routes, before.map(|site| &site.access))
+            }
+        };
         let origin_host = settings.servers.origin_host.as_deref().and_then(|h| h.parse().ok());
         Self {
             id: Self::id_of(&settings),

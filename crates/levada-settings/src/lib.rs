@@ -211,8 +211,6 @@ pub struct SiteSettings {
     pub handling: Handling,
     /// How large files are served; `None`: like all others.
     pub large: Option<LargeSettings>,
-    /// Who may use the site, and how much of it.
-    pub access: AccessSettings,
     /// The routes of the site.
     pub routes: SiteRoutes,
 }
@@ -277,6 +275,8 @@ pub struct Handling {
     pub compress: Option<CompressSettings>,
     /// The changes of requests and responses; `None`: there are none.
     pub adjustments: Option<Arc<Adjustments>>,
+    /// Who may make such requests, and how many.
+    pub access: AccessSettings,
 }
 
 impl Handling {
@@ -313,6 +313,7 @@ impl Default for Handling {
             debug: false,
             compress: None,
             adjustments: None,
+            access: AccessSettings::default(),
         }
     }
 }

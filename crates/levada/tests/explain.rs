@@ -65,6 +65,11 @@ signed_urls = { form = "hmac", secret_file = "secret" }
 key = "client"
 rate = "10r/s"
 burst = 20
+[[site.route]]
+name = "login"
+path = "/login"
+signed_urls = "off"
+limit = [{ key = "path", rate = "10r/m" }]
 "#;
     std::fs::write(&file, text).unwrap();
     std::fs::write(directory.path().join("secret"), "secret").unwrap();
@@ -78,6 +83,13 @@ access   limit by client: 10r/s burst 20, at this node
 access   referers none, *.example.com
 access   URLs with an HMAC-SHA-256
 ";
+    assert!(said.contains(expected), "{said}");
+    let output = explain(&["http://www.example.com/login", "-c", file.to_str().unwrap()]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    let expected = "access   deny all
+access   limit by path (of the route login): 10r/m burst 0, at this node
+access   referers none, *.example.com
+policy";
     assert!(said.contains(expected), "{said}");
 }
 

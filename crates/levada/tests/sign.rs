@@ -27,6 +27,9 @@ signed_urls = { form = "secure_link", secret_file = "secret" }
 [[site]]
 hosts = "open.test"
 origin = "http://127.0.0.1:9000"
+[[site.route]]
+path = "/film/**"
+signed_urls = { form = "hmac", secret_file = "secret" }
 "#;
 const KEYS: &str = r#"{"a": {"renewal_kid": "1", "keys": [
     {"kid": "1", "alg": "HS256", "kty": "oct", "k": "Kh_RkUMj-fzbD37qBnDf_3e_RvQ3RP9PaSmVEpE24AM"}]}}"#;
@@ -61,13 +64,15 @@ fn signed_url_is_valid_at_the_node_for_the_time_that_was_given() {
         let said = String::from_utf8(output.stdout).unwrap();
         let target = said.trim_end().strip_prefix(&format!("https://{host}")).unwrap();
         let site = settings.site(host.split(':').next().unwrap()).unwrap();
-        let keys = site.access.signed.as_ref().unwrap();
+        let keys = site.handling.access.signed.as_ref().unwrap();
         let url = RequestUrl { scheme: "https", host, target };
         let client = client.unwrap_or("192.0.2.1").parse().unwrap();
         let check = |now| keys.check(&url, client, &HeaderMap::new(), now);
         assert_eq!(check(before + 86_399), Ok("/a%20b?x=1".to_owned()), "{said}");
         assert!(check(after + 86_401).is_err(), "{said}");
     }
+    let output = sign(&file, &["https://open.test/film/a"]);
+    assert!(String::from_utf8(output.stdout).unwrap().contains("signature="), "by its route");
     for (url, why) in [
         ("https://open.test/a", "has no `signed_urls`"),
         ("https://unknown.test/a", "no site has the host unknown.test"),

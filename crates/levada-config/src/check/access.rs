@@ -14,60 +14,96 @@ use levada_access::{
     signed::{BadMessage, Digest, Issuers, Link, Message, SignedUrls, Tokens},
 };
 
-use super::Check;
+use super::{Check, levels::KeyLevels};
 use crate::{
-    file::{self, OneOrMany},
+    file::{self, OneOrMany, OrOff},
     tree::Path,
 };
+
+fn on<T>(switch: &Option<OrOff<T>>) -> Option<&T> {
+    switch.as_ref().and_then(OrOff::on)
+}
 
 /// The largest size of a country database.
 const LARGEST_DATABASE: u64 = 1 << 30;
 
 impl Check<'_, '_> {
-    pub(super) fn access(&mut self, site: &file::Clients, path: &Path) -> Option<AccessSettings> {
-        let rules = site.access.as_ref().map(OneOrMany::as_slice).unwrap_or_default();
+    /// The rules of a site, or of a route of this name. A rule that the route does not state is that of
+    /// `around`, the rules of its site.
+    pub(super) fn access(
+        &mut self,
+        of: &file::Clients,
+        levels: &KeyLevels,
+        (route, around): (Option<&str>, Option<&AccessSettings>),
+    ) -> Option<AccessSettings> {
+        let inherits = |check: &Self, key| {
+            let is_own = route.is_none() || levels.nearest().have(check.findings, key);
+            around.filter(|_| !is_own)
+        };
+        let at = |check: &Self, key| levels.key(check.findings, key);
+        let rules = of.access.as_ref().map(OneOrMany::as_slice).unwrap_or_default();
         let rules: Vec<AddressRule> = rules.iter().map(|rule| rule.0).collect();
-        let countries = self.countries(&rules, &path.key("access"));
-        let list = path.key("limit");
-        let mut limits = Vec::new();
-        for (at, limit) in site.limit.iter().enumerate() {
-            limits.push(self.limit(limit, &list.index(at)));
-        }
-        let basic = site.basic_auth.as_ref();
-        let basic = basic.map(|basic| self.basic_auth(basic, &path.key("basic_auth")));
-        let cors = site.cors.as_ref().map(|cors| self.cors(cors, &path.key("cors")));
-        let signed = site.signed_urls.as_ref();
-        let signed = signed.map(|signed| self.signed_urls(signed, &path.key("signed_urls")));
-        let kinds = site.referers.as_ref().map(OneOrMany::as_slice);
+        let countries = self.countries(&rules, &at(self, "access"));
+        let owner = |is_own: bool| route.filter(|_| is_own).map(Into::into);
+        let (limits, limits_of) = match inherits(self, "limit") {
+            Some(around) => (Some(around.limits.clone()), around.limits_of.clone()),
+            None => (self.limits(&of.limit, &at(self, "limit")), owner(true)),
+        };
+        let basic = match (inherits(self, "basic_auth"), on(&of.basic_auth)) {
+            (Some(around), _) => Some(around.basic.clone()),
+            (None, None) => Some(None),
+            (None, Some(basic)) => self.basic_auth(basic, &at(self, "basic_auth")).map(Some),
+        };
+        let cors = match on(&of.cors) {
+            None => Some(None),
+            Some(cors) => self.cors(cors, &at(self, "cors")).map(Some),
+        };
+        let signed = match (inherits(self, "signed_urls"), on(&of.signed_urls)) {
+            (Some(around), _) => Some(around.signed.clone()),
+            (None, None) => Some(None),
+            (None, Some(signed)) => {
+                let signed = self.signed_urls(signed, &at(self, "signed_urls"));
+                signed.map(|signed| Some(Arc::new(signed)))
+            }
+        };
+        let kinds = of.referers.as_ref().map(OneOrMany::as_slice);
         let referers = |kinds: &[crate::text::Referer]| {
             Referers::new(kinds.iter().map(|kind| kind.0.clone()).collect())
         };
-        let file::Bandwidth { connection, after, site: whole } = &site.bandwidth;
-        if connection.is_none() && after.0 > 0 {
-            let message = "has no effect without `connection`";
-            self.findings.warning(&path.key("bandwidth").key("after"), message, None);
-        }
-        let connection = connection.map(|rate| rate.0);
+        let bandwidth = levels.inside("bandwidth");
+        let site_rate_of = owner(bandwidth.nearest().have(self.findings, "site"));
+        let bandwidth = self.bandwidth(&of.bandwidth, &bandwidth);
         Some(AccessSettings {
             rules,
             countries: countries?,
-            limits: limits.into_iter().collect::<Option<_>>()?,
-            max_body: site.max_body.map(|size| size.0),
-            bandwidth: Bandwidth { connection, after: after.0, site: whole.map(|rate| rate.0) },
-            basic: match basic {
-                Some(basic) => Some(basic?),
-                None => None,
-            },
+            limits: limits?,
+            max_body: of.max_body.map(|size| size.0),
+            bandwidth,
+            basic: basic?,
             referers: kinds.map(referers),
-            cors: match cors {
-                Some(cors) => Some(cors?),
-                None => None,
-            },
-            signed: match signed {
-                Some(signed) => Some(Arc::new(signed?)),
-                None => None,
-            },
+            cors: cors?,
+            signed: signed?,
+            limits_of,
+            site_rate_of,
         })
+    }
+
+    fn bandwidth(&mut self, bandwidth: &file::Bandwidth, levels: &KeyLevels) -> Bandwidth {
+        let file::Bandwidth { connection, after, site } = bandwidth;
+        if connection.is_none() && after.0 > 0 {
+            let message = "has no effect without `connection`";
+            self.findings.warning(&levels.key(self.findings, "after"), message, None);
+        }
+        let connection = connection.map(|rate| rate.0);
+        Bandwidth { connection, after: after.0, site: site.map(|rate| rate.0) }
+    }
+
+    fn limits(&mut self, list: &[file::Limit], path: &Path) -> Option<Vec<LimitSettings>> {
+        let mut limits = Vec::new();
+        for (at, limit) in list.iter().enumerate() {
+            limits.push(self.limit(limit, &path.index(at)));
+        }
+        limits.into_iter().collect()
     }
 
     /// The database, if a rule needs it. The outer `None` marks an error.

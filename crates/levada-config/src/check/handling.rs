@@ -1,6 +1,6 @@
 //! The keys that can differ per route.
 
-use levada_edge::settings::{CacheRules, Handling};
+use levada_edge::settings::{AccessSettings, CacheRules, Handling};
 use levada_rules::Conditions;
 
 use super::{Check, levels::KeyLevels};
@@ -27,6 +27,8 @@ impl Check<'_, '_> {
             debug: of.debug,
             compress: compress?,
             adjustments: adjustments?,
+            // The caller knows which level states each rule.
+            access: AccessSettings::default(),
         })
     }
 

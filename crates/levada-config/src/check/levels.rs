@@ -20,6 +20,11 @@ impl KeyLevels {
         Self(self.0[..1].to_vec())
     }
 
+    /// The levels of a table that every level can have.
+    pub(super) fn inside(&self, table: &'static str) -> Self {
+        Self(self.0.iter().map(|level| level.key(table)).collect())
+    }
+
     /// Whether the key is stated, right or wrong.
     pub(super) fn have(&self, findings: &Findings<'_>, key: &'static str) -> bool {
         self.0.iter().any(|level| findings.has(&level.key(key)))

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use levada_edge::settings::{
-    Delivery, LargeSettings, Origin, PolicyChoice, SiteRoutes, SiteServers, SiteSettings,
+    Delivery, Handling, LargeSettings, Origin, PolicyChoice, SiteRoutes, SiteServers, SiteSettings,
 };
 use levada_policy::{POLICIES, ParameterError, ParameterValue, Parameters, PolicyEntry};
 use levada_rules::Conditions;
@@ -72,16 +72,15 @@ impl Check<'_, '_> {
         let policy = servers.as_ref().map(|servers| &servers.policy);
         self.classes_are_there(policy, site, path);
         let large = self.large(site, path);
-        let access = self.access(&site.clients, path);
-        let routes = self.routes(site, default, path);
+        let access = self.access(&site.handling.clients, &levels, (None, None));
+        let routes = self.routes((site, access.as_ref()), default, path);
         let settings = SiteSettings {
             hosts: site.hosts.as_ref()?.as_slice().iter().map(|host| host.0.clone()).collect(),
             classes: classes?,
             delivery,
             servers: servers?,
-            handling: handling?,
+            handling: Handling { access: access?, ..handling? },
             large,
-            access: access?,
             routes: SiteRoutes::default(),
         };
         Some(SiteSettings { routes: routes?, ..settings })

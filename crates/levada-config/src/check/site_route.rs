@@ -3,7 +3,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use http::{HeaderName, HeaderValue, Method, StatusCode};
-use levada_edge::settings::{PolicyChoice, RouteAnswer, SiteRoute, SiteRoutes};
+use levada_edge::settings::{
+    AccessSettings, Handling, PolicyChoice, RouteAnswer, SiteRoute, SiteRoutes,
+};
 use levada_rules::{
     Conditions, FieldPattern, PathPattern, PathRegex, PatternError, RouteTable, Scheme, Template,
     TemplateError, TemplateKind, TemplateScope, TextPattern,
@@ -19,7 +21,7 @@ use crate::{
 impl Check<'_, '_> {
     pub(super) fn routes(
         &mut self,
-        site: &file::Site,
+        (site, access): (&file::Site, Option<&AccessSettings>),
         default: Option<&PolicyChoice>,
         path: &Path,
     ) -> Option<SiteRoutes> {
@@ -36,6 +38,8 @@ impl Check<'_, '_> {
             let none = Conditions::default();
             let known = conditions.as_ref().unwrap_or(&none);
             let settings = self.route_of_site((at, route), known, (site, path), default, &own);
+            let settings =
+                settings.and_then(|of| self.route_access(of, route, access, (&place, path)));
             let Some(conditions) = conditions else {
                 routes.push(None);
                 continue;
@@ -81,6 +85,20 @@ impl Check<'_, '_> {
         let handling = self.handling(&route.handling, conditions, &levels)?;
         let name = route.name.clone().unwrap_or_else(|| (at + 1).to_string());
         Some(SiteRoute { name: name.into(), handling, answer: None, servers })
+    }
+
+    /// Gives a route its rules of access: those that it states, and for the rest those of its site.
+    fn route_access(
+        &mut self,
+        settings: SiteRoute,
+        route: &file::SiteRoute,
+        around: Option<&AccessSettings>,
+        (place, site): (&Path, &Path),
+    ) -> Option<SiteRoute> {
+        let levels = KeyLevels::of_route(place, site, &self.root);
+        let access =
+            self.access(&route.handling.clients, &levels, (Some(&settings.name), around))?;
+        Some(SiteRoute { handling: Handling { access, ..settings.handling }, ..settings })
     }
 
     /// The outer `None` marks an error, the inner a route that asks a server.

@@ -1,14 +1,14 @@
-//! Keys of `[[site]]` about its clients: who may use it, and how much of it.
+//! Keys about clients: who may use a site or a route, and how much of it.
 
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::OneOrMany;
+use super::{OneOrMany, OrOff};
 use crate::text::{AddressRule, LimitKey, Rate, Referer, RequestRate, Size, Time, WebOrigin};
 
-/// Who may use a site, and how much of it.
+/// Who may use a site or a route, and how much of it.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub struct Clients {
@@ -16,22 +16,23 @@ pub struct Clients {
     /// docs/operate/access.md.
     #[schemars(extend("examples" = [["allow 10.0.0.0/8", "deny all"]]))]
     pub access: Option<OneOrMany<AddressRule>>,
-    /// Limits of requests per key.
+    /// Limits of requests per key. They count where they are stated: docs/operate/limits.md.
     pub limit: Vec<Limit>,
     /// The largest body of a request; beyond it, clients get 413.
     #[schemars(extend("examples" = ["10MiB"]))]
     pub max_body: Option<Size>,
     /// Limits of bytes per second in responses.
     pub bandwidth: Bandwidth,
-    /// Users and passwords.
-    pub basic_auth: Option<BasicAuth>,
+    /// Users and passwords; `"off"` where a route of the site needs none.
+    pub basic_auth: Option<OrOff<BasicAuth>>,
     /// The pages that may embed the site's files, as nginx's `valid_referers`; requests from others get 403.
+    /// `*` lifts the rule of the site.
     #[schemars(extend("examples" = [["none", "blocked", "server_names", "*.example.com"]]))]
     pub referers: Option<OneOrMany<Referer>>,
-    /// URLs that must be signed.
-    pub signed_urls: Option<SignedUrls>,
-    /// Pages of other origins that may use the site (CORS).
-    pub cors: Option<Cors>,
+    /// URLs that must be signed; `"off"` where those of a route need no signature.
+    pub signed_urls: Option<OrOff<SignedUrls>>,
+    /// Pages of other origins that may use the site (CORS); `"off"` where a route is for none.
+    pub cors: Option<OrOff<Cors>>,
 }
 
 /// A limit of requests of one key. See docs/operate/limits.md.
@@ -83,7 +84,7 @@ pub struct Bandwidth {
     /// Bytes of a response that go out before the rate of its connection counts.
     #[schemars(extend("examples" = ["1MiB"]))]
     pub after: Size,
-    /// The rate of all responses of the site at this node.
+    /// The rate of all responses at this node, of the site or of the route that states it.
     #[schemars(extend("x-minimum" = "1KiB/s", "examples" = ["100MiB/s"]))]
     pub site: Option<Rate>,
 }

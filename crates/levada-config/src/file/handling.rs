@@ -11,7 +11,7 @@ use levada_edge::settings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Compress, OneOrMany};
+use super::{Clients, Compress, OneOrMany};
 use crate::text::Time;
 
 /// How requests are handled.
@@ -75,6 +75,9 @@ pub struct Handling {
     pub request_headers: HeaderEdits,
     /// Changes of the header fields that the client gets.
     pub response_headers: HeaderEdits,
+    /// Who may make such requests, and how many.
+    #[serde(flatten)]
+    pub clients: Clients,
     /// Whether clients see in `Proxy-Status` why a node was chosen.
     pub debug: bool,
 }
@@ -226,6 +229,7 @@ impl Default for Handling {
             compress: None,
             request_headers: HeaderEdits::default(),
             response_headers: HeaderEdits::default(),
+            clients: Clients::default(),
             debug: false,
         }
     }

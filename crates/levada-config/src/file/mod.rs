@@ -48,7 +48,7 @@ pub use servers::{ClassRule, KeyFrom, KeyKind, Server, ServerAdmission, ServiceC
 pub use site::{Delivery, HealthCheck, Misses, ProxyProtocol, Site, SiteServers};
 pub use site_route::{ClientScheme, FieldMatch, Redirect, Respond, SiteRoute};
 pub use trusted::Trusted;
-pub use values::OneOrMany;
+pub use values::{OneOrMany, OrOff};
 
 /// The whole file.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]

@@ -5,9 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::values::{OneOrMany, count};
-use super::{
-    ClassRule, Clients, Handling, KeyFrom, Large, Policy, Server, ServerAdmission, SiteRoute,
-};
+use super::{ClassRule, Handling, KeyFrom, Large, Policy, Server, ServerAdmission, SiteRoute};
 use crate::text::{HostField, HostPattern, Time, Upstream};
 
 /// A group of hosts and how they are served.
@@ -25,9 +23,6 @@ pub struct Site {
     /// How requests are handled that no route takes.
     #[serde(flatten)]
     pub handling: Handling,
-    /// Who may use the site, and how much of it.
-    #[serde(flatten)]
-    pub clients: Clients,
     /// The routes of the site: docs/operate/routes.md. The first one that matches a request counts.
     #[schemars(extend("x-page" = "docs/operate/routes.md"))]
     pub route: Vec<SiteRoute>,

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::listen::Off;
+
 /// One or several values; one may be written without brackets.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
@@ -26,6 +28,27 @@ impl<T> OneOrMany<T> {
         match self {
             Self::One(one) => std::slice::from_ref(one),
             Self::Many(many) => many,
+        }
+    }
+}
+
+/// A table, or `"off"` in the place of an inherited one.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+pub enum OrOff<T> {
+    /// As a table says.
+    On(T),
+    /// Off.
+    Off(Off),
+}
+
+impl<T> OrOff<T> {
+    /// The table, unless it is off.
+    pub fn on(&self) -> Option<&T> {
+        match self {
+            Self::On(table) => Some(table),
+            Self::Off(Off::Off) => None,
         }
     }
 }

@@ -32,7 +32,7 @@ fn concurrent(most: u32) -> LimitSettings {
 }
 
 fn with(access: AccessSettings) -> impl FnOnce(&mut Settings) {
-    move |settings| settings.sites[0].access = access
+    move |settings| settings.sites[0].handling.access = access
 }
 
 #[tokio::test]
@@ -97,7 +97,7 @@ async fn requests_of_one_key_that_are_served_at_once_are_bounded() {
 async fn limits_hold_at_the_node_that_met_the_client_only() {
     let origin = Origin::start().await;
     let cluster = Cluster::start(2, origin.address, |settings| {
-        settings.sites[0].access.limits = vec![rate("client", "1r/m", 3, true)];
+        settings.sites[0].handling.access.limits = vec![rate("client", "1r/m", 3, true)];
     })
     .await;
     // All requests are of one client, and a peer serves about half of them.
@@ -117,7 +117,7 @@ async fn nodes_that_are_up_share_a_limit_of_the_cluster() {
     let origin = Origin::start().await;
     let cluster = Cluster::start(2, origin.address, |settings| {
         let limit = LimitSettings { cluster: true, ..rate("client", "1r/m", 4, true) };
-        settings.sites[0].access.limits = vec![limit];
+        settings.sites[0].handling.access.limits = vec![limit];
     })
     .await;
     let mut passed = 0;
@@ -134,7 +134,7 @@ async fn denied_addresses_are_refused_and_logged() {
     let path = folder.path().join("log");
     let (origin, node, at) = alone(|settings| {
         let rules = ["deny 127.0.0.2", "allow 127.0.0.0/8", "deny all"];
-        settings.sites[0].access.rules = rules.map(|rule| rule.parse().unwrap()).to_vec();
+        settings.sites[0].handling.access.rules = rules.map(|rule| rule.parse().unwrap()).to_vec();
         settings.access_log = Some(AccessLog { path: Some(path.clone()), format: LogFormat::Json });
     })
     .await;
@@ -261,7 +261,7 @@ async fn preflight_is_answered_by_the_node_and_responses_name_the_origin() {
 async fn purges_pass_the_rules_of_a_site() {
     let (_origin, node, at) = alone(|settings| {
         settings.purge.token = Some("a token of some length".to_owned());
-        settings.sites[0].access.rules = vec!["deny all".parse().unwrap()];
+        settings.sites[0].handling.access.rules = vec!["deny all".parse().unwrap()];
     })
     .await;
     let token = [("Authorization", "Bearer a token of some length")];
@@ -316,7 +316,7 @@ async fn url_without_a_valid_token_is_refused_and_only_the_log_says_why() {
     let path = folder.path().join("log");
     let own = tokens(&key_file("a", &[("1", ONE)]));
     let (origin, node, at) = alone(|settings| {
-        settings.sites[0].access = signed(&own);
+        settings.sites[0].handling.access = signed(&own);
         settings.access_log = Some(AccessLog { path: Some(path.clone()), format: LogFormat::Json });
     })
     .await;
@@ -390,7 +390,7 @@ async fn stored_response_is_one_for_all_signatures_and_for_none_without() {
 async fn key_rules_apply_to_the_url_without_its_signature() {
     let own = link(Digest::HmacSha256, "{expires}{path}", "signature");
     let (origin, node, at) = alone(|settings| {
-        settings.sites[0].access = signed(&own);
+        settings.sites[0].handling.access = signed(&own);
         let query = QueryRule::Without(vec![TextPattern::parse("utm_*", false).unwrap()]);
         let key =
             KeyRules { query, headers: vec!["x-kind".parse().unwrap()], ..Default::default() };
@@ -451,8 +451,10 @@ async fn link_with_an_hmac_is_valid_until_its_end() {
 async fn peers_do_not_check_signatures_again() {
     let own = tokens(&key_file("a", &[("1", ONE)]));
     let origin = Origin::start().await;
-    let cluster =
-        Cluster::start(2, origin.address, |settings| settings.sites[0].access = signed(&own)).await;
+    let cluster = Cluster::start(2, origin.address, |settings| {
+        settings.sites[0].handling.access = signed(&own)
+    })
+    .await;
     let mut by_peer = 0;
     for number in 0..16 {
         let target = format!("/{number}");
@@ -486,7 +488,7 @@ async fn keys_rotate_by_reloads_and_stay_when_their_file_cannot_be_read() {
         let checked = levada_config::check(&source, &surroundings);
         let mut settings = before.clone();
         let mut sites = checked.settings.ok_or(checked.report.to_string())?.sites;
-        settings.sites[0].access = sites.remove(0).access;
+        settings.sites[0].handling.access = sites.remove(0).handling.access;
         Ok::<Settings, String>(settings)
     };
     let settings = read().unwrap();

@@ -181,7 +181,7 @@ async fn links_are_valid_at_the_node_as_they_are_at_nginx() {
     let urls = SignedUrls::Link(link);
     let origin = Origin::start().await;
     let mut settings = single(&[origin.address]);
-    settings.sites[0].access.signed = Some(Arc::new(urls.clone()));
+    settings.sites[0].handling.access.signed = Some(Arc::new(urls.clone()));
     let node = start(settings).await;
     let url = RequestUrl { scheme: "http", host: HOST, target: "/a%20b?x=1" };
     let sign = |client: [u8; 4], end| urls.sign(&url, Some(client.into()), end).unwrap();

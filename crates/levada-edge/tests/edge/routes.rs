@@ -1,6 +1,8 @@
 //! Routes of a site: `[[site.route]]`.
 
-use crate::support::{Origin, Reply, alone, get, get_with, nodes::Cluster, nodes::sites, settled};
+use crate::support::{
+    Origin, Reply, Wire, alone, get, get_with, head_of, nodes::Cluster, nodes::sites, settled,
+};
 
 /// A site with these lines, before the origin.
 fn site(origin: &Origin, lines: &str) -> String {
@@ -143,6 +145,123 @@ async fn nodes_of_a_cluster_find_the_same_route() {
     for node in 0..2 {
         assert_eq!(get(cluster.client(node), "/gone").await.field("location"), "/here");
         assert_eq!(get(cluster.client(node), "/api/x").await.text(), "site");
+    }
+    cluster.settled().await;
+}
+
+#[tokio::test]
+async fn route_has_rules_of_access_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let users = folder.path().join("users");
+    std::fs::write(&users, "ann:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=").unwrap();
+    let (origin, other) = (Origin::start().await, Origin::start().await);
+    other.otherwise(|_| Reply::cached("other"));
+    let text = site(
+        &origin,
+        &format!(
+            "default_ttl = '1h'
+             max_body = '10B'
+             [[site.route]]
+             path = '/admin/open'
+             basic_auth = 'off'
+             [[site.route]]
+             path = '/admin/**'
+             basic_auth = {{ users_file = '{}' }}
+             origin = 'http://{}'
+             [[site.route]]
+             path = '/inner/**'
+             access = ['deny 127.0.0.0/8']",
+            users.display(),
+            other.address
+        ),
+    );
+    let (_, node, at) = alone(|settings| settings.sites = sites(&text)).await;
+    let status = async |path: &str| get(at, path).await.status;
+    assert_eq!((status("/").await, status("/inner/x").await), (200, 403));
+    assert_eq!((status("/admin/x").await, status("/%61dmin//x").await), (401, 401));
+    assert_eq!(status("/admin/open").await, 200);
+    // ann:secret
+    let known = [("Authorization", "Basic YW5uOnNlY3JldA==")];
+    for _ in 0..2 {
+        assert_eq!(get_with(at, "/admin/x", &known).await.text(), "other");
+    }
+    assert_eq!((other.total(), other.asked("/admin/x")[0].header("authorization")), (1, None));
+    assert_eq!(status("/admin/x").await, 401, "though it is stored");
+    let long = [("Content-Length", "11"), known[0]];
+    let posts = async |path: &str| {
+        let mut wire = Wire::saying(at, head_of("POST", path, &long)).await;
+        wire.answer().await.status
+    };
+    assert_eq!(
+        (posts("/").await, posts("/admin/x").await),
+        (413, 413),
+        "both have the site's bound"
+    );
+    settled(&node).await;
+}
+
+#[tokio::test]
+async fn limit_counts_where_it_is_stated() {
+    let origin = Origin::start().await;
+    let text = site(
+        &origin,
+        "default_ttl = '1h'
+         limit = [{ key = 'client', rate = '1r/m', burst = 2, nodelay = true }]
+         [[site.route]]
+         path = '/a/**'
+         cache = false
+         [[site.route]]
+         path = '/b/**'
+         [[site.route]]
+         path = '/login'
+         limit = [{ key = 'client', rate = '1r/m', nodelay = true }]
+         [[site.route]]
+         path = '/signup'
+         limit = [{ key = 'client', rate = '1r/m', nodelay = true }]
+         [[site.route]]
+         path = '/free/**'
+         limit = []",
+    );
+    let (_, node, at) = alone(|settings| settings.sites = sites(&text)).await;
+    let status = async |path: &str| get(at, path).await.status;
+    for (path, expected) in [
+        ("/login", 200),
+        ("/login", 429),
+        ("/signup", 200),
+        ("/a/1", 200),
+        ("/b/1", 200),
+        ("/c", 200),
+        ("/a/2", 429),
+        ("/b/1", 429),
+        ("/c", 429),
+        ("/free/1", 200),
+        ("/free/1", 200),
+    ] {
+        assert_eq!(status(path).await, expected, "{path}");
+    }
+    settled(&node).await;
+}
+
+#[tokio::test]
+async fn peer_does_not_apply_the_rules_of_a_route_again() {
+    let origin = Origin::start().await;
+    let text = site(
+        &origin,
+        "[[site.route]]
+         path = '/a/**'
+         limit = [{ key = 'client', rate = '1r/m', burst = 15, nodelay = true }]",
+    );
+    let cluster = Cluster::start(2, origin.address, |settings| settings.sites = sites(&text)).await;
+    let mut by_peer = 0;
+    for number in 0..16 {
+        let answer = get(cluster.client(0), &format!("/a/{number}")).await;
+        assert_eq!(answer.status, 200, "{number}");
+        by_peer += u32::from(answer.field("via").contains("n1"));
+    }
+    assert!(by_peer > 0);
+    assert_eq!(get(cluster.client(0), "/a/0").await.status, 429);
+    for number in 0..16 {
+        assert_eq!(get(cluster.client(1), &format!("/a/{number}")).await.status, 200, "{number}");
     }
     cluster.settled().await;
 }

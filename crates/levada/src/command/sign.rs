@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use clap::Args;
 use levada_access::signed::RequestUrl;
 use levada_command::CommandStatus;
-use levada_edge::settings::Settings;
+use levada_edge::{ExplainedRequest, settings::Settings};
 use levada_store::identity::{self, without_port};
 
 /// Signs a URL of a site with signed URLs.
@@ -57,9 +57,18 @@ fn signed(settings: &Settings, args: &SignArgs, expires: u64) -> anyhow::Result<
         identity::of(&uri).with_context(|| format!("{:?} has no scheme and host", args.url))?;
     let site = settings.site(without_port(&host));
     let site = site.with_context(|| format!("no site has the host {host}"))?;
-    let keys = site.access.signed.as_ref();
-    let keys = keys.with_context(|| {
-        format!("the site of {host} has no `signed_urls`: its URLs need no signature")
+    let mut asked = ExplainedRequest::new(&args.url);
+    asked.client = args.client.unwrap_or(asked.client);
+    let route = asked.routed(&site.routes, &site.handling, (&whole, &host));
+    let route = route.and_then(|route| route.number);
+    let handling = route.map_or(&site.handling, |number| &site.routes.all[number].handling);
+    let keys = handling.access.signed.as_ref();
+    let keys = keys.with_context(|| match route {
+        Some(number) => format!(
+            "the route {} of {host} has no `signed_urls`: the URL needs no signature",
+            site.routes.all[number].name
+        ),
+        None => format!("the site of {host} has no `signed_urls`: its URLs need no signature"),
     })?;
     let scheme = uri.scheme_str().unwrap_or("http");
     let target = &whole[scheme.len() + "://".len() + host.len()..];

@@ -9,9 +9,9 @@ use std::{
 use levada_edge::{
     Running,
     settings::{
-        AccessSettings, Admin, CacheSettings, ClassSettings, Delivery, Handling, HealthCheck,
-        Limits, Listener, MissLimits, Origin as OriginSetting, Peer, PeerTrust, Peering,
-        PolicyChoice, PurgeSettings, Runtime, Settings, SiteRoutes, SiteServers, SiteSettings,
+        Admin, CacheSettings, ClassSettings, Delivery, Handling, HealthCheck, Limits, Listener,
+        MissLimits, Origin as OriginSetting, Peer, PeerTrust, Peering, PolicyChoice, PurgeSettings,
+        Runtime, Settings, SiteRoutes, SiteServers, SiteSettings,
     },
 };
 
@@ -57,7 +57,6 @@ pub(crate) fn site(host: &str, origins: &[SocketAddr]) -> SiteSettings {
         servers: servers(origins),
         handling: Handling { debug: true, ..Handling::default() },
         large: None,
-        access: AccessSettings::default(),
         routes: SiteRoutes::default(),
     }
 }
