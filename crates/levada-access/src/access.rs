@@ -7,6 +7,7 @@
 //!   referers             hotlinks                             403
 //!   signed URLs          token, or digest and end             403
 //!   basic auth           user and password                    401
+//!   forward auth         a server's word                      its answer
 //! ```
 //!
 //! The order is from cheap to dear: a flood is refused before anything is computed for it, and a limit holds
@@ -14,6 +15,7 @@
 
 use std::{hash::RandomState, net::IpAddr, sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
     header::{RETRY_AFTER, WWW_AUTHENTICATE},
@@ -27,6 +29,7 @@ use crate::{
     concurrency::{ConcurrencyPlace, ConcurrencyTable},
     cors::{Cors, CorsAnswer},
     country::Countries,
+    forward_auth::{ForwardAuth, ForwardAuthSettings},
     limit_key::LimitKey,
     pace::Pacer,
     rate::{RateBounds, RateTable, RateVerdict},
@@ -55,6 +58,8 @@ pub struct AccessSettings {
     pub cors: Option<Cors>,
     /// How the URLs of the site are signed.
     pub signed: Option<Arc<SignedUrls>>,
+    /// The server that is asked about each request.
+    pub forward: Option<ForwardAuthSettings>,
     /// The route that states the limits, and counts by itself; `None`: the site.
     pub limits_of: Option<Arc<str>>,
     /// The route that states `bandwidth.site`; `None`: the site.
@@ -126,6 +131,8 @@ pub struct AccessAnswer {
     pub headers: HeaderMap,
     /// The sentence for the client; empty for no body.
     pub text: &'static str,
+    /// The body in place of a sentence, where another server has answered.
+    pub body: Option<Bytes>,
     /// The reason for the log. `None` if the request was not refused but answered.
     pub reason: Option<&'static str>,
 }
@@ -149,6 +156,7 @@ pub struct Access {
     settings: AccessSettings,
     limits: Vec<Arc<Limit>>,
     basic: Option<Arc<BasicAuth>>,
+    forward: Option<Arc<ForwardAuth>>,
     site_pacer: Option<Arc<Pacer>>,
 }
 
@@ -163,7 +171,12 @@ struct Limit {
 impl Access {
     /// The rules at work. A rule that is among those of `known` shares their state: these are the rules of other
     /// routes of the site, and those before a reload. `None` if the settings demand nothing.
-    pub(crate) fn new(settings: &AccessSettings, known: &[Arc<Self>]) -> Option<Arc<Self>> {
+    /// `workers`: the schedulers that use connections of their own.
+    pub(crate) fn new(
+        settings: &AccessSettings,
+        known: &[Arc<Self>],
+        workers: usize,
+    ) -> Option<Arc<Self>> {
         if settings.is_empty() {
             return None;
         }
@@ -183,6 +196,13 @@ impl Access {
                 |known| known.basic.clone(),
             )
         });
+        let forward = settings.forward.as_ref().and_then(|forward| {
+            let alike = known.iter().find(|known| known.settings.forward.as_ref() == Some(forward));
+            alike.map_or_else(
+                || ForwardAuth::new(forward, workers).map(Arc::new),
+                |known| known.forward.clone(),
+            )
+        });
         let site_pacer = settings.bandwidth.site.map(|rate| {
             let is_alike = |known: &&Arc<Self>| {
                 let of = &known.settings;
@@ -191,7 +211,7 @@ impl Access {
             let pacer = known.iter().find(is_alike).and_then(|known| known.site_pacer.clone());
             pacer.unwrap_or_else(|| Pacer::new(rate))
         });
-        Some(Arc::new(Self { settings: settings.clone(), limits, basic, site_pacer }))
+        Some(Arc::new(Self { settings: settings.clone(), limits, basic, forward, site_pacer }))
     }
 
     /// Decides about a request. Who must show a password is asked by [`Access::knows`] afterwards.
@@ -225,7 +245,8 @@ impl Access {
             cors.as_ref().and_then(|cors| cors.preflight(request.method, request.headers));
         if let Some(headers) = preflight {
             let status = StatusCode::NO_CONTENT;
-            return Err(Box::new(AccessAnswer { status, headers, text: "", reason: None }));
+            let text = "";
+            return Err(Box::new(AccessAnswer { status, headers, text, body: None, reason: None }));
         }
         if referers.as_ref().is_some_and(|valid| !valid.admit(request.host, request.headers)) {
             return Err(AccessAnswer::forbidden("the referer is not valid"));
@@ -256,8 +277,32 @@ impl Access {
             status: StatusCode::UNAUTHORIZED,
             headers: HeaderMap::from_iter([(WWW_AUTHENTICATE, basic.challenge.clone())]),
             text: "user and password are needed",
+            body: None,
             reason: Some("no known user, or a wrong password"),
         }))
+    }
+
+    /// Whether a server is asked about the requests.
+    pub fn asks_server(&self) -> bool {
+        self.forward.is_some()
+    }
+
+    /// Asks the server about a request, if there is one. The answer's fields are for [`Access::copy_fields`].
+    ///
+    /// # Errors
+    /// With the answer for the client, if the request may not pass.
+    pub async fn ask(&self, request: &AccessRequest<'_>) -> Result<HeaderMap, Box<AccessAnswer>> {
+        match &self.forward {
+            Some(forward) => forward.admit(request).await,
+            None => Ok(HeaderMap::new()),
+        }
+    }
+
+    /// Gives a request the fields of the server's answer that are for it.
+    pub fn copy_fields(&self, answer: &HeaderMap, request: &mut HeaderMap) {
+        if let Some(forward) = &self.forward {
+            forward.copy(answer, request);
+        }
     }
 
     /// The most bytes of a request body.
@@ -280,7 +325,7 @@ impl AccessSettings {
     /// Each rule in words, in the order in which they are checked.
     pub fn in_words(&self) -> Vec<String> {
         let Self { rules, limits, max_body, bandwidth, basic, referers, cors, signed, .. } = self;
-        let Self { limits_of, site_rate_of, .. } = self;
+        let Self { forward, limits_of, site_rate_of, .. } = self;
         let mut lines = Vec::new();
         lines.extend(max_body.map(|most| format!("request bodies of at most {}", ByteSize(most))));
         lines.extend(rules.iter().map(ToString::to_string));
@@ -300,6 +345,7 @@ impl AccessSettings {
         lines.extend(referers.as_ref().map(|referers| format!("referers {referers}")));
         lines.extend(signed.as_ref().map(|signed| signed.in_words().to_owned()));
         lines.extend(basic.as_ref().map(|basic| format!("a password, realm {:?}", basic.realm)));
+        lines.extend(forward.as_ref().map(ForwardAuthSettings::in_words));
         let rate = |of: &str, rate: u64| format!("{of} at {}/s", ByteSize(rate));
         lines.extend(bandwidth.connection.map(|bytes| rate("each connection", bytes)));
         let whole = site_rate_of.as_ref().map(|route| format!("the route {route}"));
@@ -321,6 +367,7 @@ impl AccessSettings {
             referers,
             cors,
             signed,
+            forward,
             limits_of: _,
             site_rate_of: _,
         } = self;
@@ -332,6 +379,7 @@ impl AccessSettings {
             && referers.is_none()
             && cors.is_none()
             && signed.is_none()
+            && forward.is_none()
     }
 }
 
@@ -342,6 +390,7 @@ impl AccessAnswer {
             status: StatusCode::FORBIDDEN,
             headers: HeaderMap::new(),
             text: "access is denied",
+            body: None,
             reason: Some(reason),
         })
     }
@@ -352,6 +401,7 @@ impl AccessAnswer {
             status: StatusCode::PAYLOAD_TOO_LARGE,
             headers: HeaderMap::new(),
             text: "the request body is too large",
+            body: None,
             reason: Some("the request body is too large"),
         })
     }
@@ -425,7 +475,7 @@ impl Limit {
 
 fn too_many(headers: HeaderMap, text: &'static str, reason: &'static str) -> Box<AccessAnswer> {
     let status = StatusCode::TOO_MANY_REQUESTS;
-    Box::new(AccessAnswer { status, headers, text, reason: Some(reason) })
+    Box::new(AccessAnswer { status, headers, text, body: None, reason: Some(reason) })
 }
 
 #[cfg(test)]
@@ -454,12 +504,12 @@ mod tests {
 
     fn access(limits: Vec<LimitSettings>, before: Option<&Arc<Access>>) -> Arc<Access> {
         let settings = AccessSettings { limits, ..AccessSettings::default() };
-        Access::new(&settings, before.map_or(&[], std::slice::from_ref)).unwrap()
+        Access::new(&settings, before.map_or(&[], std::slice::from_ref), 1).unwrap()
     }
 
     #[test]
     fn settings_that_demand_nothing_make_no_rules() {
-        assert!(Access::new(&AccessSettings::default(), &[]).is_none());
+        assert!(Access::new(&AccessSettings::default(), &[], 1).is_none());
     }
 
     #[test]
@@ -503,7 +553,7 @@ mod tests {
             referers: Some(Referers::default()),
             ..AccessSettings::default()
         };
-        let access = Access::new(&settings, &[]).unwrap();
+        let access = Access::new(&settings, &[], 1).unwrap();
         let headers = HeaderMap::new();
         for _ in 0..3 {
             let answer = access.admit(&request(&headers)).unwrap_err();

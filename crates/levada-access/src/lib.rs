@@ -10,6 +10,7 @@
 //! concurrency      how many requests of one key are served at once
 //! cors             pages of other origins that may use a site
 //! country          the country of an address
+//! forward_auth     a server that is asked whether a request may pass
 //! limit_key        the keys by which limits tell requests apart
 //! memory_bound     the bound on the resident memory, and who is turned away near it
 //! pace             a rate of bytes that many bodies share
@@ -23,7 +24,7 @@
 //! trust            which connections may state for whom they speak
 //! ```
 //!
-//! No part of it waits for a network. What takes long (the hash of a password) goes to a thread for blocking
+//! No part of it but `forward_auth` waits for a network. What takes long (the hash of a password) goes to a thread for blocking
 //! calls.
 
 pub mod access;
@@ -35,6 +36,7 @@ pub mod client_shares;
 pub mod concurrency;
 pub mod cors;
 pub mod country;
+pub mod forward_auth;
 pub mod limit_key;
 pub mod memory_bound;
 pub mod pace;

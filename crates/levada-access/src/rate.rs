@@ -224,6 +224,19 @@ mod tests {
     }
 
     #[test]
+    fn ten_thousand_keys_take_the_room_that_the_limit_has_from_the_beginning() {
+        let (table, bounds) = (RateTable::new(1024), bounds("1r/s", 0, true));
+        let places = |table: &RateTable| table.sets.iter().map(|set| set.lock().len()).sum();
+        let before: usize = places(&table);
+        for number in 0..10_000_u64 {
+            let key = levada_types::hash64(&number.to_be_bytes());
+            assert_eq!(table.admit(key, SECOND, &bounds, 1), PASS);
+        }
+        assert_eq!((before, places(&table)), (1024, 1024));
+        assert_eq!(size_of::<Bucket>(), 16);
+    }
+
+    #[test]
     fn rate_is_a_number_of_requests_per_second_or_minute() {
         for text in ["1r/s", "10r/s", "30r/m", "1000000r/s"] {
             assert_eq!(text.parse::<RequestRate>().unwrap().to_string(), text);

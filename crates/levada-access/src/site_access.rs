@@ -20,10 +20,11 @@ impl SiteAccess {
         own: &AccessSettings,
         routes: impl Iterator<Item = &'a AccessSettings>,
         before: Option<&Self>,
+        workers: usize,
     ) -> Self {
         let mut known: Vec<Arc<Access>> = before.into_iter().flat_map(Self::all).cloned().collect();
         let mut at_work = |settings: &AccessSettings| {
-            let access = Access::new(settings, &known);
+            let access = Access::new(settings, &known, workers);
             known.extend(access.clone());
             access
         };
@@ -84,7 +85,7 @@ mod tests {
     #[test]
     fn inherited_limit_is_one_for_all_and_that_of_a_route_its_own() {
         let routes = [three(None), three(None), three(Some("api")), AccessSettings::default()];
-        let site = SiteAccess::new(&three(None), routes.iter(), None);
+        let site = SiteAccess::new(&three(None), routes.iter(), None, 1);
         assert!(passes(site.own()) && passes(site.of_route(0)) && passes(site.of_route(1)));
         assert!(!passes(site.own()) && !passes(site.of_route(0)) && !passes(site.of_route(1)));
         assert!(passes(site.of_route(2)));
@@ -94,9 +95,9 @@ mod tests {
     #[test]
     fn reload_keeps_the_counts_of_site_and_routes_apart() {
         let routes = [three(Some("api")), three(Some("web"))];
-        let before = SiteAccess::new(&three(None), routes.iter(), None);
+        let before = SiteAccess::new(&three(None), routes.iter(), None, 1);
         assert!((0..3).all(|_| passes(before.of_route(0))));
-        let after = SiteAccess::new(&three(None), routes.iter().rev(), Some(&before));
+        let after = SiteAccess::new(&three(None), routes.iter().rev(), Some(&before), 1);
         assert!(passes(after.own()) && passes(after.of_route(0)), "nothing was counted there");
         assert!(!passes(after.of_route(1)));
     }
@@ -105,8 +106,8 @@ mod tests {
     fn of_two_limits_with_the_same_words_each_counts_once_after_a_reload() {
         let mut twice = three(None);
         twice.limits.extend(twice.limits.clone());
-        let before = SiteAccess::new(&twice, [].iter(), None);
-        let after = SiteAccess::new(&twice, [].iter(), Some(&before));
+        let before = SiteAccess::new(&twice, [].iter(), None, 1);
+        let after = SiteAccess::new(&twice, [].iter(), Some(&before), 1);
         assert!((0..3).all(|_| passes(after.own())));
         assert!(!passes(after.own()));
     }

@@ -14,7 +14,7 @@ use crate::{
 
 /// Tables that are replaced as a whole, because they have a key that must be stated: the parameters of one policy
 /// mean nothing to another one, nor the keys of one form of signature.
-const WHOLE: [&str; 4] = ["policy", "basic_auth", "signed_urls", "cors"];
+const WHOLE: [&str; 5] = ["policy", "basic_auth", "forward_auth", "signed_urls", "cors"];
 
 /// Tables of edits, in which a level that names a header field has the say over this field.
 const EDITS: [&str; 2] = ["request_headers", "response_headers"];

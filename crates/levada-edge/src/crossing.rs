@@ -66,11 +66,11 @@ pub(crate) async fn cross(
     if !passage.wait.is_zero() {
         tokio::time::sleep(passage.wait).await;
     }
-    if access.asks_for_password() {
-        access.knows(&context.parts.headers).await?;
-        // It was for this node. With it, no cache may store the response (RFC 9111 Sec. 3.5).
-        context.parts.headers.remove(header::AUTHORIZATION);
-        context.wants = RequestCacheFields::of(&context.parts.headers);
+    if let Err(mut answer) = identified(node, access, context).await {
+        if let Some(cors) = passage.cors {
+            cors.add_to(&mut answer.headers);
+        }
+        return Err(answer);
     }
     let bandwidth = access.bandwidth();
     let own = bandwidth.connection.map(|rate| (context.connection.pacer(rate), bandwidth.after));
@@ -81,6 +81,29 @@ pub(crate) async fn cross(
         context.zero_copy = None;
     }
     Ok(Granted { cors: passage.cors, body, pacers })
+}
+
+/// Asks who sends the request: by a password, or another server.
+async fn identified(
+    node: &Node,
+    access: &Access,
+    context: &mut RequestContext,
+) -> Result<(), Box<AccessAnswer>> {
+    if !access.asks_for_password() && !access.asks_server() {
+        return Ok(());
+    }
+    if access.asks_for_password() {
+        access.knows(&context.parts.headers).await?;
+        // It was for this node. With it, no cache may store the response (RFC 9111 Sec. 3.5).
+        context.parts.headers.remove(header::AUTHORIZATION);
+    }
+    if access.asks_server() {
+        let answer = access.ask(&seen(node, context)).await?;
+        access.copy_fields(&answer, &mut context.parts.headers);
+        context.resource.rekey(&context.parts.headers);
+    }
+    context.wants = RequestCacheFields::of(&context.parts.headers);
+    Ok(())
 }
 
 /// The bound of the request's body; an error if its length is known to exceed it.
@@ -141,15 +164,17 @@ pub(crate) fn answer(
     answer: AccessAnswer,
     record: &mut AccessRecord,
 ) -> Response<ResponseBody> {
-    let AccessAnswer { status, headers, text, reason } = answer;
-    let mut response = match reason {
-        None => {
-            let mut response = Response::new(ResponseBody::text(text));
+    let AccessAnswer { status, headers, text, body, reason } = answer;
+    if let Some(reason) = reason {
+        record.refused(client, status, reason);
+    }
+    let mut response = match (reason, body) {
+        (None, body) | (_, body @ Some(_)) => {
+            let mut response = Response::new(ResponseBody::text(body.unwrap_or_default()));
             *response.status_mut() = status;
             response
         }
-        Some(reason) => {
-            record.refused(client, status, reason);
+        (Some(_), None) => {
             let mut response = respond::plain(status, format!("{status}: {text}\n"));
             let fields = response.headers_mut();
             fields.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

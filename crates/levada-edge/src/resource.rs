@@ -121,6 +121,20 @@ impl Resource {
         self
     }
 
+    /// Makes the key anew, for header fields that have changed.
+    pub(crate) fn rekey(&mut self, headers: &HeaderMap) {
+        let Some(rules) = &self.handling.caching else { return };
+        let url_at = self.host_at - self.scheme.len() - 3;
+        let (mut text, _) = rules.keyed("", 0, headers);
+        text.extend(self.digest.map(|digest| format!("{digest} ")));
+        let before = text.len();
+        text.push_str(&self.identity[url_at..]);
+        (self.host_at, self.path_at) =
+            (self.host_at - url_at + before, self.path_at - url_at + before);
+        self.key = Key::of(text.as_bytes());
+        self.identity = text;
+    }
+
     /// The URL in the key, which purges name.
     pub(crate) fn url(&self) -> &str {
         self.identity.rsplit_once(' ').map_or(&self.identity, |(_, url)| url)

@@ -205,6 +205,7 @@ fn make_site(
             switch,
             fallbacks,
             retry_budget,
+            workers,
             route: plan.route.clone(),
             routes: Routes::new(&site.routes, routes),
         },

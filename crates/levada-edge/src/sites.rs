@@ -55,6 +55,7 @@ pub(crate) struct SiteParts {
     pub(crate) switch: Option<Arc<Switch>>,
     pub(crate) fallbacks: Counter,
     pub(crate) retry_budget: f64,
+    pub(crate) workers: usize,
     pub(crate) route: Option<Arc<str>>,
     pub(crate) routes: Option<Routes>,
 }
@@ -92,7 +93,8 @@ impl Site {
             Some(_) => SiteAccess::default(),
             None => {
                 let routes = settings.routes.all.iter().map(|route| &route.handling.access);
-                SiteAccess::new(&settings.handling.access, routes, before.map(|site| &site.access))
+                let known = before.map(|site| &site.access);
+                SiteAccess::new(&settings.handling.access, routes, known, parts.workers)
             }
         };
         let origin_host = settings.servers.origin_host.as_deref().and_then(|h| h.parse().ok());

@@ -9,6 +9,7 @@ use levada_access::{
     basic_auth::Users,
     cors::Cors,
     country::Countries,
+    forward_auth::ForwardAuthSettings,
     rate::RateBounds,
     referers::Referers,
     signed::{BadMessage, Digest, Issuers, Link, Message, SignedUrls, Tokens},
@@ -17,12 +18,32 @@ use levada_access::{
 use super::{Check, levels::KeyLevels};
 use crate::{
     file::{self, OneOrMany, OrOff},
+    text::{Root, Upstream},
     tree::Path,
 };
 
 fn on<T>(switch: &Option<OrOff<T>>) -> Option<&T> {
     switch.as_ref().and_then(OrOff::on)
 }
+
+/// Fields that say how a request is read, and by which server.
+const FRAMING: [&str; 15] = [
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "content-length",
+    "content-encoding",
+    "host",
+    "expect",
+    "range",
+    "via",
+    "cdn-loop",
+    "max-forwards",
+];
 
 /// The largest size of a country database.
 const LARGEST_DATABASE: u64 = 1 << 30;
@@ -54,6 +75,13 @@ impl Check<'_, '_> {
             (None, None) => Some(None),
             (None, Some(basic)) => self.basic_auth(basic, &at(self, "basic_auth")).map(Some),
         };
+        let forward = match (inherits(self, "forward_auth"), on(&of.forward_auth)) {
+            (Some(around), _) => Some(around.forward.clone()),
+            (None, None) => Some(None),
+            (None, Some(forward)) => {
+                self.forward_auth(forward, &at(self, "forward_auth")).map(Some)
+            }
+        };
         let cors = match on(&of.cors) {
             None => Some(None),
             Some(cors) => self.cors(cors, &at(self, "cors")).map(Some),
@@ -83,6 +111,7 @@ impl Check<'_, '_> {
             referers: kinds.map(referers),
             cors: cors?,
             signed: signed?,
+            forward: forward?,
             limits_of,
             site_rate_of,
         })
@@ -198,6 +227,50 @@ impl Check<'_, '_> {
             self.findings.warning(&path, message, None);
         }
         Some(BasicSettings { realm: basic.realm.clone(), users: Arc::new(users) })
+    }
+
+    fn forward_auth(
+        &mut self,
+        forward: &file::ForwardAuth,
+        path: &Path,
+    ) -> Option<ForwardAuthSettings> {
+        let url = forward.url.as_deref()?;
+        let root_ends = url.find("://").map_or(0, |at| at + 3);
+        let root_ends = url[root_ends..].find(['/', '?']).map_or(url.len(), |at| root_ends + at);
+        let (root, target) = url.split_at(root_ends);
+        let server =
+            root.parse::<Root>().ok().map(|root| super::site::origin(&Upstream::Root(root)));
+        let target = if target.starts_with('/') { target.to_owned() } else { format!("/{target}") };
+        let is_target = target.parse::<http::uri::PathAndQuery>().is_ok() && !target.contains('#');
+        let server = server.filter(|_| is_target);
+        if server.is_none() {
+            let message = format!("{url:?} is no URL with http or https and a host");
+            let help = "for example \"http://10.0.3.1:9091/api/verify\"".to_owned();
+            self.findings.error(&path.key("url"), message, Some(help));
+        }
+        let key = path.key("request_headers");
+        let request_headers = match &forward.request_headers {
+            None => Some(None),
+            Some(names) => self.names::<HeaderName>(names, "a field", &key).map(Some),
+        };
+        let place = path.key("copy_headers");
+        let copy_headers = self.names::<HeaderName>(&forward.copy_headers, "a field", &place);
+        for (at, name) in copy_headers.iter().flatten().enumerate() {
+            if FRAMING.contains(&name.as_str()) || name.as_str().starts_with("x-forwarded-") {
+                let message = format!("{name} frames requests, and no other server may set it");
+                self.findings.error(&place.index(at), message, None);
+            }
+        }
+        let (timeout, fail_open) = (forward.timeout.0, forward.fail_open);
+        let (server, request_headers, copy_headers) = (server?, request_headers?, copy_headers?);
+        Some(ForwardAuthSettings {
+            server,
+            target,
+            request_headers,
+            copy_headers,
+            timeout,
+            fail_open,
+        })
     }
 
     fn cors(&mut self, cors: &file::Cors, path: &Path) -> Option<Cors> {

@@ -1,5 +1,7 @@
 //! The keys that can differ per route.
 
+use std::sync::Arc;
+
 use levada_edge::settings::{AccessSettings, CacheRules, Handling};
 use levada_rules::Conditions;
 
@@ -30,6 +32,39 @@ impl Check<'_, '_> {
             // The caller knows which level states each rule.
             access: AccessSettings::default(),
         })
+    }
+
+    /// A handling with these rules of access. Fields that `forward_auth` copies belong to the key: the origin may
+    /// answer each value differently.
+    pub(super) fn handled(
+        &mut self,
+        handling: Handling,
+        access: AccessSettings,
+        (site, levels): (&file::Site, &KeyLevels),
+    ) -> Option<Handling> {
+        let copied = access.forward.as_ref().map_or(&[][..], |forward| &forward.copy_headers);
+        if copied.is_empty() {
+            return Some(Handling { access, ..handling });
+        }
+        let path = levels.key(self.findings, "forward_auth").key("copy_headers");
+        if site.delivery == file::Delivery::Redirect {
+            let message =
+                "cannot stand beside `delivery = \"redirect\"`: the client would bring the fields";
+            let help = "deliver by \"proxy\"".to_owned();
+            self.findings.error(&path, message, Some(help));
+            return None;
+        }
+        if site.large.enabled && handling.cache {
+            let message = "cannot stand beside `large`: its pieces are the same for all";
+            let help = "set `cache = false` in this route, or copy nothing".to_owned();
+            self.findings.error(&path, message, Some(help));
+            return None;
+        }
+        let mut caching = handling.caching.as_deref().cloned().unwrap_or_default();
+        let new = copied.iter().filter(|name| !caching.key.headers.contains(name)).cloned();
+        let new: Vec<_> = new.collect();
+        caching.key.headers.extend(new);
+        Some(Handling { access, caching: Some(Arc::new(caching)), ..handling })
     }
 
     /// Warns about settings that cancel each other, or endanger a site's users.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use levada_edge::settings::{
-    Delivery, Handling, LargeSettings, Origin, PolicyChoice, SiteRoutes, SiteServers, SiteSettings,
+    Delivery, LargeSettings, Origin, PolicyChoice, SiteRoutes, SiteServers, SiteSettings,
 };
 use levada_policy::{POLICIES, ParameterError, ParameterValue, Parameters, PolicyEntry};
 use levada_rules::Conditions;
@@ -79,7 +79,7 @@ impl Check<'_, '_> {
             classes: classes?,
             delivery,
             servers: servers?,
-            handling: Handling { access: access?, ..handling? },
+            handling: self.handled(handling?, access?, (site, &levels))?,
             large,
             routes: SiteRoutes::default(),
         };

@@ -3,9 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use http::{HeaderName, HeaderValue, Method, StatusCode};
-use levada_edge::settings::{
-    AccessSettings, Handling, PolicyChoice, RouteAnswer, SiteRoute, SiteRoutes,
-};
+use levada_edge::settings::{AccessSettings, PolicyChoice, RouteAnswer, SiteRoute, SiteRoutes};
 use levada_rules::{
     Conditions, FieldPattern, PathPattern, PathRegex, PatternError, RouteTable, Scheme, Template,
     TemplateError, TemplateKind, TemplateScope, TextPattern,
@@ -38,8 +36,8 @@ impl Check<'_, '_> {
             let none = Conditions::default();
             let known = conditions.as_ref().unwrap_or(&none);
             let settings = self.route_of_site((at, route), known, (site, path), default, &own);
-            let settings =
-                settings.and_then(|of| self.route_access(of, route, access, (&place, path)));
+            let settings = settings
+                .and_then(|of| self.route_access(of, route, (site, access), (&place, path)));
             let Some(conditions) = conditions else {
                 routes.push(None);
                 continue;
@@ -92,13 +90,14 @@ impl Check<'_, '_> {
         &mut self,
         settings: SiteRoute,
         route: &file::SiteRoute,
-        around: Option<&AccessSettings>,
-        (place, site): (&Path, &Path),
+        (site, around): (&file::Site, Option<&AccessSettings>),
+        (place, path): (&Path, &Path),
     ) -> Option<SiteRoute> {
-        let levels = KeyLevels::of_route(place, site, &self.root);
+        let levels = KeyLevels::of_route(place, path, &self.root);
         let access =
             self.access(&route.handling.clients, &levels, (Some(&settings.name), around))?;
-        Some(SiteRoute { handling: Handling { access, ..settings.handling }, ..settings })
+        let handling = self.handled(settings.handling, access, (site, &levels))?;
+        Some(SiteRoute { handling, ..settings })
     }
 
     /// The outer `None` marks an error, the inner a route that asks a server.

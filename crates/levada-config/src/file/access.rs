@@ -29,6 +29,8 @@ pub struct Clients {
     /// `*` lifts the rule of the site.
     #[schemars(extend("examples" = [["none", "blocked", "server_names", "*.example.com"]]))]
     pub referers: Option<OneOrMany<Referer>>,
+    /// The server that is asked whether a request may pass; `"off"` where it is not asked about those of a route.
+    pub forward_auth: Option<OrOff<ForwardAuth>>,
     /// URLs that must be signed; `"off"` where those of a route need no signature.
     pub signed_urls: Option<OrOff<SignedUrls>>,
     /// Pages of other origins that may use the site (CORS); `"off"` where a route is for none.
@@ -100,6 +102,29 @@ pub struct BasicAuth {
     /// The file of users and the hashes of their passwords, as `htpasswd` writes it.
     #[schemars(length(min = 1), extend("examples" = ["htpasswd"]))]
     pub users_file: Option<String>,
+}
+
+/// A server that is asked whether a request may pass. See docs/operate/access.md.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["url"]))]
+pub struct ForwardAuth {
+    /// The URL of the question. A 2xx lets the request pass; clients get any other answer.
+    #[schemars(length(min = 1), extend("examples" = ["http://10.0.3.1:9091/api/verify"]))]
+    pub url: Option<String>,
+    /// The fields of the request that the server gets beside `X-Forwarded-Method`, `-Proto`, `-Host`, `-Uri` and
+    /// `-For`. The default is all but those about a body, ranges and conditions.
+    #[schemars(extend("examples" = [["Authorization", "Cookie"]]))]
+    pub request_headers: Option<Vec<String>>,
+    /// The fields of a 2xx answer that the request gets in place of its own. Responses are stored for each value of
+    /// them.
+    #[schemars(extend("examples" = [["Remote-User", "Remote-Groups"]]))]
+    pub copy_headers: Vec<String>,
+    /// The time for an answer.
+    #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1m"))]
+    pub timeout: Time,
+    /// Whether requests pass when the server does not answer. Otherwise clients get 503.
+    pub fail_open: bool,
 }
 
 /// Pages of other origins that may use the site. See docs/operate/access.md.
@@ -183,6 +208,18 @@ impl Default for Limit {
 impl Default for BasicAuth {
     fn default() -> Self {
         Self { realm: "Restricted".to_owned(), users_file: None }
+    }
+}
+
+impl Default for ForwardAuth {
+    fn default() -> Self {
+        Self {
+            url: None,
+            request_headers: None,
+            copy_headers: Vec::new(),
+            timeout: Time(Duration::from_secs(5)),
+            fail_open: false,
+        }
     }
 }
 

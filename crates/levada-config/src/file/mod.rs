@@ -29,7 +29,9 @@ use super::text::NodeName;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use access::{Bandwidth, BasicAuth, Clients, Cors, Limit, LimitScope, SignedForm, SignedUrls};
+pub use access::{
+    Bandwidth, BasicAuth, Clients, Cors, ForwardAuth, Limit, LimitScope, SignedForm, SignedUrls,
+};
 pub use cache::{Admission, Cache, DiskCache, Purge};
 pub use compress::{Coding, Compress};
 pub use handling::{

@@ -13,11 +13,13 @@ mod cache_rules;
 mod cluster;
 mod coded;
 mod compress;
+mod countries;
 mod disk;
 #[cfg(target_os = "linux")]
 mod dormant;
 mod drain;
 mod failover;
+mod forward_auth;
 mod headers;
 mod health;
 mod hostile;
