@@ -1,6 +1,6 @@
 //! The codings that a client accepts (RFC 9110 Sec. 12.5.3).
 
-use http::{HeaderMap, HeaderValue, header::ACCEPT_ENCODING};
+use http::{HeaderMap, HeaderName, HeaderValue, header::ACCEPT_ENCODING};
 
 use crate::coding::Coding;
 
@@ -13,12 +13,21 @@ pub struct Accepts {
     codings: [Option<Coding>; Coding::ALL.len()],
     /// The client excludes the original.
     pub refuses_identity: bool,
+    /// Codings with a dictionary that it has. An origin may use them; a node makes none.
+    with_dictionary: [bool; DICTIONARY_CODINGS.len()],
 }
+
+/// The codings of RFC 9842.
+const DICTIONARY_CODINGS: [&str; 2] = ["dcz", "dcb"];
+
+/// The hash of the dictionary that the client has for this URL.
+const AVAILABLE_DICTIONARY: HeaderName = HeaderName::from_static("available-dictionary");
 
 /// Weights in thousandths, as far as they are stated.
 #[derive(Default)]
 struct Weights {
     codings: [Option<u16>; Coding::ALL.len()],
+    with_dictionary: [Option<u16>; DICTIONARY_CODINGS.len()],
     identity: Option<u16>,
     any: Option<u16>,
 }
@@ -36,8 +45,14 @@ impl Accepts {
             offered.iter().copied().filter(|coding| weight(*coding) >= least).collect();
         accepted.sort_by_key(|coding| std::cmp::Reverse(weight(*coding)));
         accepted.dedup();
-        let mut accepts =
-            Self { refuses_identity: identity == Some(0), codings: Default::default() };
+        let has_dictionary = request.contains_key(AVAILABLE_DICTIONARY);
+        let usable =
+            |weight: Option<u16>| has_dictionary && weight.is_some_and(|weight| weight > 0);
+        let mut accepts = Self {
+            codings: Default::default(),
+            refuses_identity: identity == Some(0),
+            with_dictionary: weights.with_dictionary.map(usable),
+        };
         for (place, coding) in accepts.codings.iter_mut().zip(accepted) {
             *place = Some(coding);
         }
@@ -57,17 +72,12 @@ impl Accepts {
     /// The field that states just these codings: one text for each set of them, so that clients that
     /// accept the same share an origin's variants.
     pub fn as_value(&self) -> HeaderValue {
-        let has = |coding| self.codings().any(|own| own == coding);
-        HeaderValue::from_static(match (has(Coding::Zstd), has(Coding::Br), has(Coding::Gzip)) {
-            (false, false, false) => "identity",
-            (true, false, false) => "zstd",
-            (false, true, false) => "br",
-            (false, false, true) => "gzip",
-            (true, true, false) => "zstd, br",
-            (true, false, true) => "zstd, gzip",
-            (false, true, true) => "br, gzip",
-            (true, true, true) => "zstd, br, gzip",
-        })
+        let with_dictionary = DICTIONARY_CODINGS.iter().zip(self.with_dictionary);
+        let with_dictionary = with_dictionary.filter_map(|(name, usable)| usable.then_some(*name));
+        let own = Coding::ALL.into_iter().filter(|coding| self.codings().any(|own| own == *coding));
+        let names: Vec<&str> = with_dictionary.chain(own.map(Coding::as_str)).collect();
+        let text = if names.is_empty() { "identity".to_owned() } else { names.join(", ") };
+        HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("identity"))
     }
 }
 
@@ -85,15 +95,21 @@ impl Weights {
             let place = match token {
                 b"*" => &mut weights.any,
                 _ if token.eq_ignore_ascii_case(b"identity") => &mut weights.identity,
-                _ => match Coding::of(token) {
-                    Some(coding) => &mut weights.codings[coding.index()],
-                    None => continue,
+                _ => match (Coding::of(token), dictionary_coding(token)) {
+                    (Some(coding), _) => &mut weights.codings[coding.index()],
+                    (None, Some(index)) => &mut weights.with_dictionary[index],
+                    (None, None) => continue,
                 },
             };
             place.get_or_insert(weight);
         }
         weights
     }
+}
+
+/// The place of a coding with this token in [`DICTIONARY_CODINGS`].
+fn dictionary_coding(token: &[u8]) -> Option<usize> {
+    DICTIONARY_CODINGS.iter().position(|name| token.eq_ignore_ascii_case(name.as_bytes()))
 }
 
 /// A weight in thousandths; `None` if it is not well formed (RFC 9110 Sec. 12.4.2).
@@ -177,6 +193,20 @@ mod tests {
             assert_eq!(accepts(&[line]).as_value(), "br, gzip", "{line}");
         }
         assert_eq!(accepts(&["identity"]).as_value(), "identity");
+    }
+
+    #[test]
+    fn codings_with_a_dictionary_are_stated_if_the_client_has_one() {
+        let field = |name: HeaderName, value| (name, HeaderValue::from_static(value));
+        let codings = field(ACCEPT_ENCODING, "gzip, br, DCB, dcz;q=0.1, zstd;q=0");
+        let without: HeaderMap = [codings.clone()].into_iter().collect();
+        assert_eq!(Accepts::of(&without, &Coding::ALL).as_value(), "br, gzip");
+        let dictionary = field(AVAILABLE_DICTIONARY, ":AAAA:");
+        let with: HeaderMap = [codings, dictionary.clone()].into_iter().collect();
+        assert_eq!(Accepts::of(&with, &Coding::ALL).as_value(), "dcz, dcb, br, gzip");
+        let refused = field(ACCEPT_ENCODING, "*, dcz;q=0");
+        let refused: HeaderMap = [refused, dictionary].into_iter().collect();
+        assert_eq!(Accepts::of(&refused, &Coding::ALL).as_value(), "zstd, br, gzip");
     }
 
     proptest! {

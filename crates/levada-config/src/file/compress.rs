@@ -28,8 +28,8 @@ pub struct Compress {
     /// The level of gzip.
     #[schemars(range(min = 1, max = 9))]
     pub gzip_level: u8,
-    /// Whether the origin is asked for codings. Otherwise it is asked for the original, and this node makes the
-    /// copies.
+    /// Whether the origin is asked for codings, those with dictionaries included. Otherwise it is asked for the
+    /// original, and this node makes the copies.
     pub origin_codings: bool,
 }
 

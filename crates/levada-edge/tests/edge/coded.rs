@@ -385,3 +385,49 @@ async fn old_client_gets_a_copy_that_ends_with_the_connection() {
     }
     settled(&node).await;
 }
+
+/// A file that the origin codes with the dictionary that the client has (RFC 9842).
+fn delta(asked: &Asked, body: &str) -> Reply {
+    let reply = |body: &str| {
+        let reply = Reply::cached(body).with("content-type", "application/javascript");
+        reply.with("vary", "accept-encoding, available-dictionary")
+    };
+    let codings = asked.header("accept-encoding").unwrap_or_default();
+    match (codings.contains("dcz"), asked.header("available-dictionary")) {
+        (true, Some(hash)) => reply(&format!("delta to {hash}")).with("content-encoding", "dcz"),
+        _ => reply(body),
+    }
+}
+
+#[tokio::test]
+async fn origin_that_codes_with_dictionaries_is_respected() {
+    for compresses in [false, true] {
+        let (origin, node, at) = match compresses {
+            true => world_with(|_, compress| compress.origin_codings = true).await,
+            false => alone(|_| {}).await,
+        };
+        let body = text(5000, 1);
+        let whole = body.clone();
+        origin.script("/a.js", move |asked| delta(asked, &whole));
+        let ask = |codings: &'static str, hash: &'static str| async move {
+            let fields = [("Accept-Encoding", codings), ("Available-Dictionary", hash)];
+            get_with(at, "/a.js", &fields).await
+        };
+        for _ in 0..2 {
+            for hash in [":AAAA:", ":BBBB:"] {
+                let answer = ask("gzip, dcz", hash).await;
+                assert_eq!(answer.field("content-encoding"), "dcz", "{compresses}");
+                assert_eq!(answer.text(), format!("delta to {hash}"));
+            }
+        }
+        assert_eq!(origin.hits("/a.js"), 2);
+        let answer = ask("gzip", ":AAAA:").await;
+        match compresses {
+            true => assert_eq!(decoded(&answer), body),
+            false => assert_eq!(answer.text(), body),
+        }
+        let answer = accepting(at, "/a.js", "dcz").await;
+        assert_eq!((answer.header("content-encoding"), answer.text()), (None, body));
+        settled(&node).await;
+    }
+}
