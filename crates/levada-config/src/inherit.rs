@@ -24,6 +24,9 @@ const EDITS: [&str; 2] = ["request_headers", "response_headers"];
 const ORIGIN: [&str; 2] = ["origin", "misses"];
 const SERVERS: [&str; 5] = ["servers", "server", "key", "slow_start", "admission"];
 
+/// Ways to rewrite a path. A level that states one does not inherit the others.
+const REWRITES: [&str; 3] = ["strip_prefix", "add_prefix", "rewrite"];
+
 /// Completes all sites and routes of a file.
 pub(crate) fn complete(file: &mut Json) {
     let handling = keys(&schema::of::<Handling>());
@@ -58,7 +61,11 @@ pub(crate) fn keys(schema: &Json) -> Vec<String> {
 /// `own` with the keys of `around` that it does not state; tables within tables by the same rule. Names of
 /// header fields are keys as well, so that the case of letters does not count.
 fn laid_over(around: &Map<String, Json>, mut own: Map<String, Json>) -> Map<String, Json> {
+    let rewrites = REWRITES.iter().any(|key| own.contains_key(*key));
     for (key, value) in around {
+        if rewrites && REWRITES.contains(&key.as_str()) {
+            continue;
+        }
         match own.iter_mut().find(|(stated, _)| stated.eq_ignore_ascii_case(key)) {
             None => drop(own.insert(key.clone(), value.clone())),
             Some((_, Json::Object(inner))) if EDITS.contains(&key.as_str()) => {

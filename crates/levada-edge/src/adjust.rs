@@ -8,13 +8,16 @@ use std::{
     sync::Arc,
 };
 
-use http::{HeaderValue, Response};
+use http::{
+    HeaderValue, Response,
+    header::{CACHE_CONTROL, RETRY_AFTER},
+};
 use levada_metrics::CacheResult;
 use levada_rules::{Adjustments, FieldEdits, REQUEST_ID};
 
 use crate::{
     access_record::AccessRecord, body::ResponseBody, client_connection::ListenerKind, node::Node,
-    request::RequestContext,
+    purge::endpoint::METHOD, request::RequestContext, respond,
 };
 
 /// The most bytes of an identifier that a proxy states.
@@ -45,6 +48,30 @@ impl Adjusting {
             edits.apply(response.headers_mut(), cache.as_str());
         }
     }
+}
+
+/// The response during maintenance, if the client gets it. Peers and purges pass.
+pub(crate) fn closed(
+    with: &Adjustments,
+    context: &RequestContext,
+    record: &mut AccessRecord,
+) -> Option<Response<ResponseBody>> {
+    let maintenance = with.maintenance.as_ref()?;
+    let RequestContext { connection, client, parts, .. } = context;
+    let passes = connection.listener == ListenerKind::Peer || parts.method.as_str() == METHOD;
+    if passes || !maintenance.holds_for(*client) {
+        return None;
+    }
+    let status = maintenance.status;
+    record.refused(*client, status, "maintenance");
+    let mut response = respond::plain(status, format!("{status}: maintenance\n"));
+    if let Some(page) = &maintenance.page {
+        respond::with_page(&mut response, page, &parts.method);
+    }
+    let headers = response.headers_mut();
+    headers.insert(RETRY_AFTER, HeaderValue::from(maintenance.retry_after));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Some(response)
 }
 
 /// The identifier that a trusted proxy states, or a new one, which is then in the request.

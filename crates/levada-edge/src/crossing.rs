@@ -61,7 +61,7 @@ pub(crate) async fn cross(
     record.places = passage.places;
     if let Some(target) = passage.target {
         context.parts.uri = target.parse().unwrap_or_default();
-        context.resource.set_target(target);
+        context.resource.set_target(target, context.client, &context.parts);
     }
     if !passage.wait.is_zero() {
         tokio::time::sleep(passage.wait).await;

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, net::IpAddr, sync::Arc, time::Duration};
 
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Version,
+    HeaderMap, HeaderName, HeaderValue, Uri, Version,
     header::{self, COOKIE, HOST, VIA},
 };
 use levada_access::client_network;
@@ -84,8 +84,11 @@ impl Forwarder {
         if let Some(edits) = &context.edits {
             edits.apply_to_sent(&mut headers);
         }
-        let uri =
-            if plain { parts.uri.clone() } else { resource.target().parse().unwrap_or_default() };
+        let uri = match &resource.rewritten {
+            Some(uri) => Uri::clone(uri),
+            None if plain => parts.uri.clone(),
+            None => resource.target().parse().unwrap_or_default(),
+        };
         UpstreamHead {
             method: parts.method.clone(),
             uri,
@@ -195,6 +198,9 @@ fn address(head: &mut UpstreamHead, context: &RequestContext) {
     if let Some(piece) = &context.resource.piece {
         head.headers.insert(PIECE, HeaderValue::from_static("wanted"));
         head.uri = piece.url.affix(context.resource.target()).parse().unwrap_or_default();
+    } else if context.resource.rewritten.is_some() {
+        // The peer rewrites it again.
+        head.uri = context.resource.target().parse().unwrap_or_default();
     }
 }
 

@@ -119,7 +119,10 @@ async fn adjusted(
 ) -> PipelineResult {
     let client = context.client;
     let adjusting = Adjusting::begin(node, with, &mut context, record);
-    let answer = admitted(node, context, record).await;
+    let answer = match adjust::closed(with, &context, record) {
+        Some(response) => Ok(response),
+        None => admitted(node, context, record).await,
+    };
     let mut response = answer.unwrap_or_else(|failed| {
         record.failed(client, &failed);
         respond::failure(&node.name, &failed)
@@ -225,7 +228,7 @@ fn admit(
     // Before a key is made or a variant is selected: fields that the origin does not see must not
     // select one.
     strip_request(&mut parts.headers);
-    let resource = resource.keyed(&parts.headers);
+    let resource = resource.keyed(client, &parts.method, &parts.headers);
     connection.set_last_key(resource.key);
     if max_forwards::ends_here(&parts.method, &mut parts.headers) {
         return Admitted::Answered(Box::new(respond::options()));

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use http::{HeaderMap, Method, Request};
+use http::{HeaderMap, Method, Request, Uri, request::Parts};
 
 use levada_access::access::Access;
 use levada_fetch::{ChunkUrl, Digest};
@@ -48,6 +48,8 @@ pub(crate) struct Resource {
     path_at: usize,
     /// Path and query as the client wrote them, where the identity has other ones.
     asked: Option<Box<str>>,
+    /// Path and query that the origin is asked with, where they are other ones.
+    pub(crate) rewritten: Option<Arc<Uri>>,
     pub(crate) key: Key,
     /// A peer redirected the client to this node: serve the request, whatever the policy decides.
     pub(crate) passed: bool,
@@ -80,6 +82,7 @@ impl Resource {
             host_at,
             path_at,
             asked: None,
+            rewritten: None,
             key,
             passed,
             digest: None,
@@ -110,14 +113,19 @@ impl Resource {
 
     /// The resource under the key that the rules of its handling make. `headers` are those that the origin
     /// gets: others must not select a response.
-    pub(crate) fn keyed(mut self, headers: &HeaderMap) -> Self {
+    pub(crate) fn keyed(mut self, client: IpAddr, method: &Method, headers: &HeaderMap) -> Self {
+        let Handling { caching, adjustments, .. } = &*self.handling;
+        if caching.is_none() && adjustments.is_none() {
+            return self;
+        }
+        self.asked = Some(self.identity[self.path_at..].into());
+        self.rewrite(client, method, headers);
         if let Some(rules) = &self.handling.caching {
-            self.asked = Some(self.identity[self.path_at..].into());
             let before = self.path_at;
             (self.identity, self.path_at) = rules.keyed(&self.identity, before, headers);
             self.host_at += self.path_at - before;
-            self.key = Key::of(self.identity.as_bytes());
         }
+        self.key = Key::of(self.identity.as_bytes());
         self
     }
 
@@ -133,6 +141,20 @@ impl Resource {
             (self.host_at - url_at + before, self.path_at - url_at + before);
         self.key = Key::of(text.as_bytes());
         self.identity = text;
+    }
+
+    /// Puts the path and query into the key that the origin is asked with, where they are other ones.
+    fn rewrite(&mut self, client: IpAddr, method: &Method, headers: &HeaderMap) {
+        let adjustments = self.handling.adjustments.clone();
+        let Some(rewrite) = adjustments.as_ref().and_then(|with| with.rewrite.as_ref()) else {
+            return;
+        };
+        let target = rewrite.target(&self.facts(client, method, headers));
+        self.rewritten = target.parse().ok().map(Arc::new);
+        if self.rewritten.is_some() {
+            self.identity.truncate(self.path_at);
+            self.identity.push_str(&target);
+        }
     }
 
     /// The URL in the key, which purges name.
@@ -151,14 +173,17 @@ impl Resource {
     }
 
     /// Gives it the path and query that remain without their signature.
-    pub(crate) fn set_target(&mut self, target: String) {
+    pub(crate) fn set_target(&mut self, target: String, client: IpAddr, parts: &Parts) {
+        self.identity.truncate(self.path_at);
+        self.identity.push_str(&target);
+        self.asked = Some(target.into());
+        self.rewrite(client, &parts.method, &parts.headers);
+        let target = self.identity.split_off(self.path_at);
         let rules = self.handling.caching.as_ref();
         // What precedes the URL in the key is made from header fields, and stays.
         let keyed = rules.map(|rules| rules.keyed(&target, 0, &HeaderMap::new()));
-        self.identity.truncate(self.path_at);
         self.identity.push_str(keyed.as_ref().map_or(&target, |(text, at)| &text[*at..]));
         self.key = Key::of(self.identity.as_bytes());
-        self.asked = keyed.is_some().then(|| target.into());
     }
 
     /// Path and query as the client wrote them.
@@ -194,6 +219,7 @@ impl Resource {
             host_at,
             path_at: host_at + (self.path_at - self.host_at),
             asked: self.asked.clone(),
+            rewritten: self.rewritten.clone(),
             identity,
             passed: false,
             digest: piece.url.digest,

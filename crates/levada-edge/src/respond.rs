@@ -2,15 +2,16 @@
 
 use std::fmt::Write;
 
+use bytes::Bytes;
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Response, StatusCode,
+    HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode,
     header::{self, AGE, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, RETRY_AFTER, VIA},
 };
 use levada_body::partial;
-use levada_cache::CacheStatus;
+use levada_cache::{CacheStatus, strip_fields};
 use levada_policy::Pick;
 use levada_redirector::ChosenServer;
-use levada_rules::RouteAnswer;
+use levada_rules::{Page, RouteAnswer};
 
 use crate::{
     body::{ResponseBody, Source},
@@ -178,6 +179,29 @@ pub(crate) fn route(
         }
     }
 }
+
+/// Gives a response another body.
+pub(crate) fn with_page(response: &mut Response<ResponseBody>, page: &Page, method: &Method) {
+    let is_head = *method == Method::HEAD;
+    let body = if is_head { Bytes::new() } else { page.body.clone() };
+    response.body_mut().replace(Source::Text(body));
+    let headers = response.headers_mut();
+    strip_fields(headers, &OF_BODY);
+    headers.insert(CONTENT_TYPE, page.content_type.clone());
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(page.body.len()));
+}
+
+/// Fields that describe a body.
+static OF_BODY: [HeaderName; 8] = [
+    header::ACCEPT_RANGES,
+    header::CONTENT_DISPOSITION,
+    header::CONTENT_ENCODING,
+    header::CONTENT_LANGUAGE,
+    header::CONTENT_LOCATION,
+    header::CONTENT_RANGE,
+    header::ETAG,
+    header::LAST_MODIFIED,
+];
 
 /// The answer to `OPTIONS *`, which asks about the node as a whole (RFC 9110 Sec. 9.3.7).
 pub(crate) fn options() -> Response<ResponseBody> {

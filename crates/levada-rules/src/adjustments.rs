@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::FieldEdits;
+use crate::{FieldEdits, Maintenance, Rewrite};
 
 /// The changes of a site or of a route. One that has none of them has no such value, and pays nothing.
 #[derive(Clone, Debug, Default)]
@@ -11,12 +11,19 @@ pub struct Adjustments {
     pub request: Arc<FieldEdits>,
     /// Edits of the fields that the client gets.
     pub response: Arc<FieldEdits>,
+    /// The path and query that the origin is asked with; `None`: the client's.
+    pub rewrite: Option<Rewrite>,
+    /// The response during maintenance, while there is any.
+    pub maintenance: Option<Maintenance>,
 }
 
 impl Adjustments {
     /// Whether there is something to change.
     pub fn change_something(&self) -> bool {
-        !self.request.is_empty() || !self.response.is_empty()
+        !self.request.is_empty()
+            || !self.response.is_empty()
+            || self.rewrite.is_some()
+            || self.maintenance.is_some()
     }
 
     /// Whether requests need identifiers.
@@ -26,7 +33,12 @@ impl Adjustments {
 
     /// The changes, for operators.
     pub fn in_words(&self) -> Vec<String> {
-        let mut words = self.request.in_words("request field");
+        let mut words = Vec::new();
+        if let Some(maintenance) = &self.maintenance {
+            words.push(format!("under maintenance: {}", maintenance.status));
+        }
+        words.extend(self.rewrite.iter().flat_map(Rewrite::in_words));
+        words.extend(self.request.in_words("request field"));
         words.extend(self.response.in_words("response field"));
         words
     }

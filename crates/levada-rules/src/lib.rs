@@ -8,6 +8,7 @@
 //! route ──► RouteTable     the first route whose Conditions hold, found by an index
 //!           Conditions     path (PathPattern, PathRegex), host, method, fields, query, cookies, client
 //! answer ─► RouteAnswer    redirects and fixed responses; Template is their text with variables
+//! rewrite ► Rewrite        the path that the origin is asked with
 //! key   ──► KeyRules       the part of the URL that counts, and what counts beside it (DeviceClass)
 //!           Selector       a condition in one word, by which a request passes the cache by
 //! edits ──► FieldEdits     changes of header fields, whose values are Templates
@@ -21,9 +22,11 @@ mod device;
 mod edits;
 mod facts;
 mod key_rules;
+mod maintenance;
 mod normal_path;
 mod pattern;
 mod prefixes;
+mod rewrite;
 mod selector;
 mod table;
 mod template;
@@ -36,8 +39,10 @@ pub use device::DeviceClass;
 pub use edits::{FieldEdit, FieldEdits, FieldError};
 pub use facts::{RequestFacts, Scheme};
 pub use key_rules::{KeyRules, QueryRule};
+pub use maintenance::{Maintenance, Page};
 pub use normal_path::normal_path;
 pub use pattern::{PathPattern, PathRegex, PatternError, TextPattern};
+pub use rewrite::Rewrite;
 pub use selector::{Selector, SelectorError};
 pub use table::{RouteTable, TableError};
 pub use template::{

@@ -154,6 +154,14 @@ impl Template {
         }
     }
 
+    /// The text before the first variable and a query.
+    pub(crate) fn beginning(&self) -> &str {
+        match self.parts.first() {
+            Some(Part::Text(text)) => text.split('?').next().unwrap_or_default(),
+            _ => "",
+        }
+    }
+
     /// Whether it is the URI that the client asked for, and nothing else.
     pub(crate) fn is_same_uri(&self) -> bool {
         matches!(&self.parts[..], [Part::Variable(Variable::Uri)])
@@ -177,7 +185,11 @@ impl Template {
                 Part::Text(text) => url.push_str(text),
                 Part::Variable(variable) => {
                     let value = variable.value(facts, &captures);
-                    let set = if variable.is_encoded() { ENCODED } else { DECODED };
+                    let set = match variable.is_encoded() {
+                        true => ENCODED,
+                        false if url.contains('?') => ARGUMENT,
+                        false => DECODED,
+                    };
                     url.extend(utf8_percent_encode(&value.unwrap_or_default(), set));
                 }
             }
@@ -301,7 +313,10 @@ const ENCODED: &AsciiSet = &CONTROLS
     .add(b'}');
 
 /// Those, and what would end the path that a decoded value is put into.
-const DECODED: &AsciiSet = &ENCODED.add(b'%').add(b'?').add(b'#').add(b'[').add(b']');
+pub(crate) const DECODED: &AsciiSet = &ENCODED.add(b'%').add(b'?').add(b'#').add(b'[').add(b']');
+
+/// Those, and what would end the argument that it is put into.
+const ARGUMENT: &AsciiSet = &DECODED.add(b'&').add(b'=').add(b'+');
 
 #[cfg(test)]
 mod tests {

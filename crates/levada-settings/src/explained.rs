@@ -39,9 +39,21 @@ impl ExplainedRequest {
 
     /// The text of the key under this handling.
     pub fn keyed(&self, handling: &Handling, identity: String) -> String {
-        let Some(rules) = &handling.caching else { return identity };
         let host_at = identity.find("://").map_or(0, |at| at + 3);
         let path_at = identity[host_at..].find('/').map_or(identity.len(), |at| host_at + at);
+        let rewrite = handling.adjustments.as_ref().and_then(|with| with.rewrite.as_ref());
+        let identity = match rewrite {
+            Some(rewrite) => {
+                let scheme =
+                    if identity.starts_with("https:") { Scheme::Https } else { Scheme::Http };
+                let place = (scheme, &identity[host_at..path_at]);
+                let asked = (&Method::GET, &identity[path_at..]);
+                let facts = RequestFacts::new(self.client, place, asked, &self.headers);
+                format!("{}{}", &identity[..path_at], rewrite.target(&facts))
+            }
+            None => identity,
+        };
+        let Some(rules) = &handling.caching else { return identity };
         rules.keyed(&identity, path_at, &self.headers).0
     }
 

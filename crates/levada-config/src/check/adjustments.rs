@@ -1,15 +1,25 @@
 //! The changes that a site or a route makes to its requests and responses.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, io::Read, sync::Arc};
+
+use http::{HeaderValue, StatusCode};
 
 use levada_edge::settings::{Adjustments, ClientCountries};
 use levada_rules::{
-    Conditions, CountryLookup, FieldEdit, FieldEdits, FieldError, TemplateError, TemplateKind,
-    TemplateScope,
+    Conditions, CountryLookup, FieldEdit, FieldEdits, FieldError, Maintenance, Page, Rewrite,
+    TemplateError, TemplateKind, TemplateScope,
 };
 
 use super::{Check, levels::KeyLevels};
 use crate::{file, tree::Path};
+
+/// The largest page in bytes.
+const LARGEST_PAGE: u64 = 1 << 20;
+
+/// Whether a URL can have all characters of the text.
+fn is_url_text(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"#<>\\^`|".contains(&byte))
+}
 
 impl Check<'_, '_> {
     /// The changes of a route with these matchers. The outer `None` marks an error, the inner one that there
@@ -24,9 +34,110 @@ impl Check<'_, '_> {
         let response = TemplateScope { kind: TemplateKind::ResponseField, ..request };
         let request = self.edits(&of.request_headers, "request_headers", &request, levels);
         let response = self.edits(&of.response_headers, "response_headers", &response, levels);
-        let adjustments =
-            Adjustments { request: Arc::new(request?), response: Arc::new(response?) };
+        let rewrite = self.rewrite(of, route, levels);
+        let maintenance = self.maintenance(of, levels);
+        let adjustments = Adjustments {
+            request: Arc::new(request?),
+            response: Arc::new(response?),
+            rewrite: rewrite?,
+            maintenance: maintenance?,
+        };
         Some(adjustments.change_something().then(|| Arc::new(adjustments)))
+    }
+
+    fn rewrite(
+        &mut self,
+        of: &file::Handling,
+        route: &Conditions,
+        levels: &KeyLevels,
+    ) -> Option<Option<Rewrite>> {
+        if let Some(text) = &of.rewrite {
+            let path = levels.key(self.findings, "rewrite");
+            if of.strip_prefix.is_some() || of.add_prefix.is_some() {
+                let message = "stands beside `strip_prefix` or `add_prefix`";
+                let help = "write the whole path here, or leave this out".to_owned();
+                self.findings.error(&path, message, Some(help));
+                return None;
+            }
+            if !text.starts_with('/') || text.starts_with("//") || !is_url_text(text) {
+                let help = "for example `/new/{1}`".to_owned();
+                let message = "must be a path, with a query or without, that begins with `/`";
+                self.findings.error(&path, message, Some(help));
+                return None;
+            }
+            return self.url(text, route, &path).map(|to| Some(Rewrite::Template(to)));
+        }
+        let mut prefix = |key, text: &Option<String>| {
+            let Some(text) = text else { return Some(String::new()) };
+            let path = levels.key(self.findings, key);
+            let is_one = text.starts_with('/')
+                && !text.contains(['?', '{', '}'])
+                && !text.contains("//")
+                && !text.contains("/.")
+                && is_url_text(text)
+                && text != "/";
+            if !is_one {
+                let help = "for example `/api`".to_owned();
+                let message = "must be the beginning of a path, without dot segments and a query";
+                self.findings.error(&path, message, Some(help));
+            }
+            is_one.then(|| text.trim_end_matches('/').to_owned())
+        };
+        let strip = prefix("strip_prefix", &of.strip_prefix);
+        let add = prefix("add_prefix", &of.add_prefix);
+        let (strip, add) = (strip?, add?);
+        let is_none = strip.is_empty() && add.is_empty();
+        Some((!is_none).then_some(Rewrite::Prefix { strip, add }))
+    }
+
+    fn maintenance(
+        &mut self,
+        of: &file::Handling,
+        levels: &KeyLevels,
+    ) -> Option<Option<Maintenance>> {
+        let table = match &of.maintenance {
+            None | Some(file::Maintenance::Switch(false)) => return Some(None),
+            Some(file::Maintenance::Switch(true)) => file::MaintenanceTable::default(),
+            Some(file::Maintenance::Table(table)) => table.clone(),
+        };
+        let path = levels.below(self.findings, "maintenance", &["file"]);
+        let page = match &table.file {
+            Some(file) => Some(self.page(file, &path)?),
+            None => None,
+        };
+        let status = StatusCode::from_u16(table.status).ok()?;
+        let allow = table.allow.iter().map(|prefix| prefix.0).collect();
+        let maintenance =
+            Maintenance { status, retry_after: table.retry_after.0.as_secs(), page, allow };
+        Some(table.enabled.then_some(maintenance))
+    }
+
+    /// A page in a file.
+    fn page(&mut self, given: &str, path: &Path) -> Option<Page> {
+        let file = self.directory.join(given);
+        let mut body = Vec::new();
+        let read = std::fs::File::open(&file)
+            .and_then(|open| open.take(LARGEST_PAGE + 1).read_to_end(&mut body));
+        if let Err(error) = read {
+            let message = format!("cannot read {}: {error}", file.display());
+            let help = "relative paths begin at the configuration file's directory".to_owned();
+            self.findings.error(path, message, Some(help));
+            return None;
+        }
+        if body.len() as u64 > LARGEST_PAGE {
+            let message = format!("{} is larger than 1 MiB", file.display());
+            self.findings.error(path, message, None);
+            return None;
+        }
+        let extension = file.extension().and_then(|text| text.to_str()).unwrap_or_default();
+        let content_type = match extension.to_ascii_lowercase().as_str() {
+            "html" | "htm" => "text/html; charset=utf-8",
+            "json" => "application/json",
+            "xml" => "application/xml",
+            "svg" => "image/svg+xml",
+            _ => "text/plain; charset=utf-8",
+        };
+        Some(Page { content_type: HeaderValue::from_static(content_type), body: body.into() })
     }
 
     fn edits(

@@ -153,7 +153,7 @@ impl Check<'_, '_> {
     }
 
     /// A template of a URL.
-    fn url(&mut self, text: &str, route: &Conditions, path: &Path) -> Option<Template> {
+    pub(super) fn url(&mut self, text: &str, route: &Conditions, path: &Path) -> Option<Template> {
         let scope = TemplateScope { route, kind: TemplateKind::Url, countries: None };
         let read = match Template::parse(text, &scope) {
             Err(TemplateError::NoCountries) => {

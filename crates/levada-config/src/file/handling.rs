@@ -5,14 +5,14 @@
 //!
 //! [`inherit`]: crate::inherit
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use levada_edge::settings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Clients, Compress, OneOrMany};
-use crate::text::Time;
+use crate::text::{Prefix, Time};
 
 /// How requests are handled.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -78,6 +78,18 @@ pub struct Handling {
     /// Who may make such requests, and how many.
     #[serde(flatten)]
     pub clients: Clients,
+    /// A beginning of the path that the origin does not get.
+    #[schemars(extend("examples" = ["/api"]))]
+    pub strip_prefix: Option<String>,
+    /// A beginning that the path gets on the way to the origin.
+    #[schemars(extend("examples" = ["/v2"]))]
+    pub add_prefix: Option<String>,
+    /// Path and query that the origin is asked with, with variables. See docs/operate/rewrites.md.
+    #[schemars(extend("examples" = ["/new/{1}"]))]
+    pub rewrite: Option<String>,
+    /// Answers all clients alike while servers are worked on: `true`, or a table. See
+    /// docs/operate/rewrites.md.
+    pub maintenance: Option<Maintenance>,
     /// Whether clients see in `Proxy-Status` why a node was chosen.
     pub debug: bool,
 }
@@ -95,6 +107,44 @@ pub struct HeaderEdits {
     pub remove: Vec<String>,
     /// Fields that stay as they are, although a level around changes them.
     pub keep: Vec<String>,
+}
+
+/// The response during maintenance.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+pub enum Maintenance {
+    /// Whether there is any.
+    Switch(bool),
+    /// What clients get.
+    Table(MaintenanceTable),
+}
+
+/// The response during maintenance, and clients that are served nevertheless.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(inline)]
+pub struct MaintenanceTable {
+    /// Whether there is any now.
+    pub enabled: bool,
+    /// The status.
+    #[schemars(range(min = 400, max = 599))]
+    pub status: u16,
+    /// The time of `Retry-After`.
+    pub retry_after: Time,
+    /// The file with the body, at most 1 MiB.
+    #[schemars(extend("examples" = ["maintenance.html"]))]
+    pub file: Option<String>,
+    /// Addresses of clients, or prefixes of them, that are served nevertheless.
+    #[schemars(extend("examples" = [["192.0.2.0/24"]]))]
+    pub allow: Vec<Prefix>,
+}
+
+impl Default for MaintenanceTable {
+    fn default() -> Self {
+        let retry_after = Time(Duration::from_secs(300));
+        Self { enabled: true, status: 503, retry_after, file: None, allow: Vec::new() }
+    }
 }
 
 /// A field of responses that is not obeyed. Clients get it as it is.
@@ -230,6 +280,10 @@ impl Default for Handling {
             request_headers: HeaderEdits::default(),
             response_headers: HeaderEdits::default(),
             clients: Clients::default(),
+            strip_prefix: None,
+            add_prefix: None,
+            rewrite: None,
+            maintenance: None,
             debug: false,
         }
     }

@@ -35,7 +35,8 @@ pub use access::{
 pub use cache::{Admission, Cache, DiskCache, Purge};
 pub use compress::{Coding, Compress};
 pub use handling::{
-    CacheKey, Cookies, CountedQuery, Handling, HeaderEdits, IgnoredHeader, StripCookies,
+    CacheKey, Cookies, CountedQuery, Handling, HeaderEdits, IgnoredHeader, Maintenance,
+    MaintenanceTable, StripCookies,
 };
 pub use handoff::{After, Handoff};
 pub use large::{Large, LargeProfile, LargeRetry};

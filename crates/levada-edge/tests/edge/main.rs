@@ -39,6 +39,7 @@ mod purge_log;
 mod ranges;
 mod reload;
 mod resting;
+mod rewrites;
 mod routes;
 mod same_judge;
 mod sharing;

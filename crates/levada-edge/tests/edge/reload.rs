@@ -155,3 +155,27 @@ async fn node_without_a_file_says_so() {
     let node = start(single(&[origin.address])).await;
     assert_eq!(reload(&node).await.status, 422);
 }
+
+#[tokio::test]
+async fn maintenance_begins_and_ends_with_a_reload() {
+    let origin = Origin::start().await;
+    origin.otherwise(|_| Reply::cached("x"));
+    let settings = |maintenance: bool| {
+        let text = format!(
+            "[[site]]\nhosts = '{HOST}'\norigin = 'http://{}'\nmaintenance = {maintenance}",
+            origin.address
+        );
+        Settings { sites: sites(&text), ..single(&[origin.address]) }
+    };
+    let (node, file) = world(settings(false)).await;
+    let at = node.addresses.clients[0];
+    for maintenance in [false, true, false] {
+        *file.lock().unwrap() = Ok(settings(maintenance));
+        assert_eq!(reload(&node).await.status, 200);
+        let answer = get(at, "/").await;
+        let expected = if maintenance { (503, "300") } else { (200, "") };
+        assert_eq!((answer.status, &*answer.field("retry-after")), expected);
+    }
+    assert_eq!(origin.hits("/"), 1, "the cache stays");
+    settled(&node).await;
+}
