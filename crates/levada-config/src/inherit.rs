@@ -73,6 +73,12 @@ fn laid_over(around: &Map<String, Json>, mut own: Map<String, Json>) -> Map<Stri
                     *inner = edits_laid_over(value, std::mem::take(inner));
                 }
             }
+            // The page of one status is a whole.
+            Some((_, Json::Object(inner))) if key == "error_pages" => {
+                for (status, page) in value.as_object().into_iter().flatten() {
+                    inner.entry(status.as_str()).or_insert_with(|| page.clone());
+                }
+            }
             Some((_, Json::Object(inner))) if !WHOLE.contains(&key.as_str()) => {
                 if let Json::Object(value) = value {
                     *inner = laid_over(value, std::mem::take(inner));

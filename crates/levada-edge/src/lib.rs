@@ -9,6 +9,7 @@
 //! identify ─ routes                    site, route, object, key
 //! crossing                             who may pass, and how much of it (levada-access decides)
 //! adjust                               changed header fields (levada-rules says which)
+//! error_page                           bodies of errors
 //! peers                                the node that serves it (levada-redirector decides)
 //! large                                large files in pieces, through the cluster (levada-fetch decides)
 //! cache: lookup                        stored responses (levada-store) that may be used (levada-cache)
@@ -33,6 +34,7 @@ mod crossing;
 mod dormant;
 mod drain;
 mod effects;
+mod error_page;
 mod explain;
 mod failure;
 mod fields;

@@ -21,6 +21,7 @@ use crate::{
     cache::Cache,
     clock::Clock,
     drain::Drain,
+    error_page::KeptPages,
     forward::Forwarder,
     given_up::GivenUpClients,
     identify::Identifier,
@@ -62,6 +63,8 @@ pub(crate) struct Node {
     pub(crate) forwarder: Arc<Forwarder>,
     /// The shared state of transfers in pieces.
     pub(crate) large: Arc<Transfers>,
+    /// Error pages of origins.
+    pub(crate) pages: KeptPages,
     /// Clients whose connections were given up as dormant.
     pub(crate) given_up: Arc<GivenUpClients>,
     pub(crate) drain: Arc<Drain>,
@@ -164,6 +167,7 @@ impl Node {
             trust: TrustBoundary::new(&settings.trusted),
             forwarder,
             large,
+            pages: KeptPages::default(),
             given_up: Arc::default(),
             drain: Drain::new(settings.limits.drain_rate, metrics.moved.clone()),
             route: settings

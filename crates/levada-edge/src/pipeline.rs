@@ -44,6 +44,7 @@ use crate::{
     connection::{self, head_bounds},
     crossing,
     effects::Effects,
+    error_page,
     failure::{Failed, Failure},
     large, max_forwards,
     node::Node,
@@ -119,14 +120,19 @@ async fn adjusted(
 ) -> PipelineResult {
     let client = context.client;
     let adjusting = Adjusting::begin(node, with, &mut context, record);
+    let page = if with.pages.is_empty() { None } else { error_page::Asked::of(&context) };
     let answer = match adjust::closed(with, &context, record) {
         Some(response) => Ok(response),
         None => admitted(node, context, record).await,
     };
+    let has_failed = answer.is_err();
     let mut response = answer.unwrap_or_else(|failed| {
         record.failed(client, &failed);
         respond::failure(&node.name, &failed)
     });
+    if let Some(page) = page {
+        page.replace(node, &with.pages, has_failed, &mut response).await;
+    }
     adjusting.finish(&mut response, record.cache);
     Ok(response)
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{FieldEdits, Maintenance, Rewrite};
+use crate::{ErrorPages, FieldEdits, Maintenance, Rewrite};
 
 /// The changes of a site or of a route. One that has none of them has no such value, and pays nothing.
 #[derive(Clone, Debug, Default)]
@@ -15,6 +15,8 @@ pub struct Adjustments {
     pub rewrite: Option<Rewrite>,
     /// The response during maintenance, while there is any.
     pub maintenance: Option<Maintenance>,
+    /// The bodies of errors.
+    pub pages: ErrorPages,
 }
 
 impl Adjustments {
@@ -24,6 +26,7 @@ impl Adjustments {
             || !self.response.is_empty()
             || self.rewrite.is_some()
             || self.maintenance.is_some()
+            || !self.pages.is_empty()
     }
 
     /// Whether requests need identifiers.
@@ -38,6 +41,7 @@ impl Adjustments {
             words.push(format!("under maintenance: {}", maintenance.status));
         }
         words.extend(self.rewrite.iter().flat_map(Rewrite::in_words));
+        words.extend(self.pages.in_words());
         words.extend(self.request.in_words("request field"));
         words.extend(self.response.in_words("response field"));
         words

@@ -9,6 +9,7 @@
 //!           Conditions     path (PathPattern, PathRegex), host, method, fields, query, cookies, client
 //! answer ─► RouteAnswer    redirects and fixed responses; Template is their text with variables
 //! rewrite ► Rewrite        the path that the origin is asked with
+//! errors ─► ErrorPages     bodies of errors by status
 //! key   ──► KeyRules       the part of the URL that counts, and what counts beside it (DeviceClass)
 //!           Selector       a condition in one word, by which a request passes the cache by
 //! edits ──► FieldEdits     changes of header fields, whose values are Templates
@@ -20,6 +21,7 @@ mod caching;
 mod conditions;
 mod device;
 mod edits;
+mod error_pages;
 mod facts;
 mod key_rules;
 mod maintenance;
@@ -37,6 +39,7 @@ pub use caching::{CacheUse, CachingRules};
 pub use conditions::{Condition, Conditions, FieldPattern};
 pub use device::DeviceClass;
 pub use edits::{FieldEdit, FieldEdits, FieldError};
+pub use error_pages::{ErrorPage, ErrorPages, ErrorStatus, NoErrorStatus};
 pub use facts::{RequestFacts, Scheme};
 pub use key_rules::{KeyRules, QueryRule};
 pub use maintenance::{Maintenance, Page};

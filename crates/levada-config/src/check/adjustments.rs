@@ -6,8 +6,8 @@ use http::{HeaderValue, StatusCode};
 
 use levada_edge::settings::{Adjustments, ClientCountries};
 use levada_rules::{
-    Conditions, CountryLookup, FieldEdit, FieldEdits, FieldError, Maintenance, Page, Rewrite,
-    TemplateError, TemplateKind, TemplateScope,
+    Conditions, CountryLookup, ErrorPage, ErrorPages, ErrorStatus, FieldEdit, FieldEdits,
+    FieldError, Maintenance, Page, Rewrite, TemplateError, TemplateKind, TemplateScope,
 };
 
 use super::{Check, levels::KeyLevels};
@@ -36,11 +36,13 @@ impl Check<'_, '_> {
         let response = self.edits(&of.response_headers, "response_headers", &response, levels);
         let rewrite = self.rewrite(of, route, levels);
         let maintenance = self.maintenance(of, levels);
+        let pages = self.error_pages(of, levels);
         let adjustments = Adjustments {
             request: Arc::new(request?),
             response: Arc::new(response?),
             rewrite: rewrite?,
             maintenance: maintenance?,
+            pages: pages?,
         };
         Some(adjustments.change_something().then(|| Arc::new(adjustments)))
     }
@@ -110,6 +112,45 @@ impl Check<'_, '_> {
         let maintenance =
             Maintenance { status, retry_after: table.retry_after.0.as_secs(), page, allow };
         Some(table.enabled.then_some(maintenance))
+    }
+
+    fn error_pages(&mut self, of: &file::Handling, levels: &KeyLevels) -> Option<ErrorPages> {
+        let mut pages = Vec::new();
+        for (status, given) in &of.error_pages {
+            let at =
+                |check: &Self, names: &[&str]| levels.below(check.findings, "error_pages", names);
+            let path = at(self, &[status]);
+            let read = status.parse::<ErrorStatus>();
+            if let Err(error) = &read {
+                let place = self.findings.key_place(&path);
+                let help = Some("for example \"404\" or \"5xx\"".to_owned());
+                self.findings.error_at(place, &path, format!("{status:?} {error}"), help);
+            }
+            let page = match (&given.file, &given.path) {
+                (Some(file), None) => {
+                    let path = at(self, &[status, "file"]);
+                    self.page(file, &path).map(ErrorPage::File)
+                }
+                (None, Some(target)) if target.starts_with('/') && is_url_text(target) => {
+                    Some(ErrorPage::Path(target.clone()))
+                }
+                (None, Some(_)) => {
+                    let path = at(self, &[status, "path"]);
+                    let message = "must be a path at the origin that begins with `/`";
+                    let help = Some("for example `/errors/404.html`".to_owned());
+                    self.findings.error(&path, message, help);
+                    None
+                }
+                _ => {
+                    let help = Some("for example `{ path = \"/errors/404.html\" }`".to_owned());
+                    let message = "needs either `file` or `path`";
+                    self.findings.error(&path, message, help);
+                    None
+                }
+            };
+            pages.push(read.ok().zip(page));
+        }
+        Some(ErrorPages::new(pages.into_iter().collect::<Option<_>>()?))
     }
 
     /// A page in a file.

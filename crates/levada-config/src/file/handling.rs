@@ -87,6 +87,8 @@ pub struct Handling {
     /// Path and query that the origin is asked with, with variables. See docs/operate/rewrites.md.
     #[schemars(extend("examples" = ["/new/{1}"]))]
     pub rewrite: Option<String>,
+    /// Bodies of errors by status, as in `"404"` or `"5xx"`. See docs/operate/rewrites.md.
+    pub error_pages: BTreeMap<String, ErrorPage>,
     /// Answers all clients alike while servers are worked on: `true`, or a table. See
     /// docs/operate/rewrites.md.
     pub maintenance: Option<Maintenance>,
@@ -107,6 +109,16 @@ pub struct HeaderEdits {
     pub remove: Vec<String>,
     /// Fields that stay as they are, although a level around changes them.
     pub keep: Vec<String>,
+}
+
+/// The body of an error: a file or a path.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ErrorPage {
+    /// The file, at most 1 MiB.
+    pub file: Option<String>,
+    /// The path at the origin.
+    pub path: Option<String>,
 }
 
 /// The response during maintenance.
@@ -283,6 +295,7 @@ impl Default for Handling {
             strip_prefix: None,
             add_prefix: None,
             rewrite: None,
+            error_pages: BTreeMap::new(),
             maintenance: None,
             debug: false,
         }

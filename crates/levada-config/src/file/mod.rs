@@ -35,7 +35,7 @@ pub use access::{
 pub use cache::{Admission, Cache, DiskCache, Purge};
 pub use compress::{Coding, Compress};
 pub use handling::{
-    CacheKey, Cookies, CountedQuery, Handling, HeaderEdits, IgnoredHeader, Maintenance,
+    CacheKey, Cookies, CountedQuery, ErrorPage, Handling, HeaderEdits, IgnoredHeader, Maintenance,
     MaintenanceTable, StripCookies,
 };
 pub use handoff::{After, Handoff};

@@ -18,6 +18,7 @@ mod disk;
 #[cfg(target_os = "linux")]
 mod dormant;
 mod drain;
+mod error_pages;
 mod failover;
 mod forward_auth;
 mod headers;

@@ -1,0 +1,134 @@
+//! Error pages: a file's, or those that the origin has, fetched through the cache.
+//!
+//! A page of the origin that was fetched once is kept, so that it is there when the origin is not.
+
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
+
+use http::{
+    HeaderValue, Method, Request, Response, StatusCode,
+    header::{CONTENT_TYPE, HOST},
+};
+use http_body_util::{BodyExt as _, Limited};
+use levada_cache::RequestCacheFields;
+use levada_compress::Accepts;
+use levada_rules::{CacheUse, ErrorPage, ErrorPages, Page, RouteAnswer};
+use parking_lot::Mutex;
+
+use crate::{
+    access_record::AccessRecord,
+    body::ResponseBody,
+    client_connection::{ClientConnection, ListenerKind},
+    fields::FORWARDED_PROTO,
+    large::Dispatch,
+    node::Node,
+    purge::endpoint::METHOD,
+    request::RequestContext,
+    respond,
+};
+
+/// The largest page of an origin in bytes, and the largest that is kept.
+const LARGEST: usize = 1 << 20;
+const LARGEST_KEPT: usize = 64 << 10;
+/// The most pages that are kept.
+const MOST_KEPT: usize = 64;
+
+/// Pages of origins, by host and path.
+#[derive(Default)]
+pub(crate) struct KeptPages(Mutex<BTreeMap<(String, String), Page>>);
+
+/// The parts of a request that its error page needs.
+pub(crate) struct Asked {
+    connection: Arc<ClientConnection>,
+    client: IpAddr,
+    method: Method,
+    host: String,
+    scheme: &'static str,
+}
+
+impl Asked {
+    /// `None` for the requests of peers, for purges, and for a fixed response with a body.
+    pub(crate) fn of(context: &RequestContext) -> Option<Self> {
+        let RequestContext { connection, client, resource, parts, .. } = context;
+        let is_fixed = |answer: &RouteAnswer| matches!(answer, RouteAnswer::Respond { body, .. } if !body.is_empty());
+        let has_body = resource.answer.as_ref().is_some_and(|answer| is_fixed(&answer.0));
+        let is_peer = connection.listener == ListenerKind::Peer;
+        (!is_peer && !has_body && parts.method.as_str() != METHOD).then(|| Self {
+            connection: connection.clone(),
+            client: *client,
+            method: parts.method.clone(),
+            host: resource.host().to_owned(),
+            scheme: resource.scheme,
+        })
+    }
+
+    /// Gives an error its page. `failed`: no server has answered.
+    pub(crate) async fn replace(
+        self,
+        node: &Arc<Node>,
+        pages: &ErrorPages,
+        failed: bool,
+        response: &mut Response<ResponseBody>,
+    ) {
+        let page = match pages.find(response.status()) {
+            None => None,
+            Some(ErrorPage::File(page)) => Some(page.clone()),
+            Some(ErrorPage::Path(path)) => self.of_origin(node, path, failed).await,
+        };
+        if let Some(page) = page {
+            respond::with_page(response, &page, &self.method);
+        }
+    }
+
+    async fn of_origin(&self, node: &Arc<Node>, path: &str, failed: bool) -> Option<Page> {
+        let place = (self.host.clone(), path.to_owned());
+        let kept = node.pages.0.lock().get(&place).cloned();
+        if failed && kept.is_some() {
+            return kept;
+        }
+        let Some(page) = self.fetch(node, path).await else { return kept };
+        if page.body.len() <= LARGEST_KEPT {
+            let mut all = node.pages.0.lock();
+            if all.len() >= MOST_KEPT && !all.contains_key(&place) {
+                all.pop_first();
+            }
+            all.insert(place, page.clone());
+        }
+        Some(page)
+    }
+
+    /// Requests the page as a client without any fields would. Its own errors get no page.
+    async fn fetch(&self, node: &Arc<Node>, path: &str) -> Option<Page> {
+        let request = Request::get(path).header(HOST, &self.host);
+        let request = request.header(FORWARDED_PROTO, self.scheme).body(()).ok()?;
+        let connection = self.connection.clone();
+        let resource = node.identifier.identify(connection.listener, self.client, &request).ok()?;
+        let (parts, ()) = request.into_parts();
+        let resource = resource.keyed(self.client, &parts.method, &parts.headers);
+        if resource.answer.is_some() {
+            return None;
+        }
+        let context = RequestContext {
+            connection,
+            client: self.client,
+            resource,
+            wants: RequestCacheFields::default(),
+            parts,
+            accepts: Accepts::default(),
+            cache_use: CacheUse::Full,
+            edits: None,
+            body: None,
+            body_bound: None,
+            head_is_enough: false,
+            anew: false,
+            zero_copy: None,
+        };
+        let mut record = AccessRecord::of_piece(&node.telemetry);
+        let dispatched = node.clone().dispatch(Box::new(context), &mut record).await;
+        let response = dispatched.ok().filter(|response| response.status() == StatusCode::OK)?;
+        let (head, body) = response.into_parts();
+        let body = Limited::new(body, LARGEST).collect().await.ok()?.to_bytes();
+        let html = HeaderValue::from_static("text/html; charset=utf-8");
+        let content_type = head.headers.get(CONTENT_TYPE).cloned().unwrap_or(html);
+        Some(Page { content_type, body })
+    }
+}
