@@ -31,6 +31,7 @@ enum Variable {
     Scheme,
     Path,
     Query,
+    QueryPart,
     Uri,
     Method,
     Header(HeaderName),
@@ -73,15 +74,15 @@ impl TemplateKind {
     pub fn variables(self) -> &'static str {
         match self {
             Self::Url => {
-                "client, host, scheme, path, query, uri, method, country, header.NAME, \
+                "client, host, scheme, path, query, ?query, uri, method, country, header.NAME, \
                  cookie.NAME, and captures such as {1}"
             }
             Self::RequestField => {
-                "client, host, scheme, path, query, uri, method, country, request_id, \
+                "client, host, scheme, path, query, ?query, uri, method, country, request_id, \
                  header.NAME, cookie.NAME, and captures such as {1}"
             }
             Self::ResponseField => {
-                "client, host, scheme, path, query, uri, method, country, request_id, cache, \
+                "client, host, scheme, path, query, ?query, uri, method, country, request_id, cache, \
                  header.NAME, cookie.NAME, and captures such as {1}"
             }
         }
@@ -252,6 +253,7 @@ fn variable(name: &str, scope: &TemplateScope<'_>) -> Result<Variable, TemplateE
         "scheme" => Variable::Scheme,
         "path" => Variable::Path,
         "query" => Variable::Query,
+        "?query" => Variable::QueryPart,
         "uri" => Variable::Uri,
         "method" => Variable::Method,
         "country" => Variable::Country(scope.countries.ok_or(TemplateError::NoCountries)?.clone()),
@@ -281,6 +283,9 @@ impl Variable {
             Self::Scheme => facts.scheme.as_str().to_owned(),
             Self::Path => facts.target.split('?').next().unwrap_or_default().to_owned(),
             Self::Query => facts.query().to_owned(),
+            Self::QueryPart => {
+                facts.target.find('?').map_or("", |at| &facts.target[at..]).to_owned()
+            }
             Self::Uri => facts.target.to_owned(),
             Self::Method => facts.method.to_string(),
             Self::Header(name) => {
@@ -295,7 +300,10 @@ impl Variable {
 
     /// Whether the value is a part of a URL already.
     fn is_encoded(&self) -> bool {
-        matches!(self, Self::Host | Self::Scheme | Self::Path | Self::Query | Self::Uri)
+        matches!(
+            self,
+            Self::Host | Self::Scheme | Self::Path | Self::Query | Self::QueryPart | Self::Uri
+        )
     }
 }
 
@@ -353,6 +361,8 @@ mod tests {
         let https = "https://www.example.com/old/a?b=%20";
         assert_eq!(url(&old, "https://{host}{uri}", "/old/a?b=%20"), https);
         assert_eq!(url(&old, "/new/{1}?{query}", "/old/a/b?c"), "/new/a/b?c");
+        assert_eq!(url(&old, "/new{?query}", "/old/a?c=%20"), "/new?c=%20");
+        assert_eq!(url(&old, "/new{?query}", "/old/a"), "/new");
         assert_eq!(url(&old, "/{client}/{method}/{cookie.d}", "/old"), "/192.0.2.1/GET/2");
         assert_eq!(url(&old, "/{{x}}", "/old"), "/{x}");
         let regex = PathRegex::parse("^/u/(?<id>[0-9]+)/(.*)$").unwrap();
