@@ -499,6 +499,21 @@ fn a_site_has_an_origin_or_servers_and_each_server_once() {
 }
 
 #[test]
+fn a_site_whose_routes_answer_all_requests_needs_no_origin() {
+    let site = |routes: &str| format!("{LEAST}[[site]]\nhosts = 'example.com'\n{routes}");
+    let redirect = "[[site.route]]\nredirect = { to = 'https://www.example.com{uri}' }\n";
+    let settings = settings(&site(redirect));
+    assert!(settings.sites[0].servers.origins.is_empty());
+    let asks = "[[site.route]]\npath = '/a'\norigin = 'http://127.0.0.1:9000'\n";
+    assert!(check_text(&site(&format!("{asks}{redirect}"))).report.is_usable());
+    // One route asks the site's servers, and one site has requests that no route takes.
+    let inherits = "[[site.route]]\npath = '/a'\n";
+    assert_error(&site(&format!("{inherits}{redirect}")), "site[0].origin", "is missing");
+    let some = "[[site.route]]\npath = '/a'\nredirect = { to = '/b' }\n";
+    assert_error(&site(some), "site[0].origin", "is missing");
+}
+
+#[test]
 fn a_key_has_the_name_that_it_needs() {
     let with = |key: &str| format!("{LEAST}{SWITCH}servers = 'http://a'\nkey = {key}\n");
     assert_error(&with("{ from = 'cookie' }"), "site[0].key", "needs the `name`");

@@ -25,6 +25,9 @@ impl Check<'_, '_> {
         let at = |check: &Self, key: &'static str| levels.key(check.findings, key);
         let given = ["servers", "server"].into_iter().find(|key| has(self, key));
         let Some(given) = given else {
+            if !has(self, "origin") && routes_answer_all(site) {
+                return Some(None);
+            }
             if !has(self, "origin") {
                 let help = "for example `origin = \"http://10.0.1.1:8000\"`, or `servers = [...]` that \
                             the policy chooses among";
@@ -174,4 +177,21 @@ fn name_of(server: &file::Server, url: &Upstream) -> String {
         };
     };
     name.to_string()
+}
+
+/// Whether no request of the site comes to servers of its own: a route takes the rest, and all routes up to it
+/// answer themselves or have servers.
+fn routes_answer_all(site: &file::Site) -> bool {
+    for route in &site.route {
+        let servers = &route.servers;
+        let asks =
+            servers.origin.is_some() || servers.servers.is_some() || !servers.server.is_empty();
+        if !asks && route.redirect.is_none() && route.respond.is_none() {
+            return false;
+        }
+        if route.takes_all() {
+            return true;
+        }
+    }
+    false
 }

@@ -43,7 +43,7 @@ pub struct Site {
 #[serde(default)]
 pub struct SiteServers {
     /// The origin: a URL, or `unix:` and the path of a socket on this machine; with several, the first that
-    /// is up. Either this or servers must be given.
+    /// is up. Either this or servers must be given, unless routes answer all requests themselves.
     #[schemars(extend("examples" = ["http://10.0.1.1:8000"]))]
     pub origin: Option<OneOrMany<Upstream>>,
     /// Servers that the policy chooses among, instead of the nodes of the cluster: the short form, for
