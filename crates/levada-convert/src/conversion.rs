@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 
 use crate::{
     ledger::{Ledger, Place, Remark},
-    plan::Plan,
+    plan::{Plan, Site},
 };
 
 /// A converted configuration.
@@ -17,8 +17,9 @@ pub struct Conversion {
 }
 
 impl Conversion {
-    pub(crate) fn new(plan: &Plan, mut ledger: Ledger) -> Self {
-        ledger.sort();
+    pub(crate) fn new(mut plan: Plan, mut ledger: Ledger) -> Self {
+        ledger.close();
+        plan.sites.iter_mut().for_each(Site::settle);
         let mut toml = plan.to_string();
         for line in report(&ledger).lines() {
             let line = line.trim_end();

@@ -1,7 +1,11 @@
-//! What became of each statement of the file that is converted. Every statement is entered once, so that none
+//! What became of each statement of the file that is converted. Every statement has one entry, so that none
 //! is dropped silently.
 
-use std::{collections::BTreeSet, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    fmt,
+    sync::Arc,
+};
 
 /// A line of a file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,6 +64,15 @@ impl Fate {
     pub(crate) fn needless(reason: impl Into<String>) -> Self {
         Self::Needless(reason.into())
     }
+
+    fn urgency(&self) -> u8 {
+        match self {
+            Self::Needless(_) => 0,
+            Self::Taken => 1,
+            Self::Differs(_) => 2,
+            Self::Left(_) => 3,
+        }
+    }
 }
 
 /// The account of a conversion.
@@ -73,37 +86,51 @@ pub struct Ledger {
     pub needless: Vec<Remark>,
     /// Statements that were not converted.
     pub left: Vec<Remark>,
-    /// Statements that were entered as taken: a block that serves two sites is read once, but told twice.
-    known: BTreeSet<(Place, String)>,
+    /// Every statement once, also those of a block that serves two sites.
+    entries: BTreeMap<(Place, String), Fate>,
 }
 
 impl Ledger {
+    /// Of two fates of one statement, the one that an operator must know about counts.
     pub(crate) fn enter(&mut self, place: &Place, statement: &str, fate: Fate) {
-        let remark =
-            |reason| Remark { place: place.clone(), statement: shortened(statement), reason };
-        match fate {
-            Fate::Taken => self.take(place, statement),
-            Fate::Differs(reason) => {
-                self.take(place, statement);
-                self.differs.push(remark(reason));
+        match self.entries.entry((place.clone(), statement.to_owned())) {
+            Entry::Vacant(entry) => drop(entry.insert(fate)),
+            Entry::Occupied(mut entry) if fate.urgency() > entry.get().urgency() => {
+                entry.insert(fate);
             }
-            Fate::Needless(reason) => self.needless.push(remark(reason)),
-            Fate::Left(reason) => self.left.push(remark(reason)),
+            Entry::Occupied(_) => {}
         }
     }
 
-    fn take(&mut self, place: &Place, statement: &str) {
-        self.taken += usize::from(self.known.insert((place.clone(), statement.to_owned())));
+    /// Enters a statement that no part of a converter has entered: nothing is dropped silently.
+    pub(crate) fn enter_if_missed(&mut self, place: &Place, statement: &str) {
+        let entry = self.entries.entry((place.clone(), statement.to_owned()));
+        entry.or_insert_with(|| Fate::left(MISSED));
     }
 
-    /// In the order of the file.
-    pub(crate) fn sort(&mut self) {
-        for remarks in [&mut self.differs, &mut self.needless, &mut self.left] {
-            remarks.sort_by(|a, b| a.place.cmp(&b.place));
-            remarks.dedup();
+    /// Makes the lists of all entries, in the order of the file.
+    pub(crate) fn close(&mut self) {
+        for ((place, statement), fate) in &self.entries {
+            let remark = |reason: &str| Remark {
+                place: place.clone(),
+                statement: shortened(statement),
+                reason: reason.to_owned(),
+            };
+            match fate {
+                Fate::Taken => self.taken += 1,
+                Fate::Differs(reason) => {
+                    self.taken += 1;
+                    self.differs.push(remark(reason));
+                }
+                Fate::Needless(reason) => self.needless.push(remark(reason)),
+                Fate::Left(reason) => self.left.push(remark(reason)),
+            }
         }
     }
 }
+
+/// The reason of a statement that no part of a converter has looked at.
+pub(crate) const MISSED: &str = "Levada has nothing for it here";
 
 /// On one line, without control characters: it goes into comments and to a terminal.
 fn shortened(statement: &str) -> String {

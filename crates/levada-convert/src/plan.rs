@@ -27,6 +27,21 @@ pub(crate) struct Site {
     pub(crate) routes: Vec<Route>,
 }
 
+impl Site {
+    /// A site has no answers of its own: those for all its requests are its last route.
+    pub(crate) fn settle(&mut self) {
+        let mut rest = Route::default();
+        for key in ["redirect", "respond"] {
+            if let Some(value) = self.table.remove(key) {
+                rest.table.set(key, value);
+            }
+        }
+        if !rest.table.is_empty() && !self.routes.iter().any(Route::takes_all) {
+            self.routes.push(rest);
+        }
+    }
+}
+
 /// A `[[site.route]]`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Route {
@@ -43,8 +58,18 @@ impl Route {
 }
 
 /// The keys of a route that say which requests it takes.
-const MATCHERS: [&str; 9] =
-    ["path", "path_regex", "host", "scheme", "method", "header", "query", "cookie", "client"];
+const MATCHERS: [&str; 10] = [
+    "path",
+    "path_regex",
+    "host",
+    "scheme",
+    "method",
+    "header",
+    "query",
+    "cookie",
+    "client",
+    "when",
+];
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -47,6 +47,32 @@ impl Table {
         }
     }
 
+    /// Sets `key`, or adds to its list.
+    pub(crate) fn push_or_set(&mut self, key: &str, value: impl Into<Value>) {
+        match self.get(key) {
+            Some(Value::List(_)) => self.push(key, value),
+            _ => self.set(key, value),
+        }
+    }
+
+    /// Takes a text out of the list of `key`, whatever its case. Returns whether it was there.
+    pub(crate) fn take_from_list(&mut self, key: &str, text: &str) -> bool {
+        let Some(Value::List(mut list)) = self.get(key).cloned() else { return false };
+        let before = list.len();
+        list.retain(|own| !matches!(own, Value::Text(own) if own.eq_ignore_ascii_case(text)));
+        let taken = list.len() < before;
+        match list.is_empty() {
+            true => drop(self.remove(key)),
+            false => self.set(key, Value::List(list)),
+        }
+        taken
+    }
+
+    /// Keeps the keys whose values are wanted.
+    pub(crate) fn retain(&mut self, wanted: impl Fn(&Value) -> bool) {
+        self.0.retain(|(_, value)| wanted(value));
+    }
+
     /// The table in braces of `key`, made if there is none.
     pub(crate) fn inline(&mut self, key: &str) -> &mut Table {
         let place = match self.0.iter().position(|(own, _)| own == key) {
@@ -86,6 +112,16 @@ impl Table {
     pub(crate) fn remove(&mut self, key: &str) -> Option<Value> {
         let place = self.0.iter().position(|(own, _)| own == key)?;
         Some(self.0.remove(place).1)
+    }
+}
+
+impl Value {
+    /// The value of a key of a table in braces.
+    pub(crate) fn inner(&self, key: &str) -> Option<&Value> {
+        match self {
+            Self::Inline(table) => table.get(key),
+            _ => None,
+        }
     }
 }
 

@@ -7,22 +7,11 @@ use crate::{
 
 /// Keys that converters know and do not write, with the reason that is reported.
 const NOT_THERE: &[(&str, &str)] = &[
-    ("redirect", "a site has no redirects"),
-    ("respond", "a site has no fixed responses"),
     ("rewrite", "a site has no rewrites"),
-    ("request_headers", "a site does not edit the fields of requests"),
-    ("response_headers", "a site does not edit the fields of responses"),
     ("error_pages", "a site has no error pages"),
-    ("cache_key", "a site has no rules for the key of an object"),
     ("files", "a site cannot serve a directory"),
-    ("access", "this is not converted: write `access` by hand, docs/operate/access.md"),
-    ("basic_auth", "this is not converted: write `basic_auth` by hand, docs/operate/access.md"),
-    ("referers", "this is not converted: write `referers` by hand, docs/operate/access.md"),
-    ("limit", "this is not converted: write `limit` by hand, docs/operate/limits.md"),
-    ("max_body", "this is not converted: write `max_body` by hand, docs/operate/limits.md"),
-    ("bandwidth", "this is not converted: write `bandwidth` by hand, docs/operate/limits.md"),
+    ("when", "a route has no expressions"),
     ("forward_auth", "a site asks no other server whether a request may pass"),
-    ("secure_link", "this is not converted: write `signed_urls` by hand, docs/operate/access.md"),
 ];
 
 /// Why a site cannot have `key`, if it cannot.
@@ -58,6 +47,11 @@ pub(crate) fn put_inner(
         table.inline(outer).set(key, value);
         Fate::Taken
     })
+}
+
+/// Whether a table has rules about who may come.
+pub(crate) fn restricts(table: &Table) -> bool {
+    ["access", "basic_auth", "referers", "signed_urls"].iter().any(|key| table.get(key).is_some())
 }
 
 /// Closes a place whose rule of access could not be converted, and says so.
@@ -110,23 +104,89 @@ pub(crate) fn edit_response(table: &mut Table, name: &str, edit: Edit) -> Fate {
 }
 
 fn edit_fields(table: &mut Table, key: &str, name: &str, edit: Edit) -> Fate {
-    missing(key).unwrap_or_else(|| {
-        let edits = table.inline(key);
-        match edit {
-            Edit::Set(value) => edits.inline("set").set(name, value),
-            Edit::Add(value) => edits.inline("add").set(name, value),
-            Edit::Remove => edits.push("remove", name),
+    if let Some(fate) = missing(key).or_else(|| unchangeable(key, name)) {
+        return fate;
+    }
+    let edits = table.inline(key);
+    let was_removed = edits.take_from_list("remove", name);
+    match edit {
+        Edit::Add(value) if !was_removed => {
+            let add = edits.inline("add");
+            match add.get(name) {
+                Some(Value::Text(own)) => {
+                    let both = vec![own.as_str().into(), value.into()];
+                    add.set(name, Value::List(both));
+                }
+                _ => add.push_or_set(name, value),
+            }
         }
-        Fate::Taken
-    })
+        // This takes the place of the field that was removed.
+        Edit::Set(value) | Edit::Add(value) => edits.inline("set").set(name, value),
+        Edit::Remove => match edits.get("add").and_then(|add| add.inner(name)).cloned() {
+            Some(Value::Text(value)) => {
+                edits.inline("add").remove(name);
+                edits.inline("set").set(name, value);
+            }
+            _ => {
+                if let Some(Value::Inline(set)) = edits.get("set") {
+                    let mut set = set.clone();
+                    set.remove(name);
+                    edits.set("set", set);
+                }
+                edits.push("remove", name);
+            }
+        },
+    }
+    edits.retain(|value| !matches!(value, Value::Inline(inner) if inner.is_empty()));
+    Fate::Taken
+}
+
+/// Leaves a field as it is, although a level around changes it.
+pub(crate) fn keep_field(table: &mut Table, key: &str, name: &str) {
+    if missing(key).is_none() && unchangeable(key, name).is_none() {
+        table.inline(key).push("keep", name);
+    }
+}
+
+/// Fields that no edit may change.
+fn unchangeable(key: &str, name: &str) -> Option<Fate> {
+    const FRAMING: [&str; 11] = [
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-range",
+        "http2-settings",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    ];
+    const OF_REQUESTS: [&str; 10] = [
+        "host",
+        "via",
+        "cdn-loop",
+        "range",
+        "if-range",
+        "if-match",
+        "if-none-match",
+        "if-modified-since",
+        "if-unmodified-since",
+        "expect",
+    ];
+    let field = name.to_ascii_lowercase();
+    let is_token = |c: u8| c.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&c);
+    if name.is_empty() || !name.bytes().all(is_token) {
+        return Some(Fate::left("is no name of a field"));
+    }
+    let is_refused = FRAMING.contains(&field.as_str())
+        || field.starts_with("levada-")
+        || key == "request_headers" && OF_REQUESTS.contains(&field.as_str());
+    is_refused.then(|| Fate::left("a node decides about this field: docs/operate/headers.md"))
 }
 
 /// Stores responses with a status for `ttl`, whatever the origin states.
 pub(crate) fn force_ttl(table: &mut Table, statuses: &str, ttl: &str) -> Fate {
     push(table, "ttl", format!("{statuses} {ttl}"))
-}
-
-/// Takes `Set-Cookie` out of responses, so that they may be stored.
-pub(crate) fn strip_cookies(table: &mut Table) -> Fate {
-    put(table, "strip_cookies", "response")
 }

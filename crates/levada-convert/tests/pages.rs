@@ -62,6 +62,8 @@ fn is_accepted(toml: &str, place: &str) {
         )
         .unwrap();
     }
+    let users = "ann:{SHA}qUqP5cyxm6YcTAhz05Hph5gvu9M=\n";
+    fs::write(directory.path().join("htpasswd"), users).unwrap();
     let root = directory.path().to_str().unwrap();
     let text = toml.replace("/var/cache", root).replace("unix:/run", &format!("unix:{root}"));
     let surroundings = Surroundings { directory: directory.path(), variable: &|_| None };

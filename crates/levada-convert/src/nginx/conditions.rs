@@ -1,11 +1,11 @@
-//! `if` and `map`: conditions as the matchers of a route.
+//! `if`, `map` and `geo`: conditions as the matchers of a route.
 
 use std::collections::BTreeMap;
 
 use super::parse::Directive;
-use crate::{matchers::matchers, table::Table};
+use crate::matchers::Condition;
 
-/// A `map` whose values are chosen by whole texts.
+/// A `map` or a `geo` whose values are chosen by whole texts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Map {
     /// The variable that it looks at, without `$`.
@@ -17,8 +17,12 @@ pub(super) struct Map {
 
 impl Map {
     pub(super) fn read(directive: &Directive) -> Self {
-        let mut map =
-            Self { source: directive.arg(0).trim_start_matches('$').to_owned(), ..Self::default() };
+        let source = match (directive.name.as_str(), directive.args.len()) {
+            ("geo", 0..=1) => "$remote_addr",
+            _ => directive.arg(0),
+        };
+        let source = source.trim_start_matches('$').to_owned();
+        let mut map = Self { source, ..Self::default() };
         for entry in directive.inner() {
             match entry.name.as_str() {
                 "default" => map.default = entry.arg(0).to_owned(),
@@ -30,6 +34,20 @@ impl Map {
     }
 
     /// The value, if there is only one.
+    /// The name of the variable that a directive gives values to.
+    pub(super) fn name(directive: &Directive) -> String {
+        directive.args.last().map_or("", |name| name.trim_start_matches('$')).to_owned()
+    }
+
+    /// The requests that an entry is for.
+    fn condition(&self, pattern: &str) -> Result<Condition, String> {
+        let (operator, text) = match pattern.strip_prefix("~*") {
+            Some(regex) => ("~*", regex),
+            None => pattern.strip_prefix('~').map_or(("=", pattern), |regex| ("~", regex)),
+        };
+        Condition::comparison(&self.source, operator, text.trim_start_matches('\\'))
+    }
+
     pub(super) fn only_value(&self) -> Option<&str> {
         self.entries.is_empty().then_some(self.default.as_str())
     }
@@ -38,15 +56,17 @@ impl Map {
 /// The maps of a configuration, by the name of their variable.
 pub(super) type Maps = BTreeMap<String, Map>;
 
-/// The matchers of the routes that take the requests for which the condition holds; `value` is the value of
-/// a `map`'s variable there.
+/// The requests for which a condition holds; `value` is the value of a `map`'s variable there.
 pub(super) struct Case {
-    pub(super) matchers: Table,
+    pub(super) condition: Condition,
     pub(super) value: Option<String>,
 }
 
+/// Variables that `set` gives a value within `if`, with the requests for which they have one.
+pub(super) type Flags = BTreeMap<String, Vec<Condition>>;
+
 /// Reads the arguments of `if`.
-pub(super) fn cases(args: &[String], maps: &Maps) -> Result<Vec<Case>, String> {
+pub(super) fn cases(args: &[String], maps: &Maps, flags: &Flags) -> Result<Vec<Case>, String> {
     let text = args.join(" ");
     let inner = text.trim().strip_prefix('(').and_then(|rest| rest.strip_suffix(')'));
     let inner = inner.ok_or("the condition has no parentheses")?.trim();
@@ -60,11 +80,22 @@ pub(super) fn cases(args: &[String], maps: &Maps) -> Result<Vec<Case>, String> {
     if let Some(map) = maps.get(variable) {
         return of_map(map, operator, value);
     }
-    let matchers = matchers(variable, operator, value)?;
-    Ok(vec![Case { matchers, value: None }])
+    if let Some(flag) = flags.get(variable) {
+        let holds = match (operator, value) {
+            ("", _) | ("=", "1") => Condition::any(flag),
+            ("=", "0") => Condition::any(flag).and_then(|one| one.negated()),
+            _ => None,
+        };
+        let condition =
+            holds.ok_or("the requests that the variable is set for cannot be listed")?;
+        return Ok(vec![Case { condition, value: None }]);
+    }
+    let condition = Condition::comparison(variable, operator, value)?;
+    Ok(vec![Case { condition, value: None }])
 }
 
-/// A route for each entry of the map for which the condition holds.
+/// A route for each entry of the map for which the condition holds, and one for all others if it holds by the
+/// default.
 fn of_map(map: &Map, operator: &str, wanted: &str) -> Result<Vec<Case>, String> {
     let holds = |value: &str| match operator {
         "" => Ok(!value.is_empty() && value != "0"),
@@ -72,22 +103,36 @@ fn of_map(map: &Map, operator: &str, wanted: &str) -> Result<Vec<Case>, String> 
         "!=" => Ok(value != wanted),
         _ => Err("a map's variable is only compared with whole texts".to_owned()),
     };
-    if holds(&map.default)? {
-        return Err(
-            "the condition holds by the map's default: there is no matcher for the rest".to_owned()
-        );
-    }
     let mut cases = Vec::new();
     for (pattern, value) in &map.entries {
-        if !holds(value)? {
-            continue;
+        if holds(value)? {
+            cases.push(Case { condition: map.condition(pattern)?, value: Some(value.clone()) });
         }
-        let (operator, text) = match pattern.strip_prefix("~*") {
-            Some(regex) => ("~*", regex),
-            None => pattern.strip_prefix('~').map_or(("=", pattern.as_str()), |regex| ("~", regex)),
-        };
-        let matchers = matchers(&map.source, operator, text.trim_start_matches('\\'))?;
-        cases.push(Case { matchers, value: Some(value.clone()) });
+    }
+    if holds(&map.default)? {
+        let listed: Result<Vec<_>, _> =
+            map.entries.iter().map(|(pattern, _)| map.condition(pattern)).collect();
+        let others = Condition::any(&listed?).and_then(|one| one.negated());
+        let condition = others.ok_or("the condition holds by the map's default")?;
+        cases.push(Case { condition, value: Some(map.default.clone()) });
     }
     Ok(cases)
+}
+
+/// The requests for which a variable is neither empty nor 0.
+pub(super) fn selected(
+    variable: &str,
+    maps: &Maps,
+    flags: &Flags,
+) -> Result<Option<Condition>, String> {
+    let conditions: Vec<_> = cases(&[format!("(${variable})")], maps, flags)?
+        .into_iter()
+        .map(|case| case.condition)
+        .collect();
+    match conditions.as_slice() {
+        [] => Ok(None),
+        several => Condition::any(several)
+            .map(Some)
+            .ok_or_else(|| format!("requests are not selected by `${variable}`")),
+    }
 }

@@ -22,7 +22,7 @@ use crate::{
     conversion::Conversion, conversion::Unreadable, files::Includes, files::InputFile,
     ledger::Fate, ledger::Ledger, plan::Plan, table::Table, units,
 };
-use conditions::Map;
+use conditions::{Flags, Map};
 use parse::{Directive, Parser};
 use upstream::Upstream;
 use variables::Constants;
@@ -37,7 +37,16 @@ pub fn convert(file: &InputFile, includes: &dyn Includes) -> Result<Conversion, 
         Parser { includes, ledger: &mut ledger, files: 0 }.file(&file.name, &file.text, 0)?;
     let mut converter = Converter { ledger, ..Converter::default() };
     converter.main(&directives);
-    Ok(Conversion::new(&converter.plan, converter.ledger))
+    account(&mut converter.ledger, &directives);
+    Ok(Conversion::new(converter.plan, converter.ledger))
+}
+
+/// Enters what was not entered.
+fn account(ledger: &mut Ledger, directives: &[Directive]) {
+    for directive in directives {
+        ledger.enter_if_missed(&directive.place, &directive.statement());
+        account(ledger, directive.inner());
+    }
 }
 
 /// A block of directives within the blocks around it.
@@ -83,6 +92,7 @@ struct Converter {
     maps: BTreeMap<String, Map>,
     request_zones: BTreeMap<String, Zone>,
     connection_zones: BTreeMap<String, Zone>,
+    flags: Flags,
     /// How long each cache keeps what nobody asks for.
     caches: BTreeMap<String, String>,
     /// Variables with one value.
@@ -163,9 +173,9 @@ impl Converter {
                 self.upstreams.insert(directive.arg(0).to_owned(), upstream);
                 Fate::Taken
             }
-            "map" => {
+            "map" | "geo" => {
                 let map = Map::read(directive);
-                let name = directive.arg(1).trim_start_matches('$').to_owned();
+                let name = Map::name(directive);
                 if let Some(value) = map.only_value() {
                     self.constants.insert(name.clone(), value.to_owned());
                 }

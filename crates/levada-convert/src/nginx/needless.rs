@@ -245,7 +245,7 @@ const UNKNOWN: &[(&[&str], &str)] = &[
     ),
     (&["mp4", "flv", "hls"], "media files are served as they are"),
     (
-        &["geo", "geoip_country", "geoip2"],
+        &["geoip_country", "geoip2"],
         "countries come from country_database, and only for access rules",
     ),
     (
@@ -260,7 +260,7 @@ const UNKNOWN: &[(&[&str], &str)] = &[
     (&["internal"], "a path cannot be for error pages only"),
 ];
 
-/// What becomes of a directive that has no counterpart.
+/// The fate of a directive that has no counterpart.
 pub(super) fn fate(name: &str) -> Option<Fate> {
     let find = |list: &'static [(&[&str], &str)]| {
         list.iter().find(|(names, _)| names.contains(&name)).map(|(_, reason)| *reason)

@@ -4,7 +4,7 @@ use super::{Converter, Scope, conditions::cases, content::Match, parse::Directiv
 use crate::{
     ledger::Fate,
     ledger::Place,
-    matchers::checked_regex,
+    matchers::{checked_regex, narrowed},
     plan::Route,
     table::{Table, Value},
     vocabulary,
@@ -17,6 +17,12 @@ pub(super) struct Listen {
     pub(super) address: String,
     pub(super) tls: bool,
     pub(super) default: bool,
+}
+
+impl Listen {
+    pub(super) fn port(&self) -> &str {
+        self.address.rsplit(':').next().unwrap_or_default()
+    }
 }
 
 /// The names and addresses of a server.
@@ -33,7 +39,7 @@ impl Server<'_> {
     }
 }
 
-/// What a server does: keys of its own, and routes in the order in which they are tried.
+/// The work of a server: keys of its own, and routes in the order in which they are tried.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Behaviour {
     pub(super) table: Table,
@@ -159,16 +165,14 @@ impl Converter {
             self.enter_whole(directive, &Fate::left("conditions within conditions"));
             return Vec::new();
         }
-        let refuses = directive.inner().first().is_some_and(|inner| inner.name == "return");
-        if argument == "($invalid_referer)"
-            && refuses
-            && !scope.nearest("valid_referers").is_empty()
-        {
-            let fate = vocabulary::missing("referers").unwrap_or(Fate::Taken);
+        if sets_flags(directive) {
+            return Vec::new();
+        }
+        if let Some(fate) = refusal_of_a_rule(scope, directive) {
             self.enter_whole(directive, &fate);
             return Vec::new();
         }
-        let cases = match cases(&directive.args, &self.maps) {
+        let cases = match cases(&directive.args, &self.maps, &self.flags) {
             Ok(cases) => cases,
             Err(reason) => {
                 self.enter_whole(directive, &Fate::Left(reason));
@@ -180,18 +184,14 @@ impl Converter {
         let mut routes = Vec::new();
         let inner = Scope { directives: directive.inner(), outer: Some(scope) };
         for case in cases {
-            if around.get("path").is_some() && case.matchers.get("path").is_some() {
-                self.enter_whole(
-                    directive,
-                    &Fate::left("the location and the condition both look at the path"),
-                );
+            let Some(mut table) = narrowed(around, &case.condition) else {
+                let reason = "the location and the condition look at the same part of a request";
+                self.enter_whole(directive, &Fate::left(reason));
                 return Vec::new();
-            }
+            };
             if let Some(value) = case.value {
                 self.constants.insert(name.clone(), value);
             }
-            let mut table = around.clone();
-            table.lay_over(case.matchers);
             let everything = Match::Prefix { path: "/".to_owned(), before_regexes: false };
             self.settings(&inner, &mut table);
             let answers =
@@ -212,6 +212,25 @@ impl Converter {
         };
         self.enter(directive, fate);
         routes
+    }
+
+    /// Blocks of `if` that do nothing but `set` variables, for conditions that look at them.
+    pub(super) fn read_flags(&mut self, scope: &Scope<'_>) {
+        for directive in scope.own("if").filter(|directive| sets_flags(directive)) {
+            let fate = match cases(&directive.args, &self.maps, &self.flags) {
+                Ok(cases) => {
+                    for set in directive.inner() {
+                        let name = set.arg(0).trim_start_matches('$').to_owned();
+                        self.constants.remove(&name);
+                        let flag = self.flags.entry(name).or_default();
+                        flag.extend(cases.iter().map(|case| case.condition.clone()));
+                    }
+                    Fate::Taken
+                }
+                Err(reason) => Fate::Left(reason),
+            };
+            self.enter_whole(directive, &fate);
+        }
     }
 
     /// `rewrite` with a flag: a redirect, or another path at the origin.
@@ -279,7 +298,9 @@ impl Converter {
                 table.set("path", format!("{path}**"));
             }
             table.lay_over(settings.clone());
-            let has_content = self.content(&inner, &at, &mut table);
+            // A place that is closed stays closed, although the site around it would serve it.
+            let has_content =
+                self.content(&inner, &at, &mut table) || vocabulary::restricts(&settings);
             let before = self.conditional(&inner, &table_without_content(&table));
             locations.extend(self.locations(&inner, Some(&at), &settings));
             let left = "where its answers come from could not be converted";
@@ -315,6 +336,31 @@ impl Converter {
             }
         }
     }
+}
+
+/// Whether a block of `if` does nothing but `set` variables to what is neither empty nor 0.
+fn sets_flags(directive: &Directive) -> bool {
+    let sets = |inner: &Directive| {
+        inner.name == "set" && !["", "0"].contains(&inner.arg(1)) && !inner.arg(1).contains('$')
+    };
+    !directive.inner().is_empty() && directive.inner().iter().all(sets)
+}
+
+/// `if ($invalid_referer)` and `if ($secure_link = "")` refuse what a key of the site refuses.
+fn refusal_of_a_rule(scope: &Scope<'_>, directive: &Directive) -> Option<Fate> {
+    let [refusal] = directive.inner() else { return None };
+    let condition = directive.args.join("");
+    let (rule, is_known) = match condition.as_str() {
+        "($invalid_referer)" => ("valid_referers", true),
+        text => ("secure_link", text.starts_with("($secure_link=") || text == "(!$secure_link)"),
+    };
+    if !is_known || refusal.name != "return" || scope.nearest(rule).is_empty() {
+        return None;
+    }
+    Some(match refusal.arg(0) {
+        "403" => Fate::Taken,
+        _ => Fate::differs("the refusal has status 403"),
+    })
 }
 
 /// A `location` as a route.
@@ -358,9 +404,17 @@ fn site_content(behaviour: &mut Behaviour, mut route: Route) {
         behaviour.table.lay_over(route.table);
         return;
     }
-    for key in CONTENT {
-        if let Some(value) = route.table.remove(key) {
-            behaviour.table.set(key, value);
+    // A route with servers of its own would inherit what it does not state of those of the site.
+    let disturbs = |other: &Route| {
+        let has_servers = CONTENT[..3].iter().any(|key| other.table.get(key).is_some());
+        let lacks = |key: &str| route.table.get(key).is_some() && other.table.get(key).is_none();
+        has_servers && CONTENT[3..].iter().any(|key| lacks(key))
+    };
+    if !behaviour.routes.iter().any(disturbs) {
+        for key in CONTENT {
+            if let Some(value) = route.table.remove(key) {
+                behaviour.table.set(key, value);
+            }
         }
     }
     if !route.table.is_empty() {

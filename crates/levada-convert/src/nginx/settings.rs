@@ -1,6 +1,6 @@
 //! Directives that mean the same at every level: each is a key of `[defaults]`, a site or a route.
 
-use super::{Converter, Scope, Zone, needless, parse::Directive, variables};
+use super::{Converter, Scope, Zone, conditions, needless, parse::Directive, variables};
 use crate::{
     ledger::Fate,
     table::{Table, Value},
@@ -15,6 +15,7 @@ const ELSEWHERE: &[&str] = &[
     "location",
     "upstream",
     "map",
+    "geo",
     "listen",
     "server_name",
     "ssl",
@@ -56,6 +57,7 @@ const RESTRICTING: &[&str] = &[
 impl Converter {
     /// Fills `table` with the keys that the directives of this level stand for.
     pub(super) fn settings(&mut self, scope: &Scope<'_>, table: &mut Table) {
+        self.read_flags(scope);
         for directive in scope.directives {
             if ELSEWHERE.contains(&directive.name.as_str()) {
                 continue;
@@ -68,6 +70,8 @@ impl Converter {
             }
             self.enter_whole(directive, &fate);
         }
+        self.other_limits(scope, table);
+        keep_fields(scope, table);
         for directive in scope.directives {
             let fate = match directive.name.as_str() {
                 "access_log" => self.access_log(scope, directive),
@@ -122,9 +126,7 @@ impl Converter {
                 }
             }
             "auth_request" => Fate::left("a site asks no other server whether a request may pass"),
-            "secure_link" | "secure_link_md5" => Fate::left(
-                "this is not converted: write `signed_urls` by hand, docs/operate/access.md",
-            ),
+            "secure_link" | "secure_link_md5" => secure_link(scope, directive, table),
             "set_real_ip_from" => self.trust(directive),
             "real_ip_header" => match directive.arg(0).to_ascii_lowercase().as_str() {
                 "x-forwarded-for" => {
@@ -201,16 +203,21 @@ impl Converter {
                 | "$host$uri$is_args$args" => {
                     Fate::needless("the key is scheme, host, path and query")
                 }
-                _ => vocabulary::missing("cache_key")
-                    .unwrap_or_else(|| Fate::left("there are no rules for this key")),
+                key => match key_rules(key) {
+                    Some(rules) if rules.is_empty() => {
+                        Fate::needless("the key is scheme, host, path and query")
+                    }
+                    Some(rules) => vocabulary::put(table, "cache_key", rules),
+                    None => Fate::left("there are no rules for this key"),
+                },
             },
             "proxy_cache_methods" => match directive.args.iter().all(|m| m == "GET" || m == "HEAD")
             {
                 true => Fate::needless("responses to GET and HEAD are stored"),
                 false => Fate::left("responses to GET and HEAD are stored"),
             },
-            "proxy_cache_bypass" => selected(directive, table, "bypass"),
-            "proxy_no_cache" => selected(directive, table, "no_store"),
+            "proxy_cache_bypass" => self.selected(directive, table, "bypass"),
+            "proxy_no_cache" => self.selected(directive, table, "no_store"),
             "proxy_cache_lock"
             | "proxy_cache_lock_timeout"
             | "proxy_cache_lock_age"
@@ -260,9 +267,6 @@ impl Converter {
     }
 
     fn limit(&mut self, scope: &Scope<'_>, directive: &Directive, table: &mut Table) -> Fate {
-        if let Some(fate) = vocabulary::missing("limit") {
-            return fate;
-        }
         let counts_requests = directive.name == "limit_req";
         let zones = if counts_requests { &self.request_zones } else { &self.connection_zones };
         let parameter = |name: &str| {
@@ -300,6 +304,20 @@ impl Converter {
         }
         table.push("limit", limit);
         fate
+    }
+
+    /// A level with limits of one kind inherits those of the other kind, while a list of Levada is replaced.
+    fn other_limits(&mut self, scope: &Scope<'_>, table: &mut Table) {
+        let kinds = ["limit_req", "limit_conn"];
+        let own = kinds.map(|kind| scope.own(kind).next().is_some());
+        let other = match own {
+            [true, false] => kinds[1],
+            [false, true] => kinds[0],
+            _ => return,
+        };
+        for directive in scope.nearest(other) {
+            let _ = self.limit(scope, directive, table);
+        }
     }
 
     fn trust(&mut self, directive: &Directive) -> Fate {
@@ -390,8 +408,50 @@ impl Converter {
         }
     }
 
+    /// Requests that one of these variables selects: it is there, neither empty nor 0.
+    fn selected(&mut self, directive: &Directive, table: &mut Table, key: &str) -> Fate {
+        for variable in &directive.args {
+            let name = variable.trim_start_matches('$');
+            let selector = name.split_once('_').and_then(|(kind, name)| match kind {
+                "cookie" => Some(format!("cookie.{name}")),
+                "http" => Some(format!("header.{}", name.replace('_', "-"))),
+                "arg" => Some(format!("query.{name}")),
+                _ => None,
+            });
+            if let Some(selector) = selector {
+                table.push(key, selector);
+                continue;
+            }
+            if self.constants.get(name).is_some_and(|value| ["", "0"].contains(&value.as_str())) {
+                continue;
+            }
+            let selected = conditions::selected(name, &self.maps, &self.flags);
+            let text = match selected {
+                Ok(None) => continue,
+                Ok(Some(condition)) => condition.text().map(str::to_owned),
+                Err(reason) => return Fate::Left(reason),
+            };
+            let Some(text) = text else {
+                return Fate::left(format!("requests are not selected by `{variable}`"));
+            };
+            let when = format!("{key}_when");
+            let all = match table.get(&when) {
+                Some(Value::Text(own)) => format!("{own} || {text}"),
+                _ => text,
+            };
+            table.set(&when, all);
+        }
+        Fate::Taken
+    }
+
     fn set(&mut self, directive: &Directive) -> Fate {
         let name = directive.arg(0).trim_start_matches('$').to_owned();
+        if self.flags.contains_key(&name) {
+            return match directive.arg(1) {
+                "" | "0" => Fate::Taken,
+                _ => Fate::left("the variable has several values"),
+            };
+        }
         match self.constants.get(&name) {
             Some(value) if value != directive.arg(1) => {
                 self.constants.remove(&name);
@@ -400,6 +460,38 @@ impl Converter {
             _ => {
                 self.constants.insert(name, directive.arg(1).to_owned());
                 Fate::Taken
+            }
+        }
+    }
+}
+
+/// A level with fields of its own does not have those of the levels around it.
+fn keep_fields(scope: &Scope<'_>, table: &mut Table) {
+    let Some(outer) = scope.outer else { return };
+    for (name, key) in [
+        ("add_header", "response_headers"),
+        ("proxy_hide_header", "response_headers"),
+        ("proxy_set_header", "request_headers"),
+    ] {
+        let own: Vec<_> = scope.own(name).map(|directive| directive.arg(0)).collect();
+        if own.is_empty() {
+            continue;
+        }
+        for around in outer.nearest(name) {
+            let field = around.arg(0);
+            let lower = field.to_ascii_lowercase();
+            let is_nodes = lower.starts_with("x-forwarded-") || lower == "accept-encoding";
+            if key == "request_headers" && is_nodes {
+                continue;
+            }
+            let is_own = own.iter().any(|own| own.eq_ignore_ascii_case(field));
+            let is_set_here = table.get(key).is_some_and(|edits| {
+                ["set", "add"].iter().any(|part| {
+                    edits.inner(part).is_some_and(|fields| fields.inner(field).is_some())
+                })
+            });
+            if !is_own && !is_set_here {
+                vocabulary::keep_field(table, key, field);
             }
         }
     }
@@ -443,23 +535,6 @@ fn lifetime(_: &Scope<'_>, directive: &Directive, table: &mut Table) -> Fate {
         words.collect::<Vec<_>>().join(" ")
     };
     vocabulary::push(table, "status_ttl", statuses)
-}
-
-/// Requests that one of these variables selects: it is there, and not empty.
-fn selected(directive: &Directive, table: &mut Table, key: &str) -> Fate {
-    for variable in &directive.args {
-        let parts = [("$cookie_", "cookie"), ("$http_", "header"), ("$arg_", "query")];
-        let part =
-            parts.iter().find_map(|(prefix, part)| Some((part, variable.strip_prefix(prefix)?)));
-        match part {
-            Some((part, name)) if *part == "header" => {
-                table.push(key, format!("header.{}", name.replace('_', "-")));
-            }
-            Some((part, name)) => table.push(key, format!("{part}.{name}")),
-            None => return Fate::left(format!("requests are not selected by `{variable}`")),
-        }
-    }
-    Fate::Taken
 }
 
 fn ignored_headers(directive: &Directive, table: &mut Table) -> Fate {
@@ -598,25 +673,93 @@ fn access(directive: &Directive, table: &mut Table) -> Fate {
 }
 
 fn basic_auth(scope: &Scope<'_>, directive: &Directive, table: &mut Table) -> Fate {
-    let is_off = scope.nearest_arg("auth_basic") == Some("off");
-    match directive.name.as_str() {
-        "auth_basic_user_file" if scope.nearest_arg("auth_basic").is_none() || is_off => {
-            Fate::needless("no password is asked for here")
+    let is_off = scope.nearest_arg("auth_basic").is_none_or(|realm| realm == "off");
+    let file = scope.nearest_arg("auth_basic_user_file");
+    let is_inherited = scope.outer.is_some_and(|outer| outer.nearest_arg("auth_basic").is_some());
+    match (directive.name.as_str(), file) {
+        ("auth_basic_user_file", _) if is_off => Fate::needless("no password is asked for here"),
+        (_, _) if is_off && is_inherited => vocabulary::put(table, "basic_auth", "off"),
+        (_, _) if is_off => Fate::needless("it is the default"),
+        (_, None) => Fate::left("there is no auth_basic_user_file"),
+        (_, Some(file)) => {
+            let realm = scope.nearest_arg("auth_basic").unwrap_or_default();
+            let auth = [("realm", realm.into()), ("users_file", file.into())];
+            vocabulary::put(table, "basic_auth", Table::from_iter(auth))
         }
-        "auth_basic_user_file" => {
-            vocabulary::put_inner(table, "basic_auth", "users_file", directive.arg(0))
-        }
-        _ if is_off
-            && scope.outer.is_some_and(|outer| outer.nearest_arg("auth_basic").is_some()) =>
-        {
-            Fate::left(
-                "a route cannot do without the password of its site: state the password at the other routes",
-            )
-        }
-        _ if is_off => Fate::needless("it is the default"),
-        _ if scope.nearest("auth_basic_user_file").is_empty() => {
-            Fate::left("there is no auth_basic_user_file")
-        }
-        _ => vocabulary::put_inner(table, "basic_auth", "realm", directive.arg(0)),
     }
+}
+
+/// `secure_link $arg_md5,$arg_expires;` with `secure_link_md5 "$secure_link_expires$uri secret";`
+fn secure_link(scope: &Scope<'_>, directive: &Directive, table: &mut Table) -> Fate {
+    let (Some(link), Some(message)) =
+        (scope.nearest_arg("secure_link"), scope.nearest_arg("secure_link_md5"))
+    else {
+        return Fate::left("a link has a signature, and a text that it is over");
+    };
+    let arguments = link.split_once(',').and_then(|(signature, expires)| {
+        Some((signature.trim().strip_prefix("$arg_")?, expires.trim().strip_prefix("$arg_")?))
+    });
+    let Some((signature, expires)) = arguments else {
+        return Fate::left("a link has two arguments: its signature and its end");
+    };
+    let mut message = message.to_owned();
+    for (own, name) in
+        [("$secure_link_expires", "{expires}"), ("$uri", "{path}"), ("$remote_addr", "{client}")]
+    {
+        message = message.replace(own, name);
+    }
+    let variables_end = message.rfind('}').map_or(0, |end| end + 1);
+    let secret = message.split_off(variables_end);
+    let begins = secret.find(|c: char| !c.is_whitespace()).unwrap_or(secret.len());
+    if message.contains('$') || !message.contains("{expires}") || begins == secret.len() {
+        return Fate::left("the digest is over other things than the end, the path and the client");
+    }
+    message.push_str(&secret[..begins]);
+    message.push_str("{secret}");
+    let keys = [
+        ("form", "secure_link".into()),
+        ("secret_file", "link.secret".into()),
+        ("message", message.into()),
+        ("signature", signature.into()),
+        ("expires", expires.into()),
+    ];
+    match (directive.name.as_str(), vocabulary::put(table, "signed_urls", Table::from_iter(keys))) {
+        ("secure_link_md5", Fate::Taken) => Fate::left(
+            "all but the secret is there: write what follows the variables into the file link.secret",
+        ),
+        (_, fate) => fate,
+    }
+}
+
+/// The rules of a cache key that is made of nginx's variables.
+fn key_rules(key: &str) -> Option<Table> {
+    let mut rules = Table::default();
+    let (mut has_path, mut has_query) = (false, false);
+    for variable in key.split('$').skip(1) {
+        let variable = variable.trim_start_matches('{');
+        let end = variable.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let name = &variable[..end.unwrap_or(variable.len())];
+        match name {
+            "request_uri" => (has_path, has_query) = (true, true),
+            "uri" | "document_uri" => has_path = true,
+            "args" | "query_string" => has_query = true,
+            "scheme" | "host" | "http_host" | "proxy_host" | "server_name" | "is_args"
+            | "request_method" | "server_port" => {}
+            _ => match name.split_once('_')? {
+                ("arg", argument) => rules.push("query_only", argument),
+                ("cookie", cookie) => rules.push("cookies", cookie),
+                ("http", field) => rules.push("headers", crate::matchers::field_name(field)),
+                _ => return None,
+            },
+        }
+    }
+    if !has_path {
+        return None;
+    }
+    if has_query {
+        rules.remove("query_only");
+    } else if rules.get("query_only").is_none() {
+        rules.set("query", "none");
+    }
+    Some(rules)
 }

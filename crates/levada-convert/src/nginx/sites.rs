@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     Converter, Scope,
-    server::{Behaviour, Server, certificate},
+    server::{Behaviour, Listen, Server, certificate},
 };
 use crate::{
     ledger::Fate,
@@ -84,19 +84,15 @@ impl Converter {
             routes.append(&mut behaviour.routes);
             behaviour.routes = routes;
         }
-        complete(&mut behaviour, &mut comment);
+        complete(&mut behaviour);
         let mut table = Table::default();
         table.set("hosts", hosts);
         table.lay_over(behaviour.table);
-        let is_served = ["origin", "servers", "server", "files", "redirect", "respond"]
-            .iter()
-            .any(|key| table.get(key).is_some());
-        if is_served {
+        if answers(&table) {
             self.plan.sites.push(Site { comment, table, routes: behaviour.routes });
         } else {
             let reason = "nothing of it answers requests in Levada: no site was made of it";
-            let server = &servers[base];
-            self.ledger.enter(&server.directive.place, "server { ... }", Fate::left(reason));
+            self.enter(servers[base].directive, Fate::left(reason));
         }
     }
 }
@@ -128,7 +124,7 @@ fn by_host(servers: &[Server<'_>]) -> Vec<(Answering, Vec<String>)> {
             }
         }
     }
-    if servers.iter().any(Server::is_default_by_word) {
+    if servers.iter().any(Server::is_default_by_word) || has_one_port(servers) {
         hosts.push("*".to_owned());
     }
     let mut groups: Vec<(Answering, Vec<String>)> = Vec::new();
@@ -153,6 +149,18 @@ fn answering(servers: &[Server<'_>], host: &str, tls: bool) -> Option<usize> {
             find(&|server| server.listens.iter().any(|listen| listen.default && listen.tls == tls))
         })
         .or_else(|| find(&|server| server.hosts.is_empty()))
+        .or_else(|| find(&|_| has_one_port(servers)))
+}
+
+/// Whether clients come to one port in plain text and one over TLS at most: then the first server of each is the
+/// one for all the rest, as in nginx. Of several ports, a site could not tell which one a client came to.
+fn has_one_port(servers: &[Server<'_>]) -> bool {
+    [false, true].into_iter().all(|tls| {
+        let listens = servers.iter().flat_map(|server| &server.listens);
+        let mut ports = listens.filter(|listen| listen.tls == tls).map(Listen::port);
+        let first = ports.next();
+        ports.all(|port| Some(port) == first)
+    })
 }
 
 /// The routes of a server without TLS, within a site that has another server over TLS.
@@ -187,26 +195,15 @@ fn over_plain_text(behaviour: &Behaviour) -> Vec<Route> {
 }
 
 /// A site whose routes answer, but that has nothing for other requests: those get 404, as in nginx.
-fn complete(behaviour: &mut Behaviour, comment: &mut String) {
-    let answers = |table: &Table| {
-        ["origin", "servers", "server", "files", "redirect", "respond"]
-            .iter()
-            .any(|key| table.get(key).is_some())
-    };
-    if answers(&behaviour.table) {
-        return;
+fn complete(behaviour: &mut Behaviour) {
+    if !answers(&behaviour.table) && behaviour.routes.iter().any(|route| answers(&route.table)) {
+        let _ = vocabulary::respond(&mut behaviour.table, 404, None);
     }
-    let mut all = Table::default();
-    if vocabulary::respond(&mut all, 404, None) == Fate::Taken
-        && behaviour.routes.iter().any(|r| answers(&r.table))
-    {
-        behaviour.table.lay_over(all);
-        return;
-    }
-    // Without fixed responses the first server takes what no route takes.
-    let first = behaviour.routes.iter().find_map(|route| route.table.get("origin").cloned());
-    if let Some(origin) = first {
-        behaviour.table.set("origin", origin);
-        comment.push_str("; nginx answers with 404 what no route takes");
-    }
+}
+
+/// Whether a table says where answers come from.
+fn answers(table: &Table) -> bool {
+    ["origin", "servers", "server", "files", "redirect", "respond"]
+        .iter()
+        .any(|key| table.get(key).is_some())
 }

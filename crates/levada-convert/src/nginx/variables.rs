@@ -30,10 +30,12 @@ fn translate_nested(
     let text = text
         .replace("$uri$is_args$args", "$request_uri")
         .replace("$document_uri$is_args$args", "$request_uri");
+    let text =
+        text.replace("$is_args$args", "{?query}").replace("$is_args$query_string", "{?query}");
     let mut translated = String::new();
     let mut rest = text.as_str();
     while let Some(start) = rest.find('$') {
-        translated.push_str(&literal(&rest[..start])?);
+        translated.push_str(&literal(&rest[..start]));
         rest = &rest[start + 1..];
         let (name, after) = variable_name(rest);
         rest = after;
@@ -49,7 +51,7 @@ fn translate_nested(
             return Err("the text is too long".to_owned());
         }
     }
-    translated.push_str(&literal(rest)?);
+    translated.push_str(&literal(rest));
     Ok(translated)
 }
 
@@ -66,12 +68,11 @@ fn variable_name(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c| !is_name(c)).unwrap_or(text.len()))
 }
 
-/// Braces of a text would begin a variable.
-fn literal(text: &str) -> Result<String, Reason> {
-    match text.contains(['{', '}']) {
-        true => Err("`{` and `}` begin and end variables in Levada".to_owned()),
-        false => Ok(text.to_owned()),
-    }
+/// Two braces stand for one.
+fn literal(text: &str) -> String {
+    let parts: Vec<_> =
+        text.split("{?query}").map(|part| part.replace('{', "{{").replace('}', "}}")).collect();
+    parts.join("{?query}")
 }
 
 fn levada_name(name: &str) -> Result<String, Reason> {
@@ -115,7 +116,8 @@ mod tests {
         assert_eq!(of("$http_user_agent").as_deref(), Ok("{header.User-Agent}"));
         assert_eq!(of("5 $ and more").as_deref(), Ok("5 $ and more"));
         assert!(of("$msec").is_err_and(|reason| reason.contains("$msec")));
-        assert!(of("a {brace}").is_err());
+        assert_eq!(of("a {brace}").as_deref(), Ok("a {{brace}}"));
+        assert_eq!(of("/x$is_args$args").as_deref(), Ok("/x{?query}"));
         let circle = Constants::from([("a".to_owned(), "$a".to_owned())]);
         assert!(translate("$a", &circle).is_err());
         let names = "abcdefghij".chars().zip("bcdefghijk".chars());

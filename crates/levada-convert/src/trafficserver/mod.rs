@@ -1,5 +1,6 @@
 //! Traffic Server: `remap.config`, `parent.config`, and the everyday keys of `records.yaml`.
 
+mod needless;
 mod parent;
 mod records;
 mod remap;
@@ -19,6 +20,7 @@ use crate::{
     ledger::Place,
     plan::{Plan, Route, Site},
     table::{Table, Value},
+    vocabulary,
 };
 use parent::Parent;
 use remap::Mapping;
@@ -46,7 +48,7 @@ pub fn convert(files: &[InputFile], includes: &dyn Includes) -> Result<Conversio
         converter.file(file, includes)?;
     }
     converter.finish();
-    Ok(Conversion::new(&converter.plan, converter.ledger))
+    Ok(Conversion::new(converter.plan, converter.ledger))
 }
 
 fn is_named(path: &str, name: &str) -> bool {
@@ -68,6 +70,8 @@ struct Converter {
     certificates: Vec<Value>,
     defaults: Table,
     pristine_host: bool,
+    has_negative_caching: bool,
+    negative_ttl: Option<String>,
 }
 
 impl Converter {
@@ -142,6 +146,9 @@ impl Converter {
     /// A site for each host of the mappings.
     fn finish(&mut self) {
         self.plan.top.set("name", "edge");
+        if let (true, Some(time)) = (self.has_negative_caching, self.negative_ttl.take()) {
+            self.defaults.set("negative_ttl", time);
+        }
         if self.plan.listen.is_empty() {
             self.plan.listen.push(Table::from_iter([("address", "0.0.0.0:8080".into())]));
         }
@@ -181,12 +188,8 @@ impl Converter {
         }
         match whole {
             Some(keys) => site.table.lay_over(keys),
-            None => {
-                let origin =
-                    site.routes.iter().find_map(|route| route.table.get("origin").cloned())?;
-                site.table.set("origin", origin);
-                site.comment += "; Traffic Server answers with 404 what no mapping takes";
-            }
+            // As Traffic Server answers what no mapping takes.
+            None => drop(vocabulary::respond(&mut site.table, 404, None)),
         }
         Some(site)
     }

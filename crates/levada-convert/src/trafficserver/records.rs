@@ -2,8 +2,13 @@
 
 use std::sync::Arc;
 
-use super::{Converter, Line};
-use crate::{ledger::Fate, ledger::Place, table::Table, units};
+use super::{Converter, Line, needless};
+use crate::{
+    ledger::{Fate, Place},
+    table::Table,
+    units,
+    vocabulary::{self, Edit},
+};
 
 impl Converter {
     /// `CONFIG proxy.config.http.server_ports STRING 80 443:ssl`
@@ -11,7 +16,8 @@ impl Converter {
         let mut words = line.text.split_whitespace();
         let (kind, name) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         let value = words.skip(1).collect::<Vec<_>>().join(" ");
-        match (kind, name.strip_prefix("proxy.config.")) {
+        let name = name.strip_prefix("proxy.config.").or_else(|| name.strip_prefix("proxy."));
+        match (kind, name) {
             ("CONFIG" | "LOCAL", Some(name)) => self.setting(name, &value),
             _ => Fate::left("is no line of this file"),
         }
@@ -20,6 +26,7 @@ impl Converter {
     /// Keys below each other by their indentation; the first two words of a name are left out in this form.
     pub(super) fn records_yaml(&mut self, name: &Arc<str>, text: &str) {
         let mut above: Vec<(usize, String)> = Vec::new();
+        let mut sections = Vec::new();
         for (index, whole) in text.lines().enumerate() {
             let text = whole.split(" #").next().unwrap_or_default().trim_end();
             let trimmed = text.trim_start();
@@ -29,6 +36,7 @@ impl Converter {
             let depth = text.len() - trimmed.len();
             let place = Place { file: name.clone(), line: index + 1 };
             let line = Line { place, text: trimmed };
+            self.enter_empty(&mut sections, depth);
             let Some((key, value)) = trimmed.split_once(':') else {
                 self.enter(&line, Fate::left("lists are not read"));
                 continue;
@@ -39,11 +47,20 @@ impl Converter {
             let value = value.trim().trim_matches(['"', '\'']).to_owned();
             if value.is_empty() {
                 above.push((depth, key.to_owned()));
+                sections.push((depth, line));
                 continue;
             }
             let setting = full.trim_start_matches("records.").trim_start_matches("ts.");
             let fate = self.setting(setting, &value);
             self.enter(&line, fate);
+        }
+        self.enter_empty(&mut sections, 0);
+    }
+
+    /// Enters the last key without a value if nothing stands below it; otherwise it is the name of a section.
+    fn enter_empty(&mut self, sections: &mut Vec<(usize, Line<'_>)>, depth: usize) {
+        if let Some((_, line)) = sections.pop().filter(|(own, _)| *own >= depth) {
+            self.enter(&line, Fate::needless("the key has no value"));
         }
     }
 
@@ -92,37 +109,108 @@ impl Converter {
                 self.pristine_host = value != "0";
                 return Fate::Taken;
             }
-            "url_remap.remap_required" if value != "0" => {
-                return Fate::needless("only hosts of sites are served");
-            }
-            "reverse_proxy.enabled" if value != "0" => {
-                return Fate::needless("a node is a reverse proxy");
-            }
-            "http.insert_request_via_str" | "http.insert_response_via_str" => {
-                return Fate::needless("a node always sends `Via`");
-            }
-            "http.insert_squid_x_forwarded_for" if value != "0" => {
-                return Fate::needless("a node always sends X-Forwarded-For");
-            }
             "http.connect_attempts_timeout" => seconds("connect_timeout"),
             "http.transaction_no_activity_timeout_out" => seconds("response_timeout"),
             "http.transaction_no_activity_timeout_in" => seconds("body_timeout"),
             "http.keep_alive_no_activity_timeout_in" => seconds("idle_timeout"),
-            name if [
-                "exec_thread.",
-                "diags.",
-                "log.",
-                "proxy_name",
-                "accept_threads",
-                "task_threads",
-                "cop.",
-            ]
-            .iter()
-            .any(|prefix| name.starts_with(prefix)) =>
-            {
-                return Fate::needless("a node decides this itself, or at its command line");
+            "http.keep_alive_no_activity_timeout_out" | "http.accept_no_activity_timeout" => {
+                return Fate::needless(
+                    "idle connections end by [limits], or when the server closes them",
+                );
             }
-            _ => return Fate::left("there is no counterpart for this key"),
+            "net.default_inactivity_timeout" | "http.transaction_active_timeout_in" => {
+                return Fate::left(
+                    "slow clients are judged by a least rate: docs/operate/limits.md",
+                );
+            }
+            "http.connect_attempts_max_retries" => {
+                return match value.parse::<u64>() {
+                    Ok(retries) => {
+                        self.plan.limits.set("tries", retries.saturating_add(1).clamp(1, 10));
+                        match retries {
+                            0..=9 => Fate::Taken,
+                            _ => Fate::differs("10 tries are the most"),
+                        }
+                    }
+                    Err(_) => Fate::left("is no number"),
+                };
+            }
+            "net.connections_throttle" => {
+                return match value.parse::<u64>() {
+                    Ok(most @ 1..) => {
+                        self.plan.limits.set("connections", most.min(1_000_000));
+                        Fate::differs("connections to servers have a limit of their own")
+                    }
+                    _ => Fate::left("is no number"),
+                };
+            }
+            "http.server_max_connections" if value != "0" => {
+                return match value.parse::<u64>() {
+                    Ok(most) => {
+                        self.plan.limits.set("server_connections", most);
+                        Fate::Taken
+                    }
+                    Err(_) => Fate::left("is no number"),
+                };
+            }
+            "cache.max_doc_size" if value != "0" => {
+                return match units::byte_size(value) {
+                    Some(bytes) => {
+                        self.plan.cache.set("max_object", units::size(bytes));
+                        Fate::Taken
+                    }
+                    None => Fate::left("is no size"),
+                };
+            }
+            "http.negative_caching_enabled" if value != "0" => {
+                self.has_negative_caching = true;
+                return Fate::Taken;
+            }
+            "http.negative_caching_lifetime" => match seconds("negative_ttl") {
+                // It may stand before the key that switches it on.
+                Some((_, time)) => {
+                    self.negative_ttl = Some(time);
+                    return Fate::Taken;
+                }
+                None => return Fate::left("is no time"),
+            },
+            "http.cache.ignore_server_no_cache" if value != "0" => {
+                self.defaults.push("ignore_headers", "cache-control");
+                return Fate::differs("`Cache-Control` is not obeyed at all");
+            }
+            "http.cache.ignore_client_no_cache" => {
+                let reason = "a client's `no-cache` is obeyed (RFC 9111, 5.2.1.4)";
+                return if value == "0" { Fate::needless(reason) } else { Fate::left(reason) };
+            }
+            "http.cache.cache_responses_to_cookies" => match value {
+                "1" => {
+                    return Fate::needless("responses to requests with cookies are stored");
+                }
+                _ => return Fate::left("cookies are no reason not to store: `bypass`, `no_store`"),
+            },
+            "http.cache.required_headers" => match value {
+                "0" => return Fate::needless("it is what a node does"),
+                "2" => {
+                    self.defaults.set("heuristic_percent", 0);
+                    return Fate::Taken;
+                }
+                _ => {
+                    return Fate::differs(
+                        "responses without Last-Modified have no lifetime anyway",
+                    );
+                }
+            },
+            "http.cache.heuristic_min_lifetime" => {
+                return Fate::left("a heuristic lifetime has no minimum: `default_ttl`");
+            }
+            "http.response_server_str" => return self.server_field(value),
+            "http.response_server_enabled" if value != "0" => {
+                return Fate::needless("the field is set by response_server_str");
+            }
+            _ => {
+                return needless::fate(name, value)
+                    .unwrap_or_else(|| Fate::left("there is no counterpart for this key"));
+            }
         };
         match limit {
             Some((key, time)) => {
@@ -131,6 +219,13 @@ impl Converter {
             }
             None => Fate::left("is no time"),
         }
+    }
+
+    fn server_field(&mut self, value: &str) -> Fate {
+        if value.contains(['{', '}']) {
+            return Fate::left("the field has braces");
+        }
+        vocabulary::edit_response(&mut self.defaults, "Server", Edit::Set(value.to_owned()))
     }
 
     /// `80 80:ipv6 443:ssl 127.0.0.1:8080`

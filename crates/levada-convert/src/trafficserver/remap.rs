@@ -29,10 +29,10 @@ impl Mapping {
         if let Some(scheme) = &self.scheme {
             table.set("scheme", scheme.as_str());
         }
-        if self.path != "/"
-            && self.keys.get("rewrite").is_none()
-            && self.keys.get("redirect").is_none()
-        {
+        let changes = |key: &str| self.keys.get(key).is_some();
+        if self.path == "/" {
+            // All of them.
+        } else if !["rewrite", "redirect"].iter().any(|key| changes(key)) {
             table.set("path", format!("{}**", self.path));
         } else {
             table.set("path_regex", format!("^{}(.*)$", regex::escape(&self.path)));
@@ -106,17 +106,19 @@ impl Converter {
         }
         let mut keys = Table::default();
         let mut fate = options_of(options, &mut keys);
+        // The rest of the path follows, and the query.
+        let (rest, with_query) = match from.path {
+            "/" => ("{path}", "{uri}"),
+            _ => ("{1}", "{1}{?query}"),
+        };
+        let start = if from.path == "/" { to.path.trim_end_matches('/') } else { to.path };
         let target = match status {
             Some(status) => {
-                let authority = format!("{}://{}", to.scheme, to.authority());
-                vocabulary::redirect(
-                    &mut keys,
-                    status,
-                    format!("{authority}{}{{1}}{{?query}}", to.path),
-                )
+                let to = format!("{}://{}{start}{with_query}", to.scheme, to.authority());
+                vocabulary::redirect(&mut keys, status, to)
             }
             None if to.path == from.path => Fate::Taken,
-            None => vocabulary::rewrite(&mut keys, format!("{}{{1}}", to.path)),
+            None => vocabulary::rewrite(&mut keys, format!("{start}{rest}")),
         };
         if target != Fate::Taken {
             return target;

@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 
 use super::lex::Kind;
-use crate::{matchers, table::Table};
+use crate::matchers::Condition;
 
 /// Matchers that must hold together; several are alternatives.
 pub(super) type Alternatives = Vec<Together>;
 
-/// Hosts and other matchers of one alternative, and the status of the response that it is about.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// Hosts and the other parts of one alternative, and the status of the response that it is about.
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Together {
     pub(super) hosts: Vec<String>,
-    pub(super) matchers: Table,
+    pub(super) condition: Condition,
     pub(super) status: Option<String>,
 }
 
@@ -68,6 +68,7 @@ impl Reader<'_> {
     }
 
     fn one(&mut self) -> Result<Alternatives, String> {
+        let negated = self.skip("!");
         if self.skip("(") {
             self.depth += 1;
             if self.depth > 32 {
@@ -78,9 +79,13 @@ impl Reader<'_> {
                 return Err("there is no matcher for this condition".to_owned());
             }
             self.depth -= 1;
-            return Ok(inner);
+            return match negated {
+                false => Ok(inner),
+                true => others(&inner)
+                    .map(|condition| vec![Together { condition, ..Together::everything() }])
+                    .ok_or_else(|| "there is no matcher for this condition".to_owned()),
+            };
         }
-        let negated = self.skip("!");
         let (Some(Kind::Word(variable)), after) =
             (self.rest.first(), self.rest.get(1..).unwrap_or_default())
         else {
@@ -114,44 +119,54 @@ impl Reader<'_> {
                 if negated { "!" } else { "" }
             )
         };
-        let mut together = Together::default();
+        let mut together = Together::everything();
         let short = variable.strip_prefix("req.").or_else(|| variable.strip_prefix("bereq."));
         let sign = match operator {
             "==" => "=",
             other => other,
         };
+        let compared = |name: &str, operand: &str| {
+            let (sign, operand) = match (sign, negated) {
+                // `!req.http.x` holds where there is no such field.
+                ("", true) => ("=", ""),
+                (sign, _) => (sign, operand),
+            };
+            let condition = Condition::comparison(name, sign, operand).map_err(|_| none())?;
+            match negated && !operator.is_empty() {
+                true => condition.negated().ok_or_else(none),
+                false => Ok(condition),
+            }
+        };
         match (variable, short) {
-            ("client.ip" | "remote.ip", _) if operator == "~" && !negated => {
+            ("client.ip" | "remote.ip", _) if operator == "~" => {
                 let list =
                     self.lists.get(operand).filter(|list| !list.is_empty()).ok_or_else(none)?;
-                together.matchers.set("client", list.clone());
+                let condition = Condition::clients(list);
+                together.condition = match negated {
+                    true => condition.negated().ok_or_else(none)?,
+                    false => condition,
+                };
             }
             ("beresp.status", _) if operator == "==" && !negated => {
                 together.status = Some(operand.to_owned())
             }
-            (_, Some("http.host" | "http.Host")) if !negated => {
-                together.hosts = hosts(operator, operand).ok_or_else(none)?;
-            }
-            (_, Some("url")) if !negated => {
+            (_, Some("http.host" | "http.Host")) => match hosts(operator, operand) {
+                Some(hosts) if !negated => together.hosts = hosts,
+                _ => together.condition = compared("host", operand)?,
+            },
+            (_, Some("url")) => {
                 let pattern = operand
                     .replace("(\\?.*)?$", "$")
                     .replace("(\\?|$)", "$")
                     .replace("(\\?.*|)$", "$");
-                together.matchers =
-                    matchers::matchers("request_uri", sign, &pattern).map_err(|_| none())?;
+                together.condition = compared("request_uri", &pattern)?;
             }
-            (_, Some("method" | "request")) if !negated => {
-                together.matchers =
-                    matchers::matchers("request_method", sign, operand).map_err(|_| none())?;
+            (_, Some("method" | "request")) => {
+                together.condition = compared("request_method", operand)?;
             }
             (_, Some(field)) if field.starts_with("http.") => {
                 let name = format!("http_{}", field["http.".len()..].replace('-', "_"));
-                let (sign, operand) = match (sign, negated) {
-                    ("", true) => ("=", ""),
-                    (_, true) => return Err(none()),
-                    (sign, false) => (sign, operand),
-                };
-                together.matchers = matchers::matchers(&name, sign, operand).map_err(|_| none())?;
+                together.condition = compared(&name, operand)?;
             }
             _ => return Err(none()),
         }
@@ -159,15 +174,29 @@ impl Reader<'_> {
     }
 }
 
-fn join(left: &Together, right: &Together) -> Result<Together, String> {
-    let mut joined = left.clone();
-    if right.matchers.iter().any(|(key, _)| {
-        left.matchers.get(key).is_some() && !["header", "cookie", "query"].contains(&key)
-    }) || !left.hosts.is_empty() && !right.hosts.is_empty()
-    {
-        return Err("a route looks at each part of a request once".to_owned());
+/// The requests that no alternative takes.
+pub(super) fn others(alternatives: &[Together]) -> Option<Condition> {
+    let has_more = |one: &Together| !one.hosts.is_empty() || one.status.is_some();
+    if alternatives.iter().any(has_more) {
+        return None;
     }
-    joined.matchers.lay_over(right.matchers.clone());
+    let conditions: Vec<_> = alternatives.iter().map(|one| one.condition.clone()).collect();
+    Condition::any(&conditions)?.negated()
+}
+
+impl Together {
+    fn everything() -> Self {
+        Self { hosts: Vec::new(), condition: Condition::everything(), status: None }
+    }
+}
+
+fn join(left: &Together, right: &Together) -> Result<Together, String> {
+    let twice = || "a route looks at each part of a request once".to_owned();
+    if !left.hosts.is_empty() && !right.hosts.is_empty() {
+        return Err(twice());
+    }
+    let mut joined = left.clone();
+    joined.condition = left.condition.and(&right.condition).ok_or_else(twice)?;
     joined.hosts.extend(right.hosts.clone());
     joined.status = joined.status.or_else(|| right.status.clone());
     Ok(joined)

@@ -4,6 +4,7 @@
 //! where a route can hold the condition. Everything else is left.
 
 mod condition;
+mod idioms;
 mod lex;
 mod parse;
 mod recv;
@@ -21,12 +22,14 @@ use crate::{
     files::InputFile,
     ledger::Fate,
     ledger::Ledger,
+    matchers::Condition,
     plan::{Plan, Route, Site},
     table::{Table, Value},
     units,
 };
 use lex::Kind;
 use parse::{Parser, Statement};
+use recv::COOKIES_PASS;
 
 /// Converts the file and the files that it includes.
 ///
@@ -40,7 +43,16 @@ pub fn convert(file: &InputFile, includes: &dyn Includes) -> Result<Conversion, 
     converter.declarations(&statements);
     converter.subroutines(&statements);
     converter.finish();
-    Ok(Conversion::new(&converter.plan, converter.ledger))
+    account(&mut converter.ledger, &statements);
+    Ok(Conversion::new(converter.plan, converter.ledger))
+}
+
+/// Enters what was not entered.
+fn account(ledger: &mut Ledger, statements: &[Statement]) {
+    for statement in statements {
+        ledger.enter_if_missed(&statement.place, &statement.shown());
+        account(ledger, statement.inner());
+    }
 }
 
 /// A server, or several with the policy that chooses among them.
@@ -55,7 +67,7 @@ struct Director {
 #[derive(Clone, Debug, PartialEq)]
 struct Case {
     hosts: Vec<String>,
-    matchers: Table,
+    condition: Condition,
     keys: Table,
     comment: String,
 }
@@ -72,6 +84,10 @@ struct Converter {
     /// Keys of every request.
     keys: Table,
     cases: Vec<Case>,
+    /// Statuses that vcl_synth turns into redirects.
+    redirects: BTreeMap<u64, u64>,
+    /// Whether errors of the origin are given up, so that stale responses stand for them.
+    abandons: bool,
     /// Blocks that were walked.
     walked: usize,
 }
@@ -216,6 +232,13 @@ impl Converter {
                     probe.set("fall", (window.saturating_sub(count) + 1).clamp(1, 100));
                     Fate::Taken
                 }
+                ("request", _) => match request_path(field) {
+                    Some(path) => {
+                        probe.set("path", path);
+                        Fate::differs("probes are GET requests with the site's host")
+                    }
+                    None => Fate::left("a health check asks for a path"),
+                },
                 ("initial", _) => Fate::needless("a server is up until a probe fails"),
                 ("expected_response", Ok(200)) => {
                     Fate::needless("a probe must get a response below 400")
@@ -291,6 +314,9 @@ impl Converter {
                 self.enter(statement, fate);
             }
         }
+        for sub in subs().filter(|sub| sub.word(1) == "vcl_synth") {
+            self.read_redirects(sub);
+        }
         for sub in subs() {
             match sub.word(1) {
                 "vcl_init" => continue,
@@ -301,22 +327,41 @@ impl Converter {
                 "vcl_deliver" => self.statements(sub, &Case::everything(), &mut Self::deliver),
                 "vcl_hash" => {
                     for statement in sub.inner() {
-                        let fate = hash(statement);
+                        let fate = hash(statement, &mut self.keys);
                         self.enter_whole(statement, &fate);
                     }
                 }
-                _ => {
+                name => {
                     for statement in sub.inner() {
-                        let fate = match statement.word(0) {
-                            "return" => Fate::needless("a node goes on as it should"),
-                            _ => Fate::left(format!("`{}` has no counterpart", sub.word(1))),
-                        };
-                        self.enter_whole(statement, &fate);
+                        self.enter_whole(statement, &in_other_subroutine(name, statement));
                     }
                 }
             }
             self.enter(sub, Fate::Taken);
         }
+        let recv: Vec<_> = subs().filter(|sub| sub.word(1) == "vcl_recv").collect();
+        self.cookies_pass(&recv);
+    }
+
+    /// Varnish's own vcl_recv comes after that of the file: requests with cookies pass the cache by, unless the file
+    /// has decided about them.
+    fn cookies_pass(&mut self, recv: &[&Statement]) {
+        let returns = |sub: &&Statement| sub.inner().iter().any(|inner| inner.word(0) == "return");
+        let decides = recv.iter().any(returns);
+        if let (Some(recv), false) = (recv.last(), decides) {
+            let reason = "requests with cookies pass the cache by, as Varnish's own vcl_recv says";
+            self.enter(recv, Fate::differs(reason));
+        }
+        let all_use_it = self.keys.get(COOKIES_PASS[0]).is_some();
+        for key in COOKIES_PASS {
+            self.keys.remove(key);
+            if decides || all_use_it {
+                self.cases.iter_mut().for_each(|case| drop(case.keys.remove(key)));
+            } else {
+                self.keys.set(key, Value::List(vec!["header.Cookie".into()]));
+            }
+        }
+        self.cases.retain(|case| !case.keys.is_empty());
     }
 
     /// `new x = directors.round_robin(); x.add_backend(a);`
@@ -404,6 +449,11 @@ impl Converter {
             }
         }
         hosts.push(vec!["*".to_owned()]);
+        if let (true, Some(window)) =
+            (self.abandons, self.keys.get("stale_if_unreachable").cloned())
+        {
+            self.keys.set("stale_if_error", window);
+        }
         let default = self.first_backend.as_ref().and_then(|name| self.servers(name));
         for hosts in hosts {
             let mut site = Site::default();
@@ -414,12 +464,16 @@ impl Converter {
             for case in
                 self.cases.iter().filter(|case| case.hosts.is_empty() || case.hosts == hosts)
             {
-                if case.matchers.is_empty() {
+                if case.condition.holds_always() {
                     override_servers(&mut site.table, &case.keys);
+                    let answers = ["redirect", "respond"];
+                    if answers.iter().any(|key| case.keys.get(key).is_some()) {
+                        answers.iter().for_each(|key| drop(site.table.remove(key)));
+                    }
                     site.table.lay_over(case.keys.clone());
                     continue;
                 }
-                let mut table = case.matchers.clone();
+                let Some(mut table) = case.condition.table() else { continue };
                 table.lay_over(case.keys.clone());
                 site.routes.push(Route { comment: case.comment.clone(), table });
             }
@@ -442,11 +496,20 @@ impl Case {
     fn everything() -> Self {
         Self {
             hosts: Vec::new(),
-            matchers: Table::default(),
+            condition: Condition::everything(),
             keys: Table::default(),
             comment: String::new(),
         }
     }
+}
+
+/// The path of `.request = "HEAD /path HTTP/1.1" ...`.
+fn request_path(field: &Statement) -> Option<&str> {
+    let first = field.head.iter().find_map(|kind| match kind {
+        Kind::Text(text) => Some(text.as_str()),
+        _ => None,
+    });
+    first?.split_whitespace().nth(1).filter(|path| path.starts_with('/'))
 }
 
 /// `.host` of `.host = "..."`.
@@ -457,16 +520,47 @@ fn field_name(field: &Statement) -> &str {
     }
 }
 
-fn hash(statement: &Statement) -> Fate {
+fn hash(statement: &Statement, keys: &mut Table) -> Fate {
+    const SAME: &str = "the key is scheme, host, path and query";
     match (statement.word(0), statement.word(2)) {
         ("hash_data", "req.url" | "req.http.host" | "req.http.Host" | "server.ip")
-        | ("return", _) => Fate::needless("the key is scheme, host, path and query"),
-        ("if", _)
-            if statement.inner().iter().all(|inner| matches!(hash(inner), Fate::Needless(_))) =>
-        {
-            Fate::needless("the key is scheme, host, path and query")
+        | ("hash_data", "req.http.X-Forwarded-Proto" | "req.http.x-forwarded-proto")
+        | ("return", _) => Fate::needless(SAME),
+        ("hash_data", field) if field.starts_with("req.http.") => {
+            keys.inline("cache_key").push("headers", &field["req.http.".len()..]);
+            Fate::Taken
         }
-        ("else", _) => Fate::needless("the key is scheme, host, path and query"),
+        ("if" | "else", _) => {
+            let fates: Vec<_> = statement.inner().iter().map(|inner| hash(inner, keys)).collect();
+            let left = fates.iter().find(|fate| matches!(fate, Fate::Left(_)));
+            match left.or(fates.iter().find(|fate| **fate == Fate::Taken)) {
+                Some(fate) => fate.clone(),
+                None => Fate::needless(SAME),
+            }
+        }
         _ => Fate::left("there is no rule for this part of the key"),
+    }
+}
+
+/// Statements of subroutines that a node has no place for.
+fn in_other_subroutine(name: &str, statement: &Statement) -> Fate {
+    let text = statement.shown();
+    let is_about_lifetimes =
+        ["obj.ttl", "obj.grace", "std.healthy"].iter().any(|part| text.contains(part));
+    match (name, statement.word(0)) {
+        (_, "return") if statement.word(2) != "restart" => {
+            Fate::needless("a node goes on as it should")
+        }
+        ("vcl_hit", _) if is_about_lifetimes => {
+            Fate::needless("stale responses are used within the windows of the site")
+        }
+        ("vcl_hit", "else") => {
+            Fate::needless("stale responses are used within the windows of the site")
+        }
+        ("vcl_pipe", _) => Fate::left("WebSocket is not there"),
+        ("vcl_purge", _) => Fate::left(
+            "purges have a token, or come over the admin address: docs/operate/purging.md",
+        ),
+        _ => Fate::left(format!("`{name}` has no counterpart")),
     }
 }

@@ -1,9 +1,17 @@
 //! `vcl_recv`, and how statements and blocks of `if` are walked in all subroutines.
 
-use super::{Case, Converter, condition, lex::Kind, parse::Statement};
+use std::collections::BTreeMap;
+
+use super::{
+    Case, Converter,
+    condition::{self, Alternatives},
+    idioms,
+    lex::Kind,
+    parse::Statement,
+};
 use crate::{
     ledger::Fate,
-    table::Table,
+    table::{Table, Value},
     vocabulary::{self, Edit},
 };
 
@@ -14,12 +22,18 @@ impl Converter {
     /// Walks the statements of a block, for the requests of `around`.
     pub(super) fn statements(&mut self, block: &Statement, around: &Case, speaker: Speaker<'_>) {
         let mut keys = Table::default();
-        let mut former: Option<Case> = None;
+        let mut former: Option<Alternatives> = None;
+        let mut has_ended = false;
         for statement in block.inner() {
+            if has_ended {
+                self.enter_whole(statement, &Fate::needless("`return` stands before it"));
+                continue;
+            }
+            has_ended = statement.word(0) == "return";
             match statement.word(0) {
                 "if" => former = self.condition(statement, around, speaker),
                 "else" | "elseif" | "elsif" | "elif" => {
-                    self.otherwise(statement, former.as_ref(), around, speaker)
+                    former = self.otherwise(statement, former.take(), around, speaker);
                 }
                 _ => {
                     let fate = speaker(self, statement, &mut keys);
@@ -27,38 +41,52 @@ impl Converter {
                 }
             }
         }
-        if keys.is_empty() {
-            return;
-        }
-        if around.hosts.is_empty() && around.matchers.is_empty() {
+        self.add(around, keys);
+    }
+
+    /// Adds keys for the requests of `around`.
+    fn add(&mut self, around: &Case, mut keys: Table) {
+        let answers = ["redirect", "respond"];
+        if around.hosts.is_empty() && around.condition.holds_always() {
+            // Only the first answer counts.
+            if answers.iter().any(|key| self.keys.get(key).is_some()) {
+                answers.iter().for_each(|key| drop(keys.remove(key)));
+            }
             self.keys.lay_over(keys);
             return;
         }
         let same =
-            |case: &&mut Case| case.hosts == around.hosts && case.matchers == around.matchers;
+            |case: &&mut Case| case.hosts == around.hosts && case.condition == around.condition;
         match self.cases.iter_mut().find(same) {
-            Some(case) => case.keys.lay_over(keys),
+            Some(case) => {
+                if answers.iter().any(|key| case.keys.get(key).is_some()) {
+                    answers.iter().for_each(|key| drop(keys.remove(key)));
+                }
+                case.keys.lay_over(keys);
+            }
+            None if keys.is_empty() => {}
             None => self.cases.push(Case { keys, ..around.clone() }),
         }
     }
 
-    /// A block for some requests. Returns them, for the branches after it.
+    /// A block for some requests. Returns them, for the branches after it, if the block was converted.
     fn condition(
         &mut self,
         statement: &Statement,
         around: &Case,
         speaker: Speaker<'_>,
-    ) -> Option<Case> {
+    ) -> Option<Alternatives> {
         // Blocks within blocks multiply their alternatives.
-        const MOST: usize = 10_000;
+        const MOST: usize = 1_000;
         self.walked += 1;
         if self.walked > MOST {
             self.enter_whole(statement, &Fate::left("the conditions have too many alternatives"));
             return None;
         }
         let tokens = &statement.head[1..];
-        if let Some(fate) = usual(statement) {
-            self.enter_whole(statement, &fate);
+        if let Some(idiom) = idioms::block(statement) {
+            self.add(around, idiom.keys);
+            self.enter_whole(statement, &idiom.fate);
             return None;
         }
         let alternatives = match condition::read(tokens, &self.access_lists) {
@@ -68,66 +96,89 @@ impl Converter {
                 return None;
             }
         };
-        let mut last = None;
-        for one in alternatives {
-            let overlaps = one.matchers.iter().any(|(key, _)| around.matchers.get(key).is_some());
-            if overlaps || !one.hosts.is_empty() && !around.hosts.is_empty() {
+        for one in alternatives.clone() {
+            let condition = around.condition.and(&one.condition);
+            let condition = condition.filter(|_| one.hosts.is_empty() || around.hosts.is_empty());
+            let Some(condition) = condition else {
                 self.enter_whole(
                     statement,
                     &Fate::left("a route looks at each part of a request once"),
                 );
                 return None;
-            }
+            };
             if let Some(status) = one.status {
                 self.by_status(statement, around, &status);
                 continue;
             }
             self.walked += 1;
             let mut case = around.clone();
-            case.matchers.lay_over(one.matchers);
+            case.condition = condition;
             case.hosts.extend(one.hosts);
             case.comment = statement.place.to_string();
             self.statements(statement, &case, speaker);
-            last = Some(case);
         }
         self.enter(
             statement,
             Fate::differs("the first route that matches counts; VCL runs all blocks that match"),
         );
-        last
+        Some(alternatives)
     }
 
-    /// Branches after an `if`: routes come in the same order, so that the first that holds counts.
+    /// Branches after an `if`: routes come in the same order, so that the first that holds counts. Returns the
+    /// requests of all branches so far.
     fn otherwise(
         &mut self,
         statement: &Statement,
-        former: Option<&Case>,
+        former: Option<Alternatives>,
         around: &Case,
         speaker: Speaker<'_>,
-    ) {
-        let by_host = former.is_some_and(|former| !former.hosts.is_empty());
+    ) -> Option<Alternatives> {
+        if let Some(idiom) = idioms::block(statement).filter(|_| former.is_none()) {
+            self.add(around, idiom.keys);
+            self.enter_whole(statement, &idiom.fate);
+            return None;
+        }
+        let Some(mut former) = former else {
+            self.enter_whole(statement, &Fate::left("the `if` before it was not converted"));
+            return None;
+        };
         let mut branch = statement.clone();
         if statement.word(0) == "else" && statement.word(1) == "if" {
             branch.head.remove(0);
         } else if statement.word(0) != "else" {
             branch.head[0] = Kind::Word("if".to_owned());
-        } else if by_host && around.matchers.is_empty() {
-            // All other hosts.
+        } else {
+            self.rest(statement, &former, around, speaker);
+            return None;
+        }
+        let own = self.condition(&branch, around, speaker)?;
+        former.extend(own);
+        Some(former)
+    }
+
+    /// The last `else`: the requests that no branch before it takes.
+    fn rest(
+        &mut self,
+        statement: &Statement,
+        former: &Alternatives,
+        around: &Case,
+        speaker: Speaker<'_>,
+    ) {
+        let by_host = former.iter().all(|one| !one.hosts.is_empty());
+        if by_host && around.condition.holds_always() {
             self.statements(statement, around, speaker);
             self.enter(statement, Fate::Taken);
             return;
-        } else {
-            self.enter_whole(
-                statement,
-                &Fate::left("there is no matcher for all other requests here"),
-            );
-            return;
         }
-        if former.is_none() {
-            self.enter_whole(statement, &Fate::left("the `if` before it was not converted"));
+        let others = condition::others(former).and_then(|others| around.condition.and(&others));
+        let Some(condition) = others else {
+            let reason = "there is no matcher for all other requests here";
+            self.enter_whole(statement, &Fate::left(reason));
             return;
-        }
-        self.condition(&branch, around, speaker);
+        };
+        let comment = statement.place.to_string();
+        self.statements(statement, &Case { condition, comment, ..around.clone() }, speaker);
+        self.enter(statement, Fate::Taken);
     }
 
     /// Statements of `vcl_recv`.
@@ -140,56 +191,50 @@ impl Converter {
                 }
                 None => Fate::left("there is no such backend"),
             },
-            ("set", "req.url") => Fate::left("a path is rewritten by a route with `rewrite`"),
             ("set", "req.grace" | "req.hash_always_miss" | "req.hash_ignore_busy") => {
                 Fate::left("stale responses are chosen by the site, not by the request")
             }
-            ("set" | "unset" | "remove", variable) => {
-                edit(statement, variable, "req.http.", keys, vocabulary::edit_request)
+            ("unset" | "remove", cookie) if cookie.eq_ignore_ascii_case("req.http.cookie") => {
+                idioms::strip_cookies(keys, "request")
             }
-            ("return", _) => returned(statement, keys),
+            ("set", cookie) if cookie.eq_ignore_ascii_case("req.http.cookie") => Fate::left(
+                "single cookies are not removed: `cache_key` names those that count, `bypass` those that pass",
+            ),
+            ("set" | "unset" | "remove", variable) => {
+                match (statement.word(0) == "set").then(|| idioms::url_or_host(statement, keys)) {
+                    Some(Some(fate)) => fate,
+                    _ => edit(statement, variable, "req.http.", keys, vocabulary::edit_request),
+                }
+            }
+            ("return", _) => returned(statement, keys, &self.redirects),
             ("call", _) => Fate::left("subroutines of your own are not followed"),
             _ => Fate::left("Levada has nothing for this statement"),
         }
     }
 }
 
-/// Conditions that most files have, and that a node needs no rule for.
-fn usual(statement: &Statement) -> Option<Fate> {
-    let text = statement.shown();
-    let has = |part: &str| text.contains(part);
-    if (has("req.method !=") || has("req.request !=")) && has("\"GET\"") {
-        return Some(Fate::needless("methods other than GET and HEAD pass the cache by"));
+/// Lets requests with cookies use the cache, where others with cookies pass it by.
+pub(super) fn use_the_cache(keys: &mut Table) {
+    for key in COOKIES_PASS {
+        keys.set(key, Value::List(Vec::new()));
     }
-    if has("\"PURGE\"") || has("\"BAN\"") {
-        return Some(Fate::left(
-            "purges have a token, or come over the admin address: docs/operate/purging.md",
-        ));
-    }
-    if has("req.restarts") {
-        return Some(Fate::needless(
-            "requests are not restarted; a node sends X-Forwarded-For itself",
-        ));
-    }
-    if has("Upgrade") && has("websocket") {
-        return Some(Fate::left("WebSocket is not there"));
-    }
-    if has("Accept-Encoding") {
-        return Some(Fate::needless("a node normalises Accept-Encoding where it compresses"));
-    }
-    (has("Authorization") && !has("Cookie") && !has("&&")).then(|| {
-        Fate::needless("responses to requests with Authorization are not stored unless they say so (RFC 9111, 3.5)")
-    })
 }
 
-fn returned(statement: &Statement, keys: &mut Table) -> Fate {
+/// The keys by which requests with cookies pass the cache by.
+pub(super) const COOKIES_PASS: [&str; 2] = ["bypass", "no_store"];
+
+fn returned(statement: &Statement, keys: &mut Table, redirects: &BTreeMap<u64, u64>) -> Fate {
     let verb = statement.word(2);
     match verb {
         "pass" => {
             keys.set("cache", false);
             Fate::Taken
         }
-        "hash" | "lookup" => Fate::needless("it is what a node does"),
+        "hash" | "lookup" => {
+            // Not what Varnish's own vcl_recv says of cookies.
+            use_the_cache(keys);
+            Fate::needless("it is what a node does")
+        }
         "pipe" => {
             keys.set("cache", false);
             Fate::differs("the request passes the cache by, and stays HTTP")
@@ -198,10 +243,14 @@ fn returned(statement: &Statement, keys: &mut Table) -> Fate {
             let Ok(status) = statement.word(4).parse::<u64>() else {
                 return Fate::left("is no status");
             };
-            match statement.head.get(6) {
-                Some(Kind::Text(to)) if (301..=308).contains(&status) && to.starts_with("http") => {
-                    vocabulary::redirect(keys, status, to.clone())
+            let to = statement.head.get(6..).map(|rest| &rest[..rest.len().saturating_sub(2)]);
+            let redirect = redirects.get(&status).copied();
+            match (redirect.or((301..=308).contains(&status).then_some(status)), to.and_then(text))
+            {
+                (Some(status), Some(to)) if to.starts_with(['h', '/', '{']) => {
+                    vocabulary::redirect(keys, status, to)
                 }
+                (Some(_), _) => Fate::left("where clients are sent is not said here"),
                 _ if (200..=599).contains(&status) => vocabulary::respond(keys, status, None),
                 _ => Fate::left("is no status of a response: vcl_synth decides about it"),
             }

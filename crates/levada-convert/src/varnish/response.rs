@@ -1,6 +1,6 @@
 //! `vcl_backend_response` and `vcl_deliver`.
 
-use super::{Case, Converter, lex::Kind, parse::Statement, recv::edit};
+use super::{Case, Converter, idioms, lex::Kind, parse::Statement, recv::edit};
 use crate::{ledger::Fate, table::Table, units, vocabulary};
 
 impl Converter {
@@ -34,7 +34,7 @@ impl Converter {
                 Fate::Taken
             }
             ("unset" | "remove", "beresp.http.Set-Cookie" | "beresp.http.set-cookie") => {
-                vocabulary::strip_cookies(keys)
+                idioms::strip_cookies(keys, "response")
             }
             ("set" | "unset" | "remove", variable) => {
                 edit(statement, variable, "beresp.http.", keys, vocabulary::edit_response)
@@ -62,8 +62,14 @@ impl Converter {
                 ("set", "beresp.ttl", Some(Kind::Word(time))) => units::vcl_time(time),
                 _ => None,
             };
+            if inner.word(0) == "return" && inner.word(2) == "abandon" && status.starts_with('5') {
+                self.abandons = true;
+                let reason = "stale responses stand for errors of the origin; without one, the error is passed on";
+                self.enter(inner, Fate::differs(reason));
+                continue;
+            }
             let fate = match time {
-                Some(time) if around.matchers.is_empty() && around.hosts.is_empty() => {
+                Some(time) if around.condition.holds_always() && around.hosts.is_empty() => {
                     vocabulary::force_ttl(&mut self.keys, status, &units::duration(time))
                 }
                 _ => Fate::left("only a lifetime of the whole site goes by the status"),

@@ -17,8 +17,8 @@ fn a_file_that_is_not_vcl_is_refused_with_its_line() {
 
 #[test]
 fn conditions_that_multiply_are_left() {
-    let either = "(req.http.A || req.http.B || req.http.C || req.http.D)";
-    let all = [either; 8].join(" && ");
+    let either = |i| format!("(req.http.A{i} || req.http.B{i} || req.http.C{i} || req.http.D{i})");
+    let all = (0..8).map(either).collect::<Vec<_>>().join(" && ");
     let text = format!(
         "backend b {{ .host = \"h\"; }} sub vcl_recv {{ if ({all}) {{ return (pass); }} }}"
     );
