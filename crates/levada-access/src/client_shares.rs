@@ -30,7 +30,7 @@ const FEWER: u32 = 4;
 /// See the module.
 #[derive(Debug)]
 pub struct ClientShares {
-    bound: u32,
+    bound: AtomicU32,
     held: AtomicU32,
     by_client: Box<[AtomicU32]>,
     /// Differs in each process, so that no client can choose another one's counter.
@@ -48,7 +48,7 @@ impl ClientShares {
     /// `bound` places.
     pub fn new(bound: u32) -> Arc<Self> {
         Arc::new(Self {
-            bound,
+            bound: AtomicU32::new(bound),
             held: AtomicU32::new(0),
             by_client: (0..COUNTERS).map(|_| AtomicU32::new(0)).collect(),
             hasher: RandomState::new(),
@@ -67,7 +67,13 @@ impl ClientShares {
         let others = self.held.fetch_add(1, Relaxed);
         let own = self.by_client[counter].fetch_add(1, Relaxed);
         let place = ClientPlace { shares: self.clone(), counter };
-        (own < self.bound.saturating_sub(others).min(most)).then_some(place)
+        let bound = self.bound.load(Relaxed);
+        (own < bound.saturating_sub(others).min(most)).then_some(place)
+    }
+
+    /// Changes the number of places. Taken places stay taken.
+    pub fn set_bound(&self, bound: u32) {
+        self.bound.store(bound, Relaxed);
     }
 
     /// The places that are taken.

@@ -11,7 +11,7 @@
 //!
 //! The system's count is the only one that has everything in it: buffers of the protocols, state of TLS,
 //! and what the allocator keeps back. A thread of its own reads it, so that busy workers do not delay
-//! it. What was admitted grows after that: a fetch that begins may take its `FETCH` within `GROWN`.
+//! it. Admitted requests grow after that: a fetch that begins may take its `FETCH` within `GROWN`.
 //! So there begin no more of them in a time than fit into what is free.
 
 use std::{
@@ -33,21 +33,21 @@ pub enum MemoryPressure {
     Some = 1,
     /// No fetch begins.
     High = 2,
-    /// Nobody gets more.
+    /// No client gets more.
     Full = 3,
 }
 
 /// See the module.
 #[derive(Debug)]
 pub struct MemoryBound {
-    limit: u64,
+    limit: AtomicU64,
     resident: AtomicU64,
     pressure: AtomicU8,
     /// The fetches that may begin until the memory is read again.
     fetches: AtomicU64,
 }
 
-/// What the bound is about.
+/// The memory that is bounded.
 pub trait BoundedMemory: Send + 'static {
     /// The resident memory; `None` where the system does not say.
     fn resident(&self) -> Option<u64>;
@@ -77,7 +77,7 @@ impl MemoryBound {
     /// A bound of `limit` bytes.
     pub fn new(limit: u64) -> Arc<Self> {
         Arc::new(Self {
-            limit,
+            limit: AtomicU64::new(limit),
             resident: AtomicU64::new(0),
             pressure: AtomicU8::new(0),
             fetches: AtomicU64::new(u64::MAX),
@@ -86,7 +86,12 @@ impl MemoryBound {
 
     /// The limit in bytes.
     pub fn limit(&self) -> u64 {
-        self.limit
+        self.limit.load(Relaxed)
+    }
+
+    /// Changes the limit.
+    pub fn set_limit(&self, limit: u64) {
+        self.limit.store(limit, Relaxed);
     }
 
     /// The resident memory when it was last read.
@@ -124,7 +129,7 @@ impl MemoryBound {
     }
 
     fn mark(&self, of_32: u64) -> u64 {
-        self.limit / 32 * of_32
+        self.limit() / 32 * of_32
     }
 
     /// Takes note of the resident memory. Returns how many bytes the memory tier is to give back.
@@ -151,7 +156,7 @@ impl MemoryBound {
         self.resident.store(resident, Relaxed);
         self.pressure.store(pressure as u8, Relaxed);
         if pressure > before {
-            let limit = self.limit;
+            let limit = self.limit();
             tracing::warn!(
                 resident,
                 limit,

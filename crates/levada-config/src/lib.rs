@@ -13,7 +13,7 @@ mod shape;
 pub mod text;
 mod tree;
 
-use std::{collections::BTreeMap, path::Path as FilePath};
+use std::path::Path as FilePath;
 
 use levada_edge::settings::{AdminAddress, Settings};
 
@@ -42,26 +42,6 @@ pub struct Checked {
     pub admin: Option<AdminAddress>,
     /// The token for orders there, also if there are errors elsewhere.
     pub admin_token: Option<String>,
-    /// Hashes of the top-level tables that a running node cannot change.
-    pub fixed: BTreeMap<String, u64>,
-}
-
-impl Checked {
-    /// Names of the tables that differ from `before`, the tables that a node was started with.
-    pub fn differs_from(&self, before: &BTreeMap<String, u64>) -> Vec<&str> {
-        let differs = |key: &&String| before.get(*key) != self.fixed.get(*key);
-        self.fixed.keys().filter(differs).map(String::as_str).collect()
-    }
-}
-
-/// Tables that a reload can change.
-const CHANGEABLE: [&str; 3] = ["site", "policy", "defaults"];
-
-fn fixed(file: &file::File) -> BTreeMap<String, u64> {
-    let tables = serde_json::to_value(file).unwrap_or_default();
-    let tables = tables.as_object().cloned().unwrap_or_default();
-    let kept = tables.into_iter().filter(|(key, _)| !CHANGEABLE.contains(&key.as_str()));
-    kept.map(|(key, value)| (key, levada_types::hash64(value.to_string().as_bytes()))).collect()
 }
 
 /// Reads and checks the file at `path`, in the environment of this process.
@@ -109,13 +89,7 @@ pub fn check(source: &Source, surroundings: &Surroundings<'_>) -> Checked {
             findings.error_at(error.span, &Path::default(), error.message, None);
         }
         let report = findings.into_report();
-        return Checked {
-            settings: None,
-            report,
-            admin: None,
-            admin_token: None,
-            fixed: BTreeMap::new(),
-        };
+        return Checked { settings: None, report, admin: None, admin_token: None };
     }
     let mut env_errors = Vec::new();
     env::substitute(&mut root, &Path::default(), surroundings.variable, &mut env_errors);
@@ -132,11 +106,10 @@ pub fn check(source: &Source, surroundings: &Surroundings<'_>) -> Checked {
     let settings = (file.as_ref())
         .and_then(|file| check::settings(file, surroundings.directory, &mut findings));
     let report = findings.into_report();
-    let fixed = file.as_ref().map(fixed).unwrap_or_default();
     let admin = file.as_ref().and_then(|file| file.admin.listen.clone().map(|listen| listen.0));
     let admin_token =
         file.as_ref().and_then(|file| check::admin_token(file, surroundings.directory));
-    Checked { settings: settings.filter(|_| report.is_usable()), report, admin, admin_token, fixed }
+    Checked { settings: settings.filter(|_| report.is_usable()), report, admin, admin_token }
 }
 
 fn deserialize(shaped: serde_json::Value, findings: &mut Findings<'_>) -> Option<file::File> {

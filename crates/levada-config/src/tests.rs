@@ -552,16 +552,6 @@ fn class_rules_are_read_and_those_that_never_match_are_named() {
 }
 
 #[test]
-fn what_cannot_change_is_told_from_what_can() {
-    let before = check_text(&format!("{LEAST}{SITE}"));
-    let changed = check_text(&format!("{LEAST}{SITE}default_ttl = '3s'\n[limits]\ncapacity = 9\n"));
-    assert_eq!(changed.differs_from(&before.fixed), ["limits"]);
-    assert!(
-        check_text(&format!("{LEAST}{SITE}cache = false\n")).differs_from(&before.fixed).is_empty()
-    );
-}
-
-#[test]
 fn policies_exist_and_run_on_an_edge() {
     let policy = |name: &str| format!("{LEAST}{SITE}policy = {{ name = '{name}' }}\n");
     assert_error(&policy("randm"), "site[0].policy.name", "`random`");

@@ -6,6 +6,7 @@
 
 use std::{net::IpAddr, sync::Arc, time::Instant};
 
+use arc_swap::ArcSwapOption;
 use http::{HeaderValue, StatusCode, header};
 use levada_access::{client_shares::ClientPlace, concurrency::ConcurrencyPlace};
 use levada_fetch::Counts;
@@ -16,8 +17,14 @@ use levada_redirector::{ChosenServer, Decider};
 use levada_metrics::CacheResult;
 
 use crate::{
-    body_error::BodyError, clock::Clock, failure::Failed, metrics::Metrics,
-    request::RequestContext, resource::Resource, settings::LogFormat,
+    body_error::BodyError,
+    clock::Clock,
+    failure::Failed,
+    metrics::Metrics,
+    request::RequestContext,
+    resource::Resource,
+    settings::{AccessLog, LogFormat},
+    start_error::StartError,
 };
 
 /// The parts of a node that records are written to.
@@ -25,7 +32,16 @@ pub(crate) struct Telemetry {
     pub(crate) clock: Clock,
     pub(crate) metrics: Arc<Metrics>,
     /// The access log, if enabled.
-    pub(crate) log: Option<Log>,
+    pub(crate) log: ArcSwapOption<Log>,
+}
+
+impl Telemetry {
+    /// Opens an access log.
+    pub(crate) fn open(&self, log: Option<&AccessLog>) -> Result<Option<Arc<Log>>, StartError> {
+        let dropped = || self.metrics.log_lines_dropped.clone();
+        let open = |log| Log::open(log, dropped()).map(Arc::new).map_err(StartError::Log);
+        log.map(open).transpose()
+    }
 }
 
 /// Counts of a transfer in pieces, which may still be running.
@@ -95,7 +111,7 @@ impl AccessRecord {
 
     /// Notes the client and the request, if there is an access log.
     pub(crate) fn note(&mut self, context: &RequestContext) {
-        if self.telemetry.log.is_none() {
+        if self.telemetry.log.load().is_none() {
             return;
         }
         let RequestContext { connection, resource, parts, .. } = context;
@@ -224,7 +240,7 @@ impl Drop for AccessRecord {
         if let (Some(decider), Some(pick)) = (&self.decider, self.pick) {
             decider.observe(&self.outcome(pick), self.telemetry.clock.now());
         }
-        if let (Some(log), Some(line)) = (&self.telemetry.log, &self.line) {
+        if let (Some(log), Some(line)) = (&*self.telemetry.log.load(), &self.line) {
             log.write(&self.describe(line, log.format()));
         }
     }

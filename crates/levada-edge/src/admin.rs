@@ -14,7 +14,7 @@ use levada_upstream::Server;
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
 
-use crate::{explain, node::Node, reload, servers};
+use crate::{explain, node::Node, reload::Reloader, servers};
 use levada_metrics::CacheResult;
 
 /// The pages of a listener.
@@ -29,7 +29,12 @@ pub(crate) enum Pages {
 const METRICS_PAGES: [&str; 3] = ["/metrics", "/healthz", "/readyz"];
 
 /// Serves the admin listener, or the one for metrics, until the node stops.
-pub(crate) async fn serve(node: Arc<Node>, pages: Pages, listener: AdminListener, stop: Stop) {
+pub(crate) async fn serve(
+    reloader: Arc<Reloader>,
+    pages: Pages,
+    listener: AdminListener,
+    stop: Stop,
+) {
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -39,13 +44,13 @@ pub(crate) async fn serve(node: Arc<Node>, pages: Pages, listener: AdminListener
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
-        let (node, cut) = (node.clone(), stop.clone());
+        let (reloader, cut) = (reloader.clone(), stop.clone());
         tokio::spawn(async move {
-            let (node, stop) = (&node, &cut);
+            let (reloader, stop) = (&reloader, &cut);
             let service = service_fn(|request: Request<Incoming>| async move {
                 let answer = match pages {
-                    Pages::All => administer(node, stop, client, request).await,
-                    Pages::Metrics => metrics_page(node, &request),
+                    Pages::All => administer(reloader, stop, client, request).await,
+                    Pages::Metrics => metrics_page(&reloader.node, &request),
                 };
                 Ok::<_, Infallible>(answer)
             });
@@ -66,12 +71,14 @@ pub(crate) async fn serve(node: Arc<Node>, pages: Pages, listener: AdminListener
 
 /// Answers a request on the admin listener.
 async fn administer(
-    node: &Arc<Node>,
+    reloader: &Arc<Reloader>,
     stop: &Stop,
     client: Option<IpAddr>,
     request: Request<Incoming>,
 ) -> Response<Full<Bytes>> {
-    let hosts = node.settings.admin.iter().flat_map(|admin| &admin.hosts);
+    let node = &reloader.node;
+    let settings = node.settings.load_full();
+    let hosts = settings.admin.iter().flat_map(|admin| &admin.hosts);
     if client.is_some() && !admin_access::names_this_listener(request.headers(), hosts) {
         let message = "this Host is not an IP address, localhost or one of `hosts` in [admin]\n";
         return text(StatusCode::MISDIRECTED_REQUEST, message);
@@ -80,10 +87,10 @@ async fn administer(
     let path = request.uri().path();
     // A purge has a token of its own.
     let is_purge = is_post && path == "/purge";
-    let token = node.settings.admin.as_ref().and_then(|admin| admin.token.as_deref());
+    let token = settings.admin.as_ref().and_then(|admin| admin.token.as_deref());
     let by_socket = client.is_none();
     if is_post
-        && !(is_purge && node.settings.purge.token.is_some())
+        && !(is_purge && node.settings().purge.token.is_some())
         && let Err(refusal) = admin_access::may_order(token, client, request.headers())
     {
         return text(refusal.status(), refusal.as_str());
@@ -101,7 +108,7 @@ async fn administer(
         return routed(node, &request).await;
     }
     if is_post && ORDERS.contains(&path) {
-        return carry_out(node, stop, &request).await;
+        return carry_out(reloader, stop, &request).await;
     }
     answer(node, &request)
 }
@@ -142,7 +149,7 @@ const ORDERS: [&str; 4] = ["/reload", "/drain", "/servers/drain", "/servers/resu
 
 /// Carries out an operator's order.
 async fn carry_out(
-    node: &Arc<Node>,
+    reloader: &Arc<Reloader>,
     stop: &Stop,
     request: &Request<Incoming>,
 ) -> Response<Full<Bytes>> {
@@ -152,10 +159,11 @@ async fn carry_out(
         let message = "say that it is JSON: Content-Type: application/json\n";
         return text(StatusCode::UNSUPPORTED_MEDIA_TYPE, message);
     }
+    let node = &reloader.node;
     let drained = match request.uri().path() {
         "/reload" => {
-            return match reload::reload(node, stop).await {
-                Ok(sites) => json(StatusCode::OK, &serde_json::json!({ "sites": sites })),
+            return match reloader.reload(stop).await {
+                Ok(changes) => json(StatusCode::OK, &serde_json::json!({ "changed": changes })),
                 Err(reason) => text(StatusCode::UNPROCESSABLE_ENTITY, &format!("{reason}\n")),
             };
         }
@@ -178,8 +186,8 @@ fn drain(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
         return json(StatusCode::OK, &draining(node));
     }
     let rate = match argument(request, "rate").map(|rate| rate.parse()) {
-        None => None,
-        Some(Ok(rate @ 1..)) => Some(rate),
+        None => node.settings().limits.drain_rate,
+        Some(Ok(rate @ 1..)) => rate,
         Some(_) => {
             let message = "rate is a number of downloads per second, at least 1\n";
             return text(StatusCode::BAD_REQUEST, message);
@@ -286,7 +294,7 @@ fn metrics(node: &Node) -> Response<Full<Bytes>> {
     metrics.tracked_bytes.set(whole(bytes as u64));
     let names: Vec<String> = match &node.peers {
         Some(peers) => peers.servers().map(|(_, server)| server.name.to_string()).collect(),
-        None => vec![node.settings.name.clone()],
+        None => vec![node.settings().name.clone()],
     };
     metrics.large.look_at(&node.large.sources.lock().clone(), names.into_iter());
     let mut response = text(StatusCode::OK, &metrics.page());
@@ -351,11 +359,11 @@ fn status(node: &Node) -> Status {
     let sites = node.sites.load();
     let origins = sites.iter().flat_map(|site| &site.origins);
     Status {
-        name: node.settings.name.clone(),
+        name: node.settings().name.clone(),
         uptime_seconds: node.clock.uptime().as_secs_f64(),
         in_flight: node.metrics.in_flight.get(),
         in_service: node.capacity.held(),
-        capacity: node.settings.limits.capacity,
+        capacity: node.settings().limits.capacity,
         hits: count(CacheResult::Hit),
         misses: [CacheResult::Miss, CacheResult::Expired, CacheResult::Revalidated]
             .into_iter()

@@ -151,9 +151,9 @@ async fn begin(
     read: Vec<u8>,
     mut open: OpenConnection,
 ) -> Option<Begun> {
-    let limit = node.settings.limits.head_timeout;
+    let limit = node.settings().limits.head_timeout;
     let ended_early = |ending| node.metrics.ended(ending);
-    let announced = role.listener != ListenerKind::Peer && node.trust.announces(open.client);
+    let announced = role.listener != ListenerKind::Peer && node.trust.load().announces(open.client);
     if announced {
         let header = ProxyHeader::take(&mut stream);
         let header =
@@ -175,7 +175,7 @@ async fn begin(
     let h2c = role.tls.is_none()
         && role.h2c
         && read.is_empty()
-        && speaks_h2(&node.settings.limits, &stream, &open.stop).await;
+        && speaks_h2(&node.settings().limits, &stream, &open.stop).await;
     let client = open.client;
     if node.front.is_some() && role.may_hand_over() && !h2c && !announced {
         let last_key = stream.connection().about.last_key().clone();
@@ -296,7 +296,7 @@ async fn requests<S>(
 where
     S: AsyncRead + Outlet + Unpin + Send + 'static,
 {
-    let limits = &bounds(&node.settings.limits, client_connection.listener);
+    let limits = &bounds(&node.settings().limits, client_connection.listener);
     let ledger = Arc::new(Ledger::default());
     let (interims, zero_copy) =
         (client_connection.interims.clone(), client_connection.zero_copy.clone());
@@ -395,7 +395,7 @@ async fn http2<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let limits = &bounds(&node.settings.limits, client_connection.listener);
+    let limits = &bounds(&node.settings().limits, client_connection.listener);
     let (watchdog, asked) =
         (Watchdog::new(limits.idle_timeout, self::limits(limits).send), Notify::new());
     let ledger = Arc::new(Ledger::default());

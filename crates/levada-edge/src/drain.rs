@@ -35,8 +35,6 @@ pub(crate) struct Drain {
     /// Set after `begun`. A body looks at this flag for each piece.
     closing: AtomicBool,
     bucket: Mutex<Bucket>,
-    /// The value of `limits.drain_rate`.
-    rate: u32,
     running: AtomicU64,
     moved: Counter,
     /// Told of each drain, and of the stop.
@@ -97,12 +95,11 @@ impl Drop for Movable {
 
 impl Drain {
     /// `moved` counts the downloads that are ended.
-    pub(crate) fn new(rate: u32, moved: Counter) -> Arc<Self> {
+    pub(crate) fn new(moved: Counter) -> Arc<Self> {
         Arc::new(Self {
             begun: watch::Sender::new(false),
             closing: AtomicBool::new(false),
-            bucket: Mutex::new(Bucket { gap: gap(rate), next: Instant::now() }),
-            rate,
+            bucket: Mutex::new(Bucket { gap: Duration::ZERO, next: Instant::now() }),
             running: AtomicU64::new(0),
             moved,
             resting: Notify::new(),
@@ -110,8 +107,8 @@ impl Drain {
     }
 
     /// Begins a drain, or changes the rate of a running one.
-    pub(crate) fn begin(&self, rate: Option<u32>) {
-        *self.bucket.lock() = Bucket { gap: gap(rate.unwrap_or(self.rate)), next: Instant::now() };
+    pub(crate) fn begin(&self, rate: u32) {
+        *self.bucket.lock() = Bucket { gap: gap(rate), next: Instant::now() };
         self.begun.send_replace(true);
         self.rouse();
     }
@@ -204,11 +201,11 @@ mod tests {
 
     #[test]
     fn only_what_is_long_and_began_before_is_ended() {
-        let drain = Drain::new(1_000_000, Counter::default());
+        let drain = Drain::new(Counter::default());
         assert!(Movable::new(&drain, MIN_REST - 1).is_none());
         let mut early = Movable::new(&drain, MIN_REST + 10).unwrap();
         assert!(!early.ends());
-        drain.begin(None);
+        drain.begin(1_000_000);
         assert!(Movable::new(&drain, u64::MAX).is_none());
         assert!(!early.ends(), "not before the route is gone");
         drain.close();
@@ -223,9 +220,9 @@ mod tests {
 
     #[test]
     fn a_drain_that_was_undone_closes_nothing() {
-        let drain = Drain::new(1, Counter::default());
+        let drain = Drain::new(Counter::default());
         let download = Movable::new(&drain, u64::MAX).unwrap();
-        drain.begin(Some(1_000));
+        drain.begin(1_000);
         drain.undo();
         drain.close();
         assert!(!download.ends());

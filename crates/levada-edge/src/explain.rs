@@ -134,7 +134,7 @@ pub(crate) fn live(node: &Node, asked: &ExplainedRequest) -> Result<Explanation,
     let site = taken.and_then(|number| site.routes.as_ref()?.site(number)).unwrap_or(site);
     let (classes, key) = (site.classes.as_deref(), asked.key.as_deref());
     let url = ExplainedUrl::new(&site.settings, classes, identity, key);
-    let (decider, name, now) = (&site.decider, &node.settings.name, node.clock.now());
+    let (decider, name, now) = (&site.decider, &node.settings().name, node.clock.now());
     let size = node.forwarder.sizes.get(url.request.key);
     if let Some(switch) = &site.switch {
         let explained = explain(decider, switch.view().cluster(), url, name, size, now);
@@ -164,7 +164,7 @@ fn pieces(
         let range = number * size..known.length.min((number + 1) * size);
         let url = ChunkUrl { range, retries: 0, version: known.version, digest: None };
         let piece = ExplainedUrl::new(&site.settings, None, format!("{url} {identity}"), None);
-        let placed = explain(decider, cluster, piece, &node.settings.name, None, now);
+        let placed = explain(decider, cluster, piece, &node.settings().name, None, now);
         PiecePlacement { piece: url.to_string(), node: placed.node, set: placed.set }
     };
     Some(Pieces { size, count, first: (0..count.min(EXPLAINED)).map(placed).collect() })

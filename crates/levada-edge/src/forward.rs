@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, net::IpAddr, sync::Arc, time::Duration};
 
+use arc_swap::ArcSwap;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Uri, Version,
     header::{self, COOKIE, HOST, VIA},
@@ -29,6 +30,7 @@ use crate::{
     peers::{Peers, WatchedPeer},
     request::RequestContext,
     resource::Resource,
+    settings::Limits,
     sites::{Site, WatchedOrigin},
     subject::subject,
 };
@@ -46,13 +48,33 @@ pub(crate) struct Forwarder {
     pub(crate) metrics: Arc<Metrics>,
     /// Sizes of objects, for the policies.
     pub(crate) sizes: Sizes,
+    pub(crate) patience: ArcSwap<ForwardPatience>,
+}
+
+/// How long and how often the node tries.
+pub(crate) struct ForwardPatience {
     /// Servers that are tried for one request, at most.
-    pub(crate) tries: usize,
+    tries: usize,
     /// The longest time between two reads of a response body.
-    pub(crate) body_timeout: Duration,
+    body_timeout: Duration,
+}
+
+impl ForwardPatience {
+    pub(crate) fn of(limits: &Limits) -> Self {
+        Self { tries: limits.tries as usize, body_timeout: limits.response_body_timeout }
+    }
 }
 
 impl Forwarder {
+    pub(crate) fn set_patience(&self, limits: &Limits) {
+        self.patience.store(Arc::new(ForwardPatience::of(limits)));
+    }
+
+    /// The longest time between two reads of a response body.
+    pub(crate) fn body_timeout(&self) -> Duration {
+        self.patience.load().body_timeout
+    }
+
     /// The head to be sent on, made from the received one: end-to-end fields, and the fields that a proxy adds.
     pub(crate) fn onward(&self, context: &RequestContext, mut headers: HeaderMap) -> UpstreamHead {
         let RequestContext { connection, resource, parts, .. } = context;
@@ -121,7 +143,7 @@ impl Forwarder {
         if let Some(host) = &site.origin_host {
             head.headers.insert(HOST, host.clone());
         }
-        let tries = self.tries;
+        let tries = self.patience.load().tries;
         if let Some(switch) = &site.switch {
             let retries = (tries, &site.retries);
             let sending = switch.send(site.policy(), retries, head, &self.sizes, body);
@@ -172,7 +194,7 @@ impl Forwarder {
             tried: Vec::new(),
         };
         let retries = Retries {
-            tries: (self.tries).saturating_sub(1).max(1),
+            tries: self.patience.load().tries.saturating_sub(1).max(1),
             budget: &resource.site.retries,
             resends_unsent: false,
             // Pieces have retries of their own.

@@ -32,7 +32,7 @@ impl Serve for Node {
     }
 
     fn limits(&self) -> ConnectionLimits {
-        connection::limits(&self.settings.limits)
+        connection::limits(&self.settings().limits)
     }
 
     fn observer(&self) -> Arc<dyn Observe> {
@@ -61,13 +61,13 @@ impl Serve for Node {
     }
 
     async fn choose(&self, head: Request<()>) -> Option<Choice> {
-        let (site, switch, subject) = switched(&self.identifier, head)?;
+        let (site, switch, subject) = switched(&self.identifier.load(), head)?;
         let claimed = switch.claim(&site.decider, subject, &self.forwarder.sizes).await?;
         Some(choice(self.clock, site, claimed))
     }
 
     fn choose_now(&self, head: Request<()>) -> Option<Choice> {
-        let (site, switch, subject) = switched(&self.identifier, head)?;
+        let (site, switch, subject) = switched(&self.identifier.load(), head)?;
         let claimed = switch.claim_now(&site.decider, subject, &self.forwarder.sizes)?;
         Some(choice(self.clock, site, claimed))
     }

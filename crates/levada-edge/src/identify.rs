@@ -22,6 +22,7 @@ use crate::{
 };
 
 /// Names the resources of requests.
+#[derive(Clone)]
 pub(crate) struct Identifier {
     sites: Arc<ArcSwap<Sites>>,
     max_hops: usize,
@@ -43,6 +44,11 @@ impl Identifier {
             node: settings.name.clone(),
             secret: peers.and_then(Peers::secret).map(str::to_owned),
         }
+    }
+
+    /// The same with another bound on the nodes that a request passes.
+    pub(crate) fn with_hops(&self, max_hops: usize) -> Self {
+        Self { max_hops, ..self.clone() }
     }
 
     /// Reads the request's host, finds its site and route, and names the object.

@@ -133,7 +133,7 @@ pub(crate) async fn accept(
                     OpenConnection { client: client.ip(), place, stop: stop.clone() };
                 let mut read = Vec::new();
                 if let Some(front) = front
-                    && !node.trust.announces(client.ip())
+                    && !node.trust.load().announces(client.ip())
                 {
                     let ends = service.and_then(|service| handoff::between(service, client).ok());
                     (socket, connection) =
@@ -183,7 +183,7 @@ pub(crate) fn share(
     client: IpAddr,
 ) -> Option<Option<ClientPlace>> {
     // A trusted proxy connects for many clients.
-    let shares = role.shares.as_ref().filter(|_| !node.trust.trusts(client));
+    let shares = role.shares.as_ref().filter(|_| !node.trust.load().trusts(client));
     let pressure = node.memory.pressure();
     let place = match shares {
         Some(shares) => shares.enter(client_network::of(client), pressure).map(Some),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use levada_access::{
     client_shares::ClientShares,
     memory_bound::MemoryBound,
@@ -11,7 +11,6 @@ use levada_access::{
 };
 use levada_announce::Route;
 use levada_handoff::{Front, HandoffBackend};
-use levada_log::access_log::Log;
 use levada_net::bpf::BpfError;
 use levada_redirector::Sizes;
 use tokio::sync::watch;
@@ -22,16 +21,17 @@ use crate::{
     clock::Clock,
     drain::Drain,
     error_page::KeptPages,
-    forward::Forwarder,
+    forward::{ForwardPatience, Forwarder},
     given_up::GivenUpClients,
     identify::Identifier,
     large::Transfers,
     metrics::Metrics,
     node_name::NodeName,
+    origin,
     peers::Peers,
     process_memory,
     purge::{endpoint::PurgeEndpoint, invalidation::MissedInvalidations, wake::LastAwake},
-    settings::{Runtime, Settings, SettingsReader},
+    settings::{Runtime, Settings},
     site_builder::{SiteBuilder, make_sites},
     sites::Sites,
     start_error::StartError,
@@ -39,14 +39,10 @@ use crate::{
 
 /// A node.
 pub(crate) struct Node {
-    pub(crate) settings: Settings,
+    pub(crate) settings: ArcSwap<Settings>,
     pub(crate) clock: Clock,
     /// The sites, replaced by each reload.
     pub(crate) sites: Arc<ArcSwap<Sites>>,
-    /// The source of new settings.
-    pub(crate) reader: Option<SettingsReader>,
-    /// Held while settings change.
-    pub(crate) reloading: tokio::sync::Mutex<()>,
     pub(crate) workers: usize,
     pub(crate) peers: Option<Arc<Peers>>,
     /// The front-end of TCP handoff.
@@ -57,8 +53,8 @@ pub(crate) struct Node {
     pub(crate) cache: Arc<Cache>,
     /// Carries out purge orders.
     pub(crate) purging: Arc<PurgeEndpoint>,
-    pub(crate) identifier: Identifier,
-    pub(crate) trust: TrustBoundary,
+    pub(crate) identifier: ArcSwap<Identifier>,
+    pub(crate) trust: ArcSwap<TrustBoundary>,
     /// The way to origins and peers.
     pub(crate) forwarder: Arc<Forwarder>,
     /// The shared state of transfers in pieces.
@@ -73,7 +69,7 @@ pub(crate) struct Node {
     pub(crate) memory: Arc<MemoryBound>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) telemetry: Arc<Telemetry>,
-    pacer: Option<Arc<Pacer>>,
+    pacer: ArcSwapOption<Pacer>,
     pub(crate) name: Arc<NodeName>,
 }
 
@@ -104,10 +100,7 @@ fn backend(settings: &Settings) -> Result<Option<HandoffBackend>, BpfError> {
 }
 
 impl Node {
-    pub(crate) fn new(
-        settings: Settings,
-        reader: Option<SettingsReader>,
-    ) -> Result<Arc<Self>, StartError> {
+    pub(crate) fn new(settings: Settings) -> Result<Arc<Self>, StartError> {
         let clock = Clock::start();
         let metrics = Arc::new(Metrics::default());
         let workers = match settings.runtime {
@@ -123,17 +116,16 @@ impl Node {
         let around = SiteBuilder { settings: &settings, clock, metrics: &metrics, workers };
         let sites = make_sites(&around, &settings.sites, &Sites::new(Vec::new()))?;
         let sites = Arc::new(ArcSwap::from_pointee(sites));
-        let open = |log| Log::open(log, metrics.log_lines_dropped.clone()).map_err(StartError::Log);
-        let log = settings.access_log.as_ref().map(open).transpose()?;
-        let telemetry = Arc::new(Telemetry { clock, metrics: metrics.clone(), log });
+        let telemetry = Telemetry { clock, metrics: metrics.clone(), log: ArcSwapOption::empty() };
+        telemetry.log.store(telemetry.open(settings.access_log.as_ref())?);
+        let telemetry = Arc::new(telemetry);
         let name = Arc::new(NodeName::new(&settings.name));
         let forwarder = Arc::new(Forwarder {
             name: name.clone(),
             clock,
             metrics: metrics.clone(),
             sizes: Sizes::default(),
-            tries: settings.limits.tries as usize,
-            body_timeout: settings.limits.response_body_timeout,
+            patience: ArcSwap::from_pointee(ForwardPatience::of(&settings.limits)),
         });
         let cache = Arc::new(Cache::open(&settings, clock, &metrics, &forwarder)?);
         let capacity = ClientShares::new(settings.limits.capacity);
@@ -143,7 +135,7 @@ impl Node {
         let identifier = Identifier::new(&settings, &sites, peers.as_deref());
         let purging = Arc::new(PurgeEndpoint {
             node: settings.name.clone(),
-            token: settings.purge.token.clone(),
+            token: ArcSwapOption::new(settings.purge.token.clone().map(Arc::new)),
             sites: sites.clone(),
             cache: cache.clone(),
             metrics: metrics.clone(),
@@ -155,21 +147,19 @@ impl Node {
         Ok(Arc::new(Self {
             clock,
             sites,
-            reader,
-            reloading: tokio::sync::Mutex::new(()),
             workers,
             peers,
             front: front(&settings),
             backend: backend(&settings).map_err(StartError::Handoff)?.map(Arc::new),
             cache,
             purging,
-            identifier,
-            trust: TrustBoundary::new(&settings.trusted),
+            identifier: ArcSwap::from_pointee(identifier),
+            trust: ArcSwap::from_pointee(TrustBoundary::new(&settings.trusted)),
             forwarder,
             large,
             pages: KeptPages::default(),
             given_up: Arc::default(),
-            drain: Drain::new(settings.limits.drain_rate, metrics.moved.clone()),
+            drain: Drain::new(metrics.moved.clone()),
             route: settings
                 .route
                 .clone()
@@ -178,15 +168,45 @@ impl Node {
             memory,
             metrics,
             telemetry,
-            pacer: settings.limits.serve_rate.map(Pacer::new),
+            pacer: ArcSwapOption::new(settings.limits.serve_rate.map(Pacer::new)),
             name,
-            settings,
+            settings: ArcSwap::from_pointee(settings),
         }))
+    }
+
+    /// The settings at this moment.
+    pub(crate) fn settings(&self) -> Guard<Arc<Settings>> {
+        self.settings.load()
+    }
+
+    /// Takes over settings that can change while the node runs, except for sites, peers and listeners.
+    pub(crate) fn set(&self, settings: Settings) {
+        let limits = &settings.limits;
+        self.identifier.store(Arc::new(self.identifier.load().with_hops(limits.max_hops)));
+        self.trust.store(Arc::new(TrustBoundary::new(&settings.trusted)));
+        self.forwarder.set_patience(limits);
+        self.capacity.set_bound(limits.capacity);
+        self.memory.set_limit(process_memory::limit(&settings, &self.metrics));
+        self.cache.store.resize(settings.cache.memory);
+        self.purging.token.store(settings.purge.token.clone().map(Arc::new));
+        for (_, peer) in self.peers.iter().flat_map(|peers| peers.servers()) {
+            peer.set_bounds(origin::server_bounds(limits));
+        }
+        if limits.serve_rate != self.settings().limits.serve_rate {
+            self.pacer.store(limits.serve_rate.map(Pacer::new));
+        }
+        self.settings.store(Arc::new(settings));
+    }
+
+    /// What sites with these settings are built from.
+    pub(crate) fn site_builder<'a>(&'a self, settings: &'a Settings) -> SiteBuilder<'a> {
+        let (clock, metrics, workers) = (self.clock, &self.metrics, self.workers);
+        SiteBuilder { settings, clock, metrics, workers }
     }
 
     /// The pacing of one body, if the node has a serving rate.
     pub(crate) fn pace(&self) -> Option<Paced> {
-        self.pacer.as_ref().map(Paced::new)
+        self.pacer.load().as_ref().map(Paced::new)
     }
 
     /// Requests at origins, and requests that wait for admission.

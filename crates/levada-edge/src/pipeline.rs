@@ -198,7 +198,7 @@ fn admit(
 ) -> Admitted {
     if request.version() == Version::HTTP_2
         && let Err(fault) =
-            check_parsed(&request, head_bounds(&node.settings.limits, connection.listener))
+            check_parsed(&request, head_bounds(&node.settings().limits, connection.listener))
     {
         return Admitted::Refused(Failure::Malformed(fault));
     }
@@ -222,11 +222,11 @@ fn admit(
         return Admitted::Refused(Failure::Overload);
     }
     let is_peer = connection.listener == ListenerKind::Peer;
-    let client = node.trust.cross(connection.client, is_peer, request.headers_mut());
+    let client = node.trust.load().cross(connection.client, is_peer, request.headers_mut());
     if *request.method() == Method::OPTIONS && request.uri().path() == "*" {
         return Admitted::Answered(Box::new(respond::options()));
     }
-    let resource = match node.identifier.identify(connection.listener, client, &request) {
+    let resource = match node.identifier.load().identify(connection.listener, client, &request) {
         Ok(resource) => resource,
         Err(failure) => return Admitted::Refused(failure),
     };
@@ -823,7 +823,7 @@ async fn bypass(
     let mut head = node.forwarder.onward(&context, headers);
     compress::ask_for_originals(&context, &mut head.headers);
     // Over HTTP/1.1 the guard's deadline is a little shorter, and it can still send an error.
-    let mut patience = self::connection::limits(&node.settings.limits).body;
+    let mut patience = self::connection::limits(&node.settings().limits).body;
     patience.time += Duration::from_secs(1);
     let bound = context.body_bound.take();
     let read = |body| RequestBody::client(body, bound, patience);
@@ -897,13 +897,13 @@ fn passed_on(
     zero_copy: Option<&Arc<ZeroCopyQueue>>,
 ) -> Response<ResponseBody> {
     let (mut parts, mut body) = exchange.into_parts();
-    if let Some(zero_copy) = zero_copy.filter(|_| node.settings.splice)
+    if let Some(zero_copy) = zero_copy.filter(|_| node.settings().splice)
         && body.convey(zero_copy)
     {
         node.metrics.spliced.inc();
     }
     levada_cache::strip_response(&mut parts.headers);
-    let mut relay = Relay::new(body, node.settings.limits.response_body_timeout);
+    let mut relay = Relay::new(body, node.settings().limits.response_body_timeout);
     if let Some(head) = head.filter(|head| head.method == Method::GET)
         && resource.piece.is_none()
         && !compress::may_be_coded(resource, &parts.headers)

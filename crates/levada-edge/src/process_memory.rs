@@ -50,8 +50,16 @@ pub(crate) fn watch(
     clients: &Arc<ClientShares>,
     metrics: &Metrics,
 ) -> Arc<MemoryBound> {
+    let bound = MemoryBound::new(limit(settings, metrics));
+    let resident = metrics.memory_resident.clone();
+    let (cache, clients) = (Arc::downgrade(cache), clients.clone());
+    bound.watch(ProcessMemory { cache, clients, resident, tier: settings.cache.memory });
+    bound
+}
+
+/// The limit that the settings want. Warns if the memory tier will not have room within it.
+pub(crate) fn limit(settings: &Settings, metrics: &Metrics) -> u64 {
     let limit = settings.limits.memory.unwrap_or_else(memory::default_bound);
-    let bound = MemoryBound::new(limit);
     metrics.memory_limit.set(limit.try_into().unwrap_or(i64::MAX));
     let tier = settings.cache.memory;
     if tier > limit / 2 {
@@ -61,8 +69,5 @@ pub(crate) fn watch(
             "`cache.memory` is more than half of `limits.memory`, which follows from the machine: the memory tier will shrink under load"
         );
     }
-    let resident = metrics.memory_resident.clone();
-    let (cache, clients) = (Arc::downgrade(cache), clients.clone());
-    bound.watch(ProcessMemory { cache, clients, resident, tier });
-    bound
+    limit
 }

@@ -1,7 +1,7 @@
 //! Reloads the settings of a running node: all of them, or none.
 //!
-//! A reload can change the sites, with their servers, policies and rules. Running requests end as they
-//! began. Servers that stay keep their health and connections, and policies that stay keep what they
+//! Whatever can fail is done first: files are read, addresses bound, policies built. Running requests end as
+//! they began. Servers that stay keep their health and connections, and policies that stay keep what they
 //! have learned, even when their parameters change. The access log is opened anew even when the settings
 //! cannot be used.
 
@@ -11,55 +11,100 @@ use levada_log::access_log::Log;
 use levada_net::stop::{Stop, spawn_until};
 
 use crate::{
+    listeners::{Listeners, PreparedListener},
     node::Node,
-    settings::{Settings, SettingsReader, SiteSettings},
-    site_builder::{SiteBuilder, make_sites},
-    sites::WatchedOrigin,
+    settings::{Settings, SettingsReader},
+    settings_changes,
+    site_builder::make_sites,
+    sites::{Sites, WatchedOrigin},
     start_error::StartError,
     tend::tend_sites,
 };
 
-/// Reads and applies new settings.
-///
-/// # Errors
-/// With the reason in words when the settings cannot be used; the node keeps its settings.
-pub(crate) async fn reload(node: &Arc<Node>, stop: &Stop) -> Result<usize, String> {
-    let _guard = node.reloading.lock().await;
-    node.telemetry.log.iter().for_each(Log::reopen);
-    let result = read(node).await.and_then(|settings| {
-        let changed = change_sites(node, &settings.sites, stop);
-        changed.map(|()| settings.sites.len()).map_err(|error| error.to_string())
-    });
-    node.metrics.reloaded(result.is_ok());
-    match &result {
-        Ok(sites) => tracing::info!(sites, "reloaded"),
-        Err(reason) => {
-            tracing::error!("reload failed, the previous settings stay in use:\n{reason}")
-        }
-    }
-    result
+/// A node whose settings can be read anew.
+pub(crate) struct Reloader {
+    pub(crate) node: Arc<Node>,
+    pub(crate) listeners: Listeners,
+    /// The source of new settings.
+    reader: Option<SettingsReader>,
+    /// Held while settings change.
+    turn: tokio::sync::Mutex<()>,
 }
 
-/// Reads the settings on a thread for blocking calls.
-async fn read(node: &Arc<Node>) -> Result<Settings, String> {
-    let node = node.clone();
-    let read = move || match &node.reader {
-        Some(SettingsReader(read)) => read(),
-        None => Err("this node was not started from a file".to_owned()),
-    };
-    tokio::task::spawn_blocking(read).await.map_err(|error| error.to_string())?
+impl Reloader {
+    pub(crate) fn new(
+        node: Arc<Node>,
+        listeners: Listeners,
+        reader: Option<SettingsReader>,
+    ) -> Self {
+        Self { node, listeners, reader, turn: tokio::sync::Mutex::default() }
+    }
+
+    /// Reads and applies new settings. Returns what has changed, in words.
+    ///
+    /// # Errors
+    /// With the reason in words when the settings cannot be used; the node keeps its settings.
+    pub(crate) async fn reload(self: &Arc<Self>, stop: &Stop) -> Result<Vec<String>, String> {
+        let _turn = self.turn.lock().await;
+        self.node.telemetry.log.load().iter().for_each(|log| log.reopen());
+        let planner = self.clone();
+        let planned = tokio::task::spawn_blocking(move || planner.plan()).await;
+        let planned = planned.map_err(|error| error.to_string()).flatten();
+        let result = planned.map(|plan| self.apply(plan, stop));
+        self.node.metrics.reloaded(result.is_ok());
+        match &result {
+            Ok(changes) => tracing::info!(?changes, "reloaded"),
+            Err(reason) => {
+                tracing::error!("reload failed, the previous settings stay in use:\n{reason}")
+            }
+        }
+        result
+    }
+
+    /// Does everything that can fail, on a thread for blocking calls.
+    fn plan(&self) -> Result<Plan, String> {
+        let shown = |error: StartError| error.to_string();
+        let node = &self.node;
+        let settings = match &self.reader {
+            Some(SettingsReader(read)) => read()?,
+            None => return Err("this node was not started from a file".to_owned()),
+        };
+        let before = node.settings();
+        let changes = settings_changes::between(&before, &settings)?;
+        let listeners = self.listeners.prepare(&settings).map_err(shown)?;
+        let log = (before.access_log != settings.access_log).then_some(&settings.access_log);
+        let log = log.map(|log| node.telemetry.open(log.as_ref())).transpose().map_err(shown)?;
+        let builder = node.site_builder(&settings);
+        let sites = make_sites(&builder, &settings.sites, &node.sites.load()).map_err(shown)?;
+        Ok(Plan { settings, changes, listeners, log, sites })
+    }
+
+    fn apply(&self, plan: Plan, stop: &Stop) -> Vec<String> {
+        let Plan { settings, changes, listeners, log, sites } = plan;
+        if let Some(former) = log.and_then(|log| self.node.telemetry.log.swap(log)) {
+            tokio::spawn(async move { former.close().await });
+        }
+        self.listeners.set_connections(settings.limits.connections);
+        self.node.set(settings);
+        change_sites(&self.node, Arc::new(sites), stop);
+        self.listeners.change(&self.node, listeners, stop);
+        changes
+    }
+}
+
+/// New settings, and all that was built from them.
+struct Plan {
+    settings: Settings,
+    changes: Vec<String>,
+    listeners: Vec<PreparedListener>,
+    /// The access log, if it changes.
+    log: Option<Option<Arc<Log>>>,
+    sites: Sites,
 }
 
 /// Replaces the sites. Running requests end as they began.
-///
-/// # Errors
-/// When a policy cannot be built; nothing has changed then.
-fn change_sites(node: &Node, settings: &[SiteSettings], stop: &Stop) -> Result<(), StartError> {
-    let before = node.sites.load_full();
-    let (clock, metrics, workers) = (node.clock, &node.metrics, node.workers);
-    let builder = SiteBuilder { settings: &node.settings, clock, metrics, workers };
-    let after = Arc::new(make_sites(&builder, settings, &before)?);
-    node.sites.store(after.clone());
+fn change_sites(node: &Node, after: Arc<Sites>, stop: &Stop) {
+    let before = node.sites.swap(after.clone());
     for old in before.iter() {
         let new = || after.iter().filter(|new| new.place() == old.place());
         let stays = |one: &Arc<WatchedOrigin>| {
@@ -77,5 +122,4 @@ fn change_sites(node: &Node, settings: &[SiteSettings], stop: &Stop) -> Result<(
         }
     }
     tend_sites(node, &|task| spawn_until(stop, task));
-    Ok(())
 }

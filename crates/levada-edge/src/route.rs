@@ -13,7 +13,7 @@ const DECISION_INTERVAL: Duration = Duration::from_secs(1);
 const REFRESH_INTERVAL: Duration = Duration::from_secs(10);
 
 fn view(node: &Node) -> RouteView {
-    let load = f64::from(node.capacity.held()) / f64::from(node.settings.limits.capacity.max(1));
+    let load = f64::from(node.capacity.held()) / f64::from(node.settings().limits.capacity.max(1));
     RouteView { draining: node.drain.is_on(), well: node.cut_off().is_none(), load }
 }
 

@@ -2,10 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use levada_access::{client_shares::ClientShares, peer_places::PeerPlaces, tls};
-use levada_log::access_log::Log;
-use tokio::{net::TcpListener, runtime, signal::unix, sync::Semaphore};
-use tokio_rustls::TlsAcceptor;
+use tokio::{net::TcpListener, runtime, signal::unix};
 
 use levada_net::{
     admin_listener::StdAdminListener,
@@ -14,12 +11,12 @@ use levada_net::{
 
 use crate::{
     admin::{self, Pages},
-    client_connection::ListenerKind,
-    connection::ListenerRole,
     listener,
+    listeners::{ListenerSockets, Listeners},
     node::{Node, hands_over},
-    peers, reload, run_as,
-    settings::{PeerTrust, Runtime, Settings, SettingsReader},
+    reload::Reloader,
+    run_as,
+    settings::{Runtime, Settings, SettingsReader},
     start_error::StartError,
     tend::tend,
 };
@@ -55,19 +52,20 @@ pub fn run(
     run_as::become_user(&settings, &reader)?;
     let main = build_runtime(runtime)?;
     main.block_on(async move {
-        let node = Node::new(settings, Some(reader))?;
+        let (listeners, node) = (Listeners::new(settings.limits.connections), Node::new(settings)?);
+        let reloader = Arc::new(Reloader::new(node.clone(), listeners, Some(reader)));
         let (stopper, stop) = stop::channel();
         let addresses = sockets.addresses.clone();
-        let doors = start(&node, sockets, &stop)?;
+        let doors = start(&reloader, sockets, &stop)?;
         let serving = async {
             open_doors(&node, doors).await?;
             ready(&addresses);
-            tracing::info!(name = node.settings.name, ?addresses, "ready");
+            tracing::info!(name = node.settings().name, ?addresses, "ready");
             std::future::pending().await
         };
         let ended = tokio::select! {
             failed = serving => failed,
-            () = until_signalled(&node, &stop) => Ok(()),
+            () = until_signalled(&reloader, &stop) => Ok(()),
         };
         end(&node, stopper, stop).await;
         ended
@@ -113,10 +111,11 @@ impl Running {
         reader: Option<SettingsReader>,
     ) -> Result<Self, StartError> {
         let sockets = Sockets::open(&settings, Runtime::Shared(1))?;
-        let node = Node::new(settings, reader)?;
+        let (listeners, node) = (Listeners::new(settings.limits.connections), Node::new(settings)?);
+        let reloader = Arc::new(Reloader::new(node.clone(), listeners, reader));
         let (stopper, stop) = stop::channel();
         let addresses = sockets.addresses.clone();
-        let doors = start(&node, sockets, &stop)?;
+        let doors = start(&reloader, sockets, &stop)?;
         open_doors(&node, doors).await?;
         Ok(Self { addresses, node, stopper: Some(stopper), stop: Some(stop) })
     }
@@ -198,8 +197,7 @@ pub struct Counts {
 
 /// Every socket of a node, opened before anything else so that a taken port is found at once.
 struct Sockets {
-    /// By worker, then by listener role.
-    workers: Vec<Vec<std::net::TcpListener>>,
+    listeners: Vec<ListenerSockets>,
     admin: Option<StdAdminListener>,
     metrics: Option<StdAdminListener>,
     /// The listener for front-ends.
@@ -218,39 +216,26 @@ impl Sockets {
             Runtime::PerCore(cores) => cores.max(1),
         };
         let mut sockets = Self {
-            workers: Vec::new(),
+            listeners: Vec::new(),
             admin: None,
             metrics: None,
             control: None,
             addresses: Addresses::default(),
             doors: Vec::new(),
         };
-        let clients = settings.listeners.iter().map(|l| l.address);
-        let peers = settings.peering.as_ref().map(|p| p.listen);
-        let mut wanted: Vec<SocketAddr> = clients.chain(peers).collect();
         let hands_over = hands_over(settings);
-        for _ in 0..workers {
-            let mut opened = Vec::new();
-            for (position, address) in wanted.iter_mut().enumerate() {
-                let listener = listener::bind(*address, workers > 1)?;
-                // A connection that arrives with its request is handed over without waiting. A failure
-                // only costs time.
-                if hands_over {
-                    let _ = levada_net::tcp::accept_with_data(&listener);
-                }
-                // Port 0 took a free port: the other workers listen on the same one.
-                *address = local(&listener, *address)?;
-                if position < settings.listeners.len() {
-                    sockets.doors.push(cloned(&listener, *address)?);
-                } else {
-                    listener::listen(&listener)?;
-                }
-                opened.push(listener);
-            }
-            sockets.workers.push(opened);
+        for address in settings.listeners.iter().map(|listener| listener.address) {
+            let opened = ListenerSockets::bind(address, workers, hands_over)?;
+            sockets.addresses.clients.push(opened.address);
+            sockets.doors.extend(opened.cloned()?);
+            sockets.listeners.push(opened);
         }
-        sockets.addresses.peers = peers.and_then(|_| wanted.pop());
-        sockets.addresses.clients = wanted;
+        if let Some(peering) = &settings.peering {
+            let opened = ListenerSockets::bind(peering.listen, workers, false)?;
+            sockets.addresses.peers = Some(opened.address);
+            opened.listen()?;
+            sockets.listeners.push(opened);
+        }
         if let Some(admin) = &settings.admin {
             let listener = listener::open_admin(admin)?;
             sockets.addresses.admin = listener.address();
@@ -293,19 +278,17 @@ fn build_runtime(runtime: Runtime) -> Result<runtime::Runtime, StartError> {
 
 /// Starts the node's tasks: the first worker on this runtime, the others on threads of their own. Peers
 /// and operators can connect from now on.
-fn start(node: &Arc<Node>, sockets: Sockets, stop: &Stop) -> Result<Doors, StartError> {
-    let roles = roles(node)?;
-    let mut workers = sockets.workers.into_iter();
-    if let Some(first) = workers.next() {
-        accept_all(node, first, &roles, stop);
+fn start(reloader: &Arc<Reloader>, sockets: Sockets, stop: &Stop) -> Result<Doors, StartError> {
+    let node = &reloader.node;
+    let mut runtimes = vec![runtime::Handle::current()];
+    for index in 1..node.workers {
+        runtimes.push(worker(index, stop)?);
     }
-    for (index, listeners) in workers.enumerate() {
-        worker(index + 1, node, listeners, &roles, stop)?;
-    }
+    reloader.listeners.start(node, runtimes, sockets.listeners, stop)?;
     for (pages, listener) in [(Pages::All, sockets.admin), (Pages::Metrics, sockets.metrics)] {
         let Some(listener) = listener else { continue };
         let listener = listener.start().map_err(StartError::Runtime)?;
-        tokio::spawn(admin::serve(node.clone(), pages, listener, stop.clone()));
+        tokio::spawn(admin::serve(reloader.clone(), pages, listener, stop.clone()));
     }
     if let (Some(listener), Some(backend)) = (sockets.control, &node.backend) {
         let (node, backend, stop) = (node.clone(), backend.clone(), stop.clone());
@@ -325,108 +308,40 @@ fn start(node: &Arc<Node>, sockets: Sockets, stop: &Stop) -> Result<Doors, Start
 
 /// Lets clients and front-ends in, when the node has learned what was purged while it was away.
 async fn open_doors(node: &Arc<Node>, doors: Doors) -> Result<(), StartError> {
-    let patience = node.settings.peering.as_ref().map_or(Duration::ZERO, |p| p.catch_up);
+    let patience = node.settings().peering.as_ref().map_or(Duration::ZERO, |p| p.catch_up);
     node.purging.catch_up(patience).await;
     doors.iter().try_for_each(listener::listen)?;
     node.purging.serve();
     Ok(())
 }
 
-/// The most connections at the listener for peers that have not proved that they come from one.
-const UNPROVEN: usize = 256;
-
-fn roles(node: &Node) -> Result<Vec<Arc<ListenerRole>>, StartError> {
-    let mut roles = Vec::new();
-    // Peers have connection limits of their own: clients cannot keep the cluster from working.
-    let connections = node.settings.limits.connections;
-    let clients = Arc::new(Semaphore::new(connections));
-    let shares = ClientShares::new(connections as u32);
-    for listener in &node.settings.listeners {
-        let tls = match listener.tls.is_empty() {
-            true => None,
-            false => Some(TlsAcceptor::from(tls::client_facing(&listener.tls)?)),
-        };
-        roles.push(Arc::new(ListenerRole {
-            listener: ListenerKind::Client { tls: tls.is_some() },
-            tls,
-            proof: None,
-            h2c: listener.h2c,
-            dormant_retries: listener.dormant_retries,
-            places: clients.clone(),
-            peer_places: None,
-            shares: Some(shares.clone()),
-        }));
-    }
-    if let Some(peering) = &node.settings.peering {
-        let tls = match &peering.trust {
-            PeerTrust::Secret(_) => None,
-            PeerTrust::Mtls { identity, authority, .. } => {
-                Some(TlsAcceptor::from(tls::peer_server(identity, authority)?))
-            }
-        };
-        roles.push(Arc::new(ListenerRole {
-            listener: ListenerKind::Peer,
-            tls,
-            proof: peers::proof(&peering.trust, &node.settings.name),
-            h2c: peering.h2,
-            // A peer does not change its address: no dormant check.
-            dormant_retries: None,
-            places: Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)),
-            peer_places: Some(PeerPlaces::new(connections, UNPROVEN)),
-            shares: None,
-        }));
-    }
-    Ok(roles)
-}
-
-fn accept_all(
-    node: &Arc<Node>,
-    listeners: Vec<std::net::TcpListener>,
-    roles: &[Arc<ListenerRole>],
-    stop: &Stop,
-) {
-    for (listener, role) in listeners.into_iter().zip(roles) {
-        tokio::spawn(listener::accept(node.clone(), listener, role.clone(), stop.clone()));
-    }
-}
-
 /// Starts a worker with a scheduler, sockets and pools of its own.
-fn worker(
-    index: usize,
-    node: &Arc<Node>,
-    listeners: Vec<std::net::TcpListener>,
-    roles: &[Arc<ListenerRole>],
-    stop: &Stop,
-) -> Result<(), StartError> {
-    let (node, roles) = (node.clone(), roles.to_vec());
+fn worker(index: usize, stop: &Stop) -> Result<runtime::Handle, StartError> {
     let stop = stop.clone();
     let runtime =
         runtime::Builder::new_current_thread().enable_all().build().map_err(StartError::Runtime)?;
+    let handle = runtime.handle().clone();
     let work = move || {
         levada_upstream::set_worker(index);
         runtime.block_on(async move {
-            accept_all(&node, listeners, &roles, &stop);
-            drop(node);
             stop.begun().await;
             drop(stop);
             // The connections of this worker go on until the process ends.
             std::future::pending::<()>().await;
         });
     };
-    std::thread::Builder::new()
-        .name(format!("worker-{index}"))
-        .spawn(work)
-        .map(drop)
-        .map_err(StartError::Runtime)
+    let named = std::thread::Builder::new().name(format!("worker-{index}"));
+    named.spawn(work).map_err(StartError::Runtime)?;
+    Ok(handle)
 }
 
 /// Returns on a signal to stop. Until then it reloads on each HUP, and opens the access log anew on each
 /// USR1.
-async fn until_signalled(node: &Arc<Node>, stop: &Stop) {
+async fn until_signalled(reloader: &Arc<Reloader>, stop: &Stop) {
     use unix::SignalKind;
     // The result is in the log and in the metrics.
-    let reload = async || drop(reload::reload(node, stop).await);
-    let reopen = async || node.telemetry.log.iter().for_each(Log::reopen);
+    let reload = async || drop(reloader.reload(stop).await);
+    let reopen = async || reloader.node.telemetry.log.load().iter().for_each(|log| log.reopen());
     tokio::select! {
         () = until_stopped() => {}
         () = on_each(SignalKind::hangup(), reload) => {}
@@ -460,7 +375,7 @@ const DISK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Lets running requests end, within the drain timeout.
 async fn end(node: &Arc<Node>, stopper: Stopper, stop: Stop) {
-    let limit = node.settings.limits.drain_timeout;
+    let limit = node.settings().limits.drain_timeout;
     if let Some(route) = &node.route {
         route.end(node.clock.uptime()).await;
     }
@@ -471,7 +386,7 @@ async fn end(node: &Arc<Node>, stopper: Stopper, stop: Stop) {
     if tokio::time::timeout(limit, stopper.done()).await.is_err() {
         tracing::warn!("the drain timeout is over: cutting the remaining connections");
     }
-    if let Some(log) = &node.telemetry.log {
+    if let Some(log) = node.telemetry.log.load_full() {
         log.close().await;
     }
     let closing = node.clone();

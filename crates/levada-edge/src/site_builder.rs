@@ -174,7 +174,13 @@ fn make_site(
     let origins = servers
         .origins
         .iter()
-        .map(|origin| known(origin).unwrap_or_else(|| make(origin)))
+        .map(|origin| match known(origin) {
+            Some(known) => {
+                known.server.set_bounds(origin::server_bounds(&settings.limits));
+                known
+            }
+            None => make(origin),
+        })
         .collect();
     let switch = servers.switch.as_ref().map(|switch| {
         let plan = SwitchPlan {

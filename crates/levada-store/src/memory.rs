@@ -155,6 +155,17 @@ impl Memory {
         }
     }
 
+    /// Changes the limit, and evicts what is beyond it.
+    pub(crate) fn resize(&self, limit: u64) {
+        let share = limit / self.shards.len() as u64;
+        for shard in &self.shards {
+            let mut gone = Vec::new();
+            let mut shard = shard.0.lock();
+            shard.limit = share;
+            shard.make_room(0, &mut gone);
+        }
+    }
+
     /// Bytes that are taken, bookkeeping included.
     pub(crate) fn bytes(&self) -> u64 {
         self.shards.iter().map(|shard| shard.0.lock().bytes()).sum()

@@ -329,6 +329,11 @@ impl Store {
         self.memory.shrink(bytes);
     }
 
+    /// Changes the size of the memory tier, and evicts what is beyond it.
+    pub fn resize(&self, memory: u64) {
+        self.memory.resize(memory);
+    }
+
     /// Bytes that the memory tier takes.
     pub fn bytes(&self) -> u64 {
         self.memory.bytes()

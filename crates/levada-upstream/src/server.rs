@@ -3,6 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use levada_http1::UpstreamRequest;
@@ -31,7 +32,7 @@ pub struct Server {
     pub(crate) pool: Pool,
     queue: Arc<FairQueue<()>>,
     head_time: HeadTime,
-    bounds: ServerBounds,
+    bounds: ArcSwap<ServerBounds>,
 }
 
 /// The limits of one server.
@@ -67,8 +68,15 @@ impl Server {
             pool: Pool::new(workers, connections),
             queue: FairQueue::new(ClientShare::All, connections, queue, queue_timeout),
             head_time: HeadTime::default(),
-            bounds,
+            bounds: ArcSwap::from_pointee(bounds),
         })
+    }
+
+    /// Changes its limits, except for the number of idle connections that are kept.
+    pub fn set_bounds(&self, bounds: ServerBounds) {
+        self.queue.limit(bounds.connections);
+        self.queue.bound(bounds.queue, bounds.queue_timeout);
+        self.bounds.store(Arc::new(bounds));
     }
 
     /// Sends a request and awaits the head of its response.
@@ -112,7 +120,7 @@ impl Server {
                     if self.wire.states_client.is_some() {
                         self.pool.make_room(self.counts().admitted);
                     }
-                    let within = self.bounds.connect_timeout;
+                    let within = self.bounds.load().connect_timeout;
                     // Boxed: rarely needed, and larger than all the rest of an exchange.
                     let opening = connect::open(&self.address, &self.wire, client, within);
                     match Box::pin(opening).await {
@@ -149,7 +157,7 @@ impl Server {
 
     /// The time after which the head of a response is late.
     pub fn late_after(&self) -> Duration {
-        self.head_time.late_after(self.bounds.response_timeout)
+        self.head_time.late_after(self.bounds.load().response_timeout)
     }
 
     /// Requests that have a connection or make one, and those that wait for one.
@@ -164,7 +172,7 @@ impl Server {
         body: RequestBody,
         upload: Option<&Progress>,
     ) -> Result<Response<InboundSource>, Unsent> {
-        let patience = self.bounds.response_timeout;
+        let patience = self.bounds.load().response_timeout;
         let mut sender = match sender {
             PooledSender::Http2(sender) => sender,
             PooledSender::Http1(mut link) => {

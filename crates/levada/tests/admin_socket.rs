@@ -60,7 +60,7 @@ fn start(file: &Path) -> Result<Node, String> {
             return Err(said);
         }
     }
-    // Nobody reads on: the pipe has room for the few lines that follow.
+    // The test reads no further: the pipe has room for the few lines that follow.
     std::mem::forget(stderr);
     Ok(node)
 }

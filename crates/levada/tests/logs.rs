@@ -10,7 +10,7 @@ use std::{
 
 const HOST: &str = "www.example.com";
 
-/// A node that ends with the test. Nobody reads its standard output and error any more.
+/// A node that ends with the test. Its standard output and error have no reader any more.
 struct Node {
     process: Child,
     _stderr: BufReader<ChildStderr>,

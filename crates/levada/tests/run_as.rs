@@ -77,7 +77,7 @@ fn start(file: &Path, user: u32) -> (Node, String) {
     let mut stderr = BufReader::new(node.0.stderr.take().unwrap());
     let mut said = String::new();
     while !said.contains("ready") && stderr.read_line(&mut said).unwrap() > 0 {}
-    // Nobody reads on: the pipe has room for the few lines that follow.
+    // The test reads no further: the pipe has room for the few lines that follow.
     std::mem::forget(stderr);
     (node, said)
 }

@@ -120,7 +120,7 @@ impl Fetch {
         leader.own().chosen = head.extensions.get().cloned();
         leader.own().answered = Some(head.status.as_u16());
         let received = clock::wall();
-        let patience = self.cache.forwarder.body_timeout;
+        let patience = self.cache.forwarder.body_timeout();
         let mut relay = Relay::new(body, patience);
         // Pieces are asked for again as a whole.
         if self.piece.is_none() {
@@ -220,7 +220,7 @@ impl Fetch {
     ) {
         let (mut head, body) = exchange.into_parts();
         strip_response(&mut head.headers);
-        let relay = Relay::new(body, self.cache.forwarder.body_timeout);
+        let relay = Relay::new(body, self.cache.forwarder.body_timeout());
         leader.own().fields = named(&head.headers, &storable.strip);
         let head = self.stored_head(head, storable, received);
         self.receive(head, relay, leader).await;

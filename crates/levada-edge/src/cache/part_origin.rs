@@ -138,7 +138,7 @@ impl PartOrigin {
         let of = PartsOf { key: *key, identity, validators, length: *length };
         match self.ask(&of, body.span(number)).await {
             Ok(inbound) => {
-                let mut relay = Relay::new(inbound, self.cache.forwarder.body_timeout);
+                let mut relay = Relay::new(inbound, self.cache.forwarder.body_timeout());
                 rest::heal_part(&mut relay, self, &of, body.span(number));
                 self.receive(body, number, relay, leader).await;
             }

@@ -2,7 +2,7 @@
 
 use std::{io, sync::Arc, time::Duration};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode,
@@ -69,7 +69,7 @@ pub(crate) struct PurgeEndpoint {
     /// The name of this node.
     pub(crate) node: String,
     /// The token that clients and operators must show.
-    pub(crate) token: Option<String>,
+    pub(crate) token: ArcSwapOption<String>,
     pub(crate) sites: Arc<ArcSwap<Sites>>,
     pub(crate) cache: Arc<Cache>,
     pub(crate) metrics: Arc<Metrics>,
@@ -97,14 +97,14 @@ impl PurgeEndpoint {
         resource: &Resource,
         headers: &HeaderMap,
     ) -> PurgeAnswer {
-        let Some(token) = &self.token else {
+        let Some(token) = self.token.load_full() else {
             let text = "PURGE is off: there is no `token` in [purge]\n";
             let mut answer = PurgeAnswer::text(StatusCode::METHOD_NOT_ALLOWED, text);
             let methods = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
             answer.field = Some((ALLOW, methods));
             return answer;
         };
-        if !is_authorized(headers, token) {
+        if !is_authorized(headers, &token) {
             return unauthorized();
         }
         match PurgeOrder::from_fields(headers, resource.url(), resource.host()) {
@@ -119,8 +119,8 @@ impl PurgeEndpoint {
         request: Request<Incoming>,
         by_socket: bool,
     ) -> PurgeAnswer {
-        if let Some(token) = self.token.as_ref().filter(|_| !by_socket)
-            && !is_authorized(request.headers(), token)
+        if let Some(token) = self.token.load_full().filter(|_| !by_socket)
+            && !is_authorized(request.headers(), &token)
         {
             return unauthorized();
         }

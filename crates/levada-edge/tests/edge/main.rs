@@ -39,6 +39,7 @@ mod purge;
 mod purge_log;
 mod ranges;
 mod reload;
+mod reload_all;
 mod resting;
 mod rewrites;
 mod routes;

@@ -10,16 +10,16 @@ use crate::{
 };
 
 /// The content of the file, for the next reload.
-type File = Arc<Mutex<Result<Settings, String>>>;
+pub(crate) type File = Arc<Mutex<Result<Settings, String>>>;
 
-async fn world(settings: Settings) -> (Running, File) {
+pub(crate) async fn world(settings: Settings) -> (Running, File) {
     let file: File = Arc::new(Mutex::new(Ok(settings.clone())));
     let read = file.clone();
     let reader = SettingsReader(Box::new(move || read.lock().unwrap().clone()));
     (Running::start_with(settings, Some(reader)).await.unwrap(), file)
 }
 
-async fn reload(node: &Running) -> Answer {
+pub(crate) async fn reload(node: &Running) -> Answer {
     let fields = [("Content-Type", "application/json"), ("Content-Length", "0")];
     let to = node.addresses.admin.unwrap();
     Wire::saying(to, head_of("POST", "/reload", &fields)).await.answer().await

@@ -129,7 +129,10 @@ impl Switch {
                         member.server.health.begins(now);
                         member
                     },
-                    |(_, member)| member.clone(),
+                    |(_, member)| {
+                        member.server.set_bounds(bounds(plan));
+                        member.clone()
+                    },
                 )
             })
             .collect();
@@ -292,11 +295,15 @@ impl SwitchView {
 /// The bound on connections is the switch's own, which a reload can change.
 const CONNECTIONS: usize = 1_000_000;
 
+/// The bounds of a server; the queue before all servers bounds its connections.
+fn bounds(plan: &SwitchPlan<'_>) -> ServerBounds {
+    ServerBounds { connections: CONNECTIONS, ..plan.bounds }
+}
+
 fn make(server: &SwitchServer, plan: &SwitchPlan<'_>) -> Arc<Member> {
     let (address, wire) = (plan.connect)(&server.origin);
-    let bounds = ServerBounds { connections: CONNECTIONS, ..plan.bounds };
     let name = server.name.as_str().into();
-    Member::new(Server::new(name, address, wire, bounds, plan.workers))
+    Member::new(Server::new(name, address, wire, bounds(plan), plan.workers))
 }
 
 /// A server under watch.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
+use serde::Deserialize;
 use serde_json::json;
 
 use levada_command::{CommandStatus, admin_client};
@@ -32,8 +33,12 @@ pub(crate) fn run(args: &ReloadArgs) -> anyhow::Result<CommandStatus> {
         admin_client::try_post(&admin, "/reload", &json!({}), token.as_deref(), PATIENCE).await
     };
     match runtime.block_on(told)? {
-        Ok(_) => {
-            println!("reloaded");
+        Ok(answer) => {
+            let answer: Reloaded = serde_json::from_slice(&answer).unwrap_or_default();
+            match answer.changed.is_empty() {
+                true => println!("reloaded: nothing else than certificates and files can differ"),
+                false => println!("reloaded: {}", answer.changed.join(", ")),
+            }
             Ok(CommandStatus::Success)
         }
         Err(reason) => {
@@ -41,6 +46,13 @@ pub(crate) fn run(args: &ReloadArgs) -> anyhow::Result<CommandStatus> {
             Ok(CommandStatus::ProblemsFound)
         }
     }
+}
+
+/// The node's answer.
+#[derive(Default, Deserialize)]
+struct Reloaded {
+    /// The names of the changed parts.
+    changed: Vec<String>,
 }
 
 const PATIENCE: Duration = Duration::from_secs(30);

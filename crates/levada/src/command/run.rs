@@ -1,6 +1,6 @@
 //! `levada run`: a node, from its configuration to its end.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context as _;
 use levada_edge::SettingsReader;
@@ -23,27 +23,17 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<CommandStatus> {
         end_with_stdin()?;
     }
     // The edge logs its addresses; no caller waits for it to be ready.
-    let reader = reader(args.config.clone(), checked.fixed);
+    let reader = reader(args.config.clone());
     levada_edge::run(settings, reader, |_addresses| {})?;
     Ok(CommandStatus::Success)
 }
 
-/// Reloads the file, for a node that was started with these tables.
-fn reader(file: PathBuf, started_with: BTreeMap<String, u64>) -> SettingsReader {
+/// Reads the file again.
+fn reader(file: PathBuf) -> SettingsReader {
     SettingsReader(Box::new(move || {
         let checked = levada_config::load(&file);
         let checked =
             checked.map_err(|error| format!("cannot read {}: {error}", file.display()))?;
-        let differs: Vec<_> =
-            checked.differs_from(&started_with).into_iter().map(|key| format!("`{key}`")).collect();
-        match &checked.settings {
-            None => Err(checked.report.to_string().trim_end().to_owned()),
-            Some(_) if !differs.is_empty() => Err(format!(
-                "{}: {} cannot change while the node runs: restart it, or write what was there before",
-                file.display(),
-                differs.join(", ")
-            )),
-            Some(settings) => Ok(settings.clone()),
-        }
+        checked.settings.ok_or_else(|| checked.report.to_string().trim_end().to_owned())
     }))
 }
