@@ -2,10 +2,12 @@
 //! machine. `decide` chooses which.
 //!
 //! BIRD gets commands over its control socket. ExaBGP runs `levada route exabgp`, which polls this node
-//! for changes and prints them. If this node dies, that process withdraws the route.
+//! for changes and prints them. If this node dies, that process withdraws the route. `drain` moves clients away
+//! while the node goes on running.
 
 mod bird;
 mod decide;
+pub mod drain;
 mod metrics;
 mod settings;
 

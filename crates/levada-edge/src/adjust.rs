@@ -36,7 +36,7 @@ impl Adjusting {
     ) -> Self {
         let is_peer = context.connection.listener == ListenerKind::Peer;
         if adjustments.use_request_id() {
-            let trusted = is_peer || node.trust.trusts(context.connection.client);
+            let trusted = is_peer || node.trust.load().trusts(context.connection.client);
             record.identify(identified(context, trusted));
         }
         Self((!is_peer).then(|| adjustments.response.bind(|| context.facts())))

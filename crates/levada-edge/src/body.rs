@@ -9,17 +9,14 @@ use std::{
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use levada_access::pace::{Paced, Pacer};
+use levada_announce::drain::{Drain, Movable};
 use levada_body::{ReadAt, ReadError, Script};
 use levada_compress::{Coder, CoderError};
 use levada_http1::ActiveRequest;
 use levada_store::Object;
 use levada_upstream::Relay;
 
-use crate::{
-    access_record::AccessRecord,
-    body_error::BodyError,
-    drain::{Drain, Movable},
-};
+use crate::{access_record::AccessRecord, body_error::BodyError};
 
 /// The body of a response on its way to a client.
 pub(crate) struct ResponseBody {

@@ -19,6 +19,7 @@ use http::{HeaderValue, Request, Version, header::CONNECTION};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use levada_access::{client_shares::ClientShares, peer_places::PeerPlaces};
+use levada_announce::drain::Drain;
 use levada_handoff::ArrivedConnection;
 use levada_http1::{
     ConnectionEnd, ConnectionLimits, EndReason, Guarded, HeadBounds, Ledger, Outlet, Patience,
@@ -40,7 +41,6 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use crate::{
     client_connection::{ClientConnection, ListenerKind},
-    drain::Drain,
     failure::Failure,
     listener,
     metrics::Metrics,

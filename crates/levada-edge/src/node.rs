@@ -9,7 +9,7 @@ use levada_access::{
     pace::{Paced, Pacer},
     trust::TrustBoundary,
 };
-use levada_announce::Route;
+use levada_announce::{Route, drain::Drain};
 use levada_handoff::{Front, HandoffBackend};
 use levada_net::bpf::BpfError;
 use levada_redirector::Sizes;
@@ -19,7 +19,6 @@ use crate::{
     access_record::Telemetry,
     cache::Cache,
     clock::Clock,
-    drain::Drain,
     error_page::KeptPages,
     forward::{ForwardPatience, Forwarder},
     given_up::GivenUpClients,

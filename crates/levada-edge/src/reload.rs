@@ -13,8 +13,7 @@ use levada_net::stop::{Stop, spawn_until};
 use crate::{
     listeners::{Listeners, PreparedListener},
     node::Node,
-    settings::{Settings, SettingsReader},
-    settings_changes,
+    settings::{Settings, SettingsReader, changes},
     site_builder::make_sites,
     sites::{Sites, WatchedOrigin},
     start_error::StartError,
@@ -70,7 +69,7 @@ impl Reloader {
             None => return Err("this node was not started from a file".to_owned()),
         };
         let before = node.settings();
-        let changes = settings_changes::between(&before, &settings)?;
+        let changes = changes::between(&before, &settings)?;
         let listeners = self.listeners.prepare(&settings).map_err(shown)?;
         let log = (before.access_log != settings.access_log).then_some(&settings.access_log);
         let log = log.map(|log| node.telemetry.open(log.as_ref())).transpose().map_err(shown)?;

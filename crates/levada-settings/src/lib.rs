@@ -4,6 +4,7 @@
 //! The binary makes them from a TOML file (crate `levada-config`), tests make them by hand. Field names
 //! are those of the file; docs/operate/configuration.md describes them for operators.
 
+pub mod changes;
 mod countries;
 pub mod explained;
 

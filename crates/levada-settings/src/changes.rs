@@ -2,10 +2,12 @@
 
 use std::{collections::HashMap, fmt::Debug};
 
-use crate::settings::{CacheSettings, Limits, PurgeSettings, Settings, SiteSettings};
+use crate::{CacheSettings, Limits, PurgeSettings, Settings, SiteSettings};
 
 /// The names of what differs, or the reason why a running node cannot change to the new settings.
-pub(crate) fn between(old: &Settings, new: &Settings) -> Result<Vec<String>, String> {
+/// # Errors
+/// With the names of the parts that need a restart.
+pub fn between(old: &Settings, new: &Settings) -> Result<Vec<String>, String> {
     let fixed = fixed(old, new);
     if !fixed.is_empty() {
         return Err(format!(

@@ -30,7 +30,7 @@ use tokio::{
 const MIN_REST: u64 = 256 << 10;
 
 /// The state of a node's drain, and the rate at which downloads are ended.
-pub(crate) struct Drain {
+pub struct Drain {
     begun: watch::Sender<bool>,
     /// Set after `begun`. A body looks at this flag for each piece.
     closing: AtomicBool,
@@ -60,14 +60,14 @@ impl Bucket {
 }
 
 /// A long download that may be ended in the middle. It is counted while it lives.
-pub(crate) struct Movable {
+pub struct Movable {
     drain: Arc<Drain>,
     left: u64,
 }
 
 impl Movable {
     /// A body of `length` bytes. `None` if it is short, or if the node drains already.
-    pub(crate) fn new(drain: &Arc<Drain>, length: u64) -> Option<Self> {
+    pub fn new(drain: &Arc<Drain>, length: u64) -> Option<Self> {
         let movable = length >= MIN_REST && !drain.is_on();
         movable.then(|| {
             drain.running.fetch_add(1, Relaxed);
@@ -76,12 +76,12 @@ impl Movable {
     }
 
     /// Whether the download must end now.
-    pub(crate) fn ends(&self) -> bool {
+    pub fn ends(&self) -> bool {
         self.drain.closing.load(Relaxed) && self.drain.take(Instant::now())
     }
 
     /// Notes that bytes were sent. Returns whether the rest is still long.
-    pub(crate) fn sent(&mut self, bytes: usize) -> bool {
+    pub fn sent(&mut self, bytes: usize) -> bool {
         self.left = self.left.saturating_sub(bytes as u64);
         self.left >= MIN_REST
     }
@@ -95,7 +95,7 @@ impl Drop for Movable {
 
 impl Drain {
     /// `moved` counts the downloads that are ended.
-    pub(crate) fn new(moved: Counter) -> Arc<Self> {
+    pub fn new(moved: Counter) -> Arc<Self> {
         Arc::new(Self {
             begun: watch::Sender::new(false),
             closing: AtomicBool::new(false),
@@ -107,49 +107,50 @@ impl Drain {
     }
 
     /// Begins a drain, or changes the rate of a running one.
-    pub(crate) fn begin(&self, rate: u32) {
+    pub fn begin(&self, rate: u32) {
         *self.bucket.lock() = Bucket { gap: gap(rate), next: Instant::now() };
         self.begun.send_replace(true);
         self.rouse();
     }
 
     /// Rouses all connections that rest.
-    pub(crate) fn rouse(&self) {
+    pub fn rouse(&self) {
         self.resting.notify_waiters();
     }
 
     /// Returns when connections that rest are roused after this call.
-    pub(crate) fn roused(&self) -> Notified<'_> {
+    pub fn roused(&self) -> Notified<'_> {
         self.resting.notified()
     }
 
     /// Begins to end downloads.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         self.closing.store(*self.begun.borrow(), Relaxed);
     }
 
     /// Undoes the drain.
-    pub(crate) fn undo(&self) {
+    pub fn undo(&self) {
         self.closing.store(false, Relaxed);
         self.begun.send_replace(false);
     }
 
     /// Whether downloads are being ended.
-    pub(crate) fn is_closing(&self) -> bool {
+    pub fn is_closing(&self) -> bool {
         self.closing.load(Relaxed)
     }
 
     /// A receiver of every beginning and every end of a drain.
-    pub(crate) fn watch(&self) -> watch::Receiver<bool> {
+    pub fn watch(&self) -> watch::Receiver<bool> {
         self.begun.subscribe()
     }
 
-    pub(crate) fn is_on(&self) -> bool {
+    /// Whether the node drains.
+    pub fn is_on(&self) -> bool {
         *self.begun.borrow()
     }
 
     /// Returns when a drain has begun. Connections call this at each poll.
-    pub(crate) async fn begun(&self) {
+    pub async fn begun(&self) {
         let mut receiver = self.begun.subscribe();
         let changes = receiver.clone();
         let begun = async { drop(receiver.wait_for(|begun| *begun).await) };
@@ -164,12 +165,12 @@ impl Drain {
     }
 
     /// The number of long downloads.
-    pub(crate) fn running(&self) -> u64 {
+    pub fn running(&self) -> u64 {
         self.running.load(Relaxed)
     }
 
     /// The number of downloads ended in the middle since the start.
-    pub(crate) fn moved(&self) -> u64 {
+    pub fn moved(&self) -> u64 {
         self.moved.get()
     }
 }
