@@ -37,6 +37,7 @@ pub mod concurrency;
 pub mod cors;
 pub mod country;
 pub mod forward_auth;
+pub mod given_up;
 pub mod limit_key;
 pub mod memory_bound;
 pub mod pace;

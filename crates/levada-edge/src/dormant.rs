@@ -11,7 +11,9 @@ use levada_net::{client::ConnectionOwner, dormant::DormancyWatch, tcp::TcpInfo};
 use levada_types::Key;
 use tokio::time::MissedTickBehavior;
 
-use crate::{given_up::GivenUpClients, metrics::Metrics};
+use levada_access::given_up::GivenUpClients;
+
+use crate::metrics::Metrics;
 
 /// Begins to watch the connections of a listener, if it is configured.
 pub(crate) fn watch(

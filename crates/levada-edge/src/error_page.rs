@@ -101,7 +101,8 @@ impl Asked {
         let request = Request::get(path).header(HOST, &self.host);
         let request = request.header(FORWARDED_PROTO, self.scheme).body(()).ok()?;
         let connection = self.connection.clone();
-        let resource = node.identifier.identify(connection.listener, self.client, &request).ok()?;
+        let resource =
+            node.identifier.load().identify(connection.listener, self.client, &request).ok()?;
         let (parts, ()) = request.into_parts();
         let resource = resource.keyed(self.client, &parts.method, &parts.headers);
         if resource.answer.is_some() {

@@ -16,10 +16,9 @@ use levada_net::{
     client::{OpenConnection, watched},
     handoff,
     incoming::Incoming,
+    listening,
     stop::{self, Stop},
-    tcp,
 };
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::TcpStream;
 
 use crate::{
@@ -30,13 +29,6 @@ use crate::{
     settings::{Admin, AdminAddress},
     start_error::StartError,
 };
-
-/// The most connections that wait in the kernel to be accepted.
-const BACKLOG: i32 = 4096;
-
-/// Bytes of a connection that the system holds while it cannot send them. Without this bound they are
-/// megabytes, and copying them for a thousand readers that stand still delays whoever comes next.
-const UNSENT: u32 = 128 << 10;
 
 /// Opens a listening socket.
 pub(crate) fn open(address: SocketAddr) -> Result<std::net::TcpListener, StartError> {
@@ -57,25 +49,12 @@ pub(crate) fn open_admin(admin: &Admin) -> Result<StdAdminListener, StartError> 
 /// Takes an address without listening on it yet: connections are refused. With `share`, several sockets
 /// may listen on one address, one per worker, and the kernel spreads the connections over them.
 pub(crate) fn bind(address: SocketAddr, share: bool) -> Result<std::net::TcpListener, StartError> {
-    let bind = || {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-        socket.set_reuse_address(true)?;
-        if share {
-            socket.set_reuse_port(true)?;
-        }
-        socket.set_nonblocking(true)?;
-        // Accepted connections inherit these options.
-        socket.set_tcp_nodelay(true)?;
-        tcp::limit_unsent(&socket, UNSENT)?;
-        socket.bind(&address.into())?;
-        Ok(socket.into())
-    };
-    bind().map_err(|why| StartError::Listen { address, why })
+    listening::bind(address, share).map_err(|why| StartError::Listen { address, why })
 }
 
 /// Listens on the address that was taken.
 pub(crate) fn listen(listener: &std::net::TcpListener) -> Result<(), StartError> {
-    SockRef::from(listener).listen(BACKLOG).map_err(|why| {
+    listening::listen(listener).map_err(|why| {
         let address = listener.local_addr().unwrap_or(SocketAddr::from(([0; 4], 0)));
         StartError::Listen { address, why }
     })
@@ -233,18 +212,3 @@ impl Drop for HandedConnections {
 
 /// The most connections that are sent together: the first one waits for the last.
 const MAX_HANDED: usize = 16;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn connections_do_not_wait_to_fill_segments() {
-        let listener = open(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
-        let address = listener.local_addr().unwrap();
-        let incoming = Incoming::new(listener).unwrap();
-        let _client = TcpStream::connect(address).await.unwrap();
-        let (stream, _) = incoming.accept(|| ()).await.unwrap();
-        assert!(stream.nodelay().unwrap());
-    }
-}

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use levada_access::{
     client_shares::ClientShares,
+    given_up::GivenUpClients,
     memory_bound::MemoryBound,
     pace::{Paced, Pacer},
     trust::TrustBoundary,
@@ -21,7 +22,6 @@ use crate::{
     clock::Clock,
     error_page::KeptPages,
     forward::{ForwardPatience, Forwarder},
-    given_up::GivenUpClients,
     identify::Identifier,
     large::Transfers,
     metrics::Metrics,

@@ -16,7 +16,7 @@ use levada_cache::{
     ServeDecision, serve_instead_of_error, strip_request,
 };
 use levada_compress::Accepts;
-use levada_http1::{ZeroCopyQueue, check_parsed};
+use levada_http1::{ZeroCopyQueue, check_parsed, max_forwards};
 use levada_metrics::CacheResult;
 use levada_policy::{NodeIndex, Pick};
 use levada_redirector::SwitchMetrics;
@@ -46,7 +46,7 @@ use crate::{
     effects::Effects,
     error_page,
     failure::{Failed, Failure},
-    large, max_forwards,
+    large,
     node::Node,
     node_name::NodeName,
     peers::{PROBE, Peers},

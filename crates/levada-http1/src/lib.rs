@@ -14,6 +14,7 @@
 
 mod client;
 mod deadline;
+pub mod max_forwards;
 mod patience;
 mod server;
 mod syntax;

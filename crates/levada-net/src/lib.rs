@@ -10,6 +10,7 @@
 //! handoff    moves a connection from its socket to another one, on another host
 //! incoming   accepted connections that the runtime does not know yet
 //! memory     the memory of this process and of the machine
+//! listening  sockets that take their address before they listen
 //! open_files the limit of open files and sockets
 //! pipe       moves bytes between sockets within the kernel (splice)
 //! privileges the user that the process runs as, and its capabilities
@@ -36,6 +37,8 @@ pub mod handoff;
 pub mod incoming;
 #[cfg(target_os = "linux")]
 pub mod lab;
+#[cfg(target_os = "linux")]
+pub mod listening;
 #[cfg(target_os = "linux")]
 pub mod memory;
 #[cfg(target_os = "linux")]

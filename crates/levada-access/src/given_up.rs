@@ -14,13 +14,14 @@ use tokio::time::Instant;
 /// Clients whose connections were given up within the last seconds. A client that asks for the rest soon
 /// had not gone away: its connection was given up too early.
 #[derive(Default)]
-pub(crate) struct GivenUpClients {
+pub struct GivenUpClients {
     len: AtomicUsize,
     recent: Mutex<VecDeque<(Instant, IpAddr, Key)>>,
 }
 
 impl GivenUpClients {
-    pub(crate) fn note(&self, client: IpAddr, key: Key) {
+    /// Notes that the connection of `client` was given up while it got `key`.
+    pub fn note(&self, client: IpAddr, key: Key) {
         let mut recent = self.recent.lock();
         if recent.len() == MAX_CLIENTS {
             recent.pop_front();
@@ -30,7 +31,7 @@ impl GivenUpClients {
     }
 
     /// Whether a request for the rest of `key` comes from a client that was just given up.
-    pub(crate) fn returns(&self, client: IpAddr, key: Key) -> bool {
+    pub fn returns(&self, client: IpAddr, key: Key) -> bool {
         if self.len.load(Relaxed) == 0 {
             return false;
         }

@@ -5,7 +5,7 @@
 use http::{HeaderMap, HeaderValue, Method, header::MAX_FORWARDS};
 
 /// Whether the request is to be answered here. Otherwise the field is decremented, if there is one.
-pub(crate) fn ends_here(method: &Method, headers: &mut HeaderMap) -> bool {
+pub fn ends_here(method: &Method, headers: &mut HeaderMap) -> bool {
     if *method != Method::OPTIONS {
         return false;
     }

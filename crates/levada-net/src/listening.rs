@@ -1,0 +1,57 @@
+//! Listening sockets, which take their address before they listen.
+
+use std::{
+    io,
+    net::{SocketAddr, TcpListener},
+};
+
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+
+use crate::tcp;
+
+/// The most connections that wait in the kernel to be accepted.
+const BACKLOG: i32 = 4096;
+
+/// Bytes of a connection that the system holds while it cannot send them. Without this bound they are
+/// megabytes, and copying them for a thousand readers that stand still delays whoever comes next.
+const UNSENT: u32 = 128 << 10;
+
+/// Takes an address without listening on it yet: connections are refused. With `share`, several sockets
+/// may listen on one address, and the kernel spreads the connections over them.
+pub fn bind(address: SocketAddr, share: bool) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    if share {
+        socket.set_reuse_port(true)?;
+    }
+    socket.set_nonblocking(true)?;
+    // Accepted connections inherit these options.
+    socket.set_tcp_nodelay(true)?;
+    tcp::limit_unsent(&socket, UNSENT)?;
+    socket.bind(&address.into())?;
+    Ok(socket.into())
+}
+
+/// Listens on the address that was taken.
+pub fn listen(listener: &TcpListener) -> io::Result<()> {
+    SockRef::from(listener).listen(BACKLOG)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpStream;
+
+    use super::*;
+    use crate::incoming::Incoming;
+
+    #[tokio::test]
+    async fn connections_do_not_wait_to_fill_segments() {
+        let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0)), false).unwrap();
+        listen(&listener).unwrap();
+        let address = listener.local_addr().unwrap();
+        let incoming = Incoming::new(listener).unwrap();
+        let _client = TcpStream::connect(address).await.unwrap();
+        let (stream, _) = incoming.accept(|| ()).await.unwrap();
+        assert!(stream.nodelay().unwrap());
+    }
+}
