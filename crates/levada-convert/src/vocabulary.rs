@@ -6,13 +6,8 @@ use crate::{
 };
 
 /// Keys that converters know and do not write, with the reason that is reported.
-const NOT_THERE: &[(&str, &str)] = &[
-    ("rewrite", "a site has no rewrites"),
-    ("error_pages", "a site has no error pages"),
-    ("files", "a site cannot serve a directory"),
-    ("when", "a route has no expressions"),
-    ("forward_auth", "a site asks no other server whether a request may pass"),
-];
+const NOT_THERE: &[(&str, &str)] =
+    &[("files", "a site cannot serve a directory"), ("when", "a route has no expressions")];
 
 /// Why a site cannot have `key`, if it cannot.
 pub(crate) fn missing(key: &str) -> Option<Fate> {
@@ -51,7 +46,9 @@ pub(crate) fn put_inner(
 
 /// Whether a table has rules about who may come.
 pub(crate) fn restricts(table: &Table) -> bool {
-    ["access", "basic_auth", "referers", "signed_urls"].iter().any(|key| table.get(key).is_some())
+    ["access", "basic_auth", "referers", "signed_urls", "forward_auth"]
+        .iter()
+        .any(|key| table.get(key).is_some())
 }
 
 /// Closes a place whose rule of access could not be converted, and says so.

@@ -59,6 +59,9 @@ fn is_accepted(toml: &str, name: &str) {
         )
         .unwrap();
     }
+    for page in ["srv/errors/sorry.html", "srv/www/404.html"] {
+        fs::write(directory.path().join(page), "<p>sorry</p>").unwrap();
+    }
     fs::write(directory.path().join("htpasswd"), "ann:{SHA}qUqP5cyxm6YcTAhz05Hph5gvu9M=\n")
         .unwrap();
     let text = toml

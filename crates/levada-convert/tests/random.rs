@@ -30,6 +30,9 @@ fn is_accepted_if_complete(conversion: &Conversion, from: &str) {
     }
     let directory = tempfile::tempdir().unwrap();
     std::fs::create_dir(directory.path().join("www")).unwrap();
+    for page in ["404.html", "down.html"] {
+        std::fs::write(directory.path().join("www").join(page), "sorry").unwrap();
+    }
     std::fs::write(directory.path().join("users"), "ann:{SHA}qUqP5cyxm6YcTAhz05Hph5gvu9M=\n")
         .unwrap();
     let root = directory.path().display().to_string();

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use levada_edge::settings::{KeyFrom, SwitchServer, SwitchSettings};
+use serde_json::Value as Json;
 
 use super::{Check, levels::KeyLevels, site::origin};
 use crate::{
     file::{self, KeyKind, OneOrMany},
+    inherit, schema,
     text::{Root, Upstream},
     tree::Path,
 };
@@ -182,14 +184,25 @@ fn name_of(server: &file::Server, url: &Upstream) -> String {
 /// Whether no request of the site comes to servers of its own: a route takes the rest, and all routes up to it
 /// answer themselves or have servers.
 fn routes_answer_all(site: &file::Site) -> bool {
+    let no_matchers = [
+        inherit::keys(&schema::of::<file::Handling>()),
+        inherit::keys(&schema::of::<file::SiteServers>()),
+        ["name", "redirect", "respond"].map(str::to_owned).to_vec(),
+    ]
+    .concat();
     for route in &site.route {
-        let servers = &route.servers;
-        let asks =
-            servers.origin.is_some() || servers.servers.is_some() || !servers.server.is_empty();
-        if !asks && route.redirect.is_none() && route.respond.is_none() {
+        let Ok(Json::Object(route)) = serde_json::to_value(route) else { return false };
+        let is_stated = |value: &Json| match value {
+            Json::Null => false,
+            Json::Array(list) => !list.is_empty(),
+            Json::Object(table) => !table.is_empty(),
+            _ => true,
+        };
+        let has = |key: &str| route.get(key).is_some_and(is_stated);
+        if !["redirect", "respond", "origin", "servers", "server", "files"].into_iter().any(has) {
             return false;
         }
-        if route.takes_all() {
+        if !route.iter().any(|(key, value)| !no_matchers.contains(key) && is_stated(value)) {
             return true;
         }
     }

@@ -52,19 +52,6 @@ pub struct SiteRoute {
     pub handling: Handling,
 }
 
-impl SiteRoute {
-    /// Whether it has no matchers.
-    pub(crate) fn takes_all(&self) -> bool {
-        let lists = [&self.path, &self.host, &self.method];
-        let fields = [&self.header, &self.query, &self.cookie];
-        lists.iter().all(|list| list.is_none())
-            && fields.iter().all(|fields| fields.is_empty())
-            && self.path_regex.is_none()
-            && self.scheme.is_none()
-            && self.client.is_none()
-    }
-}
-
 /// A redirect.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]

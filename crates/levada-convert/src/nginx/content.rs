@@ -175,56 +175,60 @@ impl Converter {
     /// Files are served where nothing else answers and a directory is stated.
     fn files(&mut self, scope: &Scope<'_>, at: &Match, table: &mut Table, found: bool) -> bool {
         let alias = scope.own("alias").next();
-        let root = scope.nearest("root").first().copied();
-        let serves = !found && (alias.is_some() || root.is_some());
+        let root = scope.nearest_arg("root").map(str::to_owned);
         let missing = vocabulary::missing("files");
-        if serves && missing.is_none() {
+        let directory = match alias {
+            Some(alias) => root_of_alias(alias.arg(0), at),
+            None => root,
+        };
+        let serves = !found && directory.is_some() && missing.is_none();
+        if let (true, Some(directory)) = (serves, &directory) {
             let files = table.inline("files");
-            files.set(
-                "root",
-                alias.or(root).map_or("", |directive| directive.arg(0)).trim_end_matches('/'),
-            );
+            files.set("root", directory.as_str());
             if let Some(index) = scope.nearest("index").first() {
                 files.set("index", index.args.clone());
             }
-            if scope.nearest_arg("autoindex") == Some("on") {
-                files.set("listing", true);
+            for (name, coding) in [("brotli_static", "br"), ("gzip_static", "gzip")] {
+                if scope.nearest_arg(name) == Some("on") {
+                    files.push("precompressed", coding);
+                }
             }
         }
-        let mut done = serves && missing.is_none();
         if let Some(alias) = alias {
-            let fate = match (&missing, at) {
-                (Some(fate), _) => fate.clone(),
-                (None, Match::Prefix { path, .. }) if serves => {
-                    let to = "/{1}".to_owned();
-                    let fate = vocabulary::rewrite(table, to);
-                    if fate == Fate::Taken {
-                        table.remove("path");
-                        table.set("path_regex", format!("^{}(.*)$", regex::escape(path)));
-                    }
-                    fate
-                }
-                _ => Fate::left("a directory for other paths than a prefix"),
+            let fate = match (missing.clone(), directory) {
+                (Some(fate), _) => fate,
+                (None, Some(_)) if serves => Fate::Taken,
+                (None, Some(_)) => Fate::needless("something else answers here"),
+                (None, None) => Fate::left(
+                    "the path of a URL is taken below the directory: give the directory such a path",
+                ),
             };
-            if matches!(fate, Fate::Left(_)) {
-                table.remove("files");
-                done = false;
-            }
             self.enter(alias, fate);
         }
         for directive in scope.directives {
             let fate = match directive.name.as_str() {
-                "root" | "index" | "autoindex" => missing.clone().unwrap_or(Fate::Taken),
-                "try_files" if !done => {
+                "root" | "index" => missing.clone().unwrap_or(Fate::Taken),
+                "autoindex" if directive.arg(0) == "on" => {
+                    Fate::left("directories are never listed")
+                }
+                "autoindex" => Fate::needless("it is the default"),
+                "try_files" if !serves => {
                     missing.clone().unwrap_or_else(|| Fate::left("no files are served here"))
                 }
-                "try_files" => try_files(directive),
+                "try_files" => try_files(directive, table),
                 _ => continue,
             };
             self.enter(directive, fate);
         }
-        done
+        serves
     }
+}
+
+/// The directory below which paths of URLs lead to the files of an `alias`.
+fn root_of_alias(alias: &str, at: &Match) -> Option<String> {
+    let Match::Prefix { path, .. } = at else { return None };
+    let root = alias.strip_suffix(path.as_str())?;
+    Some(if root.is_empty() { "/".to_owned() } else { root.to_owned() })
 }
 
 fn unreached() -> Fate {
@@ -235,6 +239,9 @@ fn unreached() -> Fate {
 fn replaced_path(path: &str, at: &Match, table: &mut Table) -> Option<Fate> {
     let fate = match at {
         _ if path.is_empty() => return None,
+        Match::Prefix { path: own, .. } if own == "/" => {
+            vocabulary::rewrite(table, format!("{}{{path}}", path.trim_end_matches('/')))
+        }
         Match::Prefix { path: own, .. } if own == path => return None,
         Match::Exact(own) if own == path => return None,
         Match::Prefix { path: own, .. } => {
@@ -251,16 +258,27 @@ fn replaced_path(path: &str, at: &Match, table: &mut Table) -> Option<Fate> {
     (fate != Fate::Taken).then_some(fate)
 }
 
-fn try_files(directive: &Directive) -> Fate {
+fn try_files(directive: &Directive, table: &mut Table) -> Fate {
     let Some((last, tried)) = directive.args.split_last() else {
         return Fate::left("has no files");
     };
-    let usual = tried.iter().all(|file| file == "$uri" || file == "$uri/");
+    if !tried.iter().all(|file| file == "$uri" || file == "$uri/") {
+        return Fate::left("only the path itself is looked for, and precompressed siblings");
+    }
+    let fallback = last.split('?').next().unwrap_or_default();
+    let fallback = fallback.strip_suffix("$is_args$args").unwrap_or(fallback);
     match last.as_str() {
-        "=404" if usual => Fate::Taken,
-        "=404" => Fate::left("only the path itself is looked for, and precompressed siblings"),
+        "=404" => Fate::Taken,
+        "$uri" | "$uri/" => Fate::differs("a file that is not there is answered with 404"),
+        _ if fallback.starts_with('/')
+            && !fallback.contains('$')
+            && !fallback.ends_with(".php") =>
+        {
+            table.inline("files").set("fallback", fallback);
+            Fate::Taken
+        }
         _ => Fate::left(
-            "a file that is not there is answered with 404, not by another path or server",
+            "where there is no file, a file or 404 stands for it, and no other server is asked",
         ),
     }
 }

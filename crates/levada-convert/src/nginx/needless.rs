@@ -252,12 +252,7 @@ const UNKNOWN: &[(&[&str], &str)] = &[
         &["proxy_cookie_path", "proxy_cookie_domain", "proxy_cookie_flags"],
         "cookies pass as they are",
     ),
-    (
-        &["proxy_intercept_errors"],
-        "error pages stand for the node's own errors and for the origin's alike",
-    ),
     (&["satisfy"], "all rules of access must hold"),
-    (&["internal"], "a path cannot be for error pages only"),
 ];
 
 /// The fate of a directive that has no counterpart.

@@ -125,9 +125,12 @@ impl Converter {
     fn claim_roots(&mut self, scope: &Scope<'_>) {
         let fate = vocabulary::missing("files").unwrap_or(Fate::Taken);
         for directive in scope.directives {
-            if matches!(directive.name.as_str(), "root" | "index" | "autoindex") {
-                self.enter(directive, fate.clone());
-            }
+            let fate = match directive.name.as_str() {
+                "root" | "index" => fate.clone(),
+                "autoindex" => Fate::needless("no directory is served by this level itself"),
+                _ => continue,
+            };
+            self.enter(directive, fate);
         }
     }
 
@@ -289,6 +292,10 @@ impl Converter {
                 }
             };
             let inner = Scope { directives: directive.inner(), outer: Some(scope) };
+            if inner.own("internal").next().is_some() {
+                locations.push(self.internal(directive, &inner, at));
+                continue;
+            }
             let mut settings = inherited.clone();
             let mut own = Table::default();
             self.settings(&inner, &mut own);
@@ -316,6 +323,35 @@ impl Converter {
             locations.push(Location { place, statement, at, route, before, has_content });
         }
         locations
+    }
+
+    /// A location for questions to servers and for error pages. Those who use it look at it themselves; clients
+    /// get 404.
+    fn internal(&mut self, directive: &Directive, inner: &Scope<'_>, at: Match) -> Location {
+        let is_used = |directive: &Directive| {
+            matches!(directive.name.as_str(), "internal" | "proxy_pass" | "root")
+                || directive.name.starts_with("proxy_")
+        };
+        for one in inner.directives {
+            let fate = match is_used(one) {
+                true => {
+                    Fate::needless("who uses the location looks at this: auth_request, error_page")
+                }
+                false => Fate::left("the location is not for clients"),
+            };
+            self.enter_whole(one, &fate);
+        }
+        let mut table = at.matchers();
+        let _ = vocabulary::respond(&mut table, 404, None);
+        self.enter(directive, Fate::Taken);
+        Location {
+            place: directive.place.clone(),
+            statement: directive.statement(),
+            at,
+            route: Route { comment: directive.place.to_string(), table },
+            before: Vec::new(),
+            has_content: true,
+        }
     }
 
     /// A `^~` location goes before expressions only where it is the longest prefix; a route is simply first.

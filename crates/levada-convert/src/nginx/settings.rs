@@ -97,7 +97,9 @@ impl Converter {
             }
             "add_header" => self.add_header(directive, table),
             "expires" => expires(directive, table),
-            "error_page" => error_page(directive, table),
+            "error_page" => error_page(scope, directive, table),
+            "proxy_intercept_errors" if directive.arg(0) == "on" => Fate::Taken,
+            "proxy_intercept_errors" => Fate::needless("it is the default"),
             _ if name.starts_with("gzip") || name.starts_with("brotli") => {
                 compression(scope, directive, table)
             }
@@ -125,7 +127,7 @@ impl Converter {
                     false => fate,
                 }
             }
-            "auth_request" => Fate::left("a site asks no other server whether a request may pass"),
+            "auth_request" => auth_request(scope, directive, table),
             "secure_link" | "secure_link_md5" => secure_link(scope, directive, table),
             "set_real_ip_from" => self.trust(directive),
             "real_ip_header" => match directive.arg(0).to_ascii_lowercase().as_str() {
@@ -578,15 +580,77 @@ fn expires(directive: &Directive, table: &mut Table) -> Fate {
     }
 }
 
-fn error_page(directive: &Directive, table: &mut Table) -> Fate {
+/// The location that a path of the configuration leads to, of the server around a level.
+fn location_of<'a>(scope: &Scope<'a>, path: &str) -> Option<&'a Directive> {
+    let found = scope.own("location").find(|location| {
+        let args: Vec<_> = location.args.iter().map(String::as_str).collect();
+        args == ["=", path] || args == [path]
+    });
+    found.or_else(|| location_of(scope.outer?, path))
+}
+
+/// A page is a file where its path leads to a directory, and a path at the origin otherwise.
+fn error_page(scope: &Scope<'_>, directive: &Directive, table: &mut Table) -> Fate {
     let Some((page, statuses)) = directive.args.split_last() else {
         return Fate::left("has no page");
     };
     let other_status = statuses.iter().any(|status| status.starts_with('='));
-    if page.starts_with('@') || page.contains('$') || other_status {
+    if !page.starts_with('/') || page.contains('$') || other_status {
         return Fate::left("an error page is a path or a file, and keeps the status");
     }
-    vocabulary::put_inner(table, "error_pages", &statuses.join(" "), page.as_str())
+    let location = location_of(scope, page);
+    let inner = location.map(|location| Scope { directives: location.inner(), outer: Some(scope) });
+    let at = inner.as_ref().unwrap_or(scope);
+    let asks = at.own("proxy_pass").next().is_some();
+    let root = at.nearest_arg("root").filter(|_| !asks);
+    let target = match root {
+        Some(root) => ("file", format!("{}{page}", root.trim_end_matches('/'))),
+        None => ("path", page.clone()),
+    };
+    let mut fate = Fate::left("has no status");
+    for status in statuses {
+        if !status.parse::<u16>().is_ok_and(|status| (400..600).contains(&status)) {
+            return Fate::left("an error page is for an error");
+        }
+        let one = Table::from_iter([(target.0, target.1.as_str().into())]);
+        fate = vocabulary::put_inner(table, "error_pages", status, one);
+    }
+    match fate {
+        Fate::Taken if scope.nearest_arg("proxy_intercept_errors") != Some("on") => Fate::differs(
+            "the page stands for such errors of the origin, too, as with proxy_intercept_errors",
+        ),
+        fate => fate,
+    }
+}
+
+/// `auth_request /auth;` with the location that says which server is asked.
+fn auth_request(scope: &Scope<'_>, directive: &Directive, table: &mut Table) -> Fate {
+    if directive.arg(0) == "off" {
+        return match scope.outer.is_some_and(|outer| !outer.nearest("auth_request").is_empty()) {
+            true => vocabulary::put(table, "forward_auth", "off"),
+            false => Fate::needless("it is the default"),
+        };
+    }
+    let Some(location) = location_of(scope, directive.arg(0)) else {
+        return Fate::left("there is no such location");
+    };
+    let inner = Scope { directives: location.inner(), outer: None };
+    let url = inner.nearest_arg("proxy_pass").unwrap_or_default();
+    let is_plain = url.starts_with("http://") || url.starts_with("https://");
+    if !is_plain || url.contains(['$', '{']) {
+        return Fate::left("the server that is asked has a URL without variables");
+    }
+    let path = url.splitn(4, '/').nth(3);
+    let url = match path {
+        Some(_) => url.to_owned(),
+        None => format!("{url}{}", directive.arg(0)),
+    };
+    match vocabulary::put(table, "forward_auth", Table::from_iter([("url", url.into())])) {
+        Fate::Taken => Fate::differs(
+            "the server gets X-Forwarded-Uri and the like, and its refusals go to the client as they are",
+        ),
+        fate => fate,
+    }
 }
 
 fn compression(scope: &Scope<'_>, directive: &Directive, table: &mut Table) -> Fate {

@@ -133,7 +133,9 @@ pub(super) fn url_or_host(statement: &Statement, keys: &mut Table) -> Option<Fat
                 fate => Some(fate),
             }
         }
-        "req.url" => Some(rewritten(value, keys)),
+        "req.url" => Some(Fate::left(
+            "write a route with `path_regex` and `rewrite`: docs/operate/rewrites.md",
+        )),
         host if host.eq_ignore_ascii_case("req.http.host") => match value {
             _ if removes_the_port(statement) => Some(Fate::needless(SAME_PORT)),
             [Kind::Text(host)] => {
@@ -143,51 +145,6 @@ pub(super) fn url_or_host(statement: &Statement, keys: &mut Table) -> Option<Fat
             _ => Some(Fate::left("the host is not made of other things")),
         },
         _ => None,
-    }
-}
-
-/// `regsub(req.url, "^/old/", "/new/")` as a route's expression with a rewrite.
-fn rewritten(value: &[Kind], keys: &mut Table) -> Fate {
-    let [
-        Kind::Word(regsub),
-        Kind::Sign("("),
-        Kind::Word(url),
-        Kind::Sign(","),
-        Kind::Text(regex),
-        Kind::Sign(","),
-        Kind::Text(to),
-        Kind::Sign(")"),
-    ] = value
-    else {
-        return Fate::left("a path is rewritten by an expression, or not at all");
-    };
-    // Only an expression from the start replaces the same as a whole path does.
-    if regsub != "regsub" || url != "req.url" || !regex.starts_with('^') || regex.contains("\\?") {
-        return Fate::left("only the beginning of the path is replaced, up to the query");
-    }
-    let groups =
-        regex.matches('(').count() - regex.matches("\\(").count() - regex.matches("(?").count();
-    let mut made = to.replace('{', "{{").replace('}', "}}");
-    for group in (1..=9).rev() {
-        made = made.replace(&format!("\\{group}"), &format!("{{{group}}}"));
-    }
-    let whole = match regex.strip_suffix('$') {
-        Some(_) => regex.clone(),
-        None => {
-            made.push_str(&format!("{{{}}}", groups + 1));
-            format!("{regex}(.*)$")
-        }
-    };
-    match crate::matchers::checked_regex(&whole) {
-        Ok(whole) if keys.get("path_regex").is_none() => match vocabulary::rewrite(keys, made) {
-            Fate::Taken => {
-                keys.set("path_regex", whole);
-                Fate::Taken
-            }
-            fate => fate,
-        },
-        Ok(_) => Fate::left("a route has one expression, for the path"),
-        Err(reason) => Fate::Left(reason),
     }
 }
 

@@ -65,8 +65,11 @@ const MEANT: &[(&str, &[&str], &str)] = &[
         "nginx sends X-Forwarded-For where it is told to; Levada always",
     ),
     ("WebSocket", &["*"], "WebSocket is not there; `convert` says so"),
+    ("origin is down*", &["content-type"], "Levada states the character set of texts"),
+    ("origin is down*", &["etag"], "the tag of the page's file does not stand for the error"),
+    ("origin is down*", &["cache-control"], NOT_STORED),
+    ("origin is down*", &["retry-after"], "nginx does not say when a client may come again"),
     // Levada has no keys for these yet.
-    ("origin is down*", &["*"], "a site has no error pages"),
     ("error page itself", &["*"], "a site serves no files"),
     ("file*", &["*"], "a site serves no files"),
     ("directory*", &["*"], "a site serves no files"),
