@@ -108,6 +108,12 @@ impl Ledger {
         entry.or_insert_with(|| Fate::left(MISSED));
     }
 
+    /// Whether a statement is in the new file; none if it has no entry.
+    pub(crate) fn has_taken(&self, place: &Place, statement: &str) -> Option<bool> {
+        let fate = self.entries.get(&(place.clone(), statement.to_owned()))?;
+        Some(!matches!(fate, Fate::Left(_)))
+    }
+
     /// Makes the lists of all entries, in the order of the file.
     pub(crate) fn close(&mut self) {
         for ((place, statement), fate) in &self.entries {

@@ -126,8 +126,8 @@ fn nginx() -> impl Strategy<Value = String> {
         let mut text = "proxy_cache_path /srv/cache keys_zone=pages:10m max_size=1g;\n\
             limit_req_zone $binary_remote_addr zone=one:1m rate=5r/s;\n\
             limit_conn_zone $binary_remote_addr zone=two:1m;\n\
-            map $uri $moved {\ndefault \"\";\n/about /team;\n}\n\
-            geo $blocked {\ndefault 0;\n192.0.2.0/24 1;\n}\n\
+            map $uri $moved { default \"\"; /about /team; }\n\
+            geo $blocked { default 0; 192.0.2.0/24 1; }\n\
             upstream app {\nserver 10.0.0.1:8000;\nserver 10.0.0.2:8000;\n}\n"
             .to_owned();
         let line = |text: &str| match text.contains('{') && !text.contains('"') {

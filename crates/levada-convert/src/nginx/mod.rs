@@ -37,15 +37,49 @@ pub fn convert(file: &InputFile, includes: &dyn Includes) -> Result<Conversion, 
         Parser { includes, ledger: &mut ledger, files: 0 }.file(&file.name, &file.text, 0)?;
     let mut converter = Converter { ledger, ..Converter::default() };
     converter.main(&directives);
+    account_of_maps(&mut converter.ledger, &directives, &directives);
     account(&mut converter.ledger, &directives);
     Ok(Conversion::new(converter.plan, converter.ledger))
 }
 
-/// Enters what was not entered.
+/// Enters what was not entered. The entries of a map belong to it.
 fn account(ledger: &mut Ledger, directives: &[Directive]) {
     for directive in directives {
         ledger.enter_if_missed(&directive.place, &directive.statement());
-        account(ledger, directive.inner());
+        if !MAPS.contains(&directive.name.as_str()) {
+            account(ledger, directive.inner());
+        }
+    }
+}
+
+const MAPS: [&str; 2] = ["map", "geo"];
+
+/// Enters maps: they are in the new file where a directive is that uses them.
+fn account_of_maps(ledger: &mut Ledger, directives: &[Directive], all: &[Directive]) {
+    for directive in directives {
+        if !MAPS.contains(&directive.name.as_str()) {
+            account_of_maps(ledger, directive.inner(), all);
+            continue;
+        }
+        let mut users = Vec::new();
+        fates_of_users(ledger, all, &Map::name(directive), &mut users);
+        let fate = match users.as_slice() {
+            [] => Fate::needless("nothing uses its variable"),
+            users if users.contains(&true) => Fate::Taken,
+            _ => Fate::left("no directive that uses its variable was converted"),
+        };
+        ledger.enter(&directive.place, &directive.statement(), fate);
+    }
+}
+
+/// Whether each directive that uses a variable was taken over.
+fn fates_of_users(ledger: &Ledger, all: &[Directive], name: &str, users: &mut Vec<bool>) {
+    let variable = format!("${name}");
+    for directive in all.iter().filter(|directive| !MAPS.contains(&directive.name.as_str())) {
+        if directive.args.iter().any(|arg| arg.contains(&variable)) {
+            users.extend(ledger.has_taken(&directive.place, &directive.statement()));
+        }
+        fates_of_users(ledger, directive.inner(), name, users);
     }
 }
 

@@ -88,6 +88,13 @@ impl Converter {
         let mut table = Table::default();
         table.set("hosts", hosts);
         table.lay_over(behaviour.table);
+        let asks = ["origin", "servers", "server"].iter().any(|key| table.get(key).is_some());
+        let routes = behaviour.routes.len();
+        behaviour.routes.retain(|route| asks || answers(&route.table));
+        if behaviour.routes.len() < routes {
+            let reason = "some of its routes ask servers, and it has none of its own";
+            self.enter(servers[base].directive, Fate::left(reason));
+        }
         if answers(&table) {
             self.plan.sites.push(Site { comment, table, routes: behaviour.routes });
         } else {
