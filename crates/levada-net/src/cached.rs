@@ -8,8 +8,16 @@ use std::{io, os::fd::AsFd};
 ///
 /// # Errors
 /// When the system is older, or the file is not ours.
-#[cfg(target_os = "linux")]
 pub fn is_cached(file: &impl AsFd, length: u64) -> io::Result<bool> {
+    are_cached(file, 0..length)
+}
+
+/// The same for these bytes of `file`.
+///
+/// # Errors
+/// When the system is older, or the file is not ours.
+#[cfg(target_os = "linux")]
+pub fn are_cached(file: &impl AsFd, bytes: std::ops::Range<u64>) -> io::Result<bool> {
     use std::os::fd::AsRawFd as _;
 
     #[repr(C)]
@@ -26,7 +34,7 @@ pub fn is_cached(file: &impl AsFd, length: u64) -> io::Result<bool> {
         evicted: u64,
         lately_evicted: u64,
     }
-    let range = Range { from: 0, length };
+    let range = Range { from: bytes.start, length: bytes.end.saturating_sub(bytes.start) };
     let mut pages = Pages::default();
     // SAFETY: the kernel reads `range` and writes `pages`, which have its layout
     // (uapi/linux/mman.h); the descriptor is open while it is borrowed.
@@ -37,25 +45,26 @@ pub fn is_cached(file: &impl AsFd, length: u64) -> io::Result<bool> {
     if status < 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok(pages.cached >= length.div_ceil(rustix::param::page_size() as u64))
+    let page = rustix::param::page_size() as u64;
+    Ok(pages.cached >= bytes.end.div_ceil(page).saturating_sub(bytes.start / page))
 }
 
 /// The number of the system call, the same on every architecture.
 #[cfg(target_os = "linux")]
 const CACHESTAT: libc::c_long = 451;
 
-/// Whether the first `length` bytes of `file` are in memory.
+/// Whether these bytes of `file` are in memory.
 ///
 /// # Errors
 /// Always: this system does not provide it.
 #[cfg(not(target_os = "linux"))]
-pub fn is_cached(_file: &impl AsFd, _length: u64) -> io::Result<bool> {
+pub fn are_cached(_file: &impl AsFd, _bytes: std::ops::Range<u64>) -> io::Result<bool> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use std::io::Write as _;
+    use std::{io::Write as _, os::unix::fs::FileExt as _};
 
     use super::*;
 
@@ -72,5 +81,7 @@ mod tests {
         let all = rustix::fs::Advice::DontNeed;
         rustix::fs::fadvise(&file, 0, None, all).unwrap();
         assert!(!is_cached(&file, length as u64).unwrap());
+        file.read_exact_at(&mut [0], 8 * 4096 + 1).unwrap();
+        assert!(are_cached(&file, 8 * 4096 + 1..8 * 4096 + 2).unwrap());
     }
 }
