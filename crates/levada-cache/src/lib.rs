@@ -89,7 +89,8 @@ pub use storable::{NoStore, Storable, may_store, may_store_part, may_store_post}
 pub use targeted::{EffectiveDirectives, TARGETS, strip_own_target};
 pub use uses::Uses;
 pub use validate::{
-    CONDITIONAL, Condition, ETag, Validators, belongs_in_304, has_precondition, head_confirms,
-    is_cache_method, make_conditional, not_modified_fields, update_stored,
+    CONDITIONAL, Condition, ETag, Precondition, Validators, belongs_in_304, has_condition,
+    has_precondition, head_confirms, is_cache_method, make_conditional, not_modified_fields,
+    update_stored,
 };
 pub use vary::{MAX_VARY_FIELDS, Vary, VaryError};

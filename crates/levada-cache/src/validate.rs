@@ -126,13 +126,48 @@ impl Validators {
         {
             return Condition::ForOrigin;
         }
-        let unchanged = if request.contains_key(header::IF_NONE_MATCH) {
-            // With `If-None-Match`, `If-Modified-Since` is ignored.
+        if self.is_held_by(request) { Condition::NotModified } else { Condition::Send }
+    }
+
+    /// Evaluates all conditions of a `GET` or `HEAD`, as the origin that has the representation (RFC 9110, Sec.
+    /// 13.2.2).
+    pub fn precondition(&self, request: &HeaderMap) -> Precondition {
+        let holds = if request.contains_key(header::IF_MATCH) {
+            self.strongly_matches_any(request)
+        } else {
+            self.unmodified_since(request)
+        };
+        match holds {
+            false => Precondition::Failed,
+            true if self.is_held_by(request) => Precondition::NotModified,
+            true => Precondition::Holds,
+        }
+    }
+
+    /// Whether the client has this representation already. With `If-None-Match`, `If-Modified-Since` is ignored.
+    fn is_held_by(&self, request: &HeaderMap) -> bool {
+        if request.contains_key(header::IF_NONE_MATCH) {
             self.matches_any(request)
         } else {
             self.not_modified_since(request)
-        };
-        if unchanged { Condition::NotModified } else { Condition::Send }
+        }
+    }
+
+    /// Whether `If-Match` lists this representation, by strong comparison (Sec. 13.1.1).
+    fn strongly_matches_any(&self, request: &HeaderMap) -> bool {
+        let ours = self.etag();
+        request.get_all(header::IF_MATCH).iter().any(|line| {
+            let line = line.as_bytes().trim_ascii();
+            line == b"*"
+                || ours.is_some_and(|ours| Tags::of(line).any(|t| t.strongly_equals(&ours)))
+        })
+    }
+
+    /// False if the representation is newer than `If-Unmodified-Since`; a field that is no date is ignored.
+    fn unmodified_since(&self, request: &HeaderMap) -> bool {
+        let mut lines = request.get_all(header::IF_UNMODIFIED_SINCE).iter();
+        let (Some(only), None) = (lines.next(), lines.next()) else { return true };
+        parse_date(only.as_bytes()).is_none_or(|since| self.changed <= since)
     }
 
     /// Whether `If-None-Match` lists this response, by weak comparison (Sec. 13.1.2).
@@ -206,6 +241,17 @@ pub enum Condition {
     ForOrigin,
 }
 
+/// The result of evaluating the conditions of a request at the origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Precondition {
+    /// Send the representation.
+    Holds,
+    /// Send 304 with [`not_modified_fields`].
+    NotModified,
+    /// Send 412.
+    Failed,
+}
+
 /// The entity tags of one line. An invalid member ends the list, because the rest could be inside
 /// quotes.
 struct Tags<'a> {
@@ -238,6 +284,11 @@ pub const CONDITIONAL: [HeaderName; 6] = [
     header::IF_RANGE,
     header::RANGE,
 ];
+
+/// Whether a request is conditional or partial.
+pub fn has_condition(request: &HeaderMap) -> bool {
+    CONDITIONAL.iter().any(|name| request.contains_key(name))
+}
 
 /// Turns a client's request into one that validates a stored response (RFC 9111, Sec. 4.3.1): the
 /// stored validators, as received, replace the client's own conditions.
@@ -339,6 +390,34 @@ mod tests {
 
     fn condition(stored: &[(&'static str, &str)], asked: &[(&'static str, &str)]) -> Condition {
         validators(stored).evaluate(&headers(asked))
+    }
+
+    #[test]
+    fn origin_evaluates_all_conditions() {
+        let response = headers(&[("etag", "\"v1\""), ("last-modified", &http_date(NOW - 100))]);
+        let validators = Validators::of(&response, time(NOW));
+        let of = |fields: &[(&'static str, &str)]| validators.precondition(&headers(fields));
+        let (before, after) = (http_date(NOW - 200), http_date(NOW - 50));
+        assert_eq!(of(&[]), Precondition::Holds);
+        assert_eq!(of(&[("if-match", "\"v0\", \"v1\"")]), Precondition::Holds);
+        assert_eq!(of(&[("if-match", "*")]), Precondition::Holds);
+        assert_eq!(of(&[("if-match", "W/\"v1\"")]), Precondition::Failed);
+        assert_eq!(
+            of(&[("if-match", "\"v2\""), ("if-none-match", "\"v1\"")]),
+            Precondition::Failed
+        );
+        assert_eq!(
+            of(&[("if-match", "\"v1\""), ("if-none-match", "\"v1\"")]),
+            Precondition::NotModified
+        );
+        assert_eq!(of(&[("if-unmodified-since", &before)]), Precondition::Failed);
+        assert_eq!(of(&[("if-unmodified-since", &after)]), Precondition::Holds);
+        assert_eq!(of(&[("if-unmodified-since", "never")]), Precondition::Holds);
+        assert_eq!(
+            of(&[("if-match", "\"v1\""), ("if-unmodified-since", &before)]),
+            Precondition::Holds
+        );
+        assert_eq!(of(&[("if-modified-since", &after)]), Precondition::NotModified);
     }
 
     #[test]
