@@ -14,6 +14,7 @@ mod peering;
 mod route;
 mod servers;
 mod site;
+mod site_files;
 mod site_route;
 
 use std::{net::SocketAddr, num::NonZero, path::Path as FilePath, sync::Arc, thread};

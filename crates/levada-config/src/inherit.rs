@@ -19,9 +19,10 @@ const WHOLE: [&str; 5] = ["policy", "basic_auth", "forward_auth", "signed_urls",
 /// Tables of edits, in which a level that names a header field has the say over this field.
 const EDITS: [&str; 2] = ["request_headers", "response_headers"];
 
-/// Keys of a site with an origin, and of one with servers. A route that states one of a group does not inherit
-/// the other group.
+/// Keys of a site with an origin, of one with servers, and of one with files. A route that states one of a group
+/// does not inherit the other groups.
 const ORIGIN: [&str; 2] = ["origin", "misses"];
+const FILES: [&str; 1] = ["files"];
 const SERVERS: [&str; 5] = ["servers", "server", "key", "slow_start", "admission"];
 
 /// Ways to rewrite a path. A level that states one does not inherit the others.
@@ -41,12 +42,16 @@ pub(crate) fn complete(file: &mut Json) {
             let mut around = site.clone();
             around.retain(|key, _| handling.contains(key) || servers.contains(key));
             let states = |keys: &[&str]| keys.iter().any(|key| route.contains_key(*key));
-            if states(&ORIGIN[..1]) {
-                around.retain(|key, _| !SERVERS.contains(&key.as_str()));
+            let replaced = if states(&ORIGIN[..1]) {
+                [&SERVERS[..], &FILES].concat()
             } else if states(&SERVERS[..2]) {
-                let replaced = [&ORIGIN[..], &SERVERS[..2]].concat();
-                around.retain(|key, _| !replaced.contains(&key.as_str()));
-            }
+                [&ORIGIN[..], &SERVERS[..2], &FILES].concat()
+            } else if states(&FILES) {
+                [&ORIGIN[..], &SERVERS].concat()
+            } else {
+                Vec::new()
+            };
+            around.retain(|key, _| !replaced.contains(&key.as_str()));
             *route = laid_over(&around, std::mem::take(route));
         }
         site.insert("route".to_owned(), Json::Array(routes));

@@ -19,13 +19,13 @@ use levada_metrics::CacheResult;
 use crate::{
     body_error::BodyError,
     clock::Clock,
-    failure::Failed,
     metrics::Metrics,
     request::RequestContext,
     resource::Resource,
     settings::{AccessLog, LogFormat},
     start_error::StartError,
 };
+use levada_failure::Failed;
 
 /// The parts of a node that records are written to.
 pub(crate) struct Telemetry {

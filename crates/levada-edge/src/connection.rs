@@ -41,13 +41,13 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use crate::{
     client_connection::{ClientConnection, ListenerKind},
-    failure::Failure,
     listener,
     metrics::Metrics,
     node::Node,
     pipeline,
     settings::Limits,
 };
+use levada_failure::Failure;
 
 /// Bytes that a connection gathers before it writes, and reads at once at most. With a quarter of it a
 /// hit of 1 MB costs 1.4 times as much CPU.

@@ -18,16 +18,10 @@ use levada_store::identity::without_port;
 use levada_upstream::{BodyBound, ServerFailure};
 
 use crate::{
-    access_record::AccessRecord,
-    body::ResponseBody,
-    client_connection::ListenerKind,
-    clock,
-    failure::{Failed, Failure},
-    node::Node,
-    purge::endpoint::METHOD,
-    request::RequestContext,
-    respond,
+    access_record::AccessRecord, body::ResponseBody, client_connection::ListenerKind, clock,
+    node::Node, purge::endpoint::METHOD, request::RequestContext, respond,
 };
+use levada_failure::{Failed, Failure};
 
 /// The rules that hold for a request. Requests without rules pay for a look at one field.
 pub(crate) fn rules(context: &mut RequestContext) -> Option<Arc<Access>> {

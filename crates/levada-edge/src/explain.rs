@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use http::Uri;
 use levada_fetch::ChunkUrl;
+use levada_files::FileDirectory;
 use levada_policy::{
     Cluster, LoadTable, Node as ClusterNode, NodeIndex, classify::RequestAttributes,
 };
@@ -35,6 +36,9 @@ pub struct Explanation {
     pub route: Option<TakenRoute>,
     /// The part of the request that the key was taken from.
     pub key_from: String,
+    /// The file that answers, or why none does, where the node serves a directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
     /// The service class, where the site tells classes apart.
     pub class: Option<&'static str>,
     /// The node, or the server of the site's switch, that would serve; `None` when none is up.
@@ -145,7 +149,8 @@ pub(crate) fn live(node: &Node, asked: &ExplainedRequest) -> Result<Explanation,
         None => (Arc::new(Cluster::new(vec![ClusterNode::new(name)], LoadTable::new(1))), None),
     };
     let pieces = pieces(node, site, &cluster, &url.identity, now);
-    Ok(Explanation { access, pieces, route, ..explain(decider, &cluster, url, name, size, now) })
+    let explained = explain(decider, &cluster, url, name, size, now);
+    Ok(Explanation { access, pieces, route, ..explained.of_files(&site.settings, asked) })
 }
 
 /// The places of the pieces of a file that this node has served in pieces.
@@ -201,7 +206,20 @@ pub fn offline(settings: &Settings, asked: &ExplainedRequest) -> Result<Explanat
     let classes = Classes::new(&site.classes);
     let url = ExplainedUrl::new(site, classes.as_ref(), identity, asked.key.as_deref());
     let explained = explain(&decider, &cluster, url, &settings.name, None, Timestamp::ZERO);
+    let explained = explained.of_files(site, asked);
     Ok(Explanation { access, route, ..explained })
+}
+
+impl Explanation {
+    /// The node that is asked answers, where it serves a directory.
+    fn of_files(self, site: &SiteSettings, asked: &ExplainedRequest) -> Self {
+        let Some(files) = &site.servers.files else { return self };
+        let target = asked.url.parse::<Uri>().ok();
+        let target = target.as_ref().and_then(Uri::path_and_query).map_or("/", |t| t.as_str());
+        let file = Some(FileDirectory::new(files).explain(target));
+        let node = Some(self.redirector.clone());
+        Self { file, node, reason: Some("files"), set: Vec::new(), set_size: 0, ..self }
+    }
 }
 
 /// A URL as the site's policy would see a GET of it.
@@ -270,6 +288,7 @@ fn explain(
         key: format!("{:016x}", request.key.0),
         key_from: url.key_from,
         route: None,
+        file: None,
         class: url.classified.then(|| request.class.as_str()),
         policy: decider.name().to_owned(),
         redirector: redirector.to_owned(),

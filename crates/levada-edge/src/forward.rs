@@ -20,7 +20,6 @@ use crate::{
     access_record::AccessRecord,
     client_connection::{ClientConnection, ListenerKind},
     clock::Clock,
-    failure::Failed,
     fields::{
         ANEW, CDN_ID, CDN_LOOP, FORWARDED_FOR, FORWARDED_PROTO, LARGE, PEER, PEERS_ONLY, PIECE,
         REFUSED,
@@ -34,6 +33,7 @@ use crate::{
     sites::{Site, WatchedOrigin},
     subject::subject,
 };
+use levada_failure::Failed;
 
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 

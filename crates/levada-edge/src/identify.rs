@@ -13,13 +13,13 @@ use levada_store::identity::{without_default_port, without_port};
 use crate::{
     client_connection::ListenerKind,
     clock,
-    failure::Failure,
     fields::{CDN_ID, CDN_LOOP, DIGEST, FORWARDED_PROTO, PIECE},
     peers::Peers,
     resource::{Piece, Resource},
     settings::Settings,
     sites::{Site, Sites},
 };
+use levada_failure::Failure;
 
 /// Names the resources of requests.
 #[derive(Clone)]

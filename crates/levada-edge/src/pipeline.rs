@@ -16,6 +16,7 @@ use levada_cache::{
     ServeDecision, serve_instead_of_error, strip_request,
 };
 use levada_compress::Accepts;
+use levada_failure::{Failed, Failure};
 use levada_http1::{ZeroCopyQueue, check_parsed, max_forwards};
 use levada_metrics::CacheResult;
 use levada_policy::{NodeIndex, Pick};
@@ -44,9 +45,7 @@ use crate::{
     connection::{self, head_bounds},
     crossing,
     effects::Effects,
-    error_page,
-    failure::{Failed, Failure},
-    large,
+    error_page, files, large,
     node::Node,
     node_name::NodeName,
     peers::{PROBE, Peers},
@@ -56,7 +55,7 @@ use crate::{
     respond, subject,
 };
 
-type PipelineResult = Result<Response<ResponseBody>, Failed>;
+pub(crate) type PipelineResult = Result<Response<ResponseBody>, Failed>;
 
 /// Answers one request.
 ///
@@ -278,6 +277,9 @@ async fn route(
     }
     if let Some(answer) = &resource.answer {
         return Ok(respond::route(answer));
+    }
+    if resource.site.files.is_some() {
+        return Box::pin(files::serve(node, context, record)).await;
     }
     resource.site.count();
     if large::may_be(&context) {

@@ -15,11 +15,11 @@ use levada_rules::{Page, RouteAnswer};
 
 use crate::{
     body::{ResponseBody, Source},
-    failure::{Failed, Failure},
     fields::{PIECE, REFUSED},
     node_name::NodeName,
     resource::Resource,
 };
+use levada_failure::{Failed, Failure};
 
 pub(crate) const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 

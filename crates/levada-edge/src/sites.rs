@@ -4,6 +4,7 @@ use std::{collections::HashMap, net::IpAddr, sync::Arc, time::Duration};
 
 use http::HeaderValue;
 use levada_access::site_access::SiteAccess;
+use levada_files::FileDirectory;
 use levada_policy::ClientShare;
 use levada_redirector::{Classes, SharedDecider, SitePolicy, Switch, SwitchMetrics};
 use levada_types::hash64;
@@ -35,6 +36,8 @@ pub(crate) struct Site {
     pub(crate) origins: Vec<Arc<WatchedOrigin>>,
     /// The servers that the policy chooses among, in place of origins.
     pub(crate) switch: Option<Arc<Switch>>,
+    /// The directory that this node serves, in place of origins.
+    pub(crate) files: Option<FileDirectory>,
     /// The service classes of requests; `None` where all are normal.
     pub(crate) classes: Option<Arc<Classes>>,
     /// Counts requests that lack what their key is to be taken from.
@@ -104,6 +107,7 @@ impl Site {
             pieces: parts.pieces,
             origins: parts.origins,
             switch: parts.switch,
+            files: settings.servers.files.as_ref().map(FileDirectory::new),
             classes,
             fallbacks: parts.fallbacks,
             origin_host,

@@ -20,6 +20,7 @@ pub use levada_announce::{RouteLevel, RouteRules, RouteSettings, Speaker};
 pub use levada_cache::{CacheRules, CookieStorage, IgnoredFields, StatusTtl, Statuses};
 pub use levada_compress::{Coding, CompressSettings, Levels, TypePattern};
 pub use levada_fetch::{Mode, Patience, Plan};
+pub use levada_files::FilesSettings;
 pub use levada_handoff::{AfterHandoff, HandoffBackendSettings, HandoffControl, HandoffSettings};
 pub use levada_log::access_log::{AccessLog, LogFormat};
 pub use levada_policy::classify::{ClassRule, ClassRules};
@@ -244,10 +245,12 @@ impl SiteSettings {
 /// The servers of a site or of a route, and how a request gets one of them.
 #[derive(Clone, Debug)]
 pub struct SiteServers {
-    /// The origins; requests go to the first that is up. Empty if there is a switch.
+    /// The origins; requests go to the first that is up. Empty if there is a switch, or a directory.
     pub origins: Vec<Origin>,
     /// Servers that the policy chooses from, instead of the nodes of the cluster.
     pub switch: Option<SwitchSettings>,
+    /// A directory that the node serves by itself, in the place of servers.
+    pub files: Option<FilesSettings>,
     /// The `Host` sent to the origin; the client's own when `None`.
     pub origin_host: Option<String>,
     /// The version of the PROXY protocol by which origins and servers get to know clients.

@@ -32,7 +32,7 @@ impl Check<'_, '_> {
             }
             if !has(self, "origin") {
                 let help = "for example `origin = \"http://10.0.1.1:8000\"`, or `servers = [...]` that \
-                            the policy chooses among";
+                            the policy chooses among, or `files = \"/srv/www\"`";
                 self.findings.error(&at(self, "origin"), "is missing", Some(help.to_owned()));
                 return None;
             }

@@ -97,7 +97,11 @@ impl Check<'_, '_> {
             Some(policy) => self.policy(policy, &levels.key(self.findings, "policy")),
             None => default.cloned(),
         };
-        let switch = self.switch((site, of), levels);
+        let files = self.site_files((site, of), levels);
+        let switch = match &of.files {
+            Some(_) => Some(None),
+            None => self.switch((site, of), levels),
+        };
         let origins = of.origin.as_ref().map(OneOrMany::as_slice).unwrap_or_default();
         for (at, origin) in origins.iter().enumerate() {
             let list = levels.key(self.findings, "origin");
@@ -106,6 +110,7 @@ impl Check<'_, '_> {
         Some(SiteServers {
             origins: origins.iter().map(origin).collect(),
             switch: switch?,
+            files: files?,
             origin_host: of.origin_host.as_ref().map(ToString::to_string),
             proxy_protocol: of.proxy_protocol.map(Into::into),
             policy: policy?,

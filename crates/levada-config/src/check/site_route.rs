@@ -74,7 +74,8 @@ impl Check<'_, '_> {
         let levels = KeyLevels::of_route(&place, path, &self.root);
         let states = |check: &Self, key: &str| check.findings.has(&place.key(key.to_owned()));
         let servers = if own.iter().any(|key| states(self, key)) {
-            let replaces = ["origin", "servers", "server"].iter().any(|key| states(self, key));
+            let replaces =
+                ["origin", "servers", "server", "files"].iter().any(|key| states(self, key));
             let levels = if replaces { levels.nearest() } else { levels.clone() };
             Some(self.site_servers((site, &route.servers), default, &levels)?)
         } else {

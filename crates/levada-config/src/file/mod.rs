@@ -9,6 +9,7 @@
 mod access;
 mod cache;
 mod compress;
+mod files;
 mod handling;
 mod handoff;
 mod large;
@@ -34,6 +35,7 @@ pub use access::{
 };
 pub use cache::{Admission, Cache, DiskCache, Purge};
 pub use compress::{Coding, Compress};
+pub use files::{Files, FilesOrRoot};
 pub use handling::{
     CacheKey, Cookies, CountedQuery, ErrorPage, Handling, HeaderEdits, IgnoredHeader, Maintenance,
     MaintenanceTable, StripCookies,

@@ -5,7 +5,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::values::{OneOrMany, count};
-use super::{ClassRule, Handling, KeyFrom, Large, Policy, Server, ServerAdmission, SiteRoute};
+use super::{
+    ClassRule, FilesOrRoot, Handling, KeyFrom, Large, Policy, Server, ServerAdmission, SiteRoute,
+};
 use crate::text::{HostField, HostPattern, Time, Upstream};
 
 /// A group of hosts and how they are served.
@@ -43,9 +45,13 @@ pub struct Site {
 #[serde(default)]
 pub struct SiteServers {
     /// The origin: a URL, or `unix:` and the path of a socket on this machine; with several, the first that
-    /// is up. Either this or servers must be given, unless routes answer all requests themselves.
+    /// is up. Either this, servers or files must be given, unless routes answer all requests themselves.
     #[schemars(extend("examples" = ["http://10.0.1.1:8000"]))]
     pub origin: Option<OneOrMany<Upstream>>,
+    /// A directory that the node serves by itself, instead of an origin: its path, or a table. See
+    /// docs/operate/static-files.md.
+    #[schemars(extend("examples" = ["/srv/www"]))]
+    pub files: Option<FilesOrRoot>,
     /// Servers that the policy chooses among, instead of the nodes of the cluster: the short form, for
     /// servers with default settings. See docs/operate/web-switch.md.
     #[schemars(extend("examples" = [["http://10.0.1.1:8000", "http://10.0.1.2:8000"]]))]

@@ -25,9 +25,10 @@ use super::{
     place, rest,
 };
 use crate::{
-    clock, failure::Failure, fields::content_length, large, request::RequestContext,
-    resource::Piece, settings::Handling, sites::Site,
+    clock, fields::content_length, large, request::RequestContext, resource::Piece,
+    settings::Handling, sites::Site,
 };
+use levada_failure::Failure;
 
 /// One fetch, with everything that its task needs to own.
 pub(crate) struct Fetch {

@@ -20,7 +20,7 @@ use levada_redirector::ChosenServer;
 use levada_store::{Label, Object};
 use levada_upstream::{Relay, ServerFailure};
 
-use crate::failure::{Failed, Failure};
+use levada_failure::{Failed, Failure};
 
 /// All fills under way.
 pub(crate) type Fills = SingleFlight<FetchOutcome, LeaderShare>;

@@ -18,7 +18,8 @@ use super::{
     fill::{FetchOutcome, FillLeader},
     rest,
 };
-use crate::{clock, failure::Failure, request::RequestContext, sites::Site};
+use crate::{clock, request::RequestContext, sites::Site};
+use levada_failure::Failure;
 
 /// The origin of a body whose parts can be told from those of another representation.
 pub(crate) struct PartOrigin {

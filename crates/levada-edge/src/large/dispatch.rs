@@ -4,9 +4,8 @@ use std::{pin::Pin, sync::Arc};
 
 use http::Response;
 
-use crate::{
-    access_record::AccessRecord, body::ResponseBody, failure::Failed, request::RequestContext,
-};
+use crate::{access_record::AccessRecord, body::ResponseBody, request::RequestContext};
+use levada_failure::Failed;
 
 /// The answer to a request, when it has come.
 pub(crate) type Dispatched<'a> =

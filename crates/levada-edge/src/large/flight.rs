@@ -33,10 +33,10 @@ use tokio::{sync::watch, task::AbortHandle};
 use super::{Dispatch, Transfers, piece};
 use crate::{
     access_record::{AccessRecord, Telemetry},
-    failure::Failure,
     request::RequestContext,
     resource::Piece,
 };
+use levada_failure::Failure;
 
 /// The latest request for each piece, while a transfer holds it.
 #[derive(Default)]

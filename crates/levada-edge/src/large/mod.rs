@@ -44,11 +44,11 @@ use crate::{
     access_record::AccessRecord,
     body::ResponseBody,
     client_connection::ListenerKind,
-    failure::{Failed, Failure},
     fields::{ANEW, DIGEST, LARGE},
     request::RequestContext,
     respond,
 };
+use levada_failure::{Failed, Failure};
 
 pub(crate) use dispatch::{Dispatch, Dispatched};
 pub(crate) use head::{File, file_key, head, head_is_enough, is_large, stated_size};

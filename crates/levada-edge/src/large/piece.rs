@@ -14,10 +14,10 @@ use levada_upstream::ServerFailure;
 use super::head::version_of;
 use crate::{
     clock,
-    failure::Failure,
     fields::{PIECE, content_length},
     resource::Piece,
 };
+use levada_failure::Failure;
 
 /// Whether a peer's answer is the piece.
 pub(super) fn judge(piece: &Piece, head: &Parts) -> Result<(), Failure> {

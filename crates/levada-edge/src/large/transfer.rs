@@ -30,9 +30,8 @@ use super::{
     refetch,
     room::Share,
 };
-use crate::{
-    access_record::TransferCounts, failure::Failure, request::RequestContext, resource::Piece,
-};
+use crate::{access_record::TransferCounts, request::RequestContext, resource::Piece};
+use levada_failure::Failure;
 
 /// A piece that is held for the client, and with it the flight, so that others find it.
 type HeldPiece = (WholePiece, Arc<PieceFlight>);

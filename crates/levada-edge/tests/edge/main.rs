@@ -48,6 +48,7 @@ mod sharing;
 mod splice;
 mod stale;
 mod stated_client;
+mod static_files;
 mod status;
 mod stopping;
 mod switch;

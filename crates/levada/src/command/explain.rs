@@ -109,6 +109,9 @@ fn print(out: &mut impl Write, explanation: &Json) -> io::Result<()> {
         Some(from) => writeln!(out, "key      {} (from {from})", text("key"))?,
     }
     route(out, &explanation["route"])?;
+    if let Some(file) = explanation["file"].as_str() {
+        writeln!(out, "file     {file}")?;
+    }
     for rule in explanation["access"].as_array().into_iter().flatten() {
         writeln!(out, "access   {}", word(rule))?;
     }

@@ -65,6 +65,7 @@ pub(crate) fn servers(origins: &[SocketAddr]) -> SiteServers {
     SiteServers {
         origins: origins.iter().map(at).collect(),
         switch: None,
+        files: None,
         origin_host: None,
         proxy_protocol: None,
         policy: policy("fdr"),

@@ -11,7 +11,7 @@ use levada_upstream::{SendError, ServerFailure};
 /// Why a request could not be served as asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("{}", self.as_str())]
-pub(crate) enum Failure {
+pub enum Failure {
     // The client's.
     /// The head has a fault.
     Malformed(Fault),
@@ -53,7 +53,7 @@ pub(crate) enum Failure {
 
 impl Failure {
     /// The status for the client.
-    pub(crate) fn status(self) -> StatusCode {
+    pub fn status(self) -> StatusCode {
         match self {
             Self::Malformed(fault) => fault.status().unwrap_or(StatusCode::BAD_REQUEST),
             Self::BadHost | Self::BadDigest | Self::BadPiece => StatusCode::BAD_REQUEST,
@@ -88,7 +88,7 @@ impl Failure {
     }
 
     /// One sentence for the client and the log.
-    pub(crate) fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Malformed(fault) => fault.sentence(),
             Self::BadHost => "the request names no valid host",
@@ -111,7 +111,7 @@ impl Failure {
     }
 
     /// The error type of `Proxy-Status` (RFC 9209 Sec. 2.3).
-    pub(crate) const fn proxy_error(self) -> &'static str {
+    pub const fn proxy_error(self) -> &'static str {
         match self {
             Self::Malformed(_)
             | Self::BadHost
@@ -130,12 +130,12 @@ impl Failure {
     }
 
     /// Whether another server might do better.
-    pub(crate) const fn worth_retrying(self) -> bool {
+    pub const fn worth_retrying(self) -> bool {
         matches!(self, Self::Server(failure) if failure.worth_retrying())
     }
 
     /// Whether the client should come back soon.
-    pub(crate) fn retry_after(self) -> Option<u64> {
+    pub fn retry_after(self) -> Option<u64> {
         match self.status() {
             StatusCode::SERVICE_UNAVAILABLE => Some(1),
             // At least the time for which a failed server is ejected.
@@ -147,9 +147,11 @@ impl Failure {
 
 /// A request that no server has answered, and the last one that was asked.
 #[derive(Clone, Debug)]
-pub(crate) struct Failed {
-    pub(crate) failure: Failure,
-    pub(crate) next_hop: Option<Arc<str>>,
+pub struct Failed {
+    /// The failure.
+    pub failure: Failure,
+    /// The server that was asked, if one was.
+    pub next_hop: Option<Arc<str>>,
 }
 
 impl From<Failure> for Failed {
@@ -160,7 +162,7 @@ impl From<Failure> for Failed {
 
 impl Failure {
     /// The failure of the fetch that a body was read from.
-    pub(crate) fn of_fetch(error: &ReadError) -> Option<Self> {
+    pub fn of_fetch(error: &ReadError) -> Option<Self> {
         match error {
             ReadError::Failed(reason) => reason.downcast_ref().copied(),
             ReadError::Broken | ReadError::Gone | ReadError::Digest => None,

@@ -1,0 +1,163 @@
+//! Directories that the node serves: whether they are there, and what cannot stand beside them.
+
+use std::collections::BTreeMap;
+
+use http::HeaderValue;
+use levada_edge::settings::FilesSettings;
+use levada_files::FilePath;
+
+use super::{Check, levels::KeyLevels};
+use crate::{
+    file::{self, FilesOrRoot},
+    tree::Path,
+};
+
+/// Keys of servers, which a directory does not have.
+const OF_SERVERS: [&str; 3] = ["origin", "servers", "server"];
+const WITHOUT_EFFECT: [&str; 8] = [
+    "misses",
+    "health_check",
+    "origin_host",
+    "proxy_protocol",
+    "key",
+    "slow_start",
+    "admission",
+    "large",
+];
+
+impl Check<'_, '_> {
+    /// The outer `None` marks an error, the inner a site with servers.
+    pub(super) fn site_files(
+        &mut self,
+        (site, of): (&file::Site, &file::SiteServers),
+        levels: &KeyLevels,
+    ) -> Option<Option<FilesSettings>> {
+        let Some(given) = &of.files else { return Some(None) };
+        let path = levels.key(self.findings, "files");
+        let mut good = true;
+        let beside = OF_SERVERS.into_iter().find(|key| levels.have(self.findings, key));
+        if let Some(key) = beside {
+            let message = format!("stands beside `{key}`: a site has servers or files");
+            let help = "give one of them a `[[site.route]]` of its own".to_owned();
+            self.findings.error(&path, message, Some(help));
+            good = false;
+        }
+        for key in WITHOUT_EFFECT {
+            if levels.nearest().have(self.findings, key) {
+                let message = "has no effect beside `files`, which the node serves by itself";
+                self.findings.warning(&levels.key(self.findings, key), message, None);
+            }
+        }
+        if site.delivery == file::Delivery::Redirect
+            && levels.nearest().have(self.findings, "delivery")
+        {
+            let message = "has no effect beside `files`: each node serves its own";
+            self.findings.warning(&levels.key(self.findings, "delivery"), message, None);
+        }
+        let (table, place) = (given.table(), |key: &str| match given {
+            FilesOrRoot::Root(_) => path.clone(),
+            FilesOrRoot::Table(_) => path.key(key.to_owned()),
+        });
+        let root = self.root_of_files(table.root.as_deref()?, &place("root"));
+        let index = self.index_names(table.index.as_slice(), &place("index"));
+        let fallback = match &table.fallback {
+            Some(fallback) => self.fallback(fallback, &place("fallback")).map(Some),
+            None => Some(None),
+        };
+        let codings = &table.precompressed;
+        for (at, coding) in codings.iter().enumerate() {
+            if codings[..at].contains(coding) {
+                let message = "names a coding for the second time";
+                self.findings.error(&place("precompressed").index(at), message, None);
+                good = false;
+            }
+        }
+        let types = self.media_types(&table.types, &place("types"));
+        let cache_control = match &table.cache_control {
+            Some(value) => self.field_value(value, &place("cache_control")).map(Some),
+            None => Some(None),
+        };
+        let settings = FilesSettings {
+            root: root?,
+            index: index?,
+            fallback: fallback?,
+            precompressed: codings.iter().map(|coding| (*coding).into()).collect(),
+            types: types?,
+            cache_control: cache_control?,
+            outside_links: table.outside_links,
+        };
+        good.then_some(Some(settings))
+    }
+
+    fn root_of_files(&mut self, given: &str, path: &Path) -> Option<std::path::PathBuf> {
+        let root = self.directory.join(given);
+        let (message, help) = match std::fs::metadata(&root) {
+            Ok(found) if found.is_dir() => return Some(root),
+            Ok(_) => (format!("{} is no directory", root.display()), None),
+            Err(error) => (
+                format!("cannot look at {}: {error}", root.display()),
+                Some(
+                    "it must exist when the node starts; a relative path begins at the \
+                      configuration file's directory",
+                ),
+            ),
+        };
+        self.findings.error(path, message, help.map(str::to_owned));
+        None
+    }
+
+    fn index_names(&mut self, names: &[String], path: &Path) -> Option<Vec<String>> {
+        let is_name = |name: &&String| {
+            FilePath::of(name).is_ok_and(|path| path.relative() == **name)
+                && !name.is_empty()
+                && !name.contains('/')
+        };
+        if let Some(wrong) = names.iter().find(|name| !is_name(name)) {
+            let message = format!("{wrong:?} is no name of a file in a directory");
+            self.findings.error(path, message, Some("for example \"index.html\"".to_owned()));
+            return None;
+        }
+        Some(names.to_vec())
+    }
+
+    fn fallback(&mut self, given: &str, path: &Path) -> Option<String> {
+        match FilePath::of(given) {
+            Ok(file) if !file.is_directory() => Some(file.relative().to_owned()),
+            _ => {
+                let message = format!("{given:?} is no path of a file below `root`");
+                let help = "for example \"/index.html\"".to_owned();
+                self.findings.error(path, message, Some(help));
+                None
+            }
+        }
+    }
+
+    fn media_types(
+        &mut self,
+        types: &BTreeMap<String, String>,
+        path: &Path,
+    ) -> Option<BTreeMap<String, HeaderValue>> {
+        let mut read = Vec::new();
+        for (extension, text) in types {
+            let at = path.key(extension.clone());
+            if extension.is_empty() || extension.contains(['.', '/']) {
+                let message = "is the extension of no file: write it without the dot";
+                let place = self.findings.key_place(&at);
+                self.findings.error_at(place, &at, message, None);
+                read.push(None);
+                continue;
+            }
+            let value = self.field_value(text, &at);
+            read.push(value.map(|value| (extension.to_ascii_lowercase(), value)));
+        }
+        read.into_iter().collect()
+    }
+
+    fn field_value(&mut self, text: &str, path: &Path) -> Option<HeaderValue> {
+        let value = HeaderValue::try_from(text).ok();
+        if value.is_none() {
+            self.findings.error(path, "cannot be the value of a header field", None);
+        }
+        value
+    }
+}

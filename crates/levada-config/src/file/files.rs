@@ -1,0 +1,67 @@
+//! `[site.files]`: a directory in the place of servers.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Coding, OneOrMany};
+
+/// A directory that the node serves: its path, or a table.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+pub enum FilesOrRoot {
+    /// The directory.
+    Root(String),
+    /// All settings.
+    Table(Files),
+}
+
+/// A directory that the node serves: docs/operate/static-files.md.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(inline, extend("required" = ["root"]))]
+pub struct Files {
+    /// The directory.
+    #[schemars(length(min = 1), extend("examples" = ["/srv/www"]))]
+    pub root: Option<String>,
+    /// Files that answer for a directory; the first that exists counts.
+    pub index: OneOrMany<String>,
+    /// The path that answers where there is no file, with 200.
+    #[schemars(regex(pattern = "^/"), extend("examples" = ["/index.html"]))]
+    pub fallback: Option<String>,
+    /// Codings of siblings (`.br`, `.zst`, `.gz`) that are sent to clients that accept them, in order of preference.
+    pub precompressed: Vec<Coding>,
+    /// Media types by extension, before the built-in list.
+    pub types: BTreeMap<String, String>,
+    /// The `Cache-Control` of files.
+    #[schemars(extend("examples" = ["max-age=3600"]))]
+    pub cache_control: Option<String>,
+    /// Whether symbolic links may lead out of `root`.
+    pub outside_links: bool,
+}
+
+impl Default for Files {
+    fn default() -> Self {
+        Self {
+            root: None,
+            index: OneOrMany::One("index.html".to_owned()),
+            fallback: None,
+            precompressed: Vec::new(),
+            types: BTreeMap::new(),
+            cache_control: None,
+            outside_links: false,
+        }
+    }
+}
+
+impl FilesOrRoot {
+    /// The table, also of the short form.
+    pub fn table(&self) -> Files {
+        match self {
+            Self::Root(root) => Files { root: Some(root.clone()), ..Files::default() },
+            Self::Table(table) => table.clone(),
+        }
+    }
+}
