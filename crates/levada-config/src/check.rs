@@ -6,6 +6,7 @@ mod adjustments;
 mod caching;
 mod classes;
 mod compress;
+mod expressions;
 mod files;
 mod handling;
 mod handoff;

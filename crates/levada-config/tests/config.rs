@@ -88,18 +88,23 @@ fn assert_known(value: &toml::Value, schema: &Json, path: &str) {
     }
 }
 
-/// Everything at once, in the order of the lines. `UPDATE_EXPECT=1` writes the report anew.
+/// Everything at once, in the order of the lines. `UPDATE_EXPECT=1` writes the reports anew.
 #[test]
 fn all_mistakes_are_reported_at_once() {
-    let text = fs::read_to_string(crate_file("tests/config/wrong.toml")).expect("readable");
-    let source = Source { name: "wrong.toml".to_owned(), text };
-    let surroundings = Surroundings { directory: Path::new("/nonexistent"), variable: &|_| None };
-    let checked = levada_config::check(&source, &surroundings);
-    assert!(checked.settings.is_none());
-    let report = checked.report.to_string();
-    let golden = crate_file("tests/config/wrong.txt");
-    if env::var_os("UPDATE_EXPECT").is_some() {
-        fs::write(&golden, &report).expect("written");
+    for name in ["wrong", "wrong-rules"] {
+        let text = crate_file(&format!("tests/config/{name}.toml"));
+        let text = fs::read_to_string(text).expect("readable");
+        let source = Source { name: format!("{name}.toml"), text };
+        let surroundings =
+            Surroundings { directory: Path::new("/nonexistent"), variable: &|_| None };
+        let checked = levada_config::check(&source, &surroundings);
+        assert!(checked.settings.is_none());
+        let report = checked.report.to_string();
+        let golden = crate_file(&format!("tests/config/{name}.txt"));
+        if env::var_os("UPDATE_EXPECT").is_some() {
+            fs::write(&golden, &report).expect("written");
+        }
+        let expected = fs::read_to_string(&golden).unwrap_or_default();
+        assert_eq!(report, expected, "UPDATE_EXPECT=1 rewrites");
     }
-    assert_eq!(report, fs::read_to_string(&golden).unwrap_or_default(), "UPDATE_EXPECT=1 rewrites");
 }

@@ -94,7 +94,7 @@ async fn identified(
     if access.asks_server() {
         let answer = access.ask(&seen(node, context)).await?;
         access.copy_fields(&answer, &mut context.parts.headers);
-        context.resource.rekey(&context.parts.headers);
+        context.resource.rekey(context.client, &context.parts);
     }
     context.wants = RequestCacheFields::of(&context.parts.headers);
     Ok(())

@@ -104,7 +104,7 @@ impl Asked {
         let resource =
             node.identifier.load().identify(connection.listener, self.client, &request).ok()?;
         let (parts, ()) = request.into_parts();
-        let resource = resource.keyed(self.client, &parts.method, &parts.headers);
+        let resource = resource.keyed(self.client, &parts);
         if resource.answer.is_some() {
             return None;
         }

@@ -9,7 +9,7 @@ use levada_policy::{
     Cluster, LoadTable, Node as ClusterNode, NodeIndex, classify::RequestAttributes,
 };
 use levada_redirector::{Classes, Decider};
-use levada_settings::explained::{ExplainedRequest, TakenRoute};
+use levada_settings::explained::{EvaluatedExpression, ExplainedRequest, TakenRoute};
 use levada_store::identity::{self, without_port};
 use levada_types::{Key, Request, ServiceClass, Timestamp};
 use serde::Serialize;
@@ -34,6 +34,9 @@ pub struct Explanation {
     /// The routes of the site, where it has any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub route: Option<TakenRoute>,
+    /// The expressions that the request meets, with their values.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub expressions: Vec<EvaluatedExpression>,
     /// The part of the request that the key was taken from.
     pub key_from: String,
     /// The file that answers, or why none does, where the node serves a directory.
@@ -130,10 +133,11 @@ pub(crate) fn live(node: &Node, asked: &ExplainedRequest) -> Result<Explanation,
     let sites = node.sites.load();
     let site =
         sites.find(without_port(&host)).ok_or_else(|| ExplainError::UnknownHost(host.clone()))?;
-    let (routes, own) = (&site.settings.routes.all, &site.settings.handling);
-    let route = asked.routed(&site.settings.routes, own, (&identity, &host));
+    let (routes, own) = (&site.settings.routes, &site.settings.handling);
+    let route = asked.routed(routes, own, &identity);
     let taken = route.as_ref().and_then(|route| route.number);
-    let handling = taken.map_or(own, |number| &routes[number].handling);
+    let handling = taken.map_or(own, |number| &routes.all[number].handling);
+    let expressions = asked.expressions(routes, taken, handling, &identity);
     let (identity, access) = (asked.keyed(handling, identity), handling.access.in_words());
     let site = taken.and_then(|number| site.routes.as_ref()?.site(number)).unwrap_or(site);
     let (classes, key) = (site.classes.as_deref(), asked.key.as_deref());
@@ -142,7 +146,7 @@ pub(crate) fn live(node: &Node, asked: &ExplainedRequest) -> Result<Explanation,
     let size = node.forwarder.sizes.get(url.request.key);
     if let Some(switch) = &site.switch {
         let explained = explain(decider, switch.view().cluster(), url, name, size, now);
-        return Ok(Explanation { access, route, ..explained });
+        return Ok(Explanation { access, route, expressions, ..explained });
     }
     let (cluster, size) = match &node.peers {
         Some(peers) => (Arc::clone(&peers.cluster()), size),
@@ -150,7 +154,8 @@ pub(crate) fn live(node: &Node, asked: &ExplainedRequest) -> Result<Explanation,
     };
     let pieces = pieces(node, site, &cluster, &url.identity, now);
     let explained = explain(decider, &cluster, url, name, size, now);
-    Ok(Explanation { access, pieces, route, ..explained.of_files(&site.settings, asked) })
+    let explained = Explanation { access, pieces, route, expressions, ..explained };
+    Ok(explained.of_files(&site.settings, asked))
 }
 
 /// The places of the pieces of a file that this node has served in pieces.
@@ -184,10 +189,11 @@ pub fn offline(settings: &Settings, asked: &ExplainedRequest) -> Result<Explanat
     let site = settings
         .site(without_port(&host))
         .ok_or_else(|| ExplainError::UnknownHost(host.clone()))?;
-    let (routes, own) = (&site.routes.all, &site.handling);
-    let route = asked.routed(&site.routes, own, (&identity, &host));
+    let (routes, own) = (&site.routes, &site.handling);
+    let route = asked.routed(routes, own, &identity);
     let taken = route.as_ref().and_then(|route| route.number);
-    let handling = taken.map_or(own, |number| &routes[number].handling);
+    let handling = taken.map_or(own, |number| &routes.all[number].handling);
+    let expressions = asked.expressions(routes, taken, handling, &identity);
     let (identity, access) = (asked.keyed(handling, identity), handling.access.in_words());
     let of_route = taken.and_then(|number| site.of_route(&site.routes.all[number]));
     let site = of_route.as_ref().unwrap_or(site);
@@ -207,7 +213,7 @@ pub fn offline(settings: &Settings, asked: &ExplainedRequest) -> Result<Explanat
     let url = ExplainedUrl::new(site, classes.as_ref(), identity, asked.key.as_deref());
     let explained = explain(&decider, &cluster, url, &settings.name, None, Timestamp::ZERO);
     let explained = explained.of_files(site, asked);
-    Ok(Explanation { access, route, ..explained })
+    Ok(Explanation { access, route, expressions, ..explained })
 }
 
 impl Explanation {
@@ -289,6 +295,7 @@ fn explain(
         key_from: url.key_from,
         route: None,
         file: None,
+        expressions: Vec::new(),
         class: url.classified.then(|| request.class.as_str()),
         policy: decider.name().to_owned(),
         redirector: redirector.to_owned(),

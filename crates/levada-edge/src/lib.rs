@@ -35,6 +35,7 @@ mod dormant;
 mod effects;
 mod error_page;
 mod explain;
+mod expressions;
 mod fields;
 mod files;
 mod forward;

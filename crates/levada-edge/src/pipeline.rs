@@ -233,7 +233,7 @@ fn admit(
     // Before a key is made or a variant is selected: fields that the origin does not see must not
     // select one.
     strip_request(&mut parts.headers);
-    let resource = resource.keyed(client, &parts.method, &parts.headers);
+    let resource = resource.keyed(client, &parts);
     connection.set_last_key(resource.key);
     if max_forwards::ends_here(&parts.method, &mut parts.headers) {
         return Admitted::Answered(Box::new(respond::options()));
@@ -466,10 +466,11 @@ async fn serve_locally(
 
 /// Decides what a request does with the cache, and removes cookies that must not count.
 fn apply_caching_rules(context: &mut RequestContext) {
-    let RequestContext { resource, parts, cache_use, .. } = context;
+    let RequestContext { client, resource, parts, cache_use, .. } = context;
     let Some(rules) = &resource.handling.caching else { return };
     if levada_cache::is_cache_method(&parts.method) {
-        *cache_use = rules.cache_use(resource.target(), &parts.headers);
+        let facts = || resource.facts(*client, &parts.method, &parts.headers);
+        *cache_use = rules.cache_use(resource.target(), &parts.headers, facts);
         if *cache_use == CacheUse::Full {
             rules.strip_request(&mut parts.headers);
         }

@@ -111,18 +111,20 @@ impl Resource {
         RequestFacts::new(client, (scheme, self.host()), (method, self.target()), headers)
     }
 
-    /// The resource under the key that the rules of its handling make. `headers` are those that the origin
-    /// gets: others must not select a response.
-    pub(crate) fn keyed(mut self, client: IpAddr, method: &Method, headers: &HeaderMap) -> Self {
+    /// The resource under the key that the rules of its handling make. `parts` have the fields that the
+    /// origin gets: others must not select a response.
+    pub(crate) fn keyed(mut self, client: IpAddr, parts: &Parts) -> Self {
         let Handling { caching, adjustments, .. } = &*self.handling;
         if caching.is_none() && adjustments.is_none() {
             return self;
         }
         self.asked = Some(self.identity[self.path_at..].into());
-        self.rewrite(client, method, headers);
+        self.rewrite(client, &parts.method, &parts.headers);
         if let Some(rules) = &self.handling.caching {
             let before = self.path_at;
-            (self.identity, self.path_at) = rules.keyed(&self.identity, before, headers);
+            let facts = || self.facts(client, &parts.method, &parts.headers);
+            (self.identity, self.path_at) =
+                rules.keyed(&self.identity, before, &parts.headers, facts);
             self.host_at += self.path_at - before;
         }
         self.key = Key::of(self.identity.as_bytes());
@@ -130,10 +132,11 @@ impl Resource {
     }
 
     /// Makes the key anew, for header fields that have changed.
-    pub(crate) fn rekey(&mut self, headers: &HeaderMap) {
+    pub(crate) fn rekey(&mut self, client: IpAddr, parts: &Parts) {
         let Some(rules) = &self.handling.caching else { return };
         let url_at = self.host_at - self.scheme.len() - 3;
-        let (mut text, _) = rules.keyed("", 0, headers);
+        let facts = || self.facts(client, &parts.method, &parts.headers);
+        let (mut text, _) = rules.keyed("", 0, &parts.headers, facts);
         text.extend(self.digest.map(|digest| format!("{digest} ")));
         let before = text.len();
         text.push_str(&self.identity[url_at..]);
@@ -181,8 +184,8 @@ impl Resource {
         let target = self.identity.split_off(self.path_at);
         let rules = self.handling.caching.as_ref();
         // What precedes the URL in the key is made from header fields, and stays.
-        let keyed = rules.map(|rules| rules.keyed(&target, 0, &HeaderMap::new()));
-        self.identity.push_str(keyed.as_ref().map_or(&target, |(text, at)| &text[*at..]));
+        let keyed = rules.map(|rules| rules.key.target(&target));
+        self.identity.push_str(keyed.as_deref().unwrap_or(&target));
         self.key = Key::of(self.identity.as_bytes());
     }
 

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use levada_net::stop::{Spawn, Stop, spawn_until};
 
-use crate::{node::Node, peers::WatchedPeer, purge::exchange::ComparedPeer, route};
+use crate::{expressions, node::Node, peers::WatchedPeer, purge::exchange::ComparedPeer, route};
 
 /// How often a peer in slow start gets more of its keys.
 const RAMP_STEP: Duration = Duration::from_millis(250);
@@ -28,6 +28,7 @@ pub(crate) fn tend(node: &Arc<Node>, stop: &Stop) {
         until_stopped(Box::pin(route::tend(node.clone(), route.clone())));
     }
     until_stopped(Box::pin(ramp(node.clone())));
+    until_stopped(Box::pin(expressions::watch(node.clone())));
     until_stopped(Box::pin(levada_purge::sweep(
         node.cache.store.clone(),
         node.cache.purges.clone(),

@@ -107,6 +107,8 @@ pub struct Metrics {
     pub log_lines_dropped: Counter,
     /// Connections that were closed because their client had its share of them, or memory was nearly full.
     pub connections_refused: Counter,
+    /// Evaluations of expressions that failed.
+    pub expression_failures: Counter,
     /// Resident memory of the process.
     pub memory_resident: Gauge,
     /// The bound on it.
@@ -214,6 +216,11 @@ impl Default for Metrics {
             connections_refused: register!(
                 "connections_refused",
                 "Connections that were closed because their client had its share of them, or memory was nearly full",
+                Counter::default()
+            ),
+            expression_failures: register!(
+                "expression_failures",
+                "Evaluations of expressions in the configuration that failed",
                 Counter::default()
             ),
             log_lines_dropped: register!(

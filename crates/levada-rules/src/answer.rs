@@ -40,6 +40,7 @@ impl RouteAnswer {
         // A query or a cookie may differ the next time.
         route.query.is_empty()
             && route.cookies.is_empty()
+            && route.when.is_none()
             && (to.is_same_uri() || to_itself().unwrap_or(false))
     }
 

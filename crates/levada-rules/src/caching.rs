@@ -3,7 +3,7 @@
 
 use http::HeaderMap;
 
-use crate::{KeyRules, Selector};
+use crate::{Expression, KeyRules, RequestFacts, Selector};
 
 /// The rules of a site or of a route. One that has none of them has no such value, and pays nothing.
 #[derive(Clone, Debug)]
@@ -14,6 +14,10 @@ pub struct CachingRules {
     pub bypass: Vec<Selector>,
     /// Requests whose answers are not stored, as nginx's `proxy_no_cache`.
     pub no_store: Vec<Selector>,
+    /// A condition beside `bypass`.
+    pub bypass_when: Option<Expression>,
+    /// A condition beside `no_store`.
+    pub no_store_when: Option<Expression>,
     /// Cookies of requests are removed, except those of the key.
     pub strips_request_cookies: bool,
     /// Cookies of responses are removed.
@@ -41,6 +45,8 @@ impl Default for CachingRules {
             key: KeyRules::default(),
             bypass: Vec::new(),
             no_store: Vec::new(),
+            bypass_when: None,
+            no_store_when: None,
             strips_request_cookies: false,
             strips_response_cookies: false,
             min_uses: 1,
@@ -50,9 +56,19 @@ impl Default for CachingRules {
 
 impl CachingRules {
     /// What a request for `target`, a path and an optional query, does with the cache.
-    pub fn cache_use(&self, target: &str, headers: &HeaderMap) -> CacheUse {
-        let meets = |list: &[Selector]| list.iter().any(|one| one.holds(target, headers));
-        match (meets(&self.bypass), meets(&self.no_store)) {
+    /// `facts` are those of the request; they are made only if an expression looks at them.
+    pub fn cache_use<'f>(
+        &self,
+        target: &str,
+        headers: &HeaderMap,
+        facts: impl Fn() -> RequestFacts<'f>,
+    ) -> CacheUse {
+        let meets = |list: &[Selector], when: &Option<Expression>| {
+            list.iter().any(|one| one.holds(target, headers))
+                || when.as_ref().is_some_and(|when| when.holds(&facts()))
+        };
+        let bypass = meets(&self.bypass, &self.bypass_when);
+        match (bypass, meets(&self.no_store, &self.no_store_when)) {
             (false, false) => CacheUse::Full,
             (true, false) => CacheUse::StoreOnly,
             (false, true) => CacheUse::ReadOnly,
@@ -62,8 +78,14 @@ impl CachingRules {
 
     /// The text of the key of `identity`, a URL whose path begins at `path_at`, perhaps behind other texts
     /// and a space; and where its path begins.
-    pub fn keyed(&self, identity: &str, path_at: usize, headers: &HeaderMap) -> (String, usize) {
-        let mut text = self.key.variant(headers);
+    pub fn keyed<'f>(
+        &self,
+        identity: &str,
+        path_at: usize,
+        headers: &HeaderMap,
+        facts: impl FnOnce() -> RequestFacts<'f>,
+    ) -> (String, usize) {
+        let mut text = self.key.variant(headers, facts);
         if !text.is_empty() {
             text.push(' ');
         }
@@ -71,6 +93,12 @@ impl CachingRules {
         text.push_str(&identity[..path_at]);
         text.push_str(&self.key.target(&identity[path_at..]));
         (text, before + path_at)
+    }
+
+    /// The expressions of the rules.
+    pub fn expressions(&self) -> impl Iterator<Item = &Expression> {
+        let all = [&self.key.expression, &self.bypass_when, &self.no_store_when];
+        all.into_iter().flatten()
     }
 
     /// The rules, for operators.
@@ -84,8 +112,14 @@ impl CachingRules {
             ),
             word(self.key.sort_query, "the query sorted in the key"),
             word(self.key.has_variants(), "more than the URL in the key"),
-            word(!self.bypass.is_empty(), "some requests pass the cache by"),
-            word(!self.no_store.is_empty(), "some answers are not stored"),
+            word(
+                !self.bypass.is_empty() || self.bypass_when.is_some(),
+                "some requests pass the cache by",
+            ),
+            word(
+                !self.no_store.is_empty() || self.no_store_when.is_some(),
+                "some answers are not stored",
+            ),
             word(self.strips_request_cookies, "cookies of requests removed"),
             word(self.strips_response_cookies, "cookies of responses removed"),
             word(self.min_uses > 1, &uses),
@@ -105,6 +139,10 @@ impl CachingRules {
 mod tests {
     use super::*;
 
+    fn no_facts() -> RequestFacts<'static> {
+        unreachable!("no rule has an expression")
+    }
+
     #[test]
     fn requests_pass_the_cache_by_as_their_selectors_say() {
         let of = |text: &str| vec![Selector::parse(text).unwrap()];
@@ -119,7 +157,7 @@ mod tests {
             ("/?once=1", CacheUse::ReadOnly),
             ("/?once&fresh", CacheUse::None),
         ] {
-            assert_eq!(rules.cache_use(target, &HeaderMap::new()), expected, "{target}");
+            assert_eq!(rules.cache_use(target, &HeaderMap::new(), no_facts), expected, "{target}");
         }
     }
 
@@ -127,7 +165,7 @@ mod tests {
     fn variant_stands_before_the_url_of_the_key() {
         let key = KeyRules { device: true, ignore_path_case: true, ..KeyRules::default() };
         let rules = CachingRules { key, ..CachingRules::default() };
-        let keyed = rules.keyed("http://a.test/X?Y", 13, &HeaderMap::new());
+        let keyed = rules.keyed("http://a.test/X?Y", 13, &HeaderMap::new(), no_facts);
         assert_eq!(keyed, ("device=desktop http://a.test/x?Y".to_owned(), 28));
     }
 }

@@ -3,7 +3,7 @@
 use http::{HeaderName, Method};
 use levada_types::AddressPrefix;
 
-use crate::{PathPattern, PathRegex, RequestFacts, Scheme, TextPattern};
+use crate::{Expression, PathPattern, PathRegex, RequestFacts, Scheme, TextPattern};
 
 /// The matchers of one route. All must hold; of a list, one value must hold. An empty list holds always.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +26,8 @@ pub struct Conditions {
     pub cookies: Vec<(String, FieldPattern)>,
     /// Prefixes of the client's address.
     pub clients: Vec<AddressPrefix>,
+    /// An expression.
+    pub when: Option<Expression>,
 }
 
 /// The value that a field, an argument or a cookie must have.
@@ -71,6 +73,8 @@ pub enum Condition {
     Cookie,
     /// `client`
     Client,
+    /// `when`
+    When,
 }
 
 impl Condition {
@@ -86,6 +90,7 @@ impl Condition {
             Self::Query => "query",
             Self::Cookie => "cookie",
             Self::Client => "client",
+            Self::When => "when",
         }
     }
 }
@@ -99,7 +104,7 @@ impl Conditions {
     /// The first matcher that does not hold; the cheap ones first.
     pub fn first_that_fails(&self, facts: &RequestFacts<'_>) -> Option<Condition> {
         let of_list = |empty: bool, any: bool| empty || any;
-        let checks: [(Condition, &dyn Fn() -> bool); 9] = [
+        let checks: [(Condition, &dyn Fn() -> bool); 10] = [
             (Condition::Method, &|| {
                 of_list(self.methods.is_empty(), self.methods.contains(facts.method))
             }),
@@ -137,6 +142,7 @@ impl Conditions {
             (Condition::PathRegex, &|| {
                 self.path_regex.as_ref().is_none_or(|own| own.matches(&facts.path))
             }),
+            (Condition::When, &|| self.when.as_ref().is_none_or(|own| own.holds(facts))),
         ];
         checks.iter().find(|(_, holds)| !holds()).map(|(condition, _)| *condition)
     }
@@ -168,6 +174,7 @@ impl Conditions {
             && self.query.is_empty()
             && self.cookies.is_empty()
             && self.clients.is_empty()
+            && self.when.is_none()
     }
 
     /// Whether every request that `other` takes is taken by this one first, as far as that is easy to say.

@@ -14,7 +14,7 @@ use std::borrow::Cow;
 use http::{HeaderMap, HeaderName, header::COOKIE};
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 
-use crate::{DeviceClass, TextPattern};
+use crate::{DeviceClass, Expression, RequestFacts, TextPattern};
 
 /// The arguments of a query that count.
 #[derive(Clone, Debug, Default)]
@@ -45,6 +45,8 @@ pub struct KeyRules {
     pub cookies: Vec<String>,
     /// Whether the [`DeviceClass`] counts.
     pub device: bool,
+    /// An expression whose value counts.
+    pub expression: Option<Expression>,
 }
 
 /// Characters that separate something in a key.
@@ -101,12 +103,19 @@ impl KeyRules {
 
     /// Whether something beside the URL counts.
     pub fn has_variants(&self) -> bool {
-        self.device || !self.headers.is_empty() || !self.cookies.is_empty()
+        self.device
+            || !self.headers.is_empty()
+            || !self.cookies.is_empty()
+            || self.expression.is_some()
     }
 
     /// The part of the key that is not of the URL; empty if there is none. A field that is absent and one
-    /// that is empty differ.
-    pub fn variant(&self, headers: &HeaderMap) -> String {
+    /// that is empty differ. `facts` are those of the request that has these fields.
+    pub fn variant<'f>(
+        &self,
+        headers: &HeaderMap,
+        facts: impl FnOnce() -> RequestFacts<'f>,
+    ) -> String {
         let mut text = String::new();
         if self.device {
             text = format!("device={}", DeviceClass::of(headers).as_str());
@@ -119,6 +128,11 @@ impl KeyRules {
         }
         for name in &self.cookies {
             push(&mut text, "cookie", name, cookie(headers, name));
+        }
+        if let Some(expression) = &self.expression {
+            let value = expression.text(&facts());
+            text.push_str(if text.is_empty() { "expression=" } else { "&expression=" });
+            text.extend(percent_encode(value.as_bytes(), RESERVED));
         }
         text
     }
@@ -173,6 +187,10 @@ mod tests {
         list.iter().map(|text| TextPattern::parse(text, false).unwrap()).collect()
     }
 
+    fn no_facts() -> RequestFacts<'static> {
+        unreachable!("no rule has an expression")
+    }
+
     fn headers(fields: &[(&'static str, &str)]) -> HeaderMap {
         fields.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
     }
@@ -212,11 +230,17 @@ mod tests {
             device: true,
             ..KeyRules::default()
         };
-        assert_eq!(rules.variant(&HeaderMap::new()), "device=desktop&header.x-lang&cookie.ab");
+        assert_eq!(
+            rules.variant(&HeaderMap::new(), no_facts),
+            "device=desktop&header.x-lang&cookie.ab"
+        );
         let fields = [("x-lang", "de &=:/"), ("cookie", "c=1; ab=2; d=3"), ("user-agent", "Mobi")];
-        let variant = rules.variant(&headers(&fields));
+        let variant = rules.variant(&headers(&fields), no_facts);
         assert_eq!(variant, "device=mobile&header.x-lang=de%20%26%3D%3A%2F&cookie.ab=2");
-        assert_ne!(rules.variant(&headers(&[("x-lang", "")])), rules.variant(&HeaderMap::new()));
+        assert_ne!(
+            rules.variant(&headers(&[("x-lang", "")]), no_facts),
+            rules.variant(&HeaderMap::new(), no_facts)
+        );
     }
 
     #[test]
@@ -243,7 +267,7 @@ mod tests {
                         headers.insert(name, value);
                     }
                 }
-                (rules.variant(&headers), headers)
+                (rules.variant(&headers, no_facts), headers)
             };
             let (first, second) = (variant([&one, &other]), variant([&other, &one]));
             prop_assert_eq!(first.0 == second.0, first.1 == second.1);

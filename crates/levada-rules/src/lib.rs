@@ -13,6 +13,7 @@
 //! key   ──► KeyRules       the part of the URL that counts, and what counts beside it (DeviceClass)
 //!           Selector       a condition in one word, by which a request passes the cache by
 //! edits ──► FieldEdits     changes of header fields, whose values are Templates
+//! all   ──► Expression     a condition or a value in CEL
 //! ```
 
 mod adjustments;
@@ -22,6 +23,7 @@ mod conditions;
 mod device;
 mod edits;
 mod error_pages;
+mod expression;
 mod facts;
 mod key_rules;
 mod maintenance;
@@ -40,6 +42,7 @@ pub use conditions::{Condition, Conditions, FieldPattern};
 pub use device::DeviceClass;
 pub use edits::{FieldEdit, FieldEdits, FieldError};
 pub use error_pages::{ErrorPage, ErrorPages, ErrorStatus, NoErrorStatus};
+pub use expression::{Expression, ExpressionError, FUNCTIONS, Failure, NAMES, Purpose};
 pub use facts::{RequestFacts, Scheme};
 pub use key_rules::{KeyRules, QueryRule};
 pub use maintenance::{Maintenance, Page};

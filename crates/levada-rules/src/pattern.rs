@@ -172,10 +172,7 @@ impl PathRegex {
     /// # Errors
     /// If it is wrong or too large.
     pub fn parse(text: &str) -> Result<Self, PatternError> {
-        if text.len() > LONGEST {
-            return Err(PatternError::TooLong);
-        }
-        Ok(Self { regex: compile(text)?, literal: literal_beginning(text) })
+        Ok(Self { regex: regex(text)?, literal: literal_beginning(text) })
     }
 
     /// As it stands in the configuration.
@@ -307,6 +304,11 @@ fn path_expression(parts: &[Part<'_>]) -> String {
         }
     }
     expression
+}
+
+/// Compiles an expression of the configuration.
+pub(crate) fn regex(text: &str) -> Result<Regex, PatternError> {
+    if text.len() > LONGEST { Err(PatternError::TooLong) } else { compile(text) }
 }
 
 fn compile(expression: &str) -> Result<Regex, PatternError> {

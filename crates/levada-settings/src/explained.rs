@@ -42,19 +42,46 @@ impl ExplainedRequest {
         let host_at = identity.find("://").map_or(0, |at| at + 3);
         let path_at = identity[host_at..].find('/').map_or(identity.len(), |at| host_at + at);
         let rewrite = handling.adjustments.as_ref().and_then(|with| with.rewrite.as_ref());
-        let identity = match rewrite {
-            Some(rewrite) => {
-                let scheme =
-                    if identity.starts_with("https:") { Scheme::Https } else { Scheme::Http };
-                let place = (scheme, &identity[host_at..path_at]);
-                let asked = (&Method::GET, &identity[path_at..]);
-                let facts = RequestFacts::new(self.client, place, asked, &self.headers);
-                format!("{}{}", &identity[..path_at], rewrite.target(&facts))
+        let rewritten = rewrite.map(|rewrite| {
+            format!("{}{}", &identity[..path_at], rewrite.target(&self.facts(&identity)))
+        });
+        let Some(rules) = &handling.caching else { return rewritten.unwrap_or(identity) };
+        // Expressions are about the URL of the client.
+        let facts = || self.facts(&identity);
+        rules.keyed(rewritten.as_ref().unwrap_or(&identity), path_at, &self.headers, facts).0
+    }
+
+    /// The facts of a GET of `identity`, an absolute URL.
+    fn facts<'a>(&'a self, identity: &'a str) -> RequestFacts<'a> {
+        let (scheme, rest) = identity.split_once("://").unwrap_or(("http", identity));
+        let scheme = if scheme == "https" { Scheme::Https } else { Scheme::Http };
+        let (host, target) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        RequestFacts::new(self.client, (scheme, host), (&Method::GET, target), &self.headers)
+    }
+
+    /// The expressions that the request meets: those of the routes up to the one that takes it, and those of
+    /// its handling.
+    pub fn expressions(
+        &self,
+        routes: &SiteRoutes,
+        taken: Option<usize>,
+        handling: &Handling,
+        identity: &str,
+    ) -> Vec<EvaluatedExpression> {
+        let facts = self.facts(identity);
+        let tried = routes.table.routes().iter().take(taken.map_or(usize::MAX, |at| at + 1));
+        let matchers = tried.filter_map(|route| route.when.as_ref());
+        let all = matchers.chain(handling.expressions());
+        all.map(|expression| {
+            let result = expression.explain(&facts);
+            EvaluatedExpression {
+                place: expression.place().to_owned(),
+                expression: expression.source().to_owned(),
+                failure: result.as_ref().err().map(ToString::to_string),
+                value: result.ok(),
             }
-            None => identity,
-        };
-        let Some(rules) = &handling.caching else { return identity };
-        rules.keyed(&identity, path_at, &self.headers).0
+        })
+        .collect()
     }
 
     /// The first route of the site that takes the request, and how it is handled.
@@ -62,17 +89,13 @@ impl ExplainedRequest {
         &self,
         routes: &SiteRoutes,
         of_site: &Handling,
-        (identity, host): (&str, &str),
+        identity: &str,
     ) -> Option<TakenRoute> {
         let words = of_site.in_words();
         if routes.all.is_empty() && words.is_empty() {
             return None;
         }
-        let (scheme, rest) = identity.split_once("://").unwrap_or(("http", identity));
-        let scheme = if scheme == "https" { Scheme::Https } else { Scheme::Http };
-        let target = &rest[rest.find('/').unwrap_or(rest.len())..];
-        let asked = (&Method::GET, target);
-        let facts = RequestFacts::new(self.client, (scheme, host), asked, &self.headers);
+        let facts = self.facts(identity);
         let taken = routes.table.find(&facts);
         let tried = routes.table.routes().iter().zip(&routes.all);
         let tried = tried.take(taken.unwrap_or(routes.all.len()));
@@ -104,6 +127,20 @@ pub struct TakenRoute {
     pub handling: Vec<String>,
     /// The routes before it, or all of them.
     pub before: Vec<RouteNotTaken>,
+}
+
+/// An expression that a request meets.
+#[derive(Clone, Debug, Serialize)]
+pub struct EvaluatedExpression {
+    /// The key of the configuration that has it.
+    pub place: String,
+    /// The expression.
+    pub expression: String,
+    /// Its value as a text.
+    pub value: Option<String>,
+    /// The reason why it has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
 }
 
 /// A route that does not take a request.

@@ -28,7 +28,7 @@ pub use levada_redirector::{
     AdmissionLimits, ClassSettings, KeyFrom, PolicyChoice, SwitchServer, SwitchSettings,
 };
 pub use levada_rules::{
-    Adjustments, CachingRules, KeyRules, QueryRule, RouteAnswer, RouteTable, Selector,
+    Adjustments, CachingRules, Expression, KeyRules, QueryRule, RouteAnswer, RouteTable, Selector,
 };
 pub use levada_store::{CacheSettings, DiskCache};
 use levada_types::format_duration;
@@ -234,6 +234,14 @@ impl Settings {
 }
 
 impl SiteSettings {
+    /// The expressions of the site and its routes.
+    pub fn expressions(&self) -> impl Iterator<Item = &Expression> {
+        let routes = self.routes.all.iter().map(|route| &route.handling);
+        let handlings = std::iter::once(&self.handling).chain(routes);
+        let matchers = self.routes.table.routes().iter().filter_map(|route| route.when.as_ref());
+        handlings.flat_map(Handling::expressions).chain(matchers)
+    }
+
     /// The settings of a route with servers of its own.
     pub fn of_route(&self, route: &SiteRoute) -> Option<Self> {
         let servers = route.servers.clone()?;
@@ -284,6 +292,11 @@ pub struct Handling {
 }
 
 impl Handling {
+    /// The expressions that decide how requests are handled.
+    pub fn expressions(&self) -> impl Iterator<Item = &Expression> {
+        self.caching.iter().flat_map(|rules| rules.expressions())
+    }
+
     /// What differs from the defaults, for operators.
     pub fn in_words(&self) -> Vec<String> {
         let mut words = Vec::new();

@@ -151,3 +151,36 @@ fn a_node_that_is_not_there_is_named() {
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(error.contains("no node listens for operators on 127.0.0.1:1"), "{error}");
 }
+
+#[test]
+fn explanation_shows_the_value_or_the_failure_of_each_expression() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("levada.toml");
+    let text = r#"
+name = "a"
+[[listen]]
+address = "127.0.0.1:8080"
+[[site]]
+hosts = "www.example.com"
+origin = "http://127.0.0.1:9000"
+cache_key = { expression = "request.cookies.plan" }
+bypass_when = "int(request.query) > 1"
+[[site.route]]
+name = "beta"
+when = "request.headers['x-beta'] == '1'"
+"#;
+    std::fs::write(&file, text).unwrap();
+    let file = file.to_str().unwrap();
+    let cookie = ["--header", "Cookie: plan=free"];
+    let output = explain(&[&["http://www.example.com/api/x", "-c", file], &cookie[..]].concat());
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stdout);
+    for line in [
+        "not beta: its `when` does not match",
+        r#"site[0].route[0].when = "false", by request.headers['x-beta'] == '1'"#,
+        r#"site[0].cache_key.expression = "free", by request.cookies.plan"#,
+        "site[0].bypass_when fails: the text is no whole number, in int(request.query) > 1",
+    ] {
+        assert!(said.contains(line), "{line}: {said}");
+    }
+}

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use http::HeaderName;
 use levada_edge::settings::{CachingRules, KeyRules, QueryRule, Selector, StatusTtl, Statuses};
-use levada_rules::TextPattern;
+use levada_rules::{Purpose, TextPattern};
 use levada_types::parse_duration;
 
 use super::{Check, levels::KeyLevels};
@@ -71,12 +71,18 @@ impl Check<'_, '_> {
         let key = self.cache_key(&of.cache_key, &at(self, "cache_key"));
         let bypass = self.selectors(&of.bypass, &at(self, "bypass"));
         let no_store = self.selectors(&of.no_store, &at(self, "no_store"));
+        let place = at(self, "bypass_when");
+        let bypass_when = self.expression(&of.bypass_when, Purpose::Bypass, &place);
+        let place = at(self, "no_store_when");
+        let no_store_when = self.expression(&of.no_store_when, Purpose::NoStore, &place);
         let (key, bypass, no_store) = (key?, bypass?, no_store?);
         let strips = |kind| of.strip_cookies == kind || of.strip_cookies == StripCookies::Both;
         let rules = CachingRules {
             key: key.clone().unwrap_or_default(),
             bypass,
             no_store,
+            bypass_when: bypass_when?,
+            no_store_when: no_store_when?,
             strips_request_cookies: strips(StripCookies::Request),
             strips_response_cookies: strips(StripCookies::Response),
             min_uses: of.min_uses,
@@ -84,6 +90,8 @@ impl Check<'_, '_> {
         let has_any = key.is_some()
             || !rules.bypass.is_empty()
             || !rules.no_store.is_empty()
+            || rules.bypass_when.is_some()
+            || rules.no_store_when.is_some()
             || of.strip_cookies != StripCookies::None
             || of.min_uses > 1;
         Some(has_any.then(|| Arc::new(rules)))
@@ -124,7 +132,9 @@ impl Check<'_, '_> {
                 valid = false;
             }
         }
-        let (only, without) = (only?, without?);
+        let place = path.key("expression");
+        let expression = self.expression(&of.expression, Purpose::Key, &place);
+        let (only, without, expression) = (only?, without?, expression?);
         let query = match (of.query, only.is_empty(), without.is_empty()) {
             (CountedQuery::None, ..) => QueryRule::None,
             (_, false, _) => QueryRule::Only(only),
@@ -139,6 +149,7 @@ impl Check<'_, '_> {
             headers,
             cookies: of.cookies.clone(),
             device: of.device,
+            expression,
         };
         let has_any = changes || rules.has_variants();
         valid.then(|| has_any.then_some(rules))

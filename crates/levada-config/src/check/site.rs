@@ -133,8 +133,10 @@ impl Check<'_, '_> {
             self.findings.warning(&path.key("enabled"), message, None);
         }
         let key = &site.handling.cache_key;
-        if key.device || !key.headers.is_empty() || !key.cookies.is_empty() {
-            let message = "cannot stand beside a `cache_key` with headers, cookies or devices";
+        let lists = [&key.headers, &key.cookies];
+        if key.device || key.expression.is_some() || lists.iter().any(|list| !list.is_empty()) {
+            let message =
+                "cannot stand beside a `cache_key` with headers, cookies, devices or an expression";
             let help = "give the route of large files a `cache_key` without them".to_owned();
             self.findings.error(&path.key("enabled"), message, Some(help));
         }

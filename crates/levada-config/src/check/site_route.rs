@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use levada_edge::settings::{AccessSettings, PolicyChoice, RouteAnswer, SiteRoute, SiteRoutes};
 use levada_rules::{
-    Conditions, FieldPattern, PathPattern, PathRegex, PatternError, RouteTable, Scheme, Template,
-    TemplateError, TemplateKind, TemplateScope, TextPattern,
+    Conditions, FieldPattern, PathPattern, PathRegex, PatternError, Purpose, RouteTable, Scheme,
+    Template, TemplateError, TemplateKind, TemplateScope, TextPattern,
 };
 
 use super::{Check, levels::KeyLevels};
@@ -220,6 +220,7 @@ impl Check<'_, '_> {
         };
         let query = self.fields(&route.query, &path.key("query"), word);
         let cookies = self.fields(&route.cookie, &path.key("cookie"), word);
+        let when = self.expression(&route.when, Purpose::When, &path.key("when"));
         let clients = route.client.as_ref().map(OneOrMany::as_slice).unwrap_or_default();
         Some(Conditions {
             paths: paths?,
@@ -234,6 +235,7 @@ impl Check<'_, '_> {
             query: query?,
             cookies: cookies?,
             clients: clients.iter().map(|prefix| prefix.0).collect(),
+            when: when?,
         })
     }
 

@@ -39,6 +39,12 @@ pub struct Handling {
     /// Requests whose answers are not stored, in the same form.
     #[schemars(extend("examples" = [["cookie.session"]]))]
     pub no_store: Vec<String>,
+    /// A condition beside `bypass`, as an expression: docs/operate/expressions.md.
+    #[schemars(extend("examples" = ["'session' in request.cookies"]))]
+    pub bypass_when: Option<String>,
+    /// A condition beside `no_store`, as an expression.
+    #[schemars(extend("examples" = ["has(request.query_params.preview)"]))]
+    pub no_store_when: Option<String>,
     /// Cookies that are removed. Those of `cache_key.cookies` stay.
     pub strip_cookies: StripCookies,
     /// Requests for an object until it is stored.
@@ -223,6 +229,9 @@ pub struct CacheKey {
     pub cookies: Vec<String>,
     /// Whether mobile, tablet and desktop, by `User-Agent`, are told apart.
     pub device: bool,
+    /// An expression whose value counts: docs/operate/expressions.md.
+    #[schemars(extend("examples" = ["request.headers['x-beta'] == '1' ? 'beta' : ''"]))]
+    pub expression: Option<String>,
 }
 
 /// Whether responses that set cookies are stored.
@@ -277,6 +286,8 @@ impl Default for Handling {
             cache_key: CacheKey::default(),
             bypass: Vec::new(),
             no_store: Vec::new(),
+            bypass_when: None,
+            no_store_when: None,
             strip_cookies: StripCookies::default(),
             min_uses: 1,
             default_ttl: None,

@@ -40,6 +40,9 @@ pub struct SiteRoute {
     pub cookie: BTreeMap<String, FieldMatch>,
     /// The client's address, or prefixes of it.
     pub client: Option<OneOrMany<Prefix>>,
+    /// A condition as an expression: docs/operate/expressions.md.
+    #[schemars(extend("examples" = ["request.headers['x-beta'] == '1'"]))]
+    pub when: Option<String>,
     /// Sends the client to another URL.
     pub redirect: Option<Redirect>,
     /// A fixed response.

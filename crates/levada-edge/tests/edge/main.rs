@@ -19,6 +19,7 @@ mod disk;
 mod dormant;
 mod drain;
 mod error_pages;
+mod expressions;
 mod failover;
 mod forward_auth;
 mod headers;

@@ -112,6 +112,7 @@ fn print(out: &mut impl Write, explanation: &Json) -> io::Result<()> {
     if let Some(file) = explanation["file"].as_str() {
         writeln!(out, "file     {file}")?;
     }
+    expressions(out, &explanation["expressions"])?;
     for rule in explanation["access"].as_array().into_iter().flatten() {
         writeln!(out, "access   {}", word(rule))?;
     }
@@ -150,6 +151,20 @@ fn route(out: &mut impl Write, route: &Json) -> io::Result<()> {
     for before in route["before"].as_array().into_iter().flatten() {
         let (name, because) = (word(&before["name"]), word(&before["because"]));
         writeln!(out, "         not {name}: its `{because}` does not match")?;
+    }
+    Ok(())
+}
+
+/// The expressions that the request meets.
+fn expressions(out: &mut impl Write, expressions: &Json) -> io::Result<()> {
+    for one in expressions.as_array().into_iter().flatten() {
+        let (place, source) = (word(&one["place"]), word(&one["expression"]));
+        match (one["value"].as_str(), one["failure"].as_str()) {
+            (Some(value), _) => writeln!(out, "{place} = {value:?}, by {source}")?,
+            (None, failure) => {
+                writeln!(out, "{place} fails: {}, in {source}", failure.unwrap_or_default())?;
+            }
+        }
     }
     Ok(())
 }

@@ -59,7 +59,7 @@ fn signed(settings: &Settings, args: &SignArgs, expires: u64) -> anyhow::Result<
     let site = site.with_context(|| format!("no site has the host {host}"))?;
     let mut asked = ExplainedRequest::new(&args.url);
     asked.client = args.client.unwrap_or(asked.client);
-    let route = asked.routed(&site.routes, &site.handling, (&whole, &host));
+    let route = asked.routed(&site.routes, &site.handling, &whole);
     let route = route.and_then(|route| route.number);
     let handling = route.map_or(&site.handling, |number| &site.routes.all[number].handling);
     let keys = handling.access.signed.as_ref();
