@@ -6,8 +6,7 @@ use crate::{
 };
 
 /// Keys that converters know and do not write, with the reason that is reported.
-const NOT_THERE: &[(&str, &str)] =
-    &[("files", "a site cannot serve a directory"), ("when", "a route has no expressions")];
+const NOT_THERE: &[(&str, &str)] = &[("when", "a route has no expressions")];
 
 /// Why a site cannot have `key`, if it cannot.
 pub(crate) fn missing(key: &str) -> Option<Fate> {

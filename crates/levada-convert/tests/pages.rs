@@ -65,7 +65,13 @@ fn is_accepted(toml: &str, place: &str) {
     let users = "ann:{SHA}qUqP5cyxm6YcTAhz05Hph5gvu9M=\n";
     fs::write(directory.path().join("htpasswd"), users).unwrap();
     let root = directory.path().to_str().unwrap();
-    let text = toml.replace("/var/cache", root).replace("unix:/run", &format!("unix:{root}"));
+    for inner in ["srv/www", "srv/app"] {
+        fs::create_dir_all(directory.path().join(inner)).unwrap();
+    }
+    let text = toml
+        .replace("/var/cache", root)
+        .replace("\"/srv", &format!("\"{root}/srv"))
+        .replace("unix:/run", &format!("unix:{root}"));
     let surroundings = Surroundings { directory: directory.path(), variable: &|_| None };
     let checked =
         levada_config::check(&Source { name: place.to_owned(), text: text.clone() }, &surroundings);

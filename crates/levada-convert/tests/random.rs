@@ -29,7 +29,7 @@ fn is_accepted_if_complete(conversion: &Conversion, from: &str) {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    std::fs::create_dir(directory.path().join("www")).unwrap();
+    std::fs::create_dir_all(directory.path().join("www/x")).unwrap();
     for page in ["404.html", "down.html"] {
         std::fs::write(directory.path().join("www").join(page), "sorry").unwrap();
     }
@@ -79,6 +79,7 @@ const EVERYWHERE: &[&str] = &[
     "proxy_ignore_headers Cache-Control Set-Cookie",
     "root /srv/www",
     "index index.html index.htm",
+    "gzip_static on",
     "keepalive_timeout 10",
     "access_log /srv/log combined",
     "etag on",
@@ -109,6 +110,7 @@ const CONTENT: &[&str] = &[
     "root /srv/www",
     "try_files $uri $uri/ =404",
     "try_files $uri /index.html",
+    "alias /srv/www/x/",
 ];
 
 const LOCATIONS: &[&str] =

@@ -1,6 +1,6 @@
 //! Where the answer comes from: `proxy_pass`, `root`, `return`, `rewrite`.
 
-use super::{Converter, Scope, parse::Directive, upstream, variables};
+use super::{Converter, Scope, directory, parse::Directive, upstream, variables};
 use crate::{ledger::Fate, matchers::checked_regex, table::Table, vocabulary};
 
 /// The requests of a `location`.
@@ -81,8 +81,12 @@ impl Converter {
             found |= !matches!(fate, Fate::Left(_));
             self.enter(directive, fate);
         }
-        found |= self.files(scope, at, table, found);
-        found
+        if !found && directory::has_handler(scope.directives) {
+            let _ = vocabulary::respond(table, 501, None);
+            found = true;
+        }
+        let asks = ["return", "proxy_pass"].iter().any(|name| scope.own(name).next().is_some());
+        found | self.directory(scope, at, table, found || asks)
     }
 
     /// `return` as a redirect or a fixed response.
@@ -171,64 +175,6 @@ impl Converter {
             table.set("origin_host", host);
         }
     }
-
-    /// Files are served where nothing else answers and a directory is stated.
-    fn files(&mut self, scope: &Scope<'_>, at: &Match, table: &mut Table, found: bool) -> bool {
-        let alias = scope.own("alias").next();
-        let root = scope.nearest_arg("root").map(str::to_owned);
-        let missing = vocabulary::missing("files");
-        let directory = match alias {
-            Some(alias) => root_of_alias(alias.arg(0), at),
-            None => root,
-        };
-        let serves = !found && directory.is_some() && missing.is_none();
-        if let (true, Some(directory)) = (serves, &directory) {
-            let files = table.inline("files");
-            files.set("root", directory.as_str());
-            if let Some(index) = scope.nearest("index").first() {
-                files.set("index", index.args.clone());
-            }
-            for (name, coding) in [("brotli_static", "br"), ("gzip_static", "gzip")] {
-                if scope.nearest_arg(name) == Some("on") {
-                    files.push("precompressed", coding);
-                }
-            }
-        }
-        if let Some(alias) = alias {
-            let fate = match (missing.clone(), directory) {
-                (Some(fate), _) => fate,
-                (None, Some(_)) if serves => Fate::Taken,
-                (None, Some(_)) => Fate::needless("something else answers here"),
-                (None, None) => Fate::left(
-                    "the path of a URL is taken below the directory: give the directory such a path",
-                ),
-            };
-            self.enter(alias, fate);
-        }
-        for directive in scope.directives {
-            let fate = match directive.name.as_str() {
-                "root" | "index" => missing.clone().unwrap_or(Fate::Taken),
-                "autoindex" if directive.arg(0) == "on" => {
-                    Fate::left("directories are never listed")
-                }
-                "autoindex" => Fate::needless("it is the default"),
-                "try_files" if !serves => {
-                    missing.clone().unwrap_or_else(|| Fate::left("no files are served here"))
-                }
-                "try_files" => try_files(directive, table),
-                _ => continue,
-            };
-            self.enter(directive, fate);
-        }
-        serves
-    }
-}
-
-/// The directory below which paths of URLs lead to the files of an `alias`.
-fn root_of_alias(alias: &str, at: &Match) -> Option<String> {
-    let Match::Prefix { path, .. } = at else { return None };
-    let root = alias.strip_suffix(path.as_str())?;
-    Some(if root.is_empty() { "/".to_owned() } else { root.to_owned() })
 }
 
 fn unreached() -> Fate {
@@ -256,29 +202,4 @@ fn replaced_path(path: &str, at: &Match, table: &mut Table) -> Option<Fate> {
         Match::Regex(_) => Fate::left("an expression has no path that could be replaced"),
     };
     (fate != Fate::Taken).then_some(fate)
-}
-
-fn try_files(directive: &Directive, table: &mut Table) -> Fate {
-    let Some((last, tried)) = directive.args.split_last() else {
-        return Fate::left("has no files");
-    };
-    if !tried.iter().all(|file| file == "$uri" || file == "$uri/") {
-        return Fate::left("only the path itself is looked for, and precompressed siblings");
-    }
-    let fallback = last.split('?').next().unwrap_or_default();
-    let fallback = fallback.strip_suffix("$is_args$args").unwrap_or(fallback);
-    match last.as_str() {
-        "=404" => Fate::Taken,
-        "$uri" | "$uri/" => Fate::differs("a file that is not there is answered with 404"),
-        _ if fallback.starts_with('/')
-            && !fallback.contains('$')
-            && !fallback.ends_with(".php") =>
-        {
-            table.inline("files").set("fallback", fallback);
-            Fate::Taken
-        }
-        _ => Fate::left(
-            "where there is no file, a file or 404 stands for it, and no other server is asked",
-        ),
-    }
 }

@@ -5,6 +5,7 @@
 
 mod conditions;
 mod content;
+mod directory;
 mod needless;
 mod parse;
 mod server;
@@ -193,6 +194,7 @@ impl Converter {
         }
         defaults.set("heuristic_percent", 0);
         self.plan.defaults = defaults;
+        self.claim_roots(&scope);
         self.sites(&scope);
     }
 

@@ -1,6 +1,9 @@
 //! One `server` block: its addresses, names, and what it does with requests.
 
-use super::{Converter, Scope, conditions::cases, content::Match, parse::Directive, variables};
+use super::{
+    Converter, Scope, conditions::cases, content::Match, directory::has_handler, parse::Directive,
+    settings::RESTRICTING, variables,
+};
 use crate::{
     ledger::Fate,
     ledger::Place,
@@ -119,19 +122,6 @@ impl Converter {
             site_content(&mut behaviour, route);
         }
         behaviour
-    }
-
-    /// `root` and `index` of a server whose requests are all answered by its locations.
-    fn claim_roots(&mut self, scope: &Scope<'_>) {
-        let fate = vocabulary::missing("files").unwrap_or(Fate::Taken);
-        for directive in scope.directives {
-            let fate = match directive.name.as_str() {
-                "root" | "index" => fate.clone(),
-                "autoindex" => Fate::needless("no directory is served by this level itself"),
-                _ => continue,
-            };
-            self.enter(directive, fate);
-        }
     }
 
     /// The routes of `if` and `rewrite`, which come before locations; `around` are the matchers and keys of
@@ -266,6 +256,9 @@ impl Converter {
             }
             return vocabulary::redirect(table, status, to);
         }
+        if table.get("files").is_some() {
+            return Fate::left("files are found by the path that the client wrote");
+        }
         let is_server = scope.own("location").next().is_some();
         match vocabulary::rewrite(table, to) {
             Fate::Taken if is_server => Fate::differs(
@@ -286,7 +279,10 @@ impl Converter {
         for directive in scope.own("location") {
             let at = match Match::read(&directive.args) {
                 Ok(at) => at,
-                Err(reason) => {
+                Err(mut reason) => {
+                    if is_closed(directive) {
+                        reason.push_str("; WARNING: what is around it answers its requests");
+                    }
                     self.enter_whole(directive, &Fate::Left(reason));
                     continue;
                 }
@@ -311,13 +307,14 @@ impl Converter {
             let before = self.conditional(&inner, &table_without_content(&table));
             locations.extend(self.locations(&inner, Some(&at), &settings));
             let left = "where its answers come from could not be converted";
-            self.enter(
-                directive,
-                match has_content || !before.is_empty() {
-                    true => Fate::Taken,
-                    false => Fate::left(left),
-                },
-            );
+            let fate = match has_content || !before.is_empty() {
+                _ if has_handler(inner.directives) => {
+                    Fate::left("until you write where its answers come from, it has status 501")
+                }
+                true => Fate::Taken,
+                false => Fate::left(left),
+            };
+            self.enter(directive, fate);
             let route = Route { comment: directive.place.to_string(), table };
             let (place, statement) = (directive.place.clone(), directive.statement());
             locations.push(Location { place, statement, at, route, before, has_content });
@@ -380,6 +377,13 @@ fn sets_flags(directive: &Directive) -> bool {
         inner.name == "set" && !["", "0"].contains(&inner.arg(1)) && !inner.arg(1).contains('$')
     };
     !directive.inner().is_empty() && directive.inner().iter().all(sets)
+}
+
+/// Whether a location is not for everybody, or its files are programs.
+fn is_closed(location: &Directive) -> bool {
+    let restricts = |inner: &Directive| RESTRICTING.contains(&inner.name.as_str());
+    !location.arg(0).starts_with('@')
+        && (has_handler(location.inner()) || location.inner().iter().any(restricts))
 }
 
 /// `if ($invalid_referer)` and `if ($secure_link = "")` refuse what a key of the site refuses.

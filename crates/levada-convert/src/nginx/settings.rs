@@ -39,7 +39,7 @@ const ELSEWHERE: &[&str] = &[
 ];
 
 /// Directives that keep clients out. Without them a place must not be open.
-const RESTRICTING: &[&str] = &[
+pub(super) const RESTRICTING: &[&str] = &[
     "allow",
     "deny",
     "auth_basic",

@@ -124,6 +124,61 @@ fn a_place_that_is_closed_stays_closed_within_what_is_served_around_it() {
 }
 
 #[test]
+fn programs_that_are_not_run_are_never_served_as_files() {
+    let text = "server { server_name a; root /srv; index index.php index.html; \
+        location / { try_files $uri $uri/ /index.php?$args; } \
+        location ~ \\.php$ { fastcgi_pass unix:/run/php.sock; } }";
+    let converted = read(text).unwrap();
+    let route = "path_regex = '\\.php$'\nrespond = { status = 501 }";
+    assert!(converted.toml.contains(route), "{}", converted.toml);
+    assert!(converted.toml.contains("{ root = \"/srv\", index = \"index.html\" }"));
+    let text = "server { server_name a; root /srv; location ~ (?<!x)\\.php$ { fastcgi_pass h; } }";
+    let left = read(text).unwrap().ledger.left;
+    assert!(
+        left.iter().all(|left| left.reason.contains("WARNING: what is around it")),
+        "{left:#?}"
+    );
+}
+
+#[test]
+fn directories_have_the_files_that_nginx_looks_for() {
+    let files = |level: &str| {
+        let text = format!("server {{ server_name a; root /srv/www; {level} }}");
+        let conversion = read(&text).unwrap();
+        let line = conversion.toml.lines().rfind(|line| line.starts_with("files"));
+        (line.unwrap_or_default().to_owned(), conversion.ledger.left)
+    };
+    for (level, expected) in [
+        ("", "files = { root = \"/srv/www\" }"),
+        (
+            "location / { try_files $uri $uri/ /index.html; }",
+            "files = { root = \"/srv/www\", fallback = \"/index.html\" }",
+        ),
+        (
+            "gzip_static on; location /a/ { index a.htm; }",
+            "files = { root = \"/srv/www\", index = \"a.htm\", precompressed = [\"gzip\"] }",
+        ),
+        ("location /img/ { alias /data/img/; }", "files = { root = \"/data\" }"),
+        ("location = /robots.txt { alias /data/robots.txt; }", "files = { root = \"/data\" }"),
+    ] {
+        let (line, left) = files(level);
+        assert_eq!((line.as_str(), left.as_slice()), (expected, &[][..]), "{level}");
+    }
+    for (level, reason) in [
+        ("autoindex on;", "never listed"),
+        ("location / { try_files $uri @app; }", "no other server"),
+        ("location / { try_files $uri /a/; }", "no other server"),
+        ("location / { try_files $uri $uri.html =404; }", "only the path itself"),
+        ("location / { root /srv/$host; }", "from a variable"),
+        ("location /img/ { alias /data/; }", "such a path"),
+        ("index index.$geo.html;", "no name of a file"),
+    ] {
+        let (_, left) = files(level);
+        assert!(left.iter().any(|left| left.reason.contains(reason)), "{level}: {left:#?}");
+    }
+}
+
+#[test]
 fn flags_of_conditions_select_what_passes_the_cache_or_are_left() {
     let text = "server { server_name a; proxy_cache p; set $skip 0; \
         if ($args ~ preview) { set $skip 1; } if ($http_cookie ~* \"login|admin\") { set $skip 1; } \

@@ -5,7 +5,11 @@ mod client;
 mod fronts;
 mod origin;
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::Path,
+    time::{Duration, SystemTime},
+};
 
 use client::{Body, Request, Response};
 
@@ -65,17 +69,39 @@ const MEANT: &[(&str, &[&str], &str)] = &[
         "nginx sends X-Forwarded-For where it is told to; Levada always",
     ),
     ("WebSocket", &["*"], "WebSocket is not there; `convert` says so"),
-    ("origin is down*", &["content-type"], "Levada states the character set of texts"),
+    ("origin is down*", &["content-type"], CHARSET),
     ("origin is down*", &["etag"], "the tag of the page's file does not stand for the error"),
     ("origin is down*", &["cache-control"], NOT_STORED),
     ("origin is down*", &["retry-after"], "nginx does not say when a client may come again"),
-    // Levada has no keys for these yet.
-    ("error page itself", &["*"], "a site serves no files"),
-    ("file*", &["*"], "a site serves no files"),
-    ("directory*", &["*"], "a site serves no files"),
-    ("traversal*", &["*"], "a site serves no files"),
+    ("error page itself", &["content-type"], CHARSET),
+    ("error page itself", &["etag"], TAG),
+    ("file, POST", PAGE, OWN_PAGES),
+    ("file, POST", &["allow"], "nginx leaves out the field; RFC 9110 demands it"),
+    ("file, missing", PAGE, OWN_PAGES),
+    ("file with*", FILE, "segments that begin with a dot are not served"),
+    ("file, range", &["accept-ranges"], "nginx leaves the field out of 206 and 304"),
+    ("file, known by date", &["accept-ranges"], "nginx leaves the field out of 206 and 304"),
+    (
+        "file, a later date",
+        &["status", "body", "content-type"],
+        "nginx compares dates for equality; RFC 9110 knows later ones",
+    ),
+    ("file, coded", &["vary"], VARY),
+    ("file*", &["content-type"], CHARSET),
+    ("file*", &["etag"], TAG),
+    ("directory with an index", &["content-type"], CHARSET),
+    ("directory with an index", &["etag"], TAG),
+    ("directory without*", PAGE, OWN_PAGES),
+    ("directory without a slash", &["location"], "Levada's is relative to the URL of the client"),
+    ("directory without an index", &["status"], "nginx refuses a list; Levada has none to refuse"),
+    ("traversal*", FILE, OUTSIDE),
+    ("traversal*", &["x-frame-options"], OUTSIDE),
 ];
 
+const FILE: &[&str] = &["status", "body", "content-type", "etag", "last-modified", "accept-ranges"];
+const OUTSIDE: &str = "nginx refuses the path; in normal form it is outside the directory, and the site's origin is asked";
+const CHARSET: &str = "Levada states the character set of texts";
+const TAG: &str = "each program makes tags in its own way";
 const PAGE: &[&str] = &["body", "content-type"];
 const OWN_PAGES: &str = "each program has its own texts for redirects and refusals";
 const NOT_STORED: &str = "refusals of a node are not to be stored by others";
@@ -226,12 +252,14 @@ fn requests() -> Vec<Request> {
         request("file", "/static/a.txt"),
         request("file, HEAD", "/static/a.txt").by("HEAD"),
         request("file, range", "/static/a.txt").with("Range", "bytes=2-4"),
-        request("file, known by date", "/static/a.txt")
+        request("file, known by date", "/static/a.txt").with("If-Modified-Since", origin::CHANGED),
+        request("file, a later date", "/static/a.txt")
             .with("If-Modified-Since", "Tue, 01 Jan 2097 00:00:00 GMT"),
         request("file, POST", "/static/a.txt").by("POST").body(Body::Sized(2)),
         request("file, coded", "/static/long.css").with("Accept-Encoding", "gzip"),
         request("file, missing", "/static/none.txt"),
         request("file with a dot", "/static/.hidden"),
+        request("file with dots in its path", "/static/inner/../a.txt"),
         request("directory with an index", "/static/"),
         request("directory without a slash", "/static/inner"),
         request("directory without an index", "/static/inner/"),
@@ -280,7 +308,11 @@ fn furnish(directory: &Path) {
         ("srv/www/static/.hidden", "hidden\n".to_owned()),
         ("srv/secret", "secret\n".to_owned()),
     ] {
-        fs::write(directory.join(file), text).unwrap();
+        let file = directory.join(file);
+        fs::write(&file, text).unwrap();
+        // This is `origin::CHANGED`.
+        let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(1_767_225_600);
+        fs::File::options().write(true).open(file).unwrap().set_modified(changed).unwrap();
     }
 }
 
@@ -338,6 +370,11 @@ fn a_converted_configuration_of_18_items_answers_as_nginx_does() {
     let by_nginx = ask(&nginx, directories[0].path());
     let by_levada = ask(&levada, directories[1].path());
 
+    for (request, answer) in requests.iter().zip(&by_levada) {
+        let leaves = is_for("traversal*", request.name) || request.name == "file with a dot";
+        let files: [&[u8]; 2] = [b"secret\n", b"hidden\n"];
+        assert!(!leaves || !files.contains(&&*answer.body), "{}: {answer:?}", request.name);
+    }
     let mut unmeant = String::new();
     let mut met = vec![false; MEANT.len()];
     let mut alike = 0;
