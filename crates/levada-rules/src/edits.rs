@@ -11,7 +11,7 @@ use http::{
     header::{self, ACCEPT_ENCODING, AUTHORIZATION},
 };
 
-use crate::{RequestFacts, Template, TemplateError, TemplateKind, TemplateScope};
+use crate::{Expression, RequestFacts, Template, TemplateError, TemplateKind, TemplateScope};
 
 /// Edits of one kind of message, in the order in which they are made.
 #[derive(Clone, Debug, Default)]
@@ -179,6 +179,15 @@ impl FieldEdits {
             FieldChange::Add(_) => format!("{of} {name} added"),
         };
         self.edits.iter().map(words).collect()
+    }
+
+    /// The expressions in the values.
+    pub fn expressions(&self) -> impl Iterator<Item = &Expression> {
+        let templates = self.values().filter_map(|value| match value {
+            FieldValue::Template(template) => Some(template),
+            FieldValue::Fixed(_) => None,
+        });
+        templates.flat_map(Template::expressions)
     }
 
     fn values(&self) -> impl Iterator<Item = &FieldValue> {

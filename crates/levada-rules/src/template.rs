@@ -1,11 +1,11 @@
-//! Texts with variables: `https://{host}/new/{1}`.
+//! Texts with variables and expressions: `https://{host}/new/{1}`, `{= size(request.path)}`.
 
 use std::{fmt, net::IpAddr, sync::Arc};
 
 use http::{HeaderName, HeaderValue};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
-use crate::{Conditions, RequestFacts};
+use crate::{Conditions, Expression, ExpressionError, Purpose, RequestFacts};
 
 /// The field with the identifier of a request.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -39,6 +39,7 @@ enum Variable {
     Country(Arc<dyn CountryLookup>),
     Cache,
     Capture(usize),
+    Expression(Expression),
 }
 
 /// The countries of addresses.
@@ -98,6 +99,9 @@ pub enum TemplateError {
     /// There is no such variable.
     #[error("there is no variable {{{0}}}")]
     Unknown(String),
+    /// An expression in it is wrong.
+    #[error("{{= ...}} {0}")]
+    Expression(ExpressionError),
     /// The countries of addresses are not known.
     #[error("has {{country}}, and there is no `country_database`")]
     NoCountries,
@@ -127,14 +131,23 @@ impl Template {
                 rest = after;
                 continue;
             }
-            let (name, after) = rest
-                .split_once('}')
-                .filter(|(name, _)| brace == "{" && !name.contains('{'))
-                .ok_or(TemplateError::Brace)?;
             if !plain.is_empty() {
                 parts.push(Part::Text(std::mem::take(&mut plain)));
             }
-            parts.push(Part::Variable(variable(name, scope)?));
+            let (variable, after) = match rest.strip_prefix('=').filter(|_| brace == "{") {
+                Some(within) => {
+                    let end = expression_end(within).ok_or(TemplateError::Brace)?;
+                    (expression(&within[..end], scope)?, &within[end + 1..])
+                }
+                None => {
+                    let (name, after) = rest
+                        .split_once('}')
+                        .filter(|(name, _)| brace == "{" && !name.contains('{'))
+                        .ok_or(TemplateError::Brace)?;
+                    (variable(name, scope)?, after)
+                }
+            };
+            parts.push(Part::Variable(variable));
             rest = after;
         }
         plain.push_str(rest);
@@ -144,6 +157,14 @@ impl Template {
         let captures = |part: &Part| matches!(part, Part::Variable(Variable::Capture(_)));
         let route = parts.iter().any(captures).then(|| Arc::new(scope.route.clone()));
         Ok(Self { parts, route })
+    }
+
+    /// The expressions in it.
+    pub(crate) fn expressions(&self) -> impl Iterator<Item = &Expression> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Variable(Variable::Expression(expression)) => Some(expression),
+            _ => None,
+        })
     }
 
     /// The text, if it has no variables.
@@ -273,6 +294,34 @@ fn variable(name: &str, scope: &TemplateScope<'_>) -> Result<Variable, TemplateE
     })
 }
 
+/// The place of the brace that ends an expression: outside of its texts and maps.
+fn expression_end(text: &str) -> Option<usize> {
+    let (mut depth, mut quote, mut escaped) = (0, None, false);
+    for (at, c) in text.char_indices() {
+        match (quote, c) {
+            (Some(_), _) if escaped => escaped = false,
+            (Some(_), '\\') => escaped = true,
+            (Some(open), _) if open == c => quote = None,
+            (Some(_), _) => {}
+            (None, '\'' | '"') => quote = Some(c),
+            (None, '{') => depth += 1,
+            (None, '}') if depth == 0 => return Some(at),
+            (None, '}') => depth -= 1,
+            (None, _) => {}
+        }
+    }
+    None
+}
+
+fn expression(source: &str, scope: &TemplateScope<'_>) -> Result<Variable, TemplateError> {
+    let (source, countries) = (source.trim(), scope.countries.cloned());
+    let parsed = Expression::parse(source, Purpose::Value, "{= ...}".to_owned(), countries);
+    parsed.map(Variable::Expression).map_err(|error| match error {
+        ExpressionError::NoCountries => TemplateError::NoCountries,
+        error => TemplateError::Expression(error),
+    })
+}
+
 impl Variable {
     /// Its value, unless that is known only with the response.
     fn value(&self, facts: &RequestFacts<'_>, captures: &[&str]) -> Option<String> {
@@ -294,6 +343,7 @@ impl Variable {
             Self::Cookie(name) => text(facts.cookie(name).unwrap_or_default()),
             Self::Country(countries) => countries.country(facts.client).unwrap_or_default(),
             Self::Capture(number) => captures.get(*number).copied().unwrap_or_default().to_owned(),
+            Self::Expression(expression) => expression.text(facts),
             Self::Cache => return None,
         })
     }
@@ -377,6 +427,21 @@ mod tests {
         assert_eq!(url(&old, "/{1}", "/old/%2F%2Fevil.example"), "/evil.example");
         assert_eq!(url(&old, "/{1}", "/old/%5Cevil%3Fa%23b"), "/%5Cevil%3Fa%23b");
         assert_eq!(url(&old, "/{header.X-A}", "/old"), "/a%09b%20%250d%3F");
+    }
+
+    #[test]
+    fn expressions_end_at_their_own_brace() {
+        let old = route("/old/**");
+        let device =
+            "/{= {'a b': 'm}', 'x': 'd'}[request.headers['x-a'].matches('b') ? 'a b' : 'x']}/{1}";
+        assert_eq!(url(&old, device, "/old/z"), "/m%7D/z");
+        assert_eq!(url(&old, "/{= size(request.path) > 3 ? \"l\" : 's'}", "/old"), "/l");
+        assert_eq!(url(&old, "/a{= request.cookies['none']}", "/old"), "/a");
+        let error = |text| parse(text, &old, TemplateKind::Url).unwrap_err();
+        assert_eq!(error("{= 'a"), TemplateError::Brace);
+        assert!(matches!(error("{= request.pth}"), TemplateError::Expression(_)));
+        assert!(matches!(error("{= ['a']}"), TemplateError::Expression(_)));
+        assert_eq!(error("{= source.country}"), TemplateError::NoCountries);
     }
 
     #[test]

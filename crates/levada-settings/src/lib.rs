@@ -294,7 +294,11 @@ pub struct Handling {
 impl Handling {
     /// The expressions that decide how requests are handled.
     pub fn expressions(&self) -> impl Iterator<Item = &Expression> {
-        self.caching.iter().flat_map(|rules| rules.expressions())
+        let of_fields = self
+            .adjustments
+            .iter()
+            .flat_map(|with| with.request.expressions().chain(with.response.expressions()));
+        self.caching.iter().flat_map(|rules| rules.expressions()).chain(of_fields)
     }
 
     /// What differs from the defaults, for operators.

@@ -266,6 +266,7 @@ impl Check<'_, '_> {
     ) {
         let help = match error {
             TemplateError::Brace => "write `{{` for a brace".to_owned(),
+            TemplateError::Expression(error) => return self.expression_error(error, path),
             _ => format!("there are {}", kind.variables()),
         };
         self.findings.error(path, error.to_string(), Some(help));

@@ -23,10 +23,14 @@ impl Check<'_, '_> {
         match parsed {
             Ok(expression) => Some(Some(expression)),
             Err(error) => {
-                self.findings.error(path, error.to_string(), remedy(&error));
+                self.expression_error(&error, path);
                 None
             }
         }
+    }
+
+    pub(super) fn expression_error(&mut self, error: &ExpressionError, path: &Path) {
+        self.findings.error(path, error.to_string(), remedy(error));
     }
 }
 

@@ -252,3 +252,23 @@ async fn peers_get_requests_unchanged_and_only_one_node_changes_the_response() {
     }
     cluster.settled().await;
 }
+
+#[tokio::test]
+async fn values_can_be_expressions() {
+    let origin = Origin::start().await;
+    origin.otherwise(|_| Reply::cached("x"));
+    let text = site(
+        &origin,
+        r#"request_headers.set = { 'X-Kind' = "{= request.path.endsWith('.jpg') ? 'image' : 'other'}" }
+         response_headers.set = { 'X-Size' = "{= size(request.query)}-{= {'1': 'beta'}[request.headers['x-beta']]}", 'X-Evil' = "{= request.headers['x-evil']}" }"#,
+    );
+    let (_, node, at) = alone(|settings| settings.sites = sites(&text)).await;
+    let fields = [("X-Beta", "1"), ("X-Evil", "a\tb")];
+    let answer = get_with(at, "/a.jpg?abc", &fields).await;
+    assert_eq!(origin.asked("/a.jpg")[0].header("x-kind").as_deref(), Some("image"));
+    assert_eq!(answer.header("x-size").as_deref(), Some("3-beta"));
+    assert_eq!(answer.header("x-evil").as_deref(), Some("a b"));
+    // No such name in the map: the expression fails, and its value is empty.
+    assert_eq!(get_with(at, "/b?", &[]).await.header("x-size").as_deref(), Some("0-"));
+    settled(&node).await;
+}

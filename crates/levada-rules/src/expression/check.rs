@@ -124,8 +124,8 @@ pub(super) fn check(source: &str, purpose: Purpose, has_countries: bool) -> Resu
     let typed = Checker { variables: Vec::new(), depth: 0, has_countries }.value(&read)?;
     let found = typed.kind.as_str();
     let wanted = match (purpose, typed.kind) {
-        (Purpose::Key, Kind::List(_)) => "a text, a whole number, true or false",
-        (Purpose::Key, _) | (_, Kind::Bool) => "",
+        (Purpose::Key | Purpose::Value, Kind::List(_)) => "a text, a whole number, true or false",
+        (Purpose::Key | Purpose::Value, _) | (_, Kind::Bool) => "",
         _ => "true or false",
     };
     match typed.cost {

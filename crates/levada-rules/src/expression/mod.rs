@@ -62,6 +62,8 @@ pub enum Purpose {
     Bypass,
     /// A condition of not storing; if it fails, it holds.
     NoStore,
+    /// A part of a header field or of a URL; if it fails, the empty text.
+    Value,
 }
 
 /// An expression that has been checked. Clones share their counts.
