@@ -1,9 +1,9 @@
 //! Comparisons of a request's parts as the matchers of a route. Parts have nginx's names: `uri`, `http_NAME`.
 
-use crate::{
-    table::{Table, Value},
-    vocabulary,
-};
+use crate::table::{Table, Value};
+
+/// Bytes of an expression.
+pub(crate) const LONGEST: usize = 4 << 10;
 
 /// A condition on requests in the two forms that a route has for it: matchers, and an expression in CEL. An
 /// expression holds what matchers cannot, such as a negation; not every comparison has both forms.
@@ -51,17 +51,13 @@ impl Condition {
 
     /// The keys of a route that takes these requests.
     pub(crate) fn table(&self) -> Option<Table> {
-        let as_expression = |text: &String| {
-            vocabulary::missing("when")
-                .is_none()
-                .then(|| Table::from_iter([("when", Value::from(text.as_str()))]))
-        };
-        self.matchers.clone().or_else(|| as_expression(self.expression.as_ref()?))
+        let as_expression = || Some(Table::from_iter([("when", self.text()?.into())]));
+        self.matchers.clone().or_else(as_expression)
     }
 
-    /// The condition as an expression.
+    /// The condition as an expression, if a configuration may have one of its length.
     pub(crate) fn text(&self) -> Option<&str> {
-        self.expression.as_deref().filter(|_| vocabulary::missing("when").is_none())
+        self.expression.as_deref().filter(|text| text.len() <= LONGEST)
     }
 
     /// Requests for which both hold.
@@ -125,6 +121,9 @@ fn joined(one: &Table, other: &Table) -> Option<Table> {
             (None, _) => joined.set(key, value.clone()),
             (Some(Value::Text(own)), Value::Text(text)) if key == "when" => {
                 let both = format!("{} && {}", closed(own), closed(text));
+                if both.len() > LONGEST {
+                    return None;
+                }
                 joined.set(key, both);
             }
             (Some(Value::Inline(own)), Value::Inline(table))
@@ -334,14 +333,13 @@ mod tests {
     }
 
     #[test]
-    fn parts_that_are_looked_at_twice_are_joined_by_expressions_or_not_at_all() {
+    fn parts_that_are_looked_at_twice_are_joined_by_expressions() {
         let one = Condition::comparison("uri", "~", "^/a").unwrap();
         let other = Condition::comparison("uri", "~", "b$").unwrap();
         let both = one.and(&other).map(|both| table(&both));
         let expected = "when = \"request.path.matches('^/a') && request.path.matches('b$')\"\n";
-        match crate::vocabulary::missing("when") {
-            None => assert_eq!(both.as_deref(), Some(expected)),
-            Some(_) => assert_eq!(both, None),
-        }
+        assert_eq!(both.as_deref(), Some(expected));
+        let long = Condition::comparison("uri", "!=", &"a".repeat(4_000)).unwrap();
+        assert!(long.and(&long).is_none(), "a longer one is refused");
     }
 }

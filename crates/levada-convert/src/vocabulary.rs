@@ -5,29 +5,16 @@ use crate::{
     table::{Table, Value},
 };
 
-/// Keys that converters know and do not write, with the reason that is reported.
-const NOT_THERE: &[(&str, &str)] = &[("when", "a route has no expressions")];
-
-/// Why a site cannot have `key`, if it cannot.
-pub(crate) fn missing(key: &str) -> Option<Fate> {
-    let found = NOT_THERE.iter().find(|(own, _)| *own == key);
-    found.map(|(_, reason)| Fate::left(*reason))
-}
-
 /// Sets `key` of a site or a route.
 pub(crate) fn put(table: &mut Table, key: &str, value: impl Into<Value>) -> Fate {
-    missing(key).unwrap_or_else(|| {
-        table.set(key, value);
-        Fate::Taken
-    })
+    table.set(key, value);
+    Fate::Taken
 }
 
 /// Adds to the list of `key`.
 pub(crate) fn push(table: &mut Table, key: &str, value: impl Into<Value>) -> Fate {
-    missing(key).unwrap_or_else(|| {
-        table.push(key, value);
-        Fate::Taken
-    })
+    table.push(key, value);
+    Fate::Taken
 }
 
 /// Sets `key` within the table `outer` of a site or a route.
@@ -37,10 +24,8 @@ pub(crate) fn put_inner(
     key: &str,
     value: impl Into<Value>,
 ) -> Fate {
-    missing(outer).unwrap_or_else(|| {
-        table.inline(outer).set(key, value);
-        Fate::Taken
-    })
+    table.inline(outer).set(key, value);
+    Fate::Taken
 }
 
 /// Whether a table has rules about who may come.
@@ -100,7 +85,7 @@ pub(crate) fn edit_response(table: &mut Table, name: &str, edit: Edit) -> Fate {
 }
 
 fn edit_fields(table: &mut Table, key: &str, name: &str, edit: Edit) -> Fate {
-    if let Some(fate) = missing(key).or_else(|| unchangeable(key, name)) {
+    if let Some(fate) = unchangeable(key, name) {
         return fate;
     }
     let edits = table.inline(key);
@@ -139,7 +124,7 @@ fn edit_fields(table: &mut Table, key: &str, name: &str, edit: Edit) -> Fate {
 
 /// Leaves a field as it is, although a level around changes it.
 pub(crate) fn keep_field(table: &mut Table, key: &str, name: &str) {
-    if missing(key).is_none() && unchangeable(key, name).is_none() {
+    if unchangeable(key, name).is_none() {
         table.inline(key).push("keep", name);
     }
 }

@@ -3,6 +3,7 @@
 use super::{Converter, Scope, Zone, conditions, needless, parse::Directive, variables};
 use crate::{
     ledger::Fate,
+    matchers::LONGEST,
     table::{Table, Value},
     units,
     vocabulary::{self, Edit},
@@ -441,6 +442,9 @@ impl Converter {
                 Some(Value::Text(own)) => format!("{own} || {text}"),
                 _ => text,
             };
+            if all.len() > LONGEST {
+                return Fate::left("the expression for these requests would be too long");
+            }
             table.set(&when, all);
         }
         Fate::Taken
@@ -656,9 +660,6 @@ fn auth_request(scope: &Scope<'_>, directive: &Directive, table: &mut Table) -> 
 fn compression(scope: &Scope<'_>, directive: &Directive, table: &mut Table) -> Fate {
     let coding = if directive.name.starts_with("brotli") { "br" } else { "gzip" };
     let is_on = ["gzip", "brotli"].iter().any(|name| scope.nearest_arg(name) == Some("on"));
-    if let (true, Some(fate)) = (is_on, vocabulary::missing("compress")) {
-        return fate;
-    }
     match directive.name.as_str() {
         "gzip" | "brotli" if directive.arg(0) == "on" => {
             let own = scope.nearest_arg("gzip") == Some("on");
