@@ -122,7 +122,8 @@ impl Watchdog {
 
     fn note(&self, id: u64, since: Option<Instant>) {
         if let Some(stream) = self.state.lock().streams.get_mut(&id) {
-            *stream = since.map(|since| SendStall::begin(&self.send, since));
+            // A client that takes a piece now and then is waited for all the while.
+            *stream = since.map(|now| stream.unwrap_or_else(|| SendStall::begin(&self.send, now)));
         }
     }
 }
@@ -203,6 +204,8 @@ mod tests {
         };
         watchdog.note(stream.id, Some(start));
         (1..100).for_each(|seconds| assert!(judge(seconds, seconds * 500).is_err()));
-        assert!((100..120).any(|seconds| judge(seconds, 50_000) == Ok(EndReason::Stalled)));
+        // Pieces that are handed out meanwhile earn nothing by themselves.
+        watchdog.note(stream.id, Some(start + Duration::from_secs(102)));
+        assert!((100..109).any(|seconds| judge(seconds, 50_000) == Ok(EndReason::Stalled)));
     }
 }
