@@ -31,7 +31,16 @@ pub(super) fn clear_own(name: &str) -> usize {
     kill_all(|owner| owner == name)
 }
 
+/// The most times that processes are looked through.
+const PASSES: usize = 8;
+
+/// Looks again until nothing was found: a program that executes another one all the time can be missed.
 fn kill_all(is_leftover: impl Fn(&str) -> bool) -> usize {
+    let passes = (0..PASSES).map(|_| kill_found(&is_leftover));
+    passes.take_while(|found| *found > 0).sum()
+}
+
+fn kill_found(is_leftover: &impl Fn(&str) -> bool) -> usize {
     let Ok(processes) = fs::read_dir("/proc") else { return 0 };
     let leftovers = processes.flatten().filter_map(|entry| {
         let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
