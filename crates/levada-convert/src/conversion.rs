@@ -12,7 +12,7 @@ use crate::{
 pub struct Conversion {
     /// The text of `levada.toml`, with what was left as comments at its end.
     pub toml: String,
-    /// What became of each statement.
+    /// The fate of each statement.
     pub ledger: Ledger,
 }
 

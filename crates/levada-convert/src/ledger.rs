@@ -1,4 +1,4 @@
-//! What became of each statement of the file that is converted. Every statement has one entry, so that none
+//! The fate of each statement of the file that is converted. Every statement has one entry, so that none
 //! is dropped silently.
 
 use std::{
@@ -39,7 +39,7 @@ impl fmt::Display for Remark {
     }
 }
 
-/// What became of a statement.
+/// The fate of a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// It is in the new file.

@@ -4,6 +4,7 @@ use crate::{
     ledger::Fate,
     table::{Table, Value},
 };
+use levada_rules::{FieldError, TemplateKind, editable_field};
 
 /// Sets `key` of a site or a route.
 pub(crate) fn put(table: &mut Table, key: &str, value: impl Into<Value>) -> Fate {
@@ -129,42 +130,17 @@ pub(crate) fn keep_field(table: &mut Table, key: &str, name: &str) {
     }
 }
 
-/// Fields that no edit may change.
+/// The fate of an edit that no node makes.
 fn unchangeable(key: &str, name: &str) -> Option<Fate> {
-    const FRAMING: [&str; 11] = [
-        "connection",
-        "content-encoding",
-        "content-length",
-        "content-range",
-        "http2-settings",
-        "keep-alive",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    ];
-    const OF_REQUESTS: [&str; 10] = [
-        "host",
-        "via",
-        "cdn-loop",
-        "range",
-        "if-range",
-        "if-match",
-        "if-none-match",
-        "if-modified-since",
-        "if-unmodified-since",
-        "expect",
-    ];
-    let field = name.to_ascii_lowercase();
-    let is_token = |c: u8| c.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&c);
-    if name.is_empty() || !name.bytes().all(is_token) {
-        return Some(Fate::left("is no name of a field"));
+    let kind = match key {
+        "request_headers" => TemplateKind::RequestField,
+        _ => TemplateKind::ResponseField,
+    };
+    match editable_field(name, kind) {
+        Ok(_) => None,
+        Err(FieldError::Name) => Some(Fate::left("is no name of a field")),
+        Err(_) => Some(Fate::left("a node decides about this field: docs/operate/headers.md")),
     }
-    let is_refused = FRAMING.contains(&field.as_str())
-        || field.starts_with("levada-")
-        || key == "request_headers" && OF_REQUESTS.contains(&field.as_str());
-    is_refused.then(|| Fate::left("a node decides about this field: docs/operate/headers.md"))
 }
 
 /// Stores responses with a status for `ttl`, whatever the origin states.

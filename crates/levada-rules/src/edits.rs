@@ -86,7 +86,7 @@ impl FieldEdits {
         (edit, text): (FieldEdit, &str),
         scope: &TemplateScope<'_>,
     ) -> Result<(), FieldError> {
-        let name = editable(name, scope.kind)?;
+        let name = editable_field(name, scope.kind)?;
         if text.bytes().any(|byte| byte.is_ascii_control()) {
             return Err(FieldError::Value);
         }
@@ -108,7 +108,7 @@ impl FieldEdits {
     /// # Errors
     /// If the field cannot be changed.
     pub fn remove(&mut self, name: &str, kind: TemplateKind) -> Result<(), FieldError> {
-        self.edits.push((editable(name, kind)?, FieldChange::Remove));
+        self.edits.push((editable_field(name, kind)?, FieldChange::Remove));
         Ok(())
     }
 
@@ -257,8 +257,11 @@ const ASKED_BY_CACHE: [HeaderName; 7] = [
     header::EXPECT,
 ];
 
-/// The name of a field that can be changed.
-fn editable(name: &str, kind: TemplateKind) -> Result<HeaderName, FieldError> {
+/// The name of a field that edits can change.
+///
+/// # Errors
+/// If it is no name, or the node decides about the field.
+pub fn editable_field(name: &str, kind: TemplateKind) -> Result<HeaderName, FieldError> {
     let name = HeaderName::try_from(name).map_err(|_| FieldError::Name)?;
     if FRAMING.contains(&name.as_str()) {
         return Err(FieldError::Framing);
@@ -329,7 +332,7 @@ mod tests {
 
     #[test]
     fn fields_of_the_framing_cannot_be_changed() {
-        let error = |name, kind| editable(name, kind).unwrap_err();
+        let error = |name, kind| editable_field(name, kind).unwrap_err();
         for kind in [TemplateKind::RequestField, TemplateKind::ResponseField] {
             for name in ["Content-Length", "transfer-encoding", "Connection", "content-range"] {
                 assert_eq!(error(name, kind), FieldError::Framing, "{name}");
@@ -340,7 +343,7 @@ mod tests {
         assert_eq!(error("Host", TemplateKind::RequestField), FieldError::Host);
         assert_eq!(error("Via", TemplateKind::RequestField), FieldError::Loops);
         assert_eq!(error("If-None-Match", TemplateKind::RequestField), FieldError::Cache);
-        assert!(editable("Via", TemplateKind::ResponseField).is_ok());
+        assert!(editable_field("Via", TemplateKind::ResponseField).is_ok());
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub use answer::RouteAnswer;
 pub use caching::{CacheUse, CachingRules};
 pub use conditions::{Condition, Conditions, FieldPattern};
 pub use device::DeviceClass;
-pub use edits::{FieldEdit, FieldEdits, FieldError};
+pub use edits::{FieldEdit, FieldEdits, FieldError, editable_field};
 pub use error_pages::{ErrorPage, ErrorPages, ErrorStatus, NoErrorStatus};
 pub use expression::{Expression, ExpressionError, FUNCTIONS, Failure, NAMES, Purpose};
 pub use facts::{RequestFacts, Scheme};
