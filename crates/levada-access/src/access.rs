@@ -37,7 +37,7 @@ use crate::{
     signed::{RequestUrl, SignedUrls},
 };
 
-/// What a site demands of its clients, and the bounds on what it gives them.
+/// The demands of a site on its clients, and the bounds on what it gives them.
 #[derive(Clone, Debug, Default)]
 pub struct AccessSettings {
     /// Allow and deny, the first match decides.
@@ -97,7 +97,7 @@ pub struct Bandwidth {
 pub struct BasicSettings {
     /// The realm that browsers show.
     pub realm: String,
-    /// Those who may pass.
+    /// The clients that may pass.
     pub users: Arc<Users>,
 }
 
@@ -137,7 +137,7 @@ pub struct AccessAnswer {
     pub reason: Option<&'static str>,
 }
 
-/// What a request has been granted.
+/// The grants to a request.
 #[derive(Debug, Default)]
 pub struct Passage {
     /// Its places among the requests that are served at once.

@@ -42,7 +42,7 @@ impl Users {
             let bad = |why: String| BadUser { line: number, why };
             let (user, hash) =
                 line.split_once(':').ok_or_else(|| bad("expected user:hash".to_owned()))?;
-            // What follows a second colon is a comment.
+            // A second colon begins a comment.
             let hash = hash.split(':').next().unwrap_or_default();
             let hash = PasswordHash::read(hash).map_err(|why| bad(why.to_string()))?;
             if users.insert(user.to_owned(), hash).is_some() {

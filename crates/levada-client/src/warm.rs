@@ -28,7 +28,7 @@ pub use outcome::{WarmOutcome, WarmReport, WarmedUrl};
 pub use sitemap::SitemapError;
 pub(crate) use sitemap::is_sitemap;
 
-/// What to request, and how much of it.
+/// The URLs to request, and the bounds on the run.
 #[derive(Clone, Debug)]
 pub struct WarmRequest {
     /// URLs.

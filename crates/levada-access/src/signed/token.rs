@@ -21,7 +21,7 @@ const LONGEST: usize = 8 << 10;
 /// How tokens are checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tokens {
-    /// Those who may sign.
+    /// The parties that may sign.
     pub issuers: Issuers,
     /// The name of this CDN in `aud`.
     pub audience: Option<String>,

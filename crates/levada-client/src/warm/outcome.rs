@@ -1,11 +1,11 @@
-//! What became of an object, by the `Cache-Status` of its response, and the report of a run.
+//! The outcome of a request for an object, by the `Cache-Status` of its response, and the report of a run.
 
 use http::{HeaderMap, HeaderName};
 use serde::Serialize;
 
 pub(super) const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 
-/// What became of an object.
+/// The outcome of a request for an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "result", rename_all = "snake_case")]
 pub enum WarmOutcome {
@@ -32,14 +32,14 @@ pub enum WarmOutcome {
 pub struct WarmedUrl {
     /// The URL.
     pub url: String,
-    /// What became of it.
+    /// Its outcome.
     #[serde(flatten)]
     pub outcome: WarmOutcome,
     /// Bytes of body that came.
     pub bytes: u64,
 }
 
-/// What became of all URLs, in the order of their ends.
+/// The outcomes of all URLs, in the order of their ends.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct WarmReport {
     /// The URLs.
