@@ -199,7 +199,7 @@ pub fn offline(settings: &Settings, asked: &ExplainedRequest) -> Result<Explanat
     let site = of_route.as_ref().unwrap_or(site);
     let nodes: Vec<ClusterNode> = match (&site.servers.switch, &settings.peering) {
         (Some(switch), _) => switch.nodes(),
-        (None, Some(peering)) => crate::peers::nodes(peering),
+        (None, Some(peering)) => levada_peers::nodes(peering),
         (None, None) => vec![ClusterNode::new(&settings.name)],
     };
     let seed = settings.seed.unwrap_or_default();

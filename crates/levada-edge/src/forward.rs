@@ -9,6 +9,7 @@ use http::{
 };
 use levada_access::client_network;
 use levada_cache::strip_fields;
+use levada_peers::{Peers, WatchedPeer};
 use levada_policy::{NodeIndex, Outstanding, Pick, PickReason};
 use levada_redirector::{Sizes, retried};
 use levada_types::Request as PolicyRequest;
@@ -26,7 +27,6 @@ use crate::{
     },
     metrics::Metrics,
     node_name::NodeName,
-    peers::{Peers, WatchedPeer},
     request::RequestContext,
     resource::Resource,
     settings::Limits,

@@ -8,13 +8,13 @@ use http::{HeaderMap, HeaderValue, Method, Request, header};
 use levada_access::pass;
 use levada_fetch::Digest;
 use levada_http1::names_host;
+use levada_peers::Peers;
 use levada_store::identity::{without_default_port, without_port};
 
 use crate::{
     client_connection::ListenerKind,
     clock,
     fields::{CDN_ID, CDN_LOOP, DIGEST, FORWARDED_PROTO, PIECE},
-    peers::Peers,
     resource::{Piece, Resource},
     settings::Settings,
     sites::{Site, Sites},

@@ -10,7 +10,7 @@
 //! crossing                             who may pass, and how much of it (levada-access decides)
 //! adjust                               changed header fields (levada-rules says which)
 //! error_page                           bodies of errors
-//! peers                                the node that serves it (levada-redirector decides)
+//! pipeline                             the node that serves it (levada-redirector decides, levada-peers knows the nodes)
 //! large                                large files in pieces, through the cluster (levada-fetch decides)
 //! cache: lookup                        stored responses (levada-store) that may be used (levada-cache)
 //! cache: fill ─ fetch ─ forward        one fetch per object (levada-body), in turn, from origins (levada-upstream sends)
@@ -47,7 +47,6 @@ mod listeners;
 mod node;
 mod node_name;
 mod origin;
-mod peers;
 mod pipeline;
 mod process_memory;
 mod purge;

@@ -19,7 +19,6 @@ use crate::{
     connection::ListenerRole,
     listener,
     node::{Node, hands_over},
-    peers,
     settings::{PeerTrust, Settings},
     start_error::StartError,
 };
@@ -209,7 +208,7 @@ impl Listeners {
             let role = ListenerRole {
                 listener: ListenerKind::Peer,
                 tls,
-                proof: peers::proof(&peering.trust, &settings.name),
+                proof: levada_peers::proof(&peering.trust, &settings.name),
                 h2c: peering.h2,
                 // A peer does not change its address: no dormant check.
                 dormant_retries: None,

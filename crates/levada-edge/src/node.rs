@@ -13,6 +13,7 @@ use levada_access::{
 use levada_announce::{Route, drain::Drain};
 use levada_handoff::{Front, HandoffBackend};
 use levada_net::bpf::BpfError;
+use levada_peers::Peers;
 use levada_redirector::Sizes;
 use tokio::sync::watch;
 
@@ -26,9 +27,7 @@ use crate::{
     large::Transfers,
     metrics::Metrics,
     node_name::NodeName,
-    origin,
-    peers::Peers,
-    process_memory,
+    origin, process_memory,
     purge::{endpoint::PurgeEndpoint, invalidation::MissedInvalidations, wake::LastAwake},
     settings::{Runtime, Settings},
     site_builder::{SiteBuilder, make_sites},
@@ -109,7 +108,10 @@ impl Node {
         let peers = settings
             .peering
             .as_ref()
-            .map(|peering| Peers::new(&settings, peering, clock, &metrics, workers))
+            .map(|peering| {
+                let bounds = origin::server_bounds(&settings.limits);
+                Peers::new(&settings.name, peering, bounds, clock, &metrics, workers)
+            })
             .transpose()?
             .map(Arc::new);
         let around = SiteBuilder { settings: &settings, clock, metrics: &metrics, workers };

@@ -19,6 +19,7 @@ use levada_compress::Accepts;
 use levada_failure::{Failed, Failure};
 use levada_http1::{ZeroCopyQueue, check_parsed, max_forwards};
 use levada_metrics::CacheResult;
+use levada_peers::{PROBE, Peers};
 use levada_policy::{NodeIndex, Pick};
 use levada_redirector::SwitchMetrics;
 use levada_rules::{Adjustments, CacheUse};
@@ -48,7 +49,6 @@ use crate::{
     error_page, files, large,
     node::Node,
     node_name::NodeName,
-    peers::{PROBE, Peers},
     purge::{self, exchange, invalidation},
     request::RequestContext,
     resource::Resource,

@@ -3,8 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use levada_net::stop::{Spawn, Stop, spawn_until};
+use levada_peers::WatchedPeer;
 
-use crate::{expressions, node::Node, peers::WatchedPeer, purge::exchange::ComparedPeer, route};
+use crate::{expressions, node::Node, purge::exchange::ComparedPeer, route};
 
 /// How often a peer in slow start gets more of its keys.
 const RAMP_STEP: Duration = Duration::from_millis(250);

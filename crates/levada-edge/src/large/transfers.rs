@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use levada_fetch::Sources;
+use levada_peers::Peers;
 use levada_purge::Purges;
 use parking_lot::Mutex;
 
 use super::{flight::PieceFlights, head::Known, room::Room};
-use crate::{access_record::Telemetry, node_name::NodeName, peers::Peers};
+use crate::{access_record::Telemetry, node_name::NodeName};
 
 /// The transfers of a node: the state that they share.
 pub(crate) struct Transfers {

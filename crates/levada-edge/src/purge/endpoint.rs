@@ -11,6 +11,7 @@ use http::{
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use levada_access::tls;
+use levada_peers::Peers;
 use levada_purge::{
     Confirmation, Exchange, Merged, NodeReport, OrderError, OrderId, PurgeOrder, PurgeTarget, Rule,
     absolute,
@@ -23,7 +24,7 @@ use super::{
     invalidation::MissedInvalidations,
     wake::LastAwake,
 };
-use crate::{cache::Cache, metrics::Metrics, peers::Peers, resource::Resource, sites::Sites};
+use crate::{cache::Cache, metrics::Metrics, resource::Resource, sites::Sites};
 
 /// The request method of clients that purge.
 pub(crate) const METHOD: &str = "PURGE";

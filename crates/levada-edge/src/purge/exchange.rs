@@ -10,6 +10,7 @@ use http::{
     HeaderMap, HeaderValue, Method, StatusCode,
     header::{CONTENT_TYPE, HOST},
 };
+use levada_peers::{Peers, WatchedPeer};
 use levada_policy::NodeIndex;
 use levada_purge::{Confirmation, Exchange, NodeReport, OrderId};
 use levada_upstream::{
@@ -18,7 +19,6 @@ use levada_upstream::{
 use tokio::task::JoinSet;
 
 use super::endpoint::PurgeEndpoint;
-use crate::peers::{Peers, WatchedPeer};
 
 /// How long a peer may take to confirm, all tries together.
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(5);

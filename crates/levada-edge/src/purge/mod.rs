@@ -4,5 +4,4 @@ mod catch_up;
 pub(crate) mod endpoint;
 pub(crate) mod exchange;
 pub(crate) mod invalidation;
-pub(crate) mod peer_log;
 pub(crate) mod wake;

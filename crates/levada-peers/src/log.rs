@@ -6,29 +6,29 @@ use tokio::sync::MutexGuard;
 
 /// The last message of a peer, and whose turn it is to ask it.
 #[derive(Default)]
-pub(crate) struct PeerLog {
+pub struct PeerLog {
     turn: tokio::sync::Mutex<()>,
     known: Mutex<Option<LogStates>>,
 }
 
 impl PeerLog {
     /// Held during an exchange. Orders that arrive meanwhile go with the next one, together.
-    pub(super) async fn turn(&self) -> MutexGuard<'_, ()> {
+    pub async fn turn(&self) -> MutexGuard<'_, ()> {
         self.turn.lock().await
     }
 
     /// Whether the peer has confirmed an order.
-    pub(super) fn has(&self, id: OrderId) -> bool {
+    pub fn has(&self, id: OrderId) -> bool {
         self.known.lock().as_ref().is_some_and(|known| known.has(id))
     }
 
     /// The orders that the peer has, if it has said so.
-    pub(super) fn known(&self) -> Option<LogStates> {
+    pub fn known(&self) -> Option<LogStates> {
         self.known.lock().clone()
     }
 
     /// Notes what the peer has.
-    pub(super) fn learn(&self, known: LogStates) {
+    pub fn learn(&self, known: LogStates) {
         *self.known.lock() = Some(known);
     }
 }

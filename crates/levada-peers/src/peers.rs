@@ -5,26 +5,23 @@ use std::{sync::Arc, time::Duration};
 use arc_swap::ArcSwap;
 use http::{HeaderValue, header::HOST};
 use levada_access::tls;
+use levada_metrics::Metrics;
 use levada_policy::{Cluster, LoadTable, Node as ClusterNode, NodeIndex};
 use levada_redirector::SwitchMetrics;
+use levada_settings::{Peer, PeerTrust, Peering};
 use levada_types::Timestamp;
 use levada_upstream::{
-    Address, Change, PeerProof, Server, ServerKind, UpstreamHead, WatchedServer, Wire,
+    Address, Change, Clock, HealthCheck, PeerProof, Server, ServerBounds, ServerKind, UpstreamHead,
+    WatchedServer, Wire,
 };
 
-use crate::{
-    clock::Clock,
-    metrics::Metrics,
-    origin,
-    purge::peer_log::PeerLog,
-    settings::{HealthCheck, Peer, PeerTrust, Peering, Settings},
-};
+use crate::PeerLog;
 
 /// The target of a probe of a peer.
-pub(crate) const PROBE: &str = "/.levada/health";
+pub const PROBE: &str = "/.levada/health";
 
 /// The peers, this node among them.
-pub(crate) struct Peers {
+pub struct Peers {
     me: NodeIndex,
     servers: Vec<Arc<Server>>,
     client_urls: Vec<Option<String>>,
@@ -39,9 +36,14 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    pub(crate) fn new(
-        settings: &Settings,
+    /// The nodes of `peering` as the node `name` sees them. It sends requests to them with so many `workers`.
+    ///
+    /// # Errors
+    /// When a certificate cannot be used.
+    pub fn new(
+        name: &str,
         peering: &Peering,
+        bounds: ServerBounds,
         clock: Clock,
         metrics: &Arc<Metrics>,
         workers: usize,
@@ -58,12 +60,12 @@ impl Peers {
                     peer.name.as_str().into(),
                     address,
                     Wire { proof, ..wire.clone() },
-                    origin::server_bounds(&settings.limits),
+                    bounds,
                     workers,
                 )
             })
             .collect();
-        let me = peering.peers.iter().position(|p| p.name == settings.name).unwrap_or(0);
+        let me = peering.peers.iter().position(|p| p.name == name).unwrap_or(0);
         let loads = LoadTable::new(template.len());
         let cluster = Cluster::new(template.clone(), loads.clone());
         Ok(Self {
@@ -80,46 +82,54 @@ impl Peers {
         })
     }
 
-    pub(crate) fn me(&self) -> NodeIndex {
+    /// This node.
+    pub fn me(&self) -> NodeIndex {
         self.me
     }
 
     /// The number of nodes that are up, this one included.
-    pub(crate) fn nodes_up(&self) -> u32 {
+    pub fn nodes_up(&self) -> u32 {
         let others = self.servers.iter().filter(|server| server.health.is_up());
         others.count().max(1) as u32
     }
 
-    pub(crate) fn cluster(&self) -> arc_swap::Guard<Arc<Cluster>> {
+    /// The nodes as policies see them.
+    pub fn cluster(&self) -> arc_swap::Guard<Arc<Cluster>> {
         self.cluster.load()
     }
 
-    pub(crate) fn loads(&self) -> &Arc<LoadTable> {
+    /// Requests that this node has sent to each node and that are not finished.
+    pub fn loads(&self) -> &Arc<LoadTable> {
         &self.loads
     }
 
-    pub(crate) fn server(&self, node: NodeIndex) -> &Arc<Server> {
+    /// The server of a node.
+    pub fn server(&self, node: NodeIndex) -> &Arc<Server> {
         &self.servers[node.get()]
     }
 
-    pub(crate) fn servers(&self) -> impl Iterator<Item = (NodeIndex, &Arc<Server>)> {
+    /// The servers of all nodes.
+    pub fn servers(&self) -> impl Iterator<Item = (NodeIndex, &Arc<Server>)> {
         (0..).map(NodeIndex).zip(&self.servers)
     }
 
-    pub(crate) fn log(&self, node: NodeIndex) -> &PeerLog {
+    /// The known part of a node's purge log.
+    pub fn log(&self, node: NodeIndex) -> &PeerLog {
         &self.logs[node.get()]
     }
 
-    pub(crate) fn client_url(&self, node: NodeIndex) -> Option<&str> {
+    /// A node's URL for clients.
+    pub fn client_url(&self, node: NodeIndex) -> Option<&str> {
         self.client_urls[node.get()].as_deref()
     }
 
-    pub(crate) fn settings(&self) -> &Peering {
+    /// The settings.
+    pub fn settings(&self) -> &Peering {
         &self.settings
     }
 
     /// The secret that signs the redirects of this cluster.
-    pub(crate) fn secret(&self) -> Option<&str> {
+    pub fn secret(&self) -> Option<&str> {
         match &self.settings.trust {
             PeerTrust::Secret(secret) => Some(secret),
             PeerTrust::Mtls { secret, .. } => secret.as_deref(),
@@ -127,7 +137,7 @@ impl Peers {
     }
 
     /// A head as `server` takes it from a peer: over HTTP/2 with an absolute URI.
-    pub(crate) fn address_to(&self, server: &Server, head: &UpstreamHead) -> UpstreamHead {
+    pub fn address_to(&self, server: &Server, head: &UpstreamHead) -> UpstreamHead {
         let mut head = head.clone();
         if server.speaks_h2() {
             let host = head.headers.remove(HOST);
@@ -141,7 +151,7 @@ impl Peers {
     }
 
     /// Renews the view of the cluster from the health of its nodes.
-    pub(crate) fn refresh(&self, now: Timestamp) {
+    pub fn refresh(&self, now: Timestamp) {
         let nodes = self
             .servers()
             .zip(&self.template)
@@ -158,15 +168,17 @@ impl Peers {
     }
 
     /// Whether a refresh is due because a node is in slow start.
-    pub(crate) fn ramping(&self) -> bool {
+    pub fn ramping(&self) -> bool {
         self.cluster.load().ramping()
     }
 }
 
 /// A peer under watch.
-pub(crate) struct WatchedPeer {
-    pub(crate) peers: Arc<Peers>,
-    pub(crate) node: NodeIndex,
+pub struct WatchedPeer {
+    /// All of them.
+    pub peers: Arc<Peers>,
+    /// The one.
+    pub node: NodeIndex,
 }
 
 impl WatchedServer for WatchedPeer {
@@ -201,7 +213,7 @@ impl WatchedServer for WatchedPeer {
 }
 
 /// The nodes of a cluster before anything is known of their health.
-pub(crate) fn nodes(peering: &Peering) -> Vec<ClusterNode> {
+pub fn nodes(peering: &Peering) -> Vec<ClusterNode> {
     let nearest = peering.peers.iter().filter_map(|p| p.rtt).min().unwrap_or_default();
     let distance = |rtt: Option<Duration>| match rtt {
         Some(rtt) if !nearest.is_zero() => rtt.as_secs_f64() / nearest.as_secs_f64(),
@@ -216,14 +228,14 @@ pub(crate) fn nodes(peering: &Peering) -> Vec<ClusterNode> {
 }
 
 /// `host:port`, checked when the configuration was read.
-pub(crate) fn split_address(address: &str) -> Address {
+fn split_address(address: &str) -> Address {
     let (host, port) = address.rsplit_once(':').unwrap_or((address, "0"));
     let host = host.trim_start_matches('[').trim_end_matches(']');
     Address::Tcp { host: host.to_owned(), port: port.parse().unwrap_or(0) }
 }
 
 /// The proof for connections to a node. With mutual TLS none is needed.
-pub(crate) fn proof(trust: &PeerTrust, node: &str) -> Option<Arc<PeerProof>> {
+pub fn proof(trust: &PeerTrust, node: &str) -> Option<Arc<PeerProof>> {
     match trust {
         PeerTrust::Secret(secret) => Some(Arc::new(PeerProof::new(secret, node))),
         PeerTrust::Mtls { .. } => None,
