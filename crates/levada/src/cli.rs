@@ -6,10 +6,11 @@ use clap::{Args, Parser, Subcommand};
 use levada_lab::LabArgs;
 
 use crate::command::{
-    classify::ClassifyArgs, convert::ConvertArgs, demo::args::DemoArgs, drain::DrainArgs,
-    explain::ExplainArgs, get::args::GetArgs, handoff_backend::HandoffBackendArgs,
-    purge::PurgeArgs, reload::ReloadArgs, route::RouteArgs, servers::ServersArgs, sign::SignArgs,
-    sim::args::SimArgs, sync::SyncArgs, warm::WarmArgs,
+    classify::ClassifyArgs, completions::CompletionsArgs, convert::ConvertArgs,
+    demo::args::DemoArgs, drain::DrainArgs, explain::ExplainArgs, get::args::GetArgs,
+    handoff_backend::HandoffBackendArgs, man::ManArgs, purge::PurgeArgs, reload::ReloadArgs,
+    route::RouteArgs, servers::ServersArgs, sign::SignArgs, sim::args::SimArgs, sync::SyncArgs,
+    warm::WarmArgs,
 };
 
 /// A content delivery network that one can run.
@@ -59,6 +60,8 @@ pub(crate) enum Command {
     Sync(SyncArgs),
     Sim(SimArgs),
     Lab(LabArgs),
+    Man(ManArgs),
+    Completions(CompletionsArgs),
 }
 
 /// Runs a node until it is stopped.

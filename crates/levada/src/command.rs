@@ -3,12 +3,14 @@
 
 mod admin;
 pub(crate) mod classify;
+pub(crate) mod completions;
 pub(crate) mod convert;
 pub(crate) mod demo;
 pub(crate) mod drain;
 pub(crate) mod explain;
 pub(crate) mod get;
 pub(crate) mod handoff_backend;
+pub(crate) mod man;
 pub(crate) mod policies;
 pub(crate) mod purge;
 pub(crate) mod reload;

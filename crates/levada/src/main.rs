@@ -39,6 +39,8 @@ fn main() -> ExitCode {
         Command::Route(args) => command::route::run(args),
         Command::Sim(args) => command::sim::run(args),
         Command::Lab(args) => levada_lab::run(args),
+        Command::Man(args) => command::man::run(args),
+        Command::Completions(args) => command::completions::run(args),
     });
     match outcome {
         Ok(verdict) => verdict.into(),
