@@ -1,0 +1,32 @@
+//! Members from where they already are: the addresses of a name, the servers of a service, the targets of a
+//! watched file.
+//!
+//! ```text
+//!   a source (dns, srv, file): asks, watches ──> Report: the whole list, or why there is none
+//!                                                   │
+//!                                                Damping: which members are in use
+//!                                                   │
+//!   sites, switches, peers <── Discovery::changed ── Followed::members
+//! ```
+//!
+//! Each source has a file with `async fn follow(settings, .., report)`, which runs until it is dropped and never
+//! ends by itself. A source that fails, or names no members, keeps its last ones.
+
+mod damping;
+mod discovery;
+mod dns;
+mod file;
+mod member;
+mod metrics;
+mod report;
+mod resolver;
+mod settings;
+mod srv;
+
+pub use discovery::{Discovery, Followed};
+pub use member::Member;
+pub use metrics::DiscoveryMetrics;
+pub use report::{IsUp, Report};
+pub use settings::{
+    AddressFamily, DnsSource, FileSource, NamedSource, ResolverSettings, Source, SrvSource,
+};
