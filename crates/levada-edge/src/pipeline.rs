@@ -877,9 +877,6 @@ fn from_origin(
         detail: Some(detail),
         ..CacheStatus::default()
     };
-    if let Some(length) = exchange.body().size_hint().exact() {
-        node.metrics.origin_bytes.inc_by(length);
-    }
     let streams = compress::streams(context, exchange.status(), exchange.headers());
     let zero_copy = context.zero_copy.as_ref().filter(|_| !streams);
     if let Some(head) = head.as_ref().filter(|_| exchange.status() == StatusCode::NOT_MODIFIED) {

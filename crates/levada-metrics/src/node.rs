@@ -117,7 +117,7 @@ pub struct Metrics {
     /// The counters for status 200: origins, peers, servers of a switch.
     upstream_ok: [OnceLock<Counter>; 3],
     upstream_failures: Family<FailureLabels, Counter>,
-    /// Bytes of bodies received from origins.
+    /// Bytes of bodies received from origins and from servers of switches.
     pub origin_bytes: Counter,
     decisions: Family<DecisionLabels, Counter>,
     set_sizes: Histogram,
@@ -245,7 +245,7 @@ impl Default for Metrics {
             ),
             origin_bytes: register!(
                 "origin_response_bytes",
-                "Bytes of bodies received from origins",
+                "Bytes of bodies received from origins and from servers of switches",
                 Counter::default()
             ),
             decisions: register!(
@@ -519,6 +519,10 @@ impl OutcomeCounter for Metrics {
     fn failed(&self, kind: ServerKind, failure: ServerFailure) {
         let (upstream, error) = (LabelValue(kind.as_str()), LabelValue(failure.proxy_error()));
         self.upstream_failures.get_or_create(&FailureLabels { upstream, error }).inc();
+    }
+
+    fn received(&self, kind: ServerKind) -> Option<&Counter> {
+        (kind != ServerKind::Peer).then_some(&self.origin_bytes)
     }
 }
 

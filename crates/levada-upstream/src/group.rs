@@ -14,6 +14,7 @@
 use std::{borrow::Cow, sync::Arc};
 
 use http::StatusCode;
+use prometheus_client::metrics::counter::Counter;
 
 use crate::{
     Clock, RequestBody, RetryBudget, ServerFailure, UpstreamHead, UpstreamResponse, WatchedServer,
@@ -91,6 +92,8 @@ pub trait OutcomeCounter: Sync {
     fn answered(&self, kind: ServerKind, status: StatusCode);
     /// Counts a request without a response.
     fn failed(&self, kind: ServerKind, failure: ServerFailure);
+    /// The counter of bytes of bodies that servers of this kind send, if they are counted.
+    fn received(&self, kind: ServerKind) -> Option<&Counter>;
 }
 
 /// The bounds of the tries of one request.

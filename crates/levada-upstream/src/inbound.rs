@@ -12,6 +12,7 @@ use http::Response;
 use http_body::{Body, Frame, SizeHint};
 use hyper::{body::Incoming, client::conn::http2};
 use levada_http1::{ResponseBodyError, UpstreamConnection, ZeroCopyQueue};
+use prometheus_client::metrics::counter::Counter;
 
 use crate::{AdmittedRequest, RequestBody, ResponseGuard, Server, pool::PooledSender};
 
@@ -54,6 +55,8 @@ pub struct Inbound {
     _admitted: Option<AdmittedRequest<()>>,
     /// Lasts until the body has ended.
     guard: Option<Box<dyn ResponseGuard>>,
+    /// Counts the bytes of the body.
+    received: Option<Counter>,
 }
 
 pub(crate) enum InboundSource {
@@ -69,7 +72,8 @@ impl Inbound {
         client: Option<IpAddr>,
         admitted: Option<AdmittedRequest<()>>,
     ) -> Self {
-        let mut body = Self { server, source, client, _admitted: admitted, guard: None };
+        let mut body =
+            Self { server, source, client, _admitted: admitted, guard: None, received: None };
         if body.is_end_stream() {
             body.give_back();
         }
@@ -99,8 +103,11 @@ impl Inbound {
             guard.polled(polled.is_ready() || self.waits_for_client());
         }
         let item = ready!(polled);
-        if let Some(Ok(_)) = &item {
+        if let Some(Ok(frame)) = &item {
             self.server.health.progressed();
+            if let (Some(received), Some(data)) = (&self.received, frame.data_ref()) {
+                received.inc_by(data.len() as u64);
+            }
         }
         let ended = match &item {
             Some(Ok(_)) => self.is_end_stream(),
@@ -130,6 +137,11 @@ impl Inbound {
     /// Whether reading waits for the client to take the previous piece.
     pub fn waits_for_client(&self) -> bool {
         matches!(&self.source, InboundSource::Http1(Some(link)) if link.waits_for_client())
+    }
+
+    /// Counts the bytes of the body as they arrive.
+    pub(crate) fn count_into(&mut self, received: Counter) {
+        self.received = Some(received);
     }
 
     /// Holds `guard` until the body has ended.

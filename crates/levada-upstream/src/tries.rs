@@ -135,6 +135,9 @@ impl<'a, G: Group> Tries<'a, G> {
         one.server.server().took(one.begun.elapsed());
         report_outcome(&one.server, None, self.retries.clock);
         self.retries.counter.answered(G::Server::KIND, response.status());
+        if let Some(received) = self.retries.counter.received(G::Server::KIND) {
+            response.body_mut().count_into(received.clone());
+        }
         let begun = one.begun;
         self.group.answered(one.server, one.held, &mut response);
         for other in std::mem::take(&mut self.under_way) {

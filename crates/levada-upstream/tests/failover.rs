@@ -9,6 +9,7 @@ use levada_upstream::{
     SendError, Server, ServerBounds, ServerFailure, ServerKind, UpstreamHead, UpstreamResponse,
     WatchedServer, Wire, send, watch,
 };
+use prometheus_client::metrics::counter::Counter;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
@@ -107,6 +108,9 @@ struct NoCounter;
 impl OutcomeCounter for NoCounter {
     fn answered(&self, _: ServerKind, _: StatusCode) {}
     fn failed(&self, _: ServerKind, _: ServerFailure) {}
+    fn received(&self, _: ServerKind) -> Option<&Counter> {
+        None
+    }
 }
 
 async fn ask(

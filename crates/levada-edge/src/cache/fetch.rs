@@ -352,7 +352,6 @@ impl Fetch {
             };
             let Some(piece) = piece else { break };
             let piece = piece.map_err(|_| Incomplete::BrokenOff)?;
-            self.cache.forwarder.metrics.origin_bytes.inc_by(piece.len() as u64);
             let written = writer.written() + piece.len() as u64;
             if length.is_some_and(|length| written > length) {
                 return Err(Incomplete::TooLong);

@@ -233,7 +233,6 @@ impl PartOrigin {
                 tracing::info!(uri = &*body.of.identity, "the origin's part broke off");
                 return false;
             };
-            self.cache.forwarder.metrics.origin_bytes.inc_by(piece.len() as u64);
             if writer.written() + piece.len() as u64 > due {
                 return false;
             }

@@ -13,6 +13,7 @@ mod cache_rules;
 mod cluster;
 mod coded;
 mod compress;
+mod counters;
 mod countries;
 mod disk;
 #[cfg(target_os = "linux")]
