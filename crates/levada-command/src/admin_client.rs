@@ -56,9 +56,28 @@ pub async fn try_post(
     token: Option<&str>,
     timeout: Duration,
 ) -> anyhow::Result<Result<Bytes, String>> {
-    let (request, admin) = (posting(target, token), admin.into());
-    let telling = exchange(&admin, request.body(Full::from(body.to_string()))?);
-    let told = tokio::time::timeout(timeout, telling).await;
+    let request = posting(target, token).body(Full::from(body.to_string()))?;
+    told(&admin.into(), request, timeout).await
+}
+
+/// The body of `target` at `admin`; returns a refusal of the node as its text.
+///
+/// # Errors
+/// If the node does not answer in time.
+pub async fn try_get(
+    admin: impl Into<AdminAddress>,
+    target: &str,
+    timeout: Duration,
+) -> anyhow::Result<Result<Bytes, String>> {
+    told(&admin.into(), Request::get(target).body(Full::default())?, timeout).await
+}
+
+async fn told(
+    admin: &AdminAddress,
+    request: Request<Full<Bytes>>,
+    timeout: Duration,
+) -> anyhow::Result<Result<Bytes, String>> {
+    let told = tokio::time::timeout(timeout, exchange(admin, request)).await;
     let (status, body) = told.with_context(|| format!("{admin} does not answer"))??;
     Ok(match status.is_success() {
         true => Ok(body),
@@ -79,12 +98,10 @@ async fn answered(
     request: Request<Full<Bytes>>,
     timeout: Duration,
 ) -> anyhow::Result<Bytes> {
-    let answer = tokio::time::timeout(timeout, exchange(admin, request)).await;
-    let (status, body) = answer.with_context(|| format!("{admin} does not answer"))??;
-    if !status.is_success() {
-        bail!("{admin}: {}", String::from_utf8_lossy(&body).trim_end());
+    match told(admin, request, timeout).await? {
+        Ok(body) => Ok(body),
+        Err(refusal) => bail!("{admin}: {}", refusal.trim_end()),
     }
-    Ok(body)
 }
 
 async fn exchange(

@@ -8,9 +8,9 @@ use levada_lab::LabArgs;
 use crate::command::{
     classify::ClassifyArgs, completions::CompletionsArgs, convert::ConvertArgs,
     demo::args::DemoArgs, drain::DrainArgs, explain::ExplainArgs, get::args::GetArgs,
-    handoff_backend::HandoffBackendArgs, man::ManArgs, purge::PurgeArgs, reload::ReloadArgs,
-    route::RouteArgs, servers::ServersArgs, sign::SignArgs, sim::args::SimArgs, sync::SyncArgs,
-    warm::WarmArgs,
+    handoff_backend::HandoffBackendArgs, health::HealthArgs, man::ManArgs, purge::PurgeArgs,
+    reload::ReloadArgs, route::RouteArgs, servers::ServersArgs, sign::SignArgs, sim::args::SimArgs,
+    sync::SyncArgs, warm::WarmArgs,
 };
 
 /// A content delivery network that one can run.
@@ -54,6 +54,7 @@ pub(crate) enum Command {
     Reload(ReloadArgs),
     Servers(ServersArgs),
     HandoffBackend(HandoffBackendArgs),
+    Health(HealthArgs),
     Drain(DrainArgs),
     Route(RouteArgs),
     Get(GetArgs),
@@ -107,7 +108,7 @@ pub(crate) struct PoliciesArgs {
 }
 
 /// The path of packages.
-const DEFAULT_CONFIG: &str = "/etc/levada/levada.toml";
+pub(crate) const DEFAULT_CONFIG: &str = "/etc/levada/levada.toml";
 
 const EXIT_CODES: &str = "\
 Exit codes:

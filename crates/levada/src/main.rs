@@ -35,6 +35,7 @@ fn main() -> ExitCode {
         Command::Reload(args) => command::reload::run(args),
         Command::HandoffBackend(args) => command::handoff_backend::run(args),
         Command::Servers(args) => command::servers::run(args),
+        Command::Health(args) => command::health::run(args),
         Command::Drain(args) => command::drain::run(args),
         Command::Route(args) => command::route::run(args),
         Command::Sim(args) => command::sim::run(args),

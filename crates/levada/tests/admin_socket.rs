@@ -107,3 +107,22 @@ fn socket_of_a_node_that_was_killed_is_replaced_and_that_of_a_running_one_is_not
     let output = levada(&["reload", "--admin", &format!("unix:{}", socket.display())]);
     assert!(output.status.success(), "{output:?}");
 }
+
+#[test]
+fn health_of_a_node_is_an_exit_code_and_the_reason() {
+    let directory = directory();
+    let file = configure(directory.path(), "0600");
+    let config = file.to_str().unwrap();
+    let health = |arguments: &[&str]| {
+        let output = levada(&[&["health", "-c", config], arguments].concat());
+        (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
+    };
+    assert_eq!(health(&[]).0, 2, "no node runs");
+    let node = start(&file).unwrap();
+    assert_eq!(health(&["--live"]).0, 0);
+    assert!(levada(&["drain", "-c", config]).status.success());
+    assert_eq!(health(&[]), (1, "not ready: draining\n".into()));
+    assert_eq!(health(&["--live"]).0, 0);
+    drop(node);
+    assert_eq!(health(&["--live"]).0, 2);
+}

@@ -28,14 +28,22 @@ impl AdminArgs {
     /// # Errors
     /// If neither option is given.
     pub(crate) fn address(&self) -> anyhow::Result<AdminAddress> {
-        let file = match (&self.admin, &self.config) {
-            (Some(admin), _) => return Ok(admin.clone()),
-            (None, Some(file)) => file,
+        match (&self.admin, &self.config) {
+            (Some(admin), _) => Ok(admin.clone()),
+            (None, Some(file)) => admin_address(file),
             (None, None) => bail!("say which node: --config FILE or --admin ADDRESS"),
-        };
-        read(file)?.admin.with_context(|| {
-            format!("{} has no admin address: set `listen` in [admin]", file.display())
-        })
+        }
+    }
+
+    /// The address, which is that of the file `default` if neither option is given.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or has none.
+    pub(crate) fn address_or(&self, default: &str) -> anyhow::Result<AdminAddress> {
+        match (&self.admin, &self.config) {
+            (None, None) => admin_address(Path::new(default)),
+            _ => self.address(),
+        }
     }
 
     /// The token for orders, if there is one.
@@ -53,6 +61,12 @@ impl AdminArgs {
             None => Ok(None),
         }
     }
+}
+
+fn admin_address(file: &Path) -> anyhow::Result<AdminAddress> {
+    read(file)?.admin.with_context(|| {
+        format!("{} has no admin address: set `listen` in [admin]", file.display())
+    })
 }
 
 fn read(file: &Path) -> anyhow::Result<Checked> {

@@ -1,0 +1,57 @@
+//! `levada health`: whether a running node is ready, for supervisors that run a command to know.
+
+use std::time::Duration;
+
+use clap::Args;
+use levada_command::{CommandStatus, admin_client};
+
+use super::admin::AdminArgs;
+use crate::cli::DEFAULT_CONFIG;
+
+/// Asks a running node whether it is ready to serve.
+///
+/// Containers and supervisors run it as their check. The node is that of --admin or of the
+/// configuration file, by default /etc/levada/levada.toml.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct HealthArgs {
+    #[command(flatten)]
+    node: AdminArgs,
+    /// Asks only whether the process lives, as /healthz tells; not whether origins are up.
+    #[arg(long)]
+    live: bool,
+}
+
+/// Asks.
+///
+/// # Errors
+/// If the node does not answer.
+pub(crate) fn run(args: &HealthArgs) -> anyhow::Result<CommandStatus> {
+    let admin = args.node.address_or(DEFAULT_CONFIG)?;
+    let page = if args.live { "/healthz" } else { "/readyz" };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let told = async { admin_client::try_get(&admin, page, PATIENCE).await };
+    match runtime.block_on(told)? {
+        Ok(answer) => {
+            println!("{}", String::from_utf8_lossy(&answer).trim_end());
+            Ok(CommandStatus::Success)
+        }
+        Err(reason) => {
+            println!("not ready: {}", reason.trim_end());
+            Ok(CommandStatus::ProblemsFound)
+        }
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(3);
+
+const EXAMPLES: &str = "\
+Examples:
+  levada health
+  levada health --admin 127.0.0.1:9180
+  levada health --live -c levada.toml
+
+Exit codes:
+  0  the node is ready
+  1  it is not: what is printed says why
+  2  it does not answer";
