@@ -8,27 +8,33 @@ mod source;
 mod tidy;
 mod workspace;
 
-use std::{env, process::ExitCode};
+use std::{env, path::Path, process::ExitCode};
 
 const USAGE: &str = "\
-usage: cargo xtask <ci [--quick] | docs | tidy [--figures] | dist>
+usage: cargo xtask <ci [--quick] | docs | tidy [--figures] | dist [--program FILE] | packages>
 
   ci    all checks that a change must pass: format, tidy, dependencies, lints, the oldest Rust, fuzz
         targets, documentation, tests; with --quick, those of what differs from the main branch
   docs  writes the generated parts of docs/ anew
   tidy  what the compiler does not check: purity, import cycles, sizes of crates, names, prose,
         registries, generated documents; with --figures, prints the figures instead
-  dist  builds target/dist/levada as packages ship it, optimised by a run under load";
+  dist  builds target/dist/levada as packages ship it, optimised by a run under load, and packs it:
+        target/packages/ has a deb, an rpm, an archive and checksums; with --program, packs that
+        program and builds nothing
+  packages
+        the last of the checks alone: a Debian package of the debug build, in a clean Debian";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let result = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["ci"] => ci::run(),
         ["ci", "--quick"] => ci::quick(),
+        ["packages"] => ci::packages(),
         ["docs"] => docs::write(),
         ["tidy"] => tidy::run(),
         ["tidy", "--figures"] => tidy::figures(),
         ["dist"] => dist::build(),
+        ["dist", "--program", file] => dist::pack(Path::new(file)),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

@@ -4,12 +4,14 @@
 mod dependencies;
 mod fuzz;
 mod oldest;
+mod packages;
 mod quick;
 
 use std::time::Instant;
 
 use anyhow::Context as _;
 
+pub(crate) use packages::check as packages;
 pub(crate) use quick::run as quick;
 
 use crate::{
@@ -34,6 +36,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
         ("fuzz targets", Box::new(fuzz::check)),
         ("documentation", Box::new(documentation)),
         ("tests", Box::new(|| succeed(&mut cargo(&["test", "--workspace"])))),
+        ("packages", Box::new(packages::check)),
     ])
 }
 

@@ -18,15 +18,12 @@ use anyhow::{Context as _, bail, ensure};
 
 use crate::workspace::{cargo, root, succeed};
 
-/// Builds `target/dist/levada`, and the measurements of bench/ beside it.
+/// Builds `target/dist/levada`, and the measurements of bench/ beside it. Returns its path.
 ///
 /// # Errors
 /// When a build or the load fails, or the toolchain lacks `llvm-profdata`.
-pub(crate) fn build() -> anyhow::Result<()> {
-    let host = ask_rustc(&["-vV"])?
-        .lines()
-        .find_map(|line| line.strip_prefix("host: ").map(str::to_owned))
-        .context("rustc -vV names no host")?;
+pub(super) fn build() -> anyhow::Result<PathBuf> {
+    let host = host()?;
     let merge = profile_tool(&host)?;
     let target = target_directory();
     let profiles = target.join("profiles");
@@ -50,7 +47,18 @@ pub(crate) fn build() -> anyhow::Result<()> {
     let shipped = target.join("dist/levada");
     fs::copy(&built, &shipped).with_context(|| format!("cannot write {}", shipped.display()))?;
     eprintln!("xtask: {}", shipped.display());
-    Ok(())
+    Ok(shipped)
+}
+
+/// The target that this compiler builds for.
+///
+/// # Errors
+/// When the compiler cannot be asked.
+pub(super) fn host() -> anyhow::Result<String> {
+    ask_rustc(&["-vV"])?
+        .lines()
+        .find_map(|line| line.strip_prefix("host: ").map(str::to_owned))
+        .context("rustc -vV names no host")
 }
 
 /// Builds the program under `flags`. Naming the target keeps them from build scripts and macros.
@@ -106,6 +114,6 @@ fn ask_rustc(arguments: &[&str]) -> anyhow::Result<String> {
 }
 
 /// Where cargo puts what it builds.
-fn target_directory() -> PathBuf {
+pub(crate) fn target_directory() -> PathBuf {
     root().join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }
