@@ -133,6 +133,7 @@ async fn unix(path: &Path, within: Duration) -> Result<UnixStream, ServerFailure
 pub(crate) async fn open(
     address: &Address,
     wire: &Wire,
+    tls: Option<Arc<rustls::ClientConfig>>,
     client: Option<IpAddr>,
     within: Duration,
 ) -> Result<PooledSender, ServerFailure> {
@@ -158,11 +159,11 @@ pub(crate) async fn open(
             Err(_) => return Err(ServerFailure::ConnectTimeout),
         }
     }
-    let Some(tls) = &wire.tls else {
+    let Some(tls) = tls else {
         return handshake(Io::Plain(stream), wire).await;
     };
     let name = ServerName::try_from(host.clone()).map_err(|_| ServerFailure::Tls)?;
-    let connecting = TlsConnector::from(tls.clone()).connect(name, stream);
+    let connecting = TlsConnector::from(tls).connect(name, stream);
     match tokio::time::timeout(within, connecting).await {
         Ok(Ok(stream)) => handshake(Io::Tls(Box::new(stream)), wire).await,
         Ok(Err(_)) => Err(ServerFailure::Tls),

@@ -131,6 +131,15 @@ impl Health {
         self.up_since.store(now.0.max(1), Relaxed);
     }
 
+    /// Takes it for down until the next good probe, with which its slow start begins: it is new, and may not be
+    /// there yet.
+    pub fn awaits_probe(&self, check: &HealthCheck) {
+        let mut state = self.state.lock();
+        state.down_by_probe = true;
+        state.probes_good = check.rise.saturating_sub(1);
+        self.up.store(false, Relaxed);
+    }
+
     /// Takes in the result of a probe.
     pub fn probed(&self, good: bool, check: &HealthCheck, now: Timestamp) -> Change {
         let mut state = self.state.lock();
@@ -332,6 +341,18 @@ mod tests {
         assert_eq!(health.probed(true, &check, at(5)), Change::None);
         assert_eq!(health.probed(true, &check, at(6)), Change::Up);
         assert!(health.is_up());
+    }
+
+    #[test]
+    fn one_good_probe_shows_that_a_new_server_is_there() {
+        let (health, check) = (Health::default(), HealthCheck::default());
+        health.awaits_probe(&check);
+        assert!(!health.is_up());
+        assert_eq!(health.probed(false, &check, at(1)), Change::None);
+        assert_eq!(health.probed(true, &check, at(2)), Change::None, "as any other from now on");
+        health.awaits_probe(&check);
+        assert_eq!(health.probed(true, &check, at(3)), Change::Up);
+        assert!(health.ramp(Duration::from_secs(10), at(4)) < 1.0);
     }
 
     #[test]

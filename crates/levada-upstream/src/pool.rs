@@ -79,6 +79,10 @@ impl Pool {
         Self { workers: (0..workers.max(1)).map(|_| Mutex::default()).collect(), bound }
     }
 
+    pub(crate) fn workers(&self) -> usize {
+        self.workers.len()
+    }
+
     /// The connection used last that is still open. `proved`: only one of which that can be expected when the
     /// request arrives. `client`: the client that it must have stated.
     pub(crate) async fn take(&self, proved: bool, client: Option<IpAddr>) -> Option<PooledSender> {

@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use levada_http1::UpstreamRequest;
@@ -27,8 +27,10 @@ pub struct Server {
     /// Where it is.
     pub address: Address,
     /// Whether it is up.
-    pub health: Health,
+    pub health: Arc<Health>,
     wire: Wire,
+    /// The settings of TLS for new connections.
+    tls: ArcSwapOption<rustls::ClientConfig>,
     pub(crate) pool: Pool,
     queue: Arc<FairQueue<()>>,
     head_time: HeadTime,
@@ -59,11 +61,30 @@ impl Server {
         bounds: ServerBounds,
         workers: usize,
     ) -> Arc<Self> {
+        Self::with_health(name, address, wire, bounds, workers, Arc::default())
+    }
+
+    /// The same server at another address or with other protocols: with this one's name and health, and with
+    /// connections of its own.
+    pub fn moved(&self, address: Address, wire: Wire) -> Arc<Self> {
+        let (name, health, workers) = (self.name.clone(), self.health.clone(), self.pool.workers());
+        Self::with_health(name, address, wire, **self.bounds.load(), workers, health)
+    }
+
+    fn with_health(
+        name: Arc<str>,
+        address: Address,
+        wire: Wire,
+        bounds: ServerBounds,
+        workers: usize,
+        health: Arc<Health>,
+    ) -> Arc<Self> {
         let ServerBounds { connections, queue, queue_timeout, .. } = bounds;
         Arc::new(Self {
             name,
             address,
-            health: Health::default(),
+            health,
+            tls: ArcSwapOption::new(wire.tls.clone()),
             wire,
             pool: Pool::new(workers, connections),
             queue: FairQueue::new(ClientShare::All, connections, queue, queue_timeout),
@@ -77,6 +98,11 @@ impl Server {
         self.queue.limit(bounds.connections);
         self.queue.bound(bounds.queue, bounds.queue_timeout);
         self.bounds.store(Arc::new(bounds));
+    }
+
+    /// Changes the settings of TLS for new connections: a certificate was renewed.
+    pub fn set_tls(&self, tls: Option<Arc<rustls::ClientConfig>>) {
+        self.tls.store(tls);
     }
 
     /// Sends a request and awaits the head of its response.
@@ -122,7 +148,8 @@ impl Server {
                     }
                     let within = self.bounds.load().connect_timeout;
                     // Boxed: rarely needed, and larger than all the rest of an exchange.
-                    let opening = connect::open(&self.address, &self.wire, client, within);
+                    let tls = self.tls.load_full();
+                    let opening = connect::open(&self.address, &self.wire, tls, client, within);
                     match Box::pin(opening).await {
                         Ok(sender) => sender,
                         Err(failure) => return Err(Unsent { failure, back: Some(body) }),
