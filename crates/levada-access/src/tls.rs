@@ -16,7 +16,7 @@ use rustls::{
 use subtle::ConstantTimeEq as _;
 
 /// A certificate chain and its key, both PEM files.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
     /// The chain, leaf first. The leaf's names are the server names it is used for.
     pub certificate: PathBuf,

@@ -142,13 +142,13 @@ impl AccessRecord {
         }
     }
 
-    /// The policy has decided.
-    pub(crate) fn decided(&mut self, resource: &Resource, pick: Pick) {
+    /// The policy has decided for the node with this slot.
+    pub(crate) fn decided(&mut self, resource: &Resource, pick: Pick, slot: usize) {
         self.pick = Some(pick);
         let decider = resource.decider();
         self.decider = decider.observes().then(|| decider.clone());
         if let Some(piece) = &resource.piece {
-            piece.set_source(pick.node);
+            piece.set_source(slot);
         }
     }
 
@@ -214,15 +214,17 @@ impl AccessRecord {
         }
     }
 
-    fn outcome(&self, pick: Pick) -> RequestOutcome {
+    /// `None` if the node has left.
+    fn outcome(&self, pick: Pick) -> Option<RequestOutcome> {
         let service_time = self.started.elapsed();
         let latency = self.head_sent.map_or(service_time, |at| at - self.started);
-        RequestOutcome {
-            node: pick.node,
+        let counted = self.outstanding.as_ref();
+        Some(RequestOutcome {
+            node: counted.map_or(Some(pick.node), Outstanding::node_now)?,
             latency,
             service_time,
             ok: self.complete && !self.status.is_server_error(),
-        }
+        })
     }
 }
 
@@ -237,8 +239,10 @@ impl Drop for AccessRecord {
                 metrics.aborted.inc();
             }
         }
-        if let (Some(decider), Some(pick)) = (&self.decider, self.pick) {
-            decider.observe(&self.outcome(pick), self.telemetry.clock.now());
+        if let (Some(decider), Some(pick)) = (&self.decider, self.pick)
+            && let Some(outcome) = self.outcome(pick)
+        {
+            decider.observe(&outcome, self.telemetry.clock.now());
         }
         if let (Some(log), Some(line)) = (&*self.telemetry.log.load(), &self.line) {
             log.write(&self.describe(line, log.format()));

@@ -292,9 +292,12 @@ fn metrics(node: &Node) -> Response<Full<Bytes>> {
     let (objects, bytes) = tracked.fold((0, 0), |(o, b), t| (o + t.objects, b + t.bytes));
     metrics.tracked_objects.set(whole(objects as u64));
     metrics.tracked_bytes.set(whole(bytes as u64));
-    let names: Vec<String> = match &node.peers {
-        Some(peers) => peers.servers().map(|(_, server)| server.name.to_string()).collect(),
-        None => vec![node.settings().name.clone()],
+    let names: Vec<_> = match &node.peers {
+        Some(peers) => {
+            let (now, name) = (peers.now(), |server: &Server| server.name.to_string());
+            now.members().map(|(_, member)| (member.slot, name(&member.server))).collect()
+        }
+        None => vec![(0, node.settings().name.clone())],
     };
     metrics.large.look_at(&node.large.sources.lock().clone(), names.into_iter());
     let mut response = text(StatusCode::OK, &metrics.page());
@@ -353,8 +356,9 @@ struct ServerStatus {
 
 fn status(node: &Node) -> Status {
     let count = |result| node.metrics.count(false, result) + node.metrics.count(true, result);
-    let peers = node.peers.iter().flat_map(|peers| {
-        peers.servers().map(|(n, s)| server_status(s, Some(peers.loads().of(n))))
+    let members = node.peers.as_ref().map(|peers| peers.membership());
+    let peers = members.iter().flat_map(|now| {
+        now.members().map(|(n, member)| server_status(&member.server, Some(now.loads().of(n))))
     });
     let sites = node.sites.load();
     let origins = sites.iter().flat_map(|site| &site.origins);

@@ -126,7 +126,7 @@ fn seen<'a>(node: &Node, context: &'a RequestContext) -> AccessRequest<'a> {
         headers: &parts.headers,
         now: node.clock.now().0,
         unix: clock::unix_seconds(),
-        nodes: node.peers.as_ref().map_or(1, |peers| peers.nodes_up()),
+        nodes: node.peers.as_ref().map_or(1, |peers| peers.now().nodes_up()),
     }
 }
 

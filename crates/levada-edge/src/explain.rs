@@ -1,7 +1,5 @@
 //! Explains which node would serve a URL, and why.
 
-use std::sync::Arc;
-
 use http::Uri;
 use levada_fetch::ChunkUrl;
 use levada_files::FileDirectory;
@@ -149,8 +147,8 @@ pub(crate) fn live(node: &Node, asked: &ExplainedRequest) -> Result<Explanation,
         return Ok(Explanation { access, route, expressions, ..explained });
     }
     let (cluster, size) = match &node.peers {
-        Some(peers) => (Arc::clone(&peers.cluster()), size),
-        None => (Arc::new(Cluster::new(vec![ClusterNode::new(name)], LoadTable::new(1))), None),
+        Some(peers) => (peers.now().cluster().clone(), size),
+        None => (Cluster::new(vec![ClusterNode::new(name)], LoadTable::new(1)), None),
     };
     let pieces = pieces(node, site, &cluster, &url.identity, now);
     let explained = explain(decider, &cluster, url, name, size, now);

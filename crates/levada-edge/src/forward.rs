@@ -9,8 +9,8 @@ use http::{
 };
 use levada_access::client_network;
 use levada_cache::strip_fields;
-use levada_peers::{Peers, WatchedPeer};
-use levada_policy::{NodeIndex, Outstanding, Pick, PickReason};
+use levada_peers::{Membership, Peers, WatchedPeer};
+use levada_policy::{Outstanding, Pick, PickReason};
 use levada_redirector::{Sizes, retried};
 use levada_types::Request as PolicyRequest;
 use levada_upstream::{
@@ -164,29 +164,28 @@ impl Forwarder {
         Ok(levada_upstream::send(&mut origins, &retries, head, body).await?)
     }
 
-    /// Sends a request to the chosen peer, and to those that the policy chooses after it, until one answers.
+    /// Sends a request to the chosen peer of `members`, and to those that the policy chooses after it, until one answers.
     ///
     /// Only requests without a body that are safe to repeat come here. The request counts as outstanding at the
     /// peer that is being tried. This node is the last try: it can always ask the origin itself.
     ///
     /// The response comes with the policy's choice and the request.
     ///
-    /// `None` when this node is to serve the request, because it was chosen or because the peers failed.
+    /// `None` when this node is to serve the request, because the peers failed.
     pub(crate) async fn to_peer(
         &self,
-        peers: &Arc<Peers>,
+        peers: &Peers,
+        members: Arc<Membership>,
         context: &RequestContext,
         first: Pick,
         record: &mut AccessRecord,
     ) -> Option<(UpstreamResponse, Pick, UpstreamHead)> {
-        if first.node == peers.me() {
-            return None;
-        }
         let mut head = self.onward(context, context.parts.headers.clone());
         address(&mut head, context);
         let resource = &context.resource;
         let mut chosen = ChosenPeers {
             peers,
+            members,
             resource,
             clock: self.clock,
             record,
@@ -203,8 +202,8 @@ impl Forwarder {
             counter: &*self.metrics,
         };
         let sent = levada_upstream::send(&mut chosen, &retries, &head, RequestBody::None).await;
-        if sent.is_err() && chosen.pick.node != peers.me() {
-            chosen.record.decided(resource, chosen.this_node());
+        if sent.is_err() {
+            chosen.decide(chosen.this_node());
         }
         let pick = chosen.pick;
         sent.ok().map(|response| (response, pick, head))
@@ -293,34 +292,43 @@ impl<'a, I: Iterator<Item = &'a Arc<WatchedOrigin>> + Send> Group for Origins<I>
 
 /// The peers that the policy chooses for one request.
 struct ChosenPeers<'a> {
-    peers: &'a Arc<Peers>,
+    peers: &'a Peers,
+    /// The nodes that the last choice was made from.
+    members: Arc<Membership>,
     resource: &'a Resource,
     clock: Clock,
     record: &'a mut AccessRecord,
     /// The last choice.
     pick: Pick,
-    tried: Vec<NodeIndex>,
+    /// The slots of the nodes that were tried.
+    tried: Vec<usize>,
 }
+
+/// The count of a try as outstanding, the choice of its node, and the slot of that node.
+type PeerTry = (Outstanding, Pick, usize);
 
 impl Group for ChosenPeers<'_> {
     type Server = WatchedPeer;
-    type Held = (Outstanding, Pick);
+    type Held = PeerTry;
 
     fn next(&mut self) -> Result<(WatchedPeer, Self::Held), ServerFailure> {
         if !self.tried.is_empty() {
+            // A change between two tries shows in the second one.
+            self.members = self.peers.membership();
             self.decide(self.next_pick());
         }
-        let (pick, node) = (self.pick, self.pick.node);
-        if node == self.peers.me() {
+        let (members, pick) = (&self.members, self.pick);
+        if pick.node == members.me() {
             return Err(ServerFailure::AllDown);
         }
-        self.tried.push(node);
-        let server = WatchedPeer { peers: self.peers.clone(), node };
-        Ok((server, (self.peers.loads().begin(node), pick)))
+        let member = members.member(pick.node);
+        self.tried.push(member.slot);
+        let outstanding = members.loads().begin(pick.node);
+        Ok((members.watched(member), (outstanding, pick, member.slot)))
     }
 
     fn head_for<'h>(&self, server: &WatchedPeer, head: &'h UpstreamHead) -> Cow<'h, UpstreamHead> {
-        Cow::Owned(self.peers.address_to(self.peers.server(server.node), head))
+        Cow::Owned(server.member.address(head))
     }
 
     fn check(&self, response: &UpstreamResponse) -> Result<(), ServerFailure> {
@@ -331,11 +339,12 @@ impl Group for ChosenPeers<'_> {
     }
 
     fn answered(&mut self, _: WatchedPeer, held: Self::Held, response: &mut UpstreamResponse) {
-        let (outstanding, pick) = held;
+        let (outstanding, pick, slot) = held;
         self.record.outstanding = Some(outstanding);
         // A peer that was asked later may have been slower.
-        if pick.node != self.pick.node {
-            self.decide(pick);
+        if slot != self.members.member(self.pick.node).slot {
+            self.pick = pick;
+            self.record.decided(self.resource, pick, slot);
         }
         if self.resource.piece.is_some() {
             response.body_mut().read_at_most(PIECE_READ);
@@ -350,14 +359,15 @@ impl Group for ChosenPeers<'_> {
 impl ChosenPeers<'_> {
     fn decide(&mut self, pick: Pick) {
         self.pick = pick;
-        self.record.decided(self.resource, pick);
+        let slot = self.members.member(pick.node).slot;
+        self.record.decided(self.resource, pick, slot);
     }
 
     /// The policy's choice among the nodes that have not been tried; this node when there is none.
     fn next_pick(&self) -> Pick {
         let avoided = self.resource.piece.iter().flat_map(|piece| &piece.avoided);
-        let avoided: Vec<NodeIndex> = avoided.chain(&self.tried).copied().collect();
-        let rest = self.peers.cluster().without(&avoided);
+        let avoided: Vec<usize> = avoided.chain(&self.tried).copied().collect();
+        let rest = self.members.without(&avoided);
         let request = PolicyRequest::new(self.resource.key);
         let pick = self.resource.decider().pick(&request, &rest, self.clock.now());
         pick.map_or_else(|| self.this_node(), retried)
@@ -365,6 +375,6 @@ impl ChosenPeers<'_> {
 
     fn this_node(&self) -> Pick {
         let reason = PickReason::Retry;
-        Pick { node: self.peers.me(), reason, set_size: self.tried.len() as u32 }
+        Pick { node: self.members.me(), reason, set_size: self.tried.len() as u32 }
     }
 }

@@ -42,7 +42,7 @@ impl Identifier {
             sites: sites.clone(),
             max_hops: settings.limits.max_hops,
             node: settings.name.clone(),
-            secret: peers.and_then(Peers::secret).map(str::to_owned),
+            secret: peers.and_then(|peers| peers.now().secret().map(str::to_owned)),
         }
     }
 

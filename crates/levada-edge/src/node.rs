@@ -112,8 +112,7 @@ impl Node {
                 let bounds = origin::server_bounds(&settings.limits);
                 Peers::new(&settings.name, peering, bounds, clock, &metrics, workers)
             })
-            .transpose()?
-            .map(Arc::new);
+            .transpose()?;
         let around = SiteBuilder { settings: &settings, clock, metrics: &metrics, workers };
         let sites = make_sites(&around, &settings.sites, &Sites::new(Vec::new()))?;
         let sites = Arc::new(ArcSwap::from_pointee(sites));
@@ -180,7 +179,7 @@ impl Node {
         self.settings.load()
     }
 
-    /// Takes over settings that can change while the node runs, except for sites, peers and listeners.
+    /// Takes over settings that can change while the node runs, except for sites, the list of peers and listeners.
     pub(crate) fn set(&self, settings: Settings) {
         let limits = &settings.limits;
         self.identifier.store(Arc::new(self.identifier.load().with_hops(limits.max_hops)));
@@ -190,8 +189,8 @@ impl Node {
         self.memory.set_limit(process_memory::limit(&settings, &self.metrics));
         self.cache.store.resize(settings.cache.memory);
         self.purging.token.store(settings.purge.token.clone().map(Arc::new));
-        for (_, peer) in self.peers.iter().flat_map(|peers| peers.servers()) {
-            peer.set_bounds(origin::server_bounds(limits));
+        if let Some(peers) = &self.peers {
+            peers.set_bounds(origin::server_bounds(limits));
         }
         if limits.serve_rate != self.settings().limits.serve_rate {
             self.pacer.store(limits.serve_rate.map(Pacer::new));

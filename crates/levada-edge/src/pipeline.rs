@@ -19,7 +19,7 @@ use levada_compress::Accepts;
 use levada_failure::{Failed, Failure};
 use levada_http1::{ZeroCopyQueue, check_parsed, max_forwards};
 use levada_metrics::CacheResult;
-use levada_peers::{PROBE, Peers};
+use levada_peers::{Membership, PROBE};
 use levada_policy::{NodeIndex, Pick};
 use levada_redirector::SwitchMetrics;
 use levada_rules::{Adjustments, CacheUse};
@@ -317,24 +317,34 @@ async fn dispatch(
         return serve_locally(node, context, record).await;
     };
     let (class, _) = subject::class(&resource.site, resource, parts, &parts.headers);
-    let pick = redirect(node, peers, resource, class)?;
-    record.decided(resource, pick);
-    if resource.site.redirects() && resource.piece.is_none() && pick.node != peers.me() {
-        return redirect_client(peers, resource, pick.node);
-    }
-    let Some((exchange, pick, head)) =
-        Box::pin(node.forwarder.to_peer(peers, &context, pick, record)).await
-    else {
-        record.outstanding = Some(peers.loads().begin(peers.me()));
-        return serve_locally(node, context, record).await;
+    let (pick, chosen) = {
+        let now = peers.now();
+        let pick = redirect(node, &now, resource, class)?;
+        record.decided(resource, pick, now.member(pick.node).slot);
+        let is_me = pick.node == now.me();
+        if resource.site.redirects() && resource.piece.is_none() && !is_me {
+            return redirect_client(&now, resource, pick.node);
+        }
+        if is_me {
+            record.outstanding = Some(now.loads().begin(now.me()));
+        }
+        (pick, (!is_me).then(|| arc_swap::Guard::into_inner(now)))
     };
-    Ok(relay(node, &context, (exchange, head), pick, record))
+    if let Some(members) = chosen {
+        let sending = node.forwarder.to_peer(peers, members, &context, pick, record);
+        if let Some((exchange, pick, head)) = Box::pin(sending).await {
+            return Ok(relay(node, &context, (exchange, head), pick, record));
+        }
+        let now = peers.now();
+        record.outstanding = Some(now.loads().begin(now.me()));
+    }
+    serve_locally(node, context, record).await
 }
 
 /// The node that the policy chooses.
 fn redirect(
     node: &Node,
-    peers: &Peers,
+    members: &Membership,
     resource: &Resource,
     class: ServiceClass,
 ) -> Result<Pick, Failure> {
@@ -343,10 +353,10 @@ fn redirect(
     let (decider, now) = (resource.decider(), node.clock.now());
     let pick = match &resource.piece {
         Some(piece) if !piece.avoided.is_empty() => decider
-            .pick(&request, &peers.cluster().without(&piece.avoided), now)
+            .pick(&request, &members.without(&piece.avoided), now)
             // A slow node is better than none.
-            .or_else(|| decider.pick(&request, &peers.cluster(), now)),
-        _ => decider.pick(&request, &peers.cluster(), now),
+            .or_else(|| decider.pick(&request, members.cluster(), now)),
+        _ => decider.pick(&request, members.cluster(), now),
     };
     let pick = pick.ok_or(Failure::Server(ServerFailure::AllDown))?;
     node.metrics.decision(decider.name(), pick);
@@ -354,11 +364,11 @@ fn redirect(
 }
 
 /// Redirects the client to the chosen node, with a signed pass.
-fn redirect_client(peers: &Peers, resource: &Resource, chosen: NodeIndex) -> PipelineResult {
-    let (Some(base), Some(secret)) = (peers.client_url(chosen), peers.secret()) else {
+fn redirect_client(members: &Membership, resource: &Resource, chosen: NodeIndex) -> PipelineResult {
+    let (Some(base), Some(secret)) = (members.client_url(chosen), members.secret()) else {
         return Err(Failure::Server(ServerFailure::AllDown).into());
     };
-    let name = &peers.server(chosen).name;
+    let name = &members.member(chosen).server.name;
     let target =
         pass::issue(secret, name, resource.host(), resource.target(), clock::unix_seconds());
     let location = format!("{}{target}", base.trim_end_matches('/'));

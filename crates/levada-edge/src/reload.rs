@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use levada_log::access_log::Log;
 use levada_net::stop::{Stop, spawn_until};
+use levada_peers::{MembershipChange, PreparedPeers};
 
 use crate::{
     listeners::{Listeners, PreparedListener},
@@ -17,7 +18,7 @@ use crate::{
     site_builder::make_sites,
     sites::{Sites, WatchedOrigin},
     start_error::StartError,
-    tend::tend_sites,
+    tend::{tend_peers, tend_sites},
 };
 
 /// A node whose settings can be read anew.
@@ -73,18 +74,24 @@ impl Reloader {
         let listeners = self.listeners.prepare(&settings).map_err(shown)?;
         let log = (before.access_log != settings.access_log).then_some(&settings.access_log);
         let log = log.map(|log| node.telemetry.open(log.as_ref())).transpose().map_err(shown)?;
+        let peers = node.peers.as_ref().zip(settings.peering.as_ref());
+        let peers = peers.map(|(peers, peering)| peers.prepare(peering)).transpose();
+        let peers = peers.map_err(|error| error.to_string())?;
         let builder = node.site_builder(&settings);
         let sites = make_sites(&builder, &settings.sites, &node.sites.load()).map_err(shown)?;
-        Ok(Plan { settings, changes, listeners, log, sites })
+        Ok(Plan { settings, changes, listeners, log, peers, sites })
     }
 
     fn apply(&self, plan: Plan, stop: &Stop) -> Vec<String> {
-        let Plan { settings, changes, listeners, log, sites } = plan;
+        let Plan { settings, changes, listeners, log, peers, sites } = plan;
         if let Some(former) = log.and_then(|log| self.node.telemetry.log.swap(log)) {
             tokio::spawn(async move { former.close().await });
         }
         self.listeners.set_connections(settings.limits.connections);
         self.node.set(settings);
+        if let Some(peers) = peers {
+            change_peers(&self.node, peers, stop);
+        }
         change_sites(&self.node, Arc::new(sites), stop);
         self.listeners.change(&self.node, listeners, stop);
         changes
@@ -98,7 +105,16 @@ struct Plan {
     listeners: Vec<PreparedListener>,
     /// The access log, if it changes.
     log: Option<Option<Arc<Log>>>,
+    peers: Option<PreparedPeers>,
     sites: Sites,
+}
+
+/// Goes on with other peers. Running requests end as they began.
+pub(crate) fn change_peers(node: &Node, prepared: PreparedPeers, stop: &Stop) {
+    let Some(peers) = &node.peers else { return };
+    let MembershipChange { before, after } = peers.commit(prepared);
+    node.large.follow(&before, &after);
+    tend_peers(node, peers, &|task| spawn_until(stop, task));
 }
 
 /// Replaces the sites. Running requests end as they began.

@@ -4,7 +4,7 @@ use std::{
     net::IpAddr,
     sync::{
         Arc,
-        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
 };
 
@@ -12,7 +12,6 @@ use http::{HeaderMap, Method, Request, Uri, request::Parts};
 
 use levada_access::access::Access;
 use levada_fetch::{ChunkUrl, Digest};
-use levada_policy::NodeIndex;
 use levada_rules::{RequestFacts, Scheme};
 use levada_types::Key;
 
@@ -244,31 +243,31 @@ impl Resource {
 #[derive(Debug)]
 pub(crate) struct Piece {
     pub(crate) url: ChunkUrl,
-    /// Nodes that must not be used as its source.
-    pub(crate) avoided: Vec<NodeIndex>,
-    /// The node that the request was sent to.
-    source: AtomicU32,
+    /// The slots of nodes that must not be used as its source.
+    pub(crate) avoided: Vec<usize>,
+    /// The slot of the node that the request was sent to.
+    source: AtomicUsize,
     /// Bytes received so far.
     received: AtomicU64,
 }
 
 impl Piece {
-    pub(crate) fn new(url: ChunkUrl, avoided: Vec<NodeIndex>, me: NodeIndex) -> Arc<Self> {
-        Arc::new(Self { url, avoided, source: AtomicU32::new(me.0), received: AtomicU64::new(0) })
+    pub(crate) fn new(url: ChunkUrl, avoided: Vec<usize>, me: usize) -> Arc<Self> {
+        Arc::new(Self { url, avoided, source: AtomicUsize::new(me), received: AtomicU64::new(0) })
     }
 
     /// Splits the target of a peer's request for a piece.
     pub(crate) fn split(target: &str) -> Option<(&str, Arc<Self>)> {
         let (file, url) = ChunkUrl::split(target)?;
-        Some((file, Self::new(url, Vec::new(), NodeIndex(0))))
+        Some((file, Self::new(url, Vec::new(), 0)))
     }
 
-    pub(crate) fn set_source(&self, node: NodeIndex) {
-        self.source.store(node.0, Relaxed);
+    pub(crate) fn set_source(&self, slot: usize) {
+        self.source.store(slot, Relaxed);
     }
 
-    pub(crate) fn source(&self) -> NodeIndex {
-        NodeIndex(self.source.load(Relaxed))
+    pub(crate) fn source(&self) -> usize {
+        self.source.load(Relaxed)
     }
 
     pub(crate) fn set_received(&self, bytes: u64) {

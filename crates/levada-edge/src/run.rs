@@ -122,11 +122,7 @@ impl Running {
 
     /// The requests and connections at this moment: all zero when the node is idle.
     pub fn counts(&self) -> Counts {
-        let outstanding = self
-            .node
-            .peers
-            .as_ref()
-            .map_or(0, |peers| peers.servers().map(|(node, _)| peers.loads().of(node)).sum());
+        let outstanding = self.node.peers.as_ref().map_or(0, |peers| peers.outstanding());
         let sites = self.node.sites.load();
         let servers = sites.iter().flat_map(|s| s.origins.iter().map(|o| &o.server));
         let (busy, waiting) = servers

@@ -3,6 +3,7 @@
 use std::io;
 
 use levada_net::bpf::BpfError;
+use levada_peers::PeersError;
 use levada_policy::BuildError;
 use levada_types::AdminAddress;
 
@@ -32,6 +33,9 @@ pub enum StartError {
     /// TLS cannot be set up.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// The list of peers cannot be used.
+    #[error(transparent)]
+    Peers(#[from] PeersError),
     /// A policy cannot be built.
     #[error("site {site}: {why}")]
     Policy {

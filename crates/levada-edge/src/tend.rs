@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use levada_net::stop::{Spawn, Stop, spawn_until};
-use levada_peers::WatchedPeer;
+use levada_peers::Peers;
 
 use crate::{expressions, node::Node, purge::exchange::ComparedPeer, route};
 
@@ -15,15 +15,9 @@ pub(crate) fn tend(node: &Arc<Node>, stop: &Stop) {
     let until_stopped = |task| spawn_until(stop, task);
     tend_sites(node, &until_stopped);
     if let Some(peers) = &node.peers {
-        for (peer, _) in peers.servers().filter(|(peer, _)| *peer != peers.me()) {
-            let peer = WatchedPeer { peers: peers.clone(), node: peer };
-            let watched = ComparedPeer { peer, purging: node.purging.clone() };
-            until_stopped(Box::pin(levada_upstream::watch(watched, node.clock)));
-        }
+        tend_peers(node, peers, &until_stopped);
         until_stopped(Box::pin(node.purging.clone().stay_awake()));
-        if peers.settings().health.interval.is_zero() {
-            until_stopped(Box::pin(node.purging.clone().compare_regularly()));
-        }
+        until_stopped(Box::pin(node.purging.clone().compare_regularly()));
     }
     if let Some(route) = &node.route {
         until_stopped(Box::pin(route::tend(node.clone(), route.clone())));
@@ -47,6 +41,14 @@ pub(crate) fn tend(node: &Arc<Node>, stop: &Stop) {
             }
         });
     }
+}
+
+/// Starts health checks for the peers that have none yet.
+pub(crate) fn tend_peers(node: &Node, peers: &Peers, spawn: &Spawn<'_>) {
+    peers.tend(spawn, |peer| {
+        let watched = ComparedPeer { peer, purging: node.purging.clone() };
+        Box::pin(levada_upstream::watch(watched, node.clock))
+    });
 }
 
 /// Starts health checks for the servers of all sites that have none yet.

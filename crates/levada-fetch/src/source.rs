@@ -166,9 +166,17 @@ impl Sources {
         middle.filter(|_| values.len() >= ENOUGH)
     }
 
-    /// How long pieces from each source took lately; `None` where none has come.
-    pub fn averages(&self) -> impl Iterator<Item = Option<Duration>> {
-        self.known.iter().map(|source| source.average.get())
+    /// How long pieces from a source took lately; `None` where none has come.
+    pub fn average(&self, source: usize) -> Option<Duration> {
+        self.known.get(source).and_then(|source| source.average.get())
+    }
+
+    /// Begins anew with a source: this number belongs to another node now, or to none.
+    pub fn forget(&mut self, source: usize) {
+        if source >= self.known.len() {
+            self.known.resize(source + 1, Source::default());
+        }
+        self.known[source] = Source::default();
     }
 }
 
@@ -327,6 +335,17 @@ mod tests {
         }
         assert!(!behind(&sources, 3, 250_000, now), "250 ms");
         assert!(behind(&sources, 3, 300_000, now), "300 ms");
+    }
+
+    #[test]
+    fn number_that_another_node_gets_has_no_past() {
+        let (mut sources, now) = sources(&[PIECE, PIECE, PIECE, 0]);
+        assert!(behind(&sources, 3, PIECE, now));
+        sources.forget(3);
+        assert!(!behind(&sources, 3, PIECE, now));
+        sources.forget(5);
+        sources.came(5, Duration::from_secs(1));
+        assert_eq!(sources.average(5), Some(Duration::from_secs(1)));
     }
 
     #[test]

@@ -88,6 +88,12 @@ impl LargeMetrics {
         self.left_out.get_or_create_owned(&PieceServerLabel { server: server.to_owned() }).inc();
     }
 
+    pub(crate) fn server_gone(&self, server: &str) {
+        let labels = PieceServerLabel { server: server.to_owned() };
+        self.left_out.remove(&labels);
+        self.seconds.remove(&labels);
+    }
+
     /// Adds the counts of a transfer that has ended.
     pub fn transferred(&self, counts: Counts) {
         let retries = |why, number| {
@@ -102,10 +108,10 @@ impl LargeMetrics {
         self.stalls.inc_by(counts.stalls);
     }
 
-    /// Sets the gauges of the sources.
-    pub fn look_at(&self, sources: &Sources, names: impl Iterator<Item = String>) {
-        for (server, average) in names.zip(sources.averages()) {
-            if let Some(average) = average {
+    /// Sets the gauges of the sources with these numbers and names.
+    pub fn look_at(&self, sources: &Sources, names: impl Iterator<Item = (usize, String)>) {
+        for (number, server) in names {
+            if let Some(average) = sources.average(number) {
                 self.seconds.get_or_create(&PieceServerLabel { server }).set(average.as_secs_f64());
             }
         }

@@ -454,6 +454,13 @@ impl Metrics {
         self.requests.get_or_create_owned(&labels)
     }
 
+    /// Forgets the series of a server that is gone.
+    pub fn server_gone(&self, kind: ServerKind, server: &Server) {
+        let (kind, server) = (LabelValue(kind.as_str()), server.name.to_string());
+        self.large.server_gone(&server);
+        self.servers.remove(&ServerLabels { kind, server });
+    }
+
     /// Counts the result of a handoff.
     pub fn handoff(&self, result: &'static str) {
         self.handoffs.get_or_create(&HandoffLabels { result: LabelValue(result) }).inc();

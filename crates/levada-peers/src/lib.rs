@@ -1,17 +1,22 @@
-//! The cluster as one node sees it.
+//! The cluster as one node sees it, which changes while the node runs.
 //!
 //! ```text
-//! peers     its nodes with their servers, health and loads, and how they recognise each other
-//! log       the known part of a peer's purge log
+//! peers         Peers lasts: it shows the membership of this moment, and goes on with another one
+//! membership    one generation of the cluster: its nodes by index, and the cluster that policies see
+//! member        one node, as long as it is a member: its server, its purge log, its watch
+//! log           the known part of a node's purge log
 //! ```
 //!
-//! The crate does not know sites or requests of clients: a node decides with the [`Cluster`] that it shows, and
-//! sends requests to its servers by `levada-upstream`.
-//!
-//! [`Cluster`]: levada_policy::Cluster
+//! A request takes one [`Membership`] and uses indices with that one only. The crate does not know sites or requests
+//! of clients: a node decides with the cluster that a membership shows, and sends requests to its servers by
+//! `levada-upstream`.
 
 mod log;
+mod member;
+mod membership;
 mod peers;
 
 pub use log::PeerLog;
-pub use peers::{PROBE, Peers, WatchedPeer, nodes, proof};
+pub use member::{Member, PROBE, WatchedPeer};
+pub use membership::{Membership, nodes};
+pub use peers::{MembershipChange, Peers, PeersError, PreparedPeers, Watch, proof};

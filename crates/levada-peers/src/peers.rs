@@ -1,45 +1,78 @@
-//! The cluster as this node sees it: its nodes, their health and loads, and how peers recognise each other.
+//! The part of the cluster's view that lasts: it shows the membership of this moment, and goes on with another.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::HashSet,
+    pin::Pin,
+    sync::{Arc, Weak},
+};
 
-use arc_swap::ArcSwap;
-use http::{HeaderValue, header::HOST};
+use arc_swap::{ArcSwap, Guard};
 use levada_access::tls;
 use levada_metrics::Metrics;
-use levada_policy::{Cluster, LoadTable, Node as ClusterNode, NodeIndex};
+use levada_net::stop::Spawn;
+use levada_policy::{LoadTable, NodeIndex};
 use levada_redirector::SwitchMetrics;
 use levada_settings::{Peer, PeerTrust, Peering};
 use levada_types::Timestamp;
-use levada_upstream::{
-    Address, Change, Clock, HealthCheck, PeerProof, Server, ServerBounds, ServerKind, UpstreamHead,
-    WatchedServer, Wire,
+use levada_upstream::{Address, Clock, PeerProof, Server, ServerBounds, ServerKind, Wire};
+use parking_lot::Mutex;
+
+use crate::{
+    Member, PeerLog, WatchedPeer,
+    membership::{Generation, Membership},
 };
-
-use crate::PeerLog;
-
-/// The target of a probe of a peer.
-pub const PROBE: &str = "/.levada/health";
 
 /// The peers, this node among them.
 pub struct Peers {
-    me: NodeIndex,
-    servers: Vec<Arc<Server>>,
-    client_urls: Vec<Option<String>>,
-    cluster: ArcSwap<Cluster>,
-    loads: Arc<LoadTable>,
-    template: Vec<ClusterNode>,
-    /// The known part of each node's purge log.
-    logs: Vec<PeerLog>,
-    settings: Peering,
+    /// The name of this node.
+    name: Arc<str>,
+    membership: ArcSwap<Membership>,
+    /// Held while the membership is made anew, with the tables of former generations, which count the requests at
+    /// nodes that left.
+    former: Mutex<Vec<Weak<LoadTable>>>,
+    bounds: Mutex<ServerBounds>,
+    workers: usize,
     clock: Clock,
     metrics: Arc<Metrics>,
+    own: Weak<Self>,
+}
+
+/// The task that watches a node.
+pub type Watch = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Why a list of nodes cannot be used. Nothing has changed then.
+#[derive(Debug, thiserror::Error)]
+pub enum PeersError {
+    /// A certificate cannot be used.
+    #[error(transparent)]
+    Tls(#[from] tls::TlsError),
+    /// Two nodes have one name.
+    #[error("two nodes of the cluster are called {0:?}: give each node a name of its own")]
+    SameName(String),
+    /// This node is not in the list.
+    #[error("{0:?}, the name of this node, is not among the nodes of the cluster: list it too")]
+    NotListed(String),
+}
+
+/// Nodes that have been checked, for [`Peers::commit`].
+pub struct PreparedPeers {
+    peering: Peering,
+    wire: Wire,
+}
+
+/// The memberships before and after a change; the same one if nothing has changed.
+pub struct MembershipChange {
+    /// Before.
+    pub before: Arc<Membership>,
+    /// After.
+    pub after: Arc<Membership>,
 }
 
 impl Peers {
     /// The nodes of `peering` as the node `name` sees them. It sends requests to them with so many `workers`.
     ///
     /// # Errors
-    /// When a certificate cannot be used.
+    /// When the list or a certificate cannot be used.
     pub fn new(
         name: &str,
         peering: &Peering,
@@ -47,184 +80,200 @@ impl Peers {
         clock: Clock,
         metrics: &Arc<Metrics>,
         workers: usize,
-    ) -> Result<Self, tls::TlsError> {
-        let template = nodes(peering);
-        let wire = wire(&peering.trust, peering.h2)?;
-        let servers = peering
-            .peers
-            .iter()
-            .map(|peer| {
-                let address = split_address(&peer.address);
-                let proof = proof(&peering.trust, &peer.name);
-                Server::new(
-                    peer.name.as_str().into(),
-                    address,
-                    Wire { proof, ..wire.clone() },
-                    bounds,
-                    workers,
-                )
-            })
-            .collect();
-        let me = peering.peers.iter().position(|p| p.name == name).unwrap_or(0);
-        let loads = LoadTable::new(template.len());
-        let cluster = Cluster::new(template.clone(), loads.clone());
-        Ok(Self {
-            me: NodeIndex(me as u32),
-            servers,
-            client_urls: peering.peers.iter().map(|p| p.client_url.clone()).collect(),
-            cluster: ArcSwap::from_pointee(cluster),
-            logs: template.iter().map(|_| PeerLog::default()).collect(),
-            loads,
-            template,
-            settings: peering.clone(),
-            clock,
-            metrics: metrics.clone(),
-        })
+    ) -> Result<Arc<Self>, PeersError> {
+        let PreparedPeers { peering, wire } = prepare(name, peering)?;
+        Ok(Arc::new_cyclic(|own| {
+            let member = |(slot, peer)| {
+                let server = server(peer, &peering, &wire, bounds, workers);
+                Member::new(server, Arc::default(), slot, own.clone())
+            };
+            let members = peering.peers.iter().enumerate().map(member).collect();
+            let generation = Arc::new(Generation::new(name, peering, members));
+            Self {
+                name: name.into(),
+                membership: ArcSwap::from_pointee(Membership::new(generation, clock.now())),
+                former: Mutex::default(),
+                bounds: Mutex::new(bounds),
+                workers,
+                clock,
+                metrics: metrics.clone(),
+                own: own.clone(),
+            }
+        }))
     }
 
-    /// This node.
-    pub fn me(&self) -> NodeIndex {
-        self.me
+    /// The nodes at this moment.
+    pub fn now(&self) -> Guard<Arc<Membership>> {
+        self.membership.load()
     }
 
-    /// The number of nodes that are up, this one included.
-    pub fn nodes_up(&self) -> u32 {
-        let others = self.servers.iter().filter(|server| server.health.is_up());
-        others.count().max(1) as u32
+    /// The same, to be kept for longer than it takes to choose a node.
+    pub fn membership(&self) -> Arc<Membership> {
+        self.membership.load_full()
     }
 
-    /// The nodes as policies see them.
-    pub fn cluster(&self) -> arc_swap::Guard<Arc<Cluster>> {
-        self.cluster.load()
+    /// Changes the limits of all servers.
+    pub fn set_bounds(&self, bounds: ServerBounds) {
+        *self.bounds.lock() = bounds;
+        self.now().members().for_each(|(_, member)| member.server.set_bounds(bounds));
     }
 
-    /// Requests that this node has sent to each node and that are not finished.
-    pub fn loads(&self) -> &Arc<LoadTable> {
-        &self.loads
+    /// Checks a list of nodes, and reads the certificates anew.
+    ///
+    /// # Errors
+    /// When the list or a certificate cannot be used.
+    pub fn prepare(&self, peering: &Peering) -> Result<PreparedPeers, PeersError> {
+        prepare(&self.name, peering)
     }
 
-    /// The server of a node.
-    pub fn server(&self, node: NodeIndex) -> &Arc<Server> {
-        &self.servers[node.get()]
-    }
-
-    /// The servers of all nodes.
-    pub fn servers(&self) -> impl Iterator<Item = (NodeIndex, &Arc<Server>)> {
-        (0..).map(NodeIndex).zip(&self.servers)
-    }
-
-    /// The known part of a node's purge log.
-    pub fn log(&self, node: NodeIndex) -> &PeerLog {
-        &self.logs[node.get()]
-    }
-
-    /// A node's URL for clients.
-    pub fn client_url(&self, node: NodeIndex) -> Option<&str> {
-        self.client_urls[node.get()].as_deref()
-    }
-
-    /// The settings.
-    pub fn settings(&self) -> &Peering {
-        &self.settings
-    }
-
-    /// The secret that signs the redirects of this cluster.
-    pub fn secret(&self) -> Option<&str> {
-        match &self.settings.trust {
-            PeerTrust::Secret(secret) => Some(secret),
-            PeerTrust::Mtls { secret, .. } => secret.as_deref(),
+    /// Goes on with other nodes. One that stays keeps its health, its connections, its purge log and the count of
+    /// its requests; at another address it gets new connections. One that joins is down until it answers a
+    /// probe, and then begins its slow start. One that leaves ends the requests that it has.
+    pub fn commit(&self, prepared: PreparedPeers) -> MembershipChange {
+        let PreparedPeers { peering, wire } = prepared;
+        let mut former = self.former.lock();
+        let before = self.membership.load_full();
+        if peering == *before.settings() {
+            before.others().for_each(|member| member.server.set_tls(wire.tls.clone()));
+            return MembershipChange { after: before.clone(), before };
         }
+        let mut members: Vec<Arc<Member>> = Vec::new();
+        for peer in &peering.peers {
+            let member = match before.named(&peer.name) {
+                Some(known) => self.kept(known, peer, &peering, &wire),
+                None => self.joined(peer, &peering, &wire, &before, &members),
+            };
+            members.push(member);
+        }
+        let generation = Generation::new(&self.name, peering, members);
+        let place = |(_, member): (_, &Arc<Member>)| generation.place(&member.server.name);
+        let places: Box<[Option<NodeIndex>]> = before.members().map(place).collect();
+        before.loads().hand_over(&generation.loads, places);
+        former.retain(|table| table.strong_count() > 0);
+        former.push(Arc::downgrade(before.loads()));
+        let checks_alike = before.settings().health == generation.settings.health;
+        let after = Arc::new(Membership::new(Arc::new(generation), self.clock.now()));
+        self.membership.store(after.clone());
+        for (_, member) in before.members() {
+            match after.named(&member.server.name) {
+                Some(same) if Arc::ptr_eq(same, member) && checks_alike => {}
+                Some(same) if Arc::ptr_eq(same, member) => member.stop_watch(),
+                Some(_) => member.leave(),
+                None => {
+                    member.leave();
+                    self.metrics.server_gone(ServerKind::Peer, &member.server);
+                }
+            }
+        }
+        MembershipChange { before, after }
     }
 
-    /// A head as `server` takes it from a peer: over HTTP/2 with an absolute URI.
-    pub fn address_to(&self, server: &Server, head: &UpstreamHead) -> UpstreamHead {
-        let mut head = head.clone();
-        if server.speaks_h2() {
-            let host = head.headers.remove(HOST);
-            let authority = host.as_ref().and_then(|h| h.to_str().ok()).unwrap_or("peer");
-            let target = head.uri.path_and_query().map_or("/", |t| t.as_str());
-            let uri = http::Uri::builder().scheme("http").authority(authority);
-            head.uri = uri.path_and_query(target).build().unwrap_or_default();
-            head.version = http::Version::HTTP_2;
+    /// Goes on with other nodes, as [`commit`](Self::commit) says. It reads files.
+    ///
+    /// # Errors
+    /// When the list or a certificate cannot be used; nothing has changed then.
+    pub fn change(&self, peering: &Peering) -> Result<MembershipChange, PeersError> {
+        Ok(self.commit(self.prepare(peering)?))
+    }
+
+    fn kept(&self, known: &Arc<Member>, peer: &Peer, with: &Peering, wire: &Wire) -> Arc<Member> {
+        let address = split_address(&peer.address);
+        if known.server.address == address && known.server.speaks_h2() == with.h2 {
+            known.server.set_tls(wire.tls.clone());
+            return known.clone();
         }
-        head
+        let server = known.server.moved(address, wire_to(peer, with, wire));
+        Member::new(server, known.log.clone(), known.slot, self.own.clone())
+    }
+
+    fn joined(
+        &self,
+        peer: &Peer,
+        with: &Peering,
+        wire: &Wire,
+        before: &Membership,
+        others: &[Arc<Member>],
+    ) -> Arc<Member> {
+        let server = server(peer, with, wire, *self.bounds.lock(), self.workers);
+        match with.health.interval.is_zero() {
+            true => server.health.begins(self.clock.now()),
+            false => server.health.awaits_probe(&with.health),
+        }
+        let is_taken = |slot: &usize| {
+            before.in_slot(*slot).is_some() || others.iter().any(|other| other.slot == *slot)
+        };
+        let slot = (0..).find(|slot| !is_taken(slot)).unwrap_or_default();
+        Member::new(server, Arc::new(PeerLog::default()), slot, self.own.clone())
     }
 
     /// Renews the view of the cluster from the health of its nodes.
     pub fn refresh(&self, now: Timestamp) {
-        let nodes = self
-            .servers()
-            .zip(&self.template)
-            .map(|((node, server), template)| ClusterNode {
-                up: node == self.me || server.health.is_up(),
-                ramp: match node == self.me {
-                    true => 1.0,
-                    false => server.health.ramp(self.settings.slow_start, now),
-                },
-                ..template.clone()
-            })
-            .collect();
-        self.cluster.store(Arc::new(Cluster::new(nodes, self.loads.clone())));
+        let _making = self.former.lock();
+        let generation = self.membership.load().generation.clone();
+        self.membership.store(Arc::new(Membership::new(generation, now)));
+    }
+
+    pub(crate) fn health_changed(&self, member: &Member) {
+        self.refresh(self.clock.now());
+        let _making = self.former.lock();
+        // Its watch may end a moment after it has left.
+        if self.now().in_slot(member.slot).is_some_and(|(_, now)| std::ptr::eq(&**now, member)) {
+            self.metrics.server_up(ServerKind::Peer, &member.server);
+        }
     }
 
     /// Whether a refresh is due because a node is in slow start.
     pub fn ramping(&self) -> bool {
-        self.cluster.load().ramping()
-    }
-}
-
-/// A peer under watch.
-pub struct WatchedPeer {
-    /// All of them.
-    pub peers: Arc<Peers>,
-    /// The one.
-    pub node: NodeIndex,
-}
-
-impl WatchedServer for WatchedPeer {
-    const KIND: ServerKind = ServerKind::Peer;
-
-    fn server(&self) -> &Arc<Server> {
-        self.peers.server(self.node)
+        self.now().cluster().ramping()
     }
 
-    fn check(&self) -> &HealthCheck {
-        &self.peers.settings.health
-    }
-
-    async fn probe(&self) -> bool {
-        let server = self.peers.server(self.node);
-        let mut head = UpstreamHead::get(PROBE);
-        if let Ok(host) = HeaderValue::from_str(&server.address.to_string()) {
-            head.headers.insert(HOST, host);
+    /// Watches the nodes that have no watch yet: `watch` makes the task of each one.
+    pub fn tend(&self, spawn: &Spawn<'_>, watch: impl Fn(WatchedPeer) -> Watch) {
+        let now = self.membership();
+        for member in now.others() {
+            let mut watching = member.watch.lock();
+            if watching.is_none() {
+                self.metrics.server_up(ServerKind::Peer, &member.server);
+                *watching = Some(spawn(watch(now.watched(member))));
+            }
         }
-        server.probe(&self.peers.address_to(server, &head)).await
     }
 
-    /// A probe shows only that a peer is there.
-    fn counts_answers(&self) -> bool {
-        true
-    }
-
-    fn changed(&self, _change: Change) {
-        self.peers.refresh(self.peers.clock.now());
-        self.peers.metrics.server_up(Self::KIND, self.server());
+    /// Requests at all nodes that are not finished, with those at nodes that left.
+    pub fn outstanding(&self) -> u32 {
+        let now = self.now();
+        let members: u32 = now.members().map(|(node, _)| now.loads().of(node)).sum();
+        let former = self.former.lock();
+        let left = former.iter().filter_map(Weak::upgrade);
+        members + left.map(|table| table.at_nodes_that_left()).sum::<u32>()
     }
 }
 
-/// The nodes of a cluster before anything is known of their health.
-pub fn nodes(peering: &Peering) -> Vec<ClusterNode> {
-    let nearest = peering.peers.iter().filter_map(|p| p.rtt).min().unwrap_or_default();
-    let distance = |rtt: Option<Duration>| match rtt {
-        Some(rtt) if !nearest.is_zero() => rtt.as_secs_f64() / nearest.as_secs_f64(),
-        _ => 1.0,
-    };
-    let node = |peer: &Peer| ClusterNode {
-        weight: peer.weight,
-        distance: distance(peer.rtt),
-        ..ClusterNode::new(&peer.name)
-    };
-    peering.peers.iter().map(node).collect()
+fn prepare(name: &str, peering: &Peering) -> Result<PreparedPeers, PeersError> {
+    let mut names = HashSet::new();
+    if let Some(twice) = peering.peers.iter().find(|peer| !names.insert(&peer.name)) {
+        return Err(PeersError::SameName(twice.name.clone()));
+    }
+    if !names.contains(&name.to_owned()) {
+        return Err(PeersError::NotListed(name.to_owned()));
+    }
+    let wire = wire(&peering.trust, peering.h2)?;
+    Ok(PreparedPeers { peering: peering.clone(), wire })
+}
+
+fn server(
+    peer: &Peer,
+    with: &Peering,
+    wire: &Wire,
+    bounds: ServerBounds,
+    workers: usize,
+) -> Arc<Server> {
+    let (name, address) = (peer.name.as_str().into(), split_address(&peer.address));
+    Server::new(name, address, wire_to(peer, with, wire), bounds, workers)
+}
+
+fn wire_to(peer: &Peer, with: &Peering, wire: &Wire) -> Wire {
+    Wire { proof: proof(&with.trust, &peer.name), ..wire.clone() }
 }
 
 /// `host:port`, checked when the configuration was read.

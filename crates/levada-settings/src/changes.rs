@@ -1,8 +1,11 @@
 //! The difference between two settings of a node, in words: what a reload changes, and what it cannot change.
 
-use std::{collections::HashMap, fmt::Debug};
+use std::{
+    collections::{HashMap, HashSet},
+    fmt::Debug,
+};
 
-use crate::{CacheSettings, Limits, PurgeSettings, Settings, SiteSettings};
+use crate::{CacheSettings, Limits, Peer, PeerTrust, Peering, PurgeSettings, Settings};
 
 /// The names of what differs, or the reason why a running node cannot change to the new settings.
 /// # Errors
@@ -17,6 +20,7 @@ pub fn between(old: &Settings, new: &Settings) -> Result<Vec<String>, String> {
     }
     let parts = [
         ("[[listen]]", differ(&old.listeners, &new.listeners)),
+        ("[peering]", peering(old) != peering(new)),
         ("[[trusted]]", differ(&old.trusted, &new.trusted)),
         ("[admin]", differ(&old.admin, &new.admin)),
         ("cache.memory", old.cache.memory != new.cache.memory),
@@ -27,19 +31,33 @@ pub fn between(old: &Settings, new: &Settings) -> Result<Vec<String>, String> {
     ];
     let mut changes: Vec<String> =
         parts.iter().filter(|(_, changed)| *changed).map(|(name, _)| (*name).to_owned()).collect();
-    let name = |site: &SiteSettings| site.hosts.first().cloned().unwrap_or_default();
-    let before: HashMap<_, _> = old.sites.iter().map(|site| (name(site), site)).collect();
-    let after: HashMap<_, _> = new.sites.iter().map(|site| (name(site), site)).collect();
-    for site in &new.sites {
-        match before.get(&name(site)) {
-            None => changes.push(format!("site {} added", name(site))),
-            Some(former) if differ(former, &site) => changes.push(format!("site {}", name(site))),
-            Some(_) => {}
-        }
-    }
-    let gone = old.sites.iter().map(name).filter(|name| !after.contains_key(name));
-    changes.extend(gone.map(|name| format!("site {name} removed")));
+    changes.extend(named("peer", peers(old), peers(new), |peer| &peer.name));
+    changes.extend(named("site", &old.sites, &new.sites, |site| {
+        site.hosts.first().map_or("", String::as_str)
+    }));
     Ok(changes)
+}
+
+/// The names of those that were added, changed or removed, in the order of the new list.
+fn named<T: Debug>(kind: &str, old: &[T], new: &[T], name: impl Fn(&T) -> &str) -> Vec<String> {
+    let before: HashMap<_, _> = old.iter().map(|one| (name(one), one)).collect();
+    let after: HashSet<_> = new.iter().map(&name).collect();
+    let said = |one: &T| match before.get(name(one)) {
+        None => Some(format!("{kind} {} added", name(one))),
+        Some(former) => differ(*former, one).then(|| format!("{kind} {}", name(one))),
+    };
+    let gone = old.iter().map(&name).filter(|name| !after.contains(name));
+    let gone = gone.map(|name| format!("{kind} {name} removed"));
+    new.iter().filter_map(said).chain(gone).collect()
+}
+
+fn peers(settings: &Settings) -> &[Peer] {
+    settings.peering.as_ref().map_or(&[], |peering| &peering.peers)
+}
+
+/// The settings of the cluster without its nodes.
+fn peering(settings: &Settings) -> Option<Peering> {
+    settings.peering.as_ref().map(|peering| Peering { peers: Vec::new(), ..peering.clone() })
 }
 
 /// What needs a restart: it belongs to the process or to its threads, or others hold it for as long as the
@@ -48,13 +66,22 @@ fn fixed(old: &Settings, new: &Settings) -> Vec<&'static str> {
     let cache = |settings: &Settings| CacheSettings { memory: 0, ..settings.cache.clone() };
     let compression = |limits: &Limits| (limits.compress_workers, limits.compress_queue);
     let purge = |purge: &PurgeSettings| purge.expose_tags;
+    // The nodes of both sides of a connection would have to change at the same moment.
+    let trust = |settings: &Settings| {
+        let trust = settings.peering.as_ref().map(|peering| &peering.trust)?;
+        Some((matches!(trust, PeerTrust::Secret(_)), trust.secret().map(str::to_owned)))
+    };
     let address = |settings: &Settings| {
         settings.admin.as_ref().map(|admin| (admin.listen.clone(), admin.mode))
     };
     let parts = [
         ("`name`", old.name != new.name),
         ("[runtime]", differ(&(&old.runtime, &old.run_as), &(&new.runtime, &new.run_as))),
-        ("[peering] and [[peer]]", differ(&old.peering, &new.peering)),
+        ("[peering] as a whole", old.peering.is_some() != new.peering.is_some()),
+        (
+            "the secret or the kind of trust in [peering]",
+            trust(old).zip(trust(new)).is_some_and(|(old, new)| old != new),
+        ),
         ("`admin.listen`", address(old) != address(new)),
         ("`metrics.listen`", old.metrics != new.metrics),
         ("[cache] except `memory`", differ(&cache(old), &cache(new))),

@@ -149,7 +149,7 @@ impl Admin {
 }
 
 /// The cluster: every node decides by itself which node serves a request.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Peering {
     /// The listener for peers only.
     pub listen: SocketAddr,
@@ -167,8 +167,18 @@ pub struct Peering {
     pub catch_up: Duration,
 }
 
+impl PeerTrust {
+    /// The secret that all nodes know.
+    pub fn secret(&self) -> Option<&str> {
+        match self {
+            Self::Secret(secret) => Some(secret),
+            Self::Mtls { secret, .. } => secret.as_deref(),
+        }
+    }
+}
+
 /// How peers authenticate each other.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerTrust {
     /// All peers know this secret (at least 16 bytes).
     Secret(String),
@@ -184,7 +194,7 @@ pub enum PeerTrust {
 }
 
 /// One node of the cluster.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Peer {
     /// Its name, equal to `name` in its own configuration.
     pub name: String,

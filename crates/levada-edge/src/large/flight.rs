@@ -23,7 +23,6 @@ use std::{
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use levada_fetch::Progress;
-use levada_policy::NodeIndex;
 use levada_store::Gathering;
 use levada_types::{Key, Timestamp};
 use levada_upstream::ServerFailure;
@@ -108,7 +107,7 @@ impl PieceFlight {
     }
 
     /// Whether a transfer that avoids these nodes may share this request.
-    fn suits(&self, avoided: &[NodeIndex]) -> bool {
+    fn suits(&self, avoided: &[usize]) -> bool {
         match &*self.outcome.borrow() {
             None => !avoided.contains(&self.piece.source()),
             Some(outcome) => outcome.is_ok(),
@@ -194,7 +193,7 @@ async fn fetch(
         return Err(Failure::Server(ServerFailure::NoResponse));
     }
     let (head, whole) = (answered.since(begun), telemetry.clock.now().since(begun));
-    let node = piece.source().get();
+    let node = piece.source();
     tracing::debug!(piece = %piece.url, node, at_hand, ?head, ?whole, "piece came");
     Ok(WholePiece { segments: segments.into(), at_hand })
 }

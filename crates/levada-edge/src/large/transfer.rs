@@ -14,7 +14,6 @@ use bytes::Bytes;
 use http::HeaderMap;
 use levada_body::{ReadAt, ReadError};
 use levada_fetch::{Choice, ChunkUrl, Chunked, Counts, Next, Plan, Request, RequestId};
-use levada_policy::NodeIndex;
 use levada_types::Timestamp;
 use levada_upstream::ServerFailure;
 use parking_lot::Mutex;
@@ -154,7 +153,7 @@ struct Awaited {
 }
 
 impl Awaited {
-    fn source(&self) -> NodeIndex {
+    fn source(&self) -> usize {
         self.flight.piece.source()
     }
 }
@@ -212,7 +211,7 @@ impl Agent {
         self.look(&mut state.pieces, now);
         if state.pieces.poll_timeout().is_some_and(|at| at <= now) {
             for awaited in state.pieces.late(now).filter_map(|id| self.under_way.get(&id)) {
-                let (piece, node) = (&awaited.flight.piece, awaited.source().get());
+                let (piece, node) = (&awaited.flight.piece, awaited.source());
                 tracing::debug!(piece = %piece.url, node, came = piece.received(), "piece is late");
             }
             let site = &self.template.resource.site;
@@ -240,13 +239,15 @@ impl Agent {
     /// become slow.
     fn look(&self, pieces: &mut Chunked<HeldPiece>, now: Timestamp) {
         for (id, awaited) in &self.under_way {
-            pieces.asked_of(*id, awaited.source().get());
+            pieces.asked_of(*id, awaited.source());
         }
         let progress = |id: RequestId| Some(self.under_way.get(&id)?.flight.progress());
         let slow = pieces.look(now, &mut self.transfers.sources.lock(), progress);
         let Some(peers) = &self.transfers.peers else { return };
         for source in slow {
-            let server = &peers.server(NodeIndex(source as u32)).name;
+            let now = peers.now();
+            let Some((_, member)) = now.in_slot(source) else { continue };
+            let server = &member.server.name;
             tracing::info!(%server, reason = "slow", "no pieces are asked of a node for a while");
             self.transfers.telemetry.metrics.large.left_out(server);
         }
@@ -254,7 +255,8 @@ impl Agent {
 
     /// The requests to make now, each with the nodes to skip.
     fn due(&self, pieces: &mut Chunked<HeldPiece>, now: Timestamp) -> Vec<(Request, Choice)> {
-        let nodes = self.transfers.peers.as_ref().map_or(1, |peers| peers.cluster().up().len());
+        let nodes =
+            self.transfers.peers.as_ref().map_or(1, |peers| peers.now().cluster().up().len());
         let requests: Vec<_> = std::iter::from_fn(|| pieces.poll_request(now)).collect();
         let sources = self.transfers.sources.lock();
         let choice = |request: &Request| pieces.choice(request.id, &sources, nodes, now);
@@ -269,9 +271,7 @@ impl Agent {
             version: self.file.version,
             digest: self.client.resource.digest(),
         };
-        let avoided = choice.avoided.into_iter().map(|node| NodeIndex(node as u32)).collect();
-        let me = self.transfers.peers.as_ref().map_or(NodeIndex(0), |peers| peers.me());
-        Piece::new(url, avoided, me)
+        Piece::new(url, choice.avoided, self.transfers.me)
     }
 
     /// A request has ended by itself.
@@ -297,8 +297,8 @@ impl Agent {
                 } else if let Some(took) = state.pieces.on_chunk(now, id, held).filter(|_| is_news)
                 {
                     let mut sources = self.transfers.sources.lock();
-                    sources.came(source.get(), took);
-                    sources.received(source.get(), fresh, 1, now);
+                    sources.came(source, took);
+                    sources.received(source, fresh, 1, now);
                 }
             }
             Err(failure @ (Failure::Changed | Failure::NoPieces)) => {
@@ -315,15 +315,15 @@ impl Agent {
                 let (uri, piece) = (&self.client.resource.identity, &flight.piece.url);
                 tracing::info!(uri, %piece, reason = failure.as_str(), "piece failed");
                 state.failure = Some(failure);
-                state.pieces.asked_of(id, source.get());
+                state.pieces.asked_of(id, source);
                 state.pieces.on_failure(now, id, &mut self.transfers.sources.lock());
             }
         }
         state.wake();
     }
 
-    fn is_here(&self, source: NodeIndex) -> bool {
-        self.transfers.peers.as_ref().is_none_or(|peers| peers.me() == source)
+    fn is_here(&self, source: usize) -> bool {
+        self.transfers.me == source
     }
 }
 

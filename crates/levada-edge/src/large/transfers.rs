@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use levada_fetch::Sources;
-use levada_peers::Peers;
+use levada_peers::{Member, Membership, Peers};
 use levada_purge::Purges;
 use parking_lot::Mutex;
 
@@ -20,7 +20,9 @@ pub(crate) struct Transfers {
     pub(super) room: Arc<Room>,
     /// Requests for pieces that are in flight.
     pub(super) flights: Arc<PieceFlights>,
-    /// The recent performance of nodes as sources of pieces.
+    /// The slot of this node.
+    pub(super) me: usize,
+    /// The recent performance of nodes as sources of pieces, by slot.
     pub(crate) sources: Mutex<Sources>,
     /// Files that this node has served, for `explain`.
     pub(crate) known: Known,
@@ -35,7 +37,10 @@ impl Transfers {
         peers: Option<&Arc<Peers>>,
         purges: &Arc<Purges>,
     ) -> Arc<Self> {
-        let (nodes, me) = peers.map_or((1, 0), |peers| (peers.servers().count(), peers.me().get()));
+        let (nodes, me) = peers.map_or((1, 0), |peers| {
+            let now = peers.now();
+            (now.cluster().len(), now.member(now.me()).slot)
+        });
         Arc::new(Self {
             name: name.clone(),
             telemetry: telemetry.clone(),
@@ -43,8 +48,20 @@ impl Transfers {
             purges: purges.clone(),
             room: Room::new(bytes),
             flights: Arc::default(),
+            me,
             sources: Mutex::new(Sources::new(nodes, Some(me))),
             known: Known::default(),
         })
+    }
+
+    /// Begins anew with the slots of nodes that have joined or left.
+    pub(crate) fn follow(&self, before: &Membership, after: &Membership) {
+        let mut sources = self.sources.lock();
+        let differ = |one: &Membership, other: &Membership| {
+            let is_new = |member: &&Arc<Member>| other.named(&member.server.name).is_none();
+            one.others().filter(is_new).map(|member| member.slot).collect::<Vec<_>>()
+        };
+        let slots = differ(before, after).into_iter().chain(differ(after, before));
+        slots.for_each(|slot| sources.forget(slot));
     }
 }

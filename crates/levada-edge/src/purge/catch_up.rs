@@ -26,9 +26,9 @@ impl PurgeEndpoint {
         loop {
             let mut comparing = JoinSet::new();
             for peer in &others {
-                let (purging, peer) = (self.clone(), *peer);
+                let (purging, peer) = (self.clone(), peer.clone());
                 comparing.spawn(async move {
-                    let compared = purging.compare_logs(peer, None);
+                    let compared = purging.compare_logs(&peer, None);
                     tokio::time::timeout(PEER_TIMEOUT, compared).await.ok()?.ok()
                 });
             }

@@ -10,8 +10,7 @@ use http::{
     HeaderMap, HeaderValue, Method, StatusCode,
     header::{CONTENT_TYPE, HOST},
 };
-use levada_peers::{Peers, WatchedPeer};
-use levada_policy::NodeIndex;
+use levada_peers::{Member, WatchedPeer};
 use levada_purge::{Confirmation, Exchange, NodeReport, OrderId};
 use levada_upstream::{
     Change, HealthCheck, Server, ServerFailure, ServerKind, UpstreamHead, WatchedServer,
@@ -45,19 +44,32 @@ pub(crate) enum ExchangeFailure {
 }
 
 impl PurgeEndpoint {
-    /// Tells all peers at the same time that there is a new order. Returns what each has confirmed.
+    /// Tells all peers at the same time that there is a new order. Returns what each has confirmed, except for
+    /// those that leave meanwhile.
     pub(super) async fn tell_peers(self: &Arc<Self>, id: OrderId) -> Vec<NodeReport> {
         let mut telling = JoinSet::new();
-        for peer in self.other_nodes() {
+        for (at, peer) in self.other_nodes().into_iter().enumerate() {
             let purging = self.clone();
-            telling.spawn(async move { (peer, purging.tell(peer, id).await) });
+            telling.spawn(async move { (at, purging.tell_member(peer, id).await) });
         }
         let mut reports = telling.join_all().await;
-        reports.sort_by_key(|(peer, _)| peer.get());
-        reports.into_iter().map(|(_, report)| report).collect()
+        reports.sort_by_key(|(at, _)| *at);
+        reports.into_iter().filter_map(|(_, report)| report).collect()
     }
 
-    async fn tell(&self, peer: NodeIndex, id: OrderId) -> NodeReport {
+    /// Tells a peer, at whatever address it is. `None` when it has left.
+    async fn tell_member(&self, mut peer: Arc<Member>, id: OrderId) -> Option<NodeReport> {
+        loop {
+            tokio::select! {
+                report = self.tell(&peer, id) => return Some(report),
+                () = peer.gone() => {}
+            }
+            let now = self.peers.as_ref()?.membership();
+            peer = now.named(&peer.server.name)?.clone();
+        }
+    }
+
+    async fn tell(&self, peer: &Member, id: OrderId) -> NodeReport {
         let tries = async {
             let mut told = self.compare_logs(peer, Some(id)).await;
             for pause in RETRY_PAUSES {
@@ -74,7 +86,7 @@ impl PurgeEndpoint {
             Ok(Err(failure)) => failure.into_result(),
             Err(_) => (Confirmation::Pending, Some("it does not answer".to_owned())),
         };
-        let node = self.peers.as_ref().map_or("", |peers| &peers.server(peer).name).to_owned();
+        let node = peer.server.name.to_string();
         if result != Confirmation::Confirmed {
             tracing::warn!(peer = node, ?result, detail, "a peer has not confirmed a purge");
         }
@@ -83,10 +95,9 @@ impl PurgeEndpoint {
 
     /// The state of an order at every peer, as far as it is known.
     pub(super) fn peers_about(&self, id: OrderId) -> Vec<NodeReport> {
-        let Some(peers) = &self.peers else { return Vec::new() };
-        let about = |peer| {
-            let server = peers.server(peer);
-            let result = match (peers.log(peer).has(id), server.health.is_up()) {
+        let about = |peer: Arc<Member>| {
+            let server = &peer.server;
+            let result = match (peer.log.has(id), server.health.is_up()) {
                 (true, _) => Confirmation::Confirmed,
                 (false, true) => Confirmation::Pending,
                 (false, false) => Confirmation::Unreachable,
@@ -103,11 +114,10 @@ impl PurgeEndpoint {
     /// When this cannot be reached.
     pub(super) async fn compare_logs(
         &self,
-        peer: NodeIndex,
+        peer: &Member,
         wanted: Option<OrderId>,
     ) -> Result<bool, ExchangeFailure> {
-        let Some(peers) = &self.peers else { return Ok(true) };
-        let (log, purges) = (peers.log(peer), &self.cache.purges);
+        let (log, purges) = (&peer.log, &self.cache.purges);
         let _turn = log.turn().await;
         // The exchange before may have taken it along.
         if wanted.is_some_and(|id| log.has(id)) {
@@ -126,7 +136,7 @@ impl PurgeEndpoint {
                 ));
             }
             before = progress;
-            let reply = send(peers, peer, PATH, message.to_json().into()).await?;
+            let reply = send(peer, PATH, message.to_json().into()).await?;
             let reply = Exchange::from_json(&reply)
                 .map_err(|_| ExchangeFailure::Refused(StatusCode::UNPROCESSABLE_ENTITY))?;
             let (serves, known) = (reply.serves, reply.logs.clone());
@@ -144,30 +154,32 @@ impl PurgeEndpoint {
 
     /// The orders that peers are not known to have, all peers together.
     pub(crate) fn pending(&self) -> u64 {
-        let Some(peers) = &self.peers else { return 0 };
-        let lacking = |peer| {
-            let known = peers.log(peer).known().unwrap_or_default();
+        let lacking = |peer: Arc<Member>| {
+            let known = peer.log.known().unwrap_or_default();
             self.cache.purges.lacking(&known)
         };
         self.other_nodes().into_iter().map(lacking).sum::<u64>() + self.missed.count()
     }
 
-    /// Compares logs with all peers in a loop, where there are no health probes to do so.
+    /// Compares logs with all peers in a loop, while there are no health probes to do so.
     pub(crate) async fn compare_regularly(self: Arc<Self>) {
         let mut ticks = tokio::time::interval(INTERVAL);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
+            let probes = self.peers.as_ref().map(|peers| peers.now().settings().health.interval);
+            if probes.is_some_and(|interval| !interval.is_zero()) {
+                continue;
+            }
             for peer in self.other_nodes() {
-                let compared = self.compare_logs(peer, None);
+                let compared = self.compare_logs(&peer, None);
                 let _ = tokio::time::timeout(CONFIRM_TIMEOUT, compared).await;
             }
         }
     }
 
-    pub(super) fn other_nodes(&self) -> Vec<NodeIndex> {
-        let Some(peers) = &self.peers else { return Vec::new() };
-        peers.servers().map(|(peer, _)| peer).filter(|peer| *peer != peers.me()).collect()
+    pub(super) fn other_nodes(&self) -> Vec<Arc<Member>> {
+        self.peers.as_ref().map_or_else(Vec::new, |peers| peers.now().others().cloned().collect())
     }
 }
 
@@ -185,12 +197,11 @@ impl ExchangeFailure {
 
 /// Posts JSON to a peer. Returns its answer.
 pub(super) async fn send(
-    peers: &Peers,
-    peer: NodeIndex,
+    peer: &Member,
     path: &'static str,
     json: Bytes,
 ) -> Result<Bytes, ExchangeFailure> {
-    let server = peers.server(peer);
+    let server = &peer.server;
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if let Ok(host) = HeaderValue::from_str(&server.address.to_string()) {
@@ -198,7 +209,7 @@ pub(super) async fn send(
     }
     let uri = http::Uri::from_static(path);
     let head = UpstreamHead { method: Method::POST, uri, headers, ..UpstreamHead::get("/") };
-    let asked = server.ask(&peers.address_to(server, &head), json, MAX_MESSAGE_SIZE).await;
+    let asked = server.ask(&peer.address(&head), json, MAX_MESSAGE_SIZE).await;
     match asked.map_err(ExchangeFailure::Unreachable)? {
         (StatusCode::OK, answer) => Ok(answer),
         (StatusCode::SERVICE_UNAVAILABLE, reason) => {
@@ -230,14 +241,14 @@ impl WatchedServer for ComparedPeer {
         // A peer of another version, or one that cannot write its journal, still serves what it may.
         self.peer.probe().await
             && !matches!(
-                self.purging.compare_logs(self.peer.node, None).await,
+                self.purging.compare_logs(&self.peer.member, None).await,
                 Err(ExchangeFailure::Unreachable(_))
             )
     }
 
     /// A probe shows only that a peer is there, unless orders are to be passed on with it.
     fn counts_answers(&self) -> bool {
-        let known = self.peer.peers.log(self.peer.node).known();
+        let known = self.peer.member.log.known();
         known.is_some_and(|known| self.purging.cache.purges.lacking(&known) == 0)
     }
 

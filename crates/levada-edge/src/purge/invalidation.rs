@@ -100,13 +100,14 @@ impl PurgeEndpoint {
         let json = Bytes::from(serde_json::to_vec(&order).unwrap_or_default());
         let mut sending = JoinSet::new();
         for peer in self.other_nodes() {
-            let (purging, json) = (self.clone(), json.clone());
+            let json = json.clone();
             sending.spawn(async move {
-                let Some(peers) = &purging.peers else { return true };
-                let sent = async {
-                    peers.server(peer).health.is_up() && send(peers, peer, PATH, json).await.is_ok()
-                };
-                tokio::time::timeout(PEER_TIMEOUT, sent).await.unwrap_or(false)
+                let sent =
+                    async { peer.server.health.is_up() && send(&peer, PATH, json).await.is_ok() };
+                tokio::select! {
+                    sent = tokio::time::timeout(PEER_TIMEOUT, sent) => sent.unwrap_or(false),
+                    () = peer.gone() => true,
+                }
             });
         }
         if !sending.join_all().await.into_iter().all(|confirmed| confirmed) {

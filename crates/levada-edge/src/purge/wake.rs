@@ -92,7 +92,7 @@ impl PurgeEndpoint {
         let mut comparing = JoinSet::new();
         for peer in self.other_nodes() {
             let purging = self.clone();
-            comparing.spawn(async move { purging.compare_logs(peer, None).await });
+            comparing.spawn(async move { purging.compare_logs(&peer, None).await });
         }
         while let Ok(Some(compared)) =
             tokio::time::timeout_at(deadline, comparing.join_next()).await

@@ -37,6 +37,7 @@ mod misses;
 mod nginx;
 mod parts;
 mod passing;
+mod peers_change;
 mod purge;
 mod purge_log;
 mod ranges;

@@ -1,29 +1,11 @@
 //! New settings while requests run: all of them, or none.
 
-use std::sync::{Arc, Mutex};
-
-use levada_edge::{Running, SettingsReader, settings::Settings};
+use levada_edge::settings::Settings;
 
 use crate::{
     support::{nodes::*, *},
     switch::{by, server, server_of, switch, switching},
 };
-
-/// The content of the file, for the next reload.
-pub(crate) type File = Arc<Mutex<Result<Settings, String>>>;
-
-pub(crate) async fn world(settings: Settings) -> (Running, File) {
-    let file: File = Arc::new(Mutex::new(Ok(settings.clone())));
-    let read = file.clone();
-    let reader = SettingsReader(Box::new(move || read.lock().unwrap().clone()));
-    (Running::start_with(settings, Some(reader)).await.unwrap(), file)
-}
-
-pub(crate) async fn reload(node: &Running) -> Answer {
-    let fields = [("Content-Type", "application/json"), ("Content-Length", "0")];
-    let to = node.addresses.admin.unwrap();
-    Wire::saying(to, head_of("POST", "/reload", &fields)).await.answer().await
-}
 
 #[tokio::test]
 async fn learned_targets_survive_and_a_server_that_joins_is_used() {

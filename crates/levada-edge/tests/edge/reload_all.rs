@@ -9,10 +9,7 @@ use levada_edge::{
 };
 use tokio::net::TcpStream;
 
-use crate::{
-    reload::{File, reload, world},
-    support::{nodes::*, *},
-};
+use crate::support::{nodes::*, *};
 
 /// Reloads these settings and returns what the node says has changed.
 async fn change(node: &Running, file: &File, settings: &Settings) -> Vec<String> {

@@ -2,12 +2,15 @@
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
-    sync::atomic::{AtomicU32, Ordering::Relaxed},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
 use levada_edge::{
-    Running,
+    Running, SettingsReader,
     settings::{
         Admin, CacheSettings, ClassSettings, Delivery, Handling, HealthCheck, Limits, Listener,
         MissLimits, Origin as OriginSetting, Peer, PeerTrust, Peering, PolicyChoice, PurgeSettings,
@@ -105,6 +108,23 @@ pub(crate) async fn start(settings: Settings) -> Running {
     Running::start(settings).await.unwrap()
 }
 
+/// The content of a node's file, for the next reload.
+pub(crate) type File = Arc<Mutex<Result<Settings, String>>>;
+
+/// A node whose settings can be read anew.
+pub(crate) async fn world(settings: Settings) -> (Running, File) {
+    let file: File = Arc::new(Mutex::new(Ok(settings.clone())));
+    let read = file.clone();
+    let reader = SettingsReader(Box::new(move || read.lock().unwrap().clone()));
+    (Running::start_with(settings, Some(reader)).await.unwrap(), file)
+}
+
+pub(crate) async fn reload(node: &Running) -> Answer {
+    let fields = [("Content-Type", "application/json"), ("Content-Length", "0")];
+    let to = node.addresses.admin.unwrap();
+    Wire::saying(to, head_of("POST", "/reload", &fields)).await.answer().await
+}
+
 /// A node without peers in front of an origin, and its address for clients.
 pub(crate) async fn alone(tweak: impl FnOnce(&mut Settings)) -> (Origin, Running, SocketAddr) {
     let origin = Origin::start().await;
@@ -152,6 +172,7 @@ pub(crate) async fn as_peer(name: &'static str, server: SocketAddr) -> String {
 /// Nodes that know each other.
 pub(crate) struct Cluster {
     pub(crate) settings: Vec<Settings>,
+    files: Vec<File>,
     pub(crate) nodes: Vec<Option<Running>>,
 }
 
@@ -188,11 +209,24 @@ impl Cluster {
             settings
         };
         let settings: Vec<Settings> = (0..count).map(settings).collect();
-        let mut nodes = Vec::new();
+        let (mut nodes, mut files) = (Vec::new(), Vec::new());
         for settings in &settings {
-            nodes.push(Some(start(settings.clone()).await));
+            let (node, file) = world(settings.clone()).await;
+            nodes.push(Some(node));
+            files.push(file);
         }
-        Self { settings, nodes }
+        Self { settings, files, nodes }
+    }
+
+    /// Changes the settings of a node and reloads them.
+    pub(crate) async fn reload(
+        &mut self,
+        index: usize,
+        edit: impl FnOnce(&mut Settings),
+    ) -> Answer {
+        edit(&mut self.settings[index]);
+        *self.files[index].lock().unwrap() = Ok(self.settings[index].clone());
+        reload(self.node(index)).await
     }
 
     pub(crate) fn node(&self, index: usize) -> &Running {
@@ -247,7 +281,8 @@ impl Cluster {
 
     /// Starts the node again, with an empty memory tier.
     pub(crate) async fn revive(&mut self, index: usize) {
-        self.nodes[index] = Some(start(self.settings[index].clone()).await);
+        let (node, file) = world(self.settings[index].clone()).await;
+        (self.nodes[index], self.files[index]) = (Some(node), file);
     }
 
     pub(crate) async fn settled(&self) {

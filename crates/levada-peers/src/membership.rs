@@ -1,0 +1,166 @@
+//! One generation of the cluster.
+
+use std::{sync::Arc, time::Duration};
+
+use levada_policy::{Cluster, LoadTable, Node as ClusterNode, NodeIndex};
+use levada_settings::{Peer, Peering};
+use levada_types::Timestamp;
+use levada_upstream::{HealthCheck, Server};
+
+use crate::{Member, WatchedPeer};
+
+/// The nodes of the cluster, this one among them. An index is of use with the generation that it comes from.
+pub struct Membership {
+    pub(crate) generation: Arc<Generation>,
+    cluster: Cluster,
+}
+
+/// The part that changes of health leave alone.
+pub(crate) struct Generation {
+    me: NodeIndex,
+    pub(crate) members: Vec<Arc<Member>>,
+    pub(crate) settings: Peering,
+    pub(crate) check: Arc<HealthCheck>,
+    pub(crate) loads: Arc<LoadTable>,
+    nodes: Vec<ClusterNode>,
+}
+
+impl Generation {
+    /// The nodes of `settings`, which are `members` in the same order. The node `name` is this one.
+    pub(crate) fn new(name: &str, settings: Peering, members: Vec<Arc<Member>>) -> Self {
+        let me = settings.peers.iter().position(|peer| peer.name == name).unwrap_or(0);
+        let nodes = nodes(&settings);
+        Self {
+            me: NodeIndex(me as u32),
+            members,
+            check: Arc::new(settings.health.clone()),
+            loads: LoadTable::new(nodes.len()),
+            settings,
+            nodes,
+        }
+    }
+
+    /// Where the node of this name is.
+    pub(crate) fn place(&self, name: &str) -> Option<NodeIndex> {
+        let at = self.settings.peers.iter().position(|peer| peer.name == name)?;
+        Some(NodeIndex(at as u32))
+    }
+
+    /// The nodes with their present health.
+    fn nodes(&self, now: Timestamp) -> Vec<ClusterNode> {
+        let seen = |((at, node), member): ((u32, &ClusterNode), &Arc<Member>)| {
+            let (health, is_me) = (&member.server.health, NodeIndex(at) == self.me);
+            ClusterNode {
+                up: is_me || health.is_up(),
+                ramp: if is_me { 1.0 } else { health.ramp(self.settings.slow_start, now) },
+                ..node.clone()
+            }
+        };
+        (0..).zip(&self.nodes).zip(&self.members).map(seen).collect()
+    }
+}
+
+impl Membership {
+    pub(crate) fn new(generation: Arc<Generation>, now: Timestamp) -> Self {
+        let cluster = Cluster::new(generation.nodes(now), generation.loads.clone());
+        Self { generation, cluster }
+    }
+
+    /// This node.
+    pub fn me(&self) -> NodeIndex {
+        self.generation.me
+    }
+
+    /// The nodes as policies see them.
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// Requests that this node has sent to each node and that are not finished.
+    pub fn loads(&self) -> &Arc<LoadTable> {
+        &self.generation.loads
+    }
+
+    /// A node.
+    pub fn member(&self, node: NodeIndex) -> &Arc<Member> {
+        &self.generation.members[node.get()]
+    }
+
+    /// All nodes with their indices.
+    pub fn members(&self) -> impl Iterator<Item = (NodeIndex, &Arc<Member>)> {
+        (0..).map(NodeIndex).zip(&self.generation.members)
+    }
+
+    /// All nodes but this one.
+    pub fn others(&self) -> impl Iterator<Item = &Arc<Member>> {
+        self.members().filter(|(node, _)| *node != self.me()).map(|(_, member)| member)
+    }
+
+    /// The node of this name.
+    pub fn named(&self, name: &str) -> Option<&Arc<Member>> {
+        self.generation.members.iter().find(|member| *member.server.name == *name)
+    }
+
+    /// The node with this slot.
+    pub fn in_slot(&self, slot: usize) -> Option<(NodeIndex, &Arc<Member>)> {
+        self.members().find(|(_, member)| member.slot == slot)
+    }
+
+    /// The server of a node.
+    pub fn server(&self, node: NodeIndex) -> &Arc<Server> {
+        &self.member(node).server
+    }
+
+    /// The cluster with the nodes in these slots marked as down.
+    pub fn without(&self, slots: &[usize]) -> Cluster {
+        let is_out = |(_, member): &(NodeIndex, &Arc<Member>)| slots.contains(&member.slot);
+        let out: Vec<_> = self.members().filter(is_out).map(|(node, _)| node).collect();
+        self.cluster.without(&out)
+    }
+
+    /// A node with its health check.
+    pub fn watched(&self, member: &Arc<Member>) -> WatchedPeer {
+        WatchedPeer { member: member.clone(), check: self.generation.check.clone() }
+    }
+
+    /// The number of nodes that are up, this one included.
+    pub fn nodes_up(&self) -> u32 {
+        let up = self.generation.members.iter().filter(|member| member.server.health.is_up());
+        up.count().max(1) as u32
+    }
+
+    /// A node's URL for clients.
+    pub fn client_url(&self, node: NodeIndex) -> Option<&str> {
+        self.settings().peers[node.get()].client_url.as_deref()
+    }
+
+    /// The settings.
+    pub fn settings(&self) -> &Peering {
+        &self.generation.settings
+    }
+
+    /// The secret that signs the redirects of this cluster.
+    pub fn secret(&self) -> Option<&str> {
+        self.settings().trust.secret()
+    }
+
+    /// Whether it has the same nodes with the same indices as another one: only health may differ.
+    pub fn is_of_same_generation(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.generation, &other.generation)
+    }
+}
+
+/// The nodes of a cluster before anything is known of their health.
+pub fn nodes(peering: &Peering) -> Vec<ClusterNode> {
+    let nearest = peering.peers.iter().filter_map(|p| p.rtt).min().unwrap_or_default();
+    let distance = |rtt: Option<Duration>| match rtt {
+        Some(rtt) if !nearest.is_zero() => rtt.as_secs_f64() / nearest.as_secs_f64(),
+        _ => 1.0,
+    };
+    let node = |peer: &Peer| ClusterNode {
+        weight: peer.weight,
+        distance: distance(peer.rtt),
+        ..ClusterNode::new(&peer.name)
+    };
+    peering.peers.iter().map(node).collect()
+}
