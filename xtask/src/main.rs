@@ -4,6 +4,7 @@ mod ci;
 mod dist;
 mod docs;
 mod pages;
+mod release;
 mod source;
 mod tidy;
 mod workspace;
@@ -11,7 +12,7 @@ mod workspace;
 use std::{env, path::Path, process::ExitCode};
 
 const USAGE: &str = "\
-usage: cargo xtask <ci [--quick] | docs | tidy [--figures] | dist [--program FILE] | packages>
+usage: cargo xtask <ci [--quick] | docs | tidy [--figures] | dist [--program FILE] | packages | release-notes VERSION>
 
   ci    all checks that a change must pass: format, tidy, dependencies, lints, the oldest Rust, fuzz
         targets, documentation, tests; with --quick, those of what differs from the main branch
@@ -22,7 +23,9 @@ usage: cargo xtask <ci [--quick] | docs | tidy [--figures] | dist [--program FIL
         target/packages/ has a deb, an rpm, an archive and checksums; with --program, packs that
         program and builds nothing
   packages
-        the last of the checks alone: a Debian package of the debug build, in a clean Debian";
+        the last of the checks alone: a Debian package of the debug build, in a clean Debian
+  release-notes
+        prints what CHANGELOG.md says of a version, if it is that of Cargo.toml";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -30,6 +33,7 @@ fn main() -> ExitCode {
         ["ci"] => ci::run(),
         ["ci", "--quick"] => ci::quick(),
         ["packages"] => ci::packages(),
+        ["release-notes", version] => release::notes(version),
         ["docs"] => docs::write(),
         ["tidy"] => tidy::run(),
         ["tidy", "--figures"] => tidy::figures(),

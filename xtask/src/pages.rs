@@ -1,5 +1,5 @@
 //! The documents that are made from declarations: keys of the configuration, policies and their
-//! parameters.
+//! parameters, the version of the Helm chart.
 
 use std::{fmt::Write as _, fs};
 
@@ -37,6 +37,7 @@ pub(crate) fn all() -> anyhow::Result<Vec<Page>> {
             text: serde_json::to_string_pretty(&schema)? + "\n",
         },
         Page { path: "docs/policies/reference.md", text: policies() },
+        chart()?,
     ])
 }
 
@@ -44,6 +45,19 @@ pub(crate) fn all() -> anyhow::Result<Vec<Page>> {
 fn filled(path: &'static str, schema: &Json) -> anyhow::Result<Page> {
     let written = fs::read_to_string(root().join(path)).with_context(|| path.to_owned())?;
     Ok(Page { path, text: with_keys(&written, schema)? })
+}
+
+/// The Helm chart's description, with the version of Cargo.toml.
+fn chart() -> anyhow::Result<Page> {
+    let path = "packaging/helm/levada/Chart.yaml";
+    let written = fs::read_to_string(root().join(path)).with_context(|| path.to_owned())?;
+    let versioned = |line: &str| match line.split_once(": ") {
+        Some((key @ ("version" | "appVersion"), _)) => {
+            format!("{key}: {}\n", env!("CARGO_PKG_VERSION"))
+        }
+        _ => format!("{line}\n"),
+    };
+    Ok(Page { path, text: written.lines().map(versioned).collect() })
 }
 
 const BEGIN: &str = "<!-- generated: keys of ";
