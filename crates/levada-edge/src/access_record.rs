@@ -14,7 +14,7 @@ use levada_log::access_log::{AccessLine, Log, LogEntry};
 use levada_policy::{Outstanding, Pick, RequestOutcome};
 use levada_redirector::{ChosenServer, Decider};
 
-use levada_metrics::CacheResult;
+use levada_metrics::{AnsweredRequest, CacheResult, SiteMetrics};
 
 use crate::{
     body_error::BodyError,
@@ -73,6 +73,7 @@ pub(crate) struct AccessRecord {
     pub(crate) pieces: Option<Arc<dyn TransferCounts>>,
     /// The request is for a piece that this node fetches for a transfer, which counts it.
     is_piece: bool,
+    site: Option<Arc<SiteMetrics>>,
     bytes: u64,
     complete: bool,
     line: Option<Box<AccessLine>>,
@@ -96,6 +97,7 @@ impl AccessRecord {
             from_peer,
             pieces: None,
             is_piece: false,
+            site: None,
             bytes: 0,
             complete: false,
             line: None,
@@ -109,8 +111,9 @@ impl AccessRecord {
         record
     }
 
-    /// Notes the client and the request, if there is an access log.
+    /// Notes the site, and the client and the request if there is an access log.
     pub(crate) fn note(&mut self, context: &RequestContext) {
+        self.site = Some(context.resource.site.metrics.clone());
         if self.telemetry.log.load().is_none() {
             return;
         }
@@ -233,8 +236,14 @@ impl Drop for AccessRecord {
         let metrics = &self.telemetry.metrics;
         metrics.in_flight.dec();
         if !self.is_piece {
-            let elapsed = self.started.elapsed();
-            metrics.request(self.from_peer, self.status, self.cache, self.bytes, elapsed);
+            let request = AnsweredRequest {
+                from_peer: self.from_peer,
+                status: self.status,
+                cache: self.cache,
+                bytes: self.bytes,
+                elapsed: self.started.elapsed(),
+            };
+            metrics.request(self.site.as_deref(), request);
             if !self.complete {
                 metrics.aborted.inc();
             }

@@ -4,7 +4,10 @@
 use std::{convert::Infallible, net::IpAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
+use http::{
+    HeaderValue, Method, Request, Response, StatusCode,
+    header::{ACCEPT, CONTENT_TYPE},
+};
 use http_body_util::Full;
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -15,7 +18,7 @@ use percent_encoding::percent_decode_str;
 use serde::Serialize;
 
 use crate::{explain, node::Node, reload::Reloader, servers};
-use levada_metrics::CacheResult;
+use levada_metrics::{CacheResult, PageFormat};
 
 /// The pages of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +138,7 @@ fn answer(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
         ),
         "/healthz" => text(StatusCode::OK, "alive\n"),
         "/readyz" => ready(node),
-        "/metrics" => metrics(node),
+        "/metrics" => metrics(node, request.headers().get(ACCEPT)),
         "/status" => json(StatusCode::OK, &status(node)),
         "/drain" => json(StatusCode::OK, &draining(node)),
         "/servers" => json(StatusCode::OK, &servers::list(&node.sites.load())),
@@ -262,7 +265,7 @@ fn ready(node: &Node) -> Response<Full<Bytes>> {
     }
 }
 
-fn metrics(node: &Node) -> Response<Full<Bytes>> {
+fn metrics(node: &Node, accept: Option<&HeaderValue>) -> Response<Full<Bytes>> {
     let metrics = &node.metrics;
     let whole = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
     metrics.cache_bytes.set(whole(node.cache.store.bytes()));
@@ -300,9 +303,10 @@ fn metrics(node: &Node) -> Response<Full<Bytes>> {
         None => vec![(0, node.settings().name.clone())],
     };
     metrics.large.look_at(&node.large.sources.lock().clone(), names.into_iter());
-    let mut response = text(StatusCode::OK, &metrics.page());
-    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    let format = PageFormat::accepted(accept.and_then(|a| a.to_str().ok()).unwrap_or_default());
+    let mut response = text(StatusCode::OK, &metrics.page(format));
+    let kind = HeaderValue::from_static(format.content_type());
+    response.headers_mut().insert(CONTENT_TYPE, kind);
     response
 }
 

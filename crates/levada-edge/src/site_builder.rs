@@ -210,6 +210,7 @@ fn make_site(
             origins,
             switch,
             fallbacks,
+            metrics: metrics.site(site.hosts.first().map_or("", String::as_str)),
             retry_budget,
             workers,
             route: plan.route.clone(),

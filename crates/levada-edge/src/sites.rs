@@ -5,6 +5,7 @@ use std::{collections::HashMap, net::IpAddr, sync::Arc, time::Duration};
 use http::HeaderValue;
 use levada_access::site_access::SiteAccess;
 use levada_files::FileDirectory;
+use levada_metrics::SiteMetrics;
 use levada_policy::ClientShare;
 use levada_redirector::{Classes, SharedDecider, SitePolicy, Switch, SwitchMetrics};
 use levada_types::hash64;
@@ -48,6 +49,8 @@ pub(crate) struct Site {
     pub(crate) misses: Arc<FairQueue<IpAddr>>,
     /// Who may use it and each of its routes; nothing at the servers of a route.
     pub(crate) access: SiteAccess,
+    /// The series of the site.
+    pub(crate) metrics: Arc<SiteMetrics>,
 }
 
 /// The parts of a site that are built from its settings.
@@ -57,6 +60,7 @@ pub(crate) struct SiteParts {
     pub(crate) origins: Vec<Arc<WatchedOrigin>>,
     pub(crate) switch: Option<Arc<Switch>>,
     pub(crate) fallbacks: Counter,
+    pub(crate) metrics: Arc<SiteMetrics>,
     pub(crate) retry_budget: f64,
     pub(crate) workers: usize,
     pub(crate) route: Option<Arc<str>>,
@@ -110,6 +114,7 @@ impl Site {
             files: settings.servers.files.as_ref().map(FileDirectory::new),
             classes,
             fallbacks: parts.fallbacks,
+            metrics: parts.metrics,
             origin_host,
             misses,
             access,

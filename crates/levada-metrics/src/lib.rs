@@ -2,14 +2,22 @@
 //!
 //! ```text
 //! node     Metrics: one registry, and every counter that has no crate of its own
+//! site     requests by site
 //! large    transfers in pieces
+//! process  the process itself
+//! page     the page in the formats of the field
 //! ```
 
 mod cache_result;
 mod label_value;
 mod large;
 mod node;
+mod page;
+mod process;
+mod site;
 
 pub use cache_result::CacheResult;
 pub use large::LargeMetrics;
 pub use node::Metrics;
+pub use page::PageFormat;
+pub use site::{AnsweredRequest, SiteMetrics};

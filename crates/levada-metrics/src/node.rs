@@ -1,8 +1,8 @@
 //! All counters of a node.
 
 use std::{
-    sync::{OnceLock, atomic::AtomicU64},
-    time::Duration,
+    sync::{Arc, OnceLock, atomic::AtomicU64},
+    time::SystemTime,
 };
 
 use http::StatusCode;
@@ -25,14 +25,10 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::{CacheResult, LargeMetrics, label_value::LabelValue};
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RequestLabels {
-    listener: LabelValue,
-    code: u16,
-    cache: LabelValue,
-}
+use crate::{
+    AnsweredRequest, CacheResult, LargeMetrics, PageFormat, SiteMetrics, label_value::LabelValue,
+    process, site::Sites,
+};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct UpstreamLabels {
@@ -93,12 +89,10 @@ struct ResultLabels {
 /// All counters of a node.
 pub struct Metrics {
     registry: Registry,
-    requests: Family<RequestLabels, Counter>,
-    /// The counters for status 200, by listener and cache result: most requests use them without a
-    /// look-up.
-    ok: [[OnceLock<Counter>; CacheResult::COUNT]; 2],
-    bytes: Counter,
-    durations: Histogram,
+    started: SystemTime,
+    sites: Sites,
+    /// Of requests that belong to no site.
+    no_site: Arc<SiteMetrics>,
     /// Requests in flight.
     pub in_flight: Gauge,
     /// Responses that the client or the upstream broke off.
@@ -192,16 +186,12 @@ impl Default for Metrics {
         let build: Family<Vec<(&str, &str)>, Gauge> = Family::default();
         build.get_or_create(&vec![("version", env!("CARGO_PKG_VERSION"))]).set(1);
         registry.register("build_info", "The version of this node", build);
+        let sites = Sites::registered(&mut registry);
         Self {
-            ok: Default::default(),
+            started: SystemTime::now(),
+            no_site: sites.of(None),
+            sites,
             upstream_ok: Default::default(),
-            requests: register!("http_requests", "Requests answered", Family::default()),
-            bytes: register!("http_response_bytes", "Bytes of bodies sent", Counter::default()),
-            durations: register!(
-                "http_request_duration_seconds",
-                "Time from the request's head to the end of its response",
-                Histogram::new(exponential_buckets(0.0005, 2.0, 17))
-            ),
             in_flight: register!("http_requests_in_flight", "Requests in flight", Gauge::default()),
             memory_resident: register!(
                 "memory_resident_bytes",
@@ -423,35 +413,17 @@ impl Metrics {
         self.switch_limit.get_or_create(&labels).set(limit);
     }
 
-    /// Counts a request that was answered.
-    pub fn request(
-        &self,
-        from_peer: bool,
-        status: StatusCode,
-        cache: CacheResult,
-        bytes: u64,
-        elapsed: Duration,
-    ) {
-        let ok = &self.ok[usize::from(from_peer)][cache as usize];
-        if status == StatusCode::OK {
-            ok.get_or_init(|| self.counter(from_peer, status, cache)).inc();
-        } else {
-            self.counter(from_peer, status, cache).inc();
-        }
-        self.bytes.inc_by(bytes);
-        self.durations.observe(elapsed.as_secs_f64());
-        if cache == CacheResult::Collapsed {
-            self.collapsed.inc();
-        }
+    /// The series of the site with this name.
+    pub fn site(&self, name: &str) -> Arc<SiteMetrics> {
+        self.sites.of(Some(name))
     }
 
-    fn counter(&self, from_peer: bool, status: StatusCode, cache: CacheResult) -> Counter {
-        let labels = RequestLabels {
-            listener: LabelValue(if from_peer { "peer" } else { "client" }),
-            code: status.as_u16(),
-            cache: LabelValue(cache.as_str()),
-        };
-        self.requests.get_or_create_owned(&labels)
+    /// Counts a request that was answered; `site` is `None` if it belongs to none.
+    pub fn request(&self, site: Option<&SiteMetrics>, request: AnsweredRequest) {
+        site.unwrap_or(&self.no_site).request(request);
+        if request.cache == CacheResult::Collapsed {
+            self.collapsed.inc();
+        }
     }
 
     /// Forgets the series of a server that is gone.
@@ -479,33 +451,22 @@ impl Metrics {
 
     /// Requests answered, by cache result and listener, for `/status`.
     pub fn count(&self, from_peer: bool, cache: CacheResult) -> u64 {
-        let listener = if from_peer { "peer" } else { "client" };
-        let mut sum = 0;
-        for code in 100..=599 {
-            let labels = RequestLabels {
-                listener: LabelValue(listener),
-                code,
-                cache: LabelValue(cache.as_str()),
-            };
-            if let Some(counter) = self.requests.get(&labels) {
-                sum += counter.get();
-            }
-        }
-        sum
+        self.sites.count(from_peer, cache)
     }
 
     /// Bytes of bodies sent.
     pub fn bytes_sent(&self) -> u64 {
-        self.bytes.get()
+        self.sites.bytes()
     }
 
     /// The page that Prometheus scrapes.
-    pub fn page(&self) -> String {
+    pub fn page(&self, format: PageFormat) -> String {
         let mut page = String::new();
         if prometheus_client::encoding::text::encode(&mut page, &self.registry).is_err() {
             page.clear();
         }
-        page
+        process::append(&mut page, self.started);
+        format.of(page)
     }
 }
 

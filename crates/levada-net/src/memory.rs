@@ -12,6 +12,13 @@ pub fn resident() -> Option<u64> {
     Some(pages * rustix::param::page_size() as u64)
 }
 
+/// Bytes of the address space that this process has taken; `None` where the system does not say.
+pub fn taken() -> Option<u64> {
+    let statm = fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = statm.split(' ').next()?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
+}
+
 /// Gives memory that is free back to the system at once. The allocator of the binary does so after a second
 /// otherwise. Processes with another allocator are not affected.
 pub fn give_back() {

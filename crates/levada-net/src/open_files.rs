@@ -2,6 +2,17 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+/// The number of open files and sockets; `None` where the system does not say.
+pub fn count() -> Option<u64> {
+    // The directory itself is open while it is read.
+    std::fs::read_dir("/proc/self/fd").ok().map(|files| (files.count() as u64).saturating_sub(1))
+}
+
+/// The limit that holds now; `None` if there is none.
+pub fn limit() -> Option<u64> {
+    getrlimit(Resource::Nofile).current
+}
+
 /// Raises the soft limit to the hard one and returns the limit that now holds, `None` if there is none.
 ///
 /// Programs that use `select` cannot have file descriptors above 1023, hence the low soft limit of most

@@ -1,5 +1,10 @@
 //! The pages of the admin listener.
 
+use std::{
+    io::Write as _,
+    process::{Command, Stdio},
+};
+
 use levada_edge::settings::Settings;
 
 use crate::support::{nodes::*, *};
@@ -14,7 +19,8 @@ async fn metrics_are_prometheus_text() {
     get(at, "/a").await;
     get_with(at, "/a", &[("Host", "b.test")]).await;
     settled(&node).await;
-    let page = admin(&node, "/metrics").await.text();
+    let openmetrics = [("Accept", "application/openmetrics-text; version=1.0.0")];
+    let page = get_with(node.addresses.admin.unwrap(), "/metrics", &openmetrics).await.text();
     assert!(page.ends_with("# EOF\n"));
     for line in page.lines() {
         if let Some(comment) = line.strip_prefix("# ") {
@@ -23,7 +29,7 @@ async fn metrics_are_prometheus_text() {
             continue;
         }
         let (series, value) = line.rsplit_once(' ').expect(line);
-        assert!(series.starts_with("levada_"), "{line}");
+        assert!(series.starts_with("levada_") || series.starts_with("process_"), "{line}");
         value.parse::<f64>().expect(line);
         if let Some((_, labels)) = series.split_once('{') {
             let labels = labels.strip_suffix('}').expect(line);
@@ -34,10 +40,36 @@ async fn metrics_are_prometheus_text() {
             }
         }
     }
+    assert!(page.contains("levada_http_requests_total{site=\"a.test\",listener=\"client\",code=\"200\",cache=\"hit\"} 1"));
+    assert!(page.contains(
+        "levada_http_requests_total{site=\"-\",listener=\"client\",code=\"421\",cache=\"none\"} 1"
+    ));
     assert_eq!(metric(&node, "levada_http_requests_total").await, 3.0);
     assert_eq!(metric(&node, "levada_http_requests_in_flight").await, 0.0);
     assert_eq!(metric(&node, "levada_cache_objects").await, 1.0);
     assert_eq!(metric(&node, "levada_origin_response_bytes_total").await, 2.0);
+}
+
+#[tokio::test]
+async fn promtool_finds_nothing_wrong_with_the_metrics() {
+    let (_origin, node, at) = alone(|_| {}).await;
+    get(at, "/a").await;
+    settled(&node).await;
+    let page = admin(&node, "/metrics").await.text();
+    let promtool = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let Ok(mut promtool) = promtool else {
+        println!("skipped: promtool is not installed (Debian's package prometheus)");
+        return;
+    };
+    promtool.stdin.take().unwrap().write_all(page.as_bytes()).unwrap();
+    let said = promtool.wait_with_output().unwrap();
+    let words = String::from_utf8_lossy(&said.stderr) + String::from_utf8_lossy(&said.stdout);
+    assert!(said.status.success() && words.is_empty(), "{words}");
 }
 
 #[tokio::test]
