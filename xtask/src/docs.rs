@@ -12,11 +12,11 @@ use crate::{pages, workspace::root};
 /// When a page cannot be made or written.
 pub(crate) fn write() -> anyhow::Result<()> {
     for page in stale()? {
-        let path = root().join(page.path);
+        let path = root().join(&page.path);
         if let Some(directory) = path.parent() {
             fs::create_dir_all(directory)?;
         }
-        fs::write(&path, page.text).with_context(|| page.path.to_owned())?;
+        fs::write(&path, page.text).with_context(|| page.path.clone())?;
         eprintln!("xtask: wrote {}", page.path);
     }
     Ok(())
@@ -29,7 +29,7 @@ pub(crate) fn write() -> anyhow::Result<()> {
 pub(crate) fn stale() -> anyhow::Result<Vec<pages::Page>> {
     let mut pages = pages::all()?;
     pages.retain(|page| {
-        fs::read_to_string(root().join(page.path)).ok().as_ref() != Some(&page.text)
+        fs::read_to_string(root().join(&page.path)).ok().as_ref() != Some(&page.text)
     });
     Ok(pages)
 }

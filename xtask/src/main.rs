@@ -1,6 +1,7 @@
 //! The project's own chores: `cargo xtask ci`, `docs`, `tidy`, `dist`.
 
 mod ci;
+mod dashboards;
 mod dist;
 mod docs;
 mod pages;

@@ -1,5 +1,5 @@
 //! The documents that are made from declarations: keys of the configuration, policies and their
-//! parameters, the version of the Helm chart.
+//! parameters, the version of the Helm chart, the dashboards.
 
 use std::{fmt::Write as _, fs};
 
@@ -9,12 +9,12 @@ use levada_policy::{POLICIES, Parameter, PolicyEntry};
 use levada_sim::Scenario;
 use serde_json::Value as Json;
 
-use crate::workspace::root;
+use crate::{dashboards, workspace::root};
 
 /// A page and its expected text.
 pub(crate) struct Page {
     /// From the root of the source.
-    pub(crate) path: &'static str,
+    pub(crate) path: String,
     pub(crate) text: String,
 }
 
@@ -28,23 +28,25 @@ const SCENARIOS: &str = "docs/simulate/scenarios.md";
 /// When a page that is generated in part cannot be read, or asks for what there is not.
 pub(crate) fn all() -> anyhow::Result<Vec<Page>> {
     let schema = schema::schema();
-    Ok(vec![
+    let mut pages = vec![
         filled(CONFIGURATION, &schema)?,
         filled(ROUTES, &schema)?,
         filled(SCENARIOS, &schema::of::<Scenario>())?,
         Page {
-            path: "docs/operate/configuration.schema.json",
+            path: "docs/operate/configuration.schema.json".to_owned(),
             text: serde_json::to_string_pretty(&schema)? + "\n",
         },
-        Page { path: "docs/policies/reference.md", text: policies() },
+        Page { path: "docs/policies/reference.md".to_owned(), text: policies() },
         chart()?,
-    ])
+    ];
+    pages.extend(dashboards::pages()?);
+    Ok(pages)
 }
 
 /// The page at `path`, with its tables of keys as `schema` declares them.
 fn filled(path: &'static str, schema: &Json) -> anyhow::Result<Page> {
     let written = fs::read_to_string(root().join(path)).with_context(|| path.to_owned())?;
-    Ok(Page { path, text: with_keys(&written, schema)? })
+    Ok(Page { path: path.to_owned(), text: with_keys(&written, schema)? })
 }
 
 /// The Helm chart's description, with the version of Cargo.toml.
@@ -57,7 +59,7 @@ fn chart() -> anyhow::Result<Page> {
         }
         _ => format!("{line}\n"),
     };
-    Ok(Page { path, text: written.lines().map(versioned).collect() })
+    Ok(Page { path: path.to_owned(), text: written.lines().map(versioned).collect() })
 }
 
 const BEGIN: &str = "<!-- generated: keys of ";

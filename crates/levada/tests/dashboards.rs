@@ -1,0 +1,175 @@
+//! The dashboards and alerts that packages bring along, against a real Prometheus that scrapes two loaded nodes.
+
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::{TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+
+/// A process that ends with the test.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn packaging() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging")
+}
+
+/// A port that is free now.
+fn free() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// An origin with an answer for every path. It ends with the process.
+fn origin() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            std::thread::spawn(move || {
+                let _ = stream.read(&mut [0; 8192]);
+                let _ = stream.write_all(
+                    b"HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok",
+                );
+            });
+        }
+    });
+    port
+}
+
+/// The status and the body of the answer to a GET.
+fn get(port: u16, host: &str, target: &str) -> Option<(u16, String)> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
+    let head = format!("GET {target} HTTP/1.0\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes()).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
+}
+
+/// Two nodes that are peers, with their ports for clients and for operators.
+fn nodes(directory: &Path) -> Vec<(Process, u16, u16)> {
+    let origin = origin();
+    let ports: Vec<[u16; 3]> = (0..2).map(|_| [free(), free(), free()]).collect();
+    let peer = |(number, [_, peer, _]): (usize, &[u16; 3])| {
+        format!("[[peer]]\nname = 'n{number}'\naddress = '127.0.0.1:{peer}'\n")
+    };
+    let peers: String = ports.iter().enumerate().map(peer).collect();
+    let start = |(number, [clients, peering, admin]): (usize, &[u16; 3])| {
+        let file = directory.join(format!("n{number}.toml"));
+        let text = format!(
+            "name = 'n{number}'\n[admin]\nlisten = '127.0.0.1:{admin}'\n\
+             [[listen]]\naddress = '127.0.0.1:{clients}'\n\
+             [peering]\nlisten = '127.0.0.1:{peering}'\nsecret = 'sixteen bytes or more'\n{peers}\
+             [[site]]\nhosts = ['www.test']\norigin = ['http://127.0.0.1:{origin}']\n"
+        );
+        fs::write(&file, text).unwrap();
+        let mut node = Command::new(env!("CARGO_BIN_EXE_levada"));
+        let node = node.args(["run", "-c"]).arg(&file);
+        let node = node.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        (Process(node), *clients, *admin)
+    };
+    ports.iter().enumerate().map(start).collect()
+}
+
+/// The expressions of all panels, with the names of their panels.
+fn queries() -> Vec<(String, String)> {
+    let mut queries = Vec::new();
+    for file in fs::read_dir(packaging().join("grafana/dashboards")).unwrap() {
+        let file = file.unwrap().path();
+        let model: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+        for panel in model["panels"].as_array().unwrap() {
+            let name = format!("{}: {}", model["title"], panel["title"]);
+            for target in panel["targets"].as_array().unwrap() {
+                let expression = target["expr"].as_str().unwrap();
+                let expression = expression.replace("$__rate_interval", "10s");
+                let expression = ["$instance", "$site"]
+                    .iter()
+                    .fold(expression, |text, variable| text.replace(variable, ".*"));
+                assert!(!expression.contains('$'), "{expression}");
+                queries.push((name.clone(), expression));
+            }
+        }
+    }
+    assert!(queries.len() > 30);
+    queries
+}
+
+/// The number of series that Prometheus has for an expression now; `None` before it answers.
+fn series(prometheus: u16, expression: &str) -> Option<usize> {
+    let query = utf8_percent_encode(expression, NON_ALPHANUMERIC);
+    let target = format!("/api/v1/query?query={query}");
+    let (status, body) = get(prometheus, "localhost", &target)?;
+    let answer: Value = serde_json::from_str(&body).ok()?;
+    match (status, answer["data"]["resultType"].as_str()) {
+        (200, Some("vector")) => Some(answer["data"]["result"].as_array()?.len()),
+        (503, _) => None,
+        _ => panic!("{expression}: {body}"),
+    }
+}
+
+#[test]
+fn no_panel_is_empty() {
+    let directory = tempfile::tempdir().unwrap();
+    let (port, file) = (free(), directory.path().join("prometheus.yml"));
+    let nodes = nodes(directory.path());
+    let targets: Vec<String> =
+        nodes.iter().map(|(_, _, admin)| format!("'127.0.0.1:{admin}'")).collect();
+    let targets = targets.join(", ");
+    let text = format!(
+        "global: {{scrape_interval: 1s}}\nscrape_configs:\n  - job_name: levada\n    static_configs: [{{targets: [{targets}]}}]\n"
+    );
+    fs::write(&file, text).unwrap();
+    let prometheus = Command::new("prometheus")
+        .arg(format!("--config.file={}", file.display()))
+        .arg(format!("--storage.tsdb.path={}", directory.path().join("data").display()))
+        .arg(format!("--web.listen-address=127.0.0.1:{port}"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let Ok(prometheus) = prometheus else {
+        println!("SKIPPED, NOTHING WAS QUERIED: prometheus is not installed");
+        return;
+    };
+    let _prometheus = Process(prometheus);
+    let (mut empty, begun, mut number) = (queries(), Instant::now(), 0);
+    while !empty.is_empty() {
+        assert!(begun.elapsed() < Duration::from_secs(120), "empty: {empty:#?}");
+        for (_, clients, _) in &nodes {
+            for _ in 0..20 {
+                number += 1;
+                get(*clients, "www.test", &format!("/{}", number % 50));
+            }
+        }
+        empty.retain(|(_, expression)| series(port, expression).is_none_or(|count| count == 0));
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+#[test]
+fn alerts_fire_and_stay_silent_where_they_should() {
+    let rules = packaging().join("prometheus");
+    for words in
+        [["check", "rules", "levada.rules.yml"], ["test", "rules", "levada.rules.test.yml"]]
+    {
+        let Ok(output) = Command::new("promtool").args(words).current_dir(&rules).output() else {
+            println!("SKIPPED, NOTHING WAS TESTED: promtool is not installed");
+            return;
+        };
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    }
+}
