@@ -13,6 +13,7 @@ mod cluster;
 mod entry;
 mod lard_admission;
 mod load;
+mod moved;
 mod order;
 mod parameter;
 mod per_node;
@@ -49,6 +50,7 @@ pub use cluster::{Cluster, Node, NodeIndex};
 pub use entry::{Deployment, Need, PolicyEntry};
 pub use lard_admission::{lard_admission_limit, lard_thresholds, weighted_lard_admission_limit};
 pub use load::{LoadTable, Outstanding};
+pub use moved::moved;
 pub use parameter::{Kind, Parameter, ParameterError, ParameterValue, Parameters, Setting};
 pub use policy::{
     Candidates, LoadBound, Pick, PickContext, PickReason, Policy, RequestOutcome, Tracked,
