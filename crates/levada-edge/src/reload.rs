@@ -5,11 +5,13 @@
 //! have learned, even when their parameters change. The access log is opened anew even when the settings
 //! cannot be used.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use levada_log::access_log::Log;
 use levada_net::stop::{Stop, spawn_until};
 use levada_peers::{MembershipChange, PreparedPeers};
+use levada_redirector::SwitchMetrics as _;
+use levada_upstream::ServerKind;
 
 use crate::{
     listeners::{Listeners, PreparedListener},
@@ -110,11 +112,30 @@ struct Plan {
 }
 
 /// Goes on with other peers. Running requests end as they began.
-pub(crate) fn change_peers(node: &Node, prepared: PreparedPeers, stop: &Stop) {
+pub(crate) fn change_peers(node: &Arc<Node>, prepared: PreparedPeers, stop: &Stop) {
     let Some(peers) = &node.peers else { return };
-    let MembershipChange { before, after } = peers.commit(prepared);
-    node.large.follow(&before, &after);
+    let change = peers.commit(prepared);
+    node.large.follow(&change.before, &change.after);
     tend_peers(node, peers, &|task| spawn_until(stop, task));
+    let node = node.clone();
+    tokio::task::spawn_blocking(move || show_moved(&node, &change));
+}
+
+/// Shows how many objects a change has moved, for the first site of each policy.
+fn show_moved(node: &Node, MembershipChange { before, after }: &MembershipChange) {
+    let (before, after) = (before.cluster(), after.cluster());
+    if before.membership() == after.membership() {
+        return;
+    }
+    let mut shown = HashSet::new();
+    for site in node.sites.load().iter().filter(|site| site.switch.is_none()) {
+        let decider = &site.decider;
+        if shown.insert(decider.name())
+            && let Some(part) = decider.moved(before, after)
+        {
+            node.metrics.moved(ServerKind::Peer, decider.name(), part);
+        }
+    }
 }
 
 /// Replaces the sites. Running requests end as they began.

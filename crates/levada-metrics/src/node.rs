@@ -49,6 +49,12 @@ struct DecisionLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct MovedLabels {
+    kind: LabelValue,
+    policy: LabelValue,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ServerLabels {
     kind: LabelValue,
     server: String,
@@ -116,6 +122,7 @@ pub struct Metrics {
     decisions: Family<DecisionLabels, Counter>,
     set_sizes: Histogram,
     servers: Family<ServerLabels, Gauge>,
+    moved_places: Family<MovedLabels, Gauge<f64, AtomicU64>>,
     /// Client and peer connections.
     pub connections: Gauge,
     /// Connections that rest between two requests.
@@ -241,6 +248,11 @@ impl Default for Metrics {
             decisions: register!(
                 "policy_decisions",
                 "Choices of a node, by reason",
+                Family::default()
+            ),
+            moved_places: register!(
+                "policy_moved_ratio",
+                "Part of the places of objects that the last change of members moved",
                 Family::default()
             ),
             set_sizes: register!(
@@ -426,13 +438,6 @@ impl Metrics {
         }
     }
 
-    /// Forgets the series of a server that is gone.
-    pub fn server_gone(&self, kind: ServerKind, server: &Server) {
-        let (kind, server) = (LabelValue(kind.as_str()), server.name.to_string());
-        self.large.server_gone(&server);
-        self.servers.remove(&ServerLabels { kind, server });
-    }
-
     /// Counts the result of a handoff.
     pub fn handoff(&self, result: &'static str) {
         self.handoffs.get_or_create(&HandoffLabels { result: LabelValue(result) }).inc();
@@ -506,6 +511,19 @@ impl SwitchMetrics for Metrics {
         let (kind, name) = (LabelValue(kind.as_str()), server.name.to_string());
         let labels = ServerLabels { kind, server: name };
         self.servers.get_or_create(&labels).set(i64::from(server.health.is_up()));
+    }
+
+    fn server_gone(&self, kind: ServerKind, server: &Server) {
+        let server = server.name.to_string();
+        if kind == ServerKind::Peer {
+            self.large.server_gone(&server);
+        }
+        self.servers.remove(&ServerLabels { kind: LabelValue(kind.as_str()), server });
+    }
+
+    fn moved(&self, kind: ServerKind, policy: &'static str, part: f64) {
+        let labels = MovedLabels { kind: LabelValue(kind.as_str()), policy: LabelValue(policy) };
+        self.moved_places.get_or_create(&labels).set(part);
     }
 }
 

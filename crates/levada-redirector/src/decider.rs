@@ -13,6 +13,8 @@ use crate::PolicyChoice;
 
 /// Instances of a keyed policy: enough that cores rarely contend for one lock.
 const SHARDS: u32 = 16;
+/// Objects in the sample of those that may move: enough to tell the share of one node of many.
+const SAMPLE: u64 = 1_000;
 
 /// The policy of a site, or of several that share it. A keyed policy is sharded by key, without a
 /// difference in decisions: its state is per key.
@@ -111,6 +113,14 @@ impl Decider {
             (policy.candidates(request, cluster), policy.bound(request, cluster));
         let pick = policy.pick(request, cluster, &mut PickContext { now, rng: &mut rng });
         (pick, candidates, bound)
+    }
+
+    /// The part of the places of a sample of objects that moves when `after` follows `before`; `None` if the policy
+    /// gives objects no place. What it has learned does not count.
+    pub fn moved(&self, before: &Cluster, after: &Cluster) -> Option<f64> {
+        let (choice, deployment) = &self.plan;
+        let policy = levada_policy::build(&choice.name, &choice.parameters, deployment);
+        levada_policy::moved(&mut *policy.ok()?, before, after, SAMPLE)
     }
 
     /// The size of its memory, over all instances.

@@ -165,6 +165,13 @@ async fn nodes_that_join_and_leave_under_load_fail_no_request() {
         assert!(!seen_by(&cluster, 0).await.contains_key("n1"));
         let page = admin(cluster.node(0), "/metrics").await.text();
         assert!(page.contains("server=\"n3\"") && !page.contains("server=\"n1\""), "{page}");
+        if name != "least_conn" {
+            until("it shows what has moved", async || {
+                let moved = metric(cluster.node(0), "levada_policy_moved_ratio").await;
+                (0.2..0.3).contains(&moved)
+            })
+            .await;
+        }
     }
 }
 

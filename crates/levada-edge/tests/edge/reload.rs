@@ -37,6 +37,27 @@ async fn learned_targets_survive_and_a_server_that_joins_is_used() {
 }
 
 #[tokio::test]
+async fn server_that_leaves_a_switch_has_no_series_any_more_and_the_moved_part_is_shown() {
+    let origins = [Origin::start().await, Origin::start().await];
+    let before = switching("hrw", &[&origins[0], &origins[1]]);
+    let (node, file) = world(before.clone()).await;
+    let shown = async || {
+        let page = admin(&node, "/metrics").await.text();
+        let of = |line: &&str| line.starts_with("levada_upstream_healthy{");
+        page.lines().filter(of).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(shown().await.len(), 2);
+    let mut after = before;
+    switch(&mut after).servers.pop();
+    *file.lock().unwrap() = Ok(after);
+    assert_eq!(reload(&node).await.status, 200);
+    assert_eq!(shown().await, ["levada_upstream_healthy{kind=\"server\",server=\"s0\"} 1"]);
+    let moved = metric(&node, "levada_policy_moved_ratio").await;
+    assert!((0.45..0.55).contains(&moved), "{moved}");
+    settled(&node).await;
+}
+
+#[tokio::test]
 async fn running_requests_end_where_they_are_and_count_on() {
     let origins = [Origin::start().await, Origin::start().await];
     let gate = Gate::new();

@@ -44,6 +44,10 @@ pub trait SwitchMetrics: OutcomeCounter + Send + Sync {
     fn decision(&self, policy: &'static str, pick: Pick);
     /// A server has come up, or has gone down.
     fn server_up(&self, kind: ServerKind, server: &Server);
+    /// A server has left for good.
+    fn server_gone(&self, kind: ServerKind, server: &Server);
+    /// Servers have joined or left: a policy has moved this part of the places of objects.
+    fn moved(&self, kind: ServerKind, policy: &'static str, part: f64);
 }
 
 /// A site's servers at work.
@@ -140,6 +144,9 @@ impl Switch {
         for gone in before.members.iter().filter(|member| !stays(member)) {
             gone.sit(&LoadTable::new(0), None);
             gone.stop_watch();
+            if !members.iter().any(|member| member.server.name == gone.server.name) {
+                self.metrics.server_gone(ServerKind::Switched, &gone.server);
+            }
         }
         if *before.check != *plan.check || before.host != plan.host {
             before.members.iter().for_each(|member| member.stop_watch());
@@ -149,6 +156,12 @@ impl Switch {
         self.view.store(Arc::new(SwitchView::new(plan, members)));
         drop(making);
         self.settle();
+        let after = self.view.load();
+        if after.cluster.membership() != before.cluster.membership()
+            && let Some(part) = plan.decider.moved(&before.cluster, &after.cluster)
+        {
+            self.metrics.moved(ServerKind::Switched, plan.decider.name(), part);
+        }
     }
 
     fn settle(self: &Arc<Self>) {
