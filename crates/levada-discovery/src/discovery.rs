@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::{runtime::Handle, sync::Notify, task::AbortHandle, time::timeout_at};
 
 use crate::{
-    DiscoveryMetrics, Member, ResolverSettings, Source, dns, file,
+    DiscoveryMetrics, Member, ResolverSettings, Source, dns, etcd, file, kubernetes,
     report::{Account, Common, IsUp, Report},
     resolver::Resolvers,
     srv,
@@ -104,6 +104,8 @@ async fn follow(source: Source, resolvers: Arc<Resolvers>, report: Report) {
             Source::Dns(source) => dns::follow(source, &resolvers, &report).await,
             Source::Srv(source) => srv::follow(source, &resolvers, &report).await,
             Source::File(source) => file::follow(source, &resolvers, &report).await,
+            Source::Etcd(source) => etcd::follow(source, &report).await,
+            Source::Kubernetes(source) => kubernetes::follow(source, &report).await,
         }
     };
     tokio::select! {

@@ -1,5 +1,5 @@
 //! Members from where they already are: the addresses of a name, the servers of a service, the targets of a
-//! watched file.
+//! watched file, keys of etcd, endpoints of Kubernetes.
 //!
 //! ```text
 //!   a source (dns, srv, file): asks, watches ──> Report: the whole list, or why there is none
@@ -12,21 +12,28 @@
 //! Each source has a file with `async fn follow(settings, .., report)`, which runs until it is dropped and never
 //! ends by itself. A source that fails, or names no members, keeps its last ones.
 
+mod api;
+mod backoff;
 mod damping;
 mod discovery;
 mod dns;
+mod etcd;
 mod file;
+mod kubernetes;
 mod member;
 mod metrics;
 mod report;
 mod resolver;
 mod settings;
 mod srv;
+mod tls;
 
 pub use discovery::{Discovery, Followed};
+pub use etcd::register;
 pub use member::Member;
 pub use metrics::DiscoveryMetrics;
 pub use report::{IsUp, Report};
 pub use settings::{
-    AddressFamily, DnsSource, FileSource, NamedSource, ResolverSettings, Source, SrvSource,
+    AddressFamily, ClientTls, ClusterAccess, DnsSource, Endpoint, EtcdSource, EtcdUser, FileSource,
+    KubernetesSource, NamedSource, ResolverSettings, ServicePort, Source, SrvSource,
 };

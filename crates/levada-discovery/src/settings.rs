@@ -1,11 +1,14 @@
 //! The settings of sources: where members are to be found.
 
 use std::{
+    fmt,
     net::{IpAddr, SocketAddr},
     path::PathBuf,
     sync::Arc,
     time::Duration,
 };
+
+pub use crate::tls::ClientTls;
 
 /// How names are resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,6 +78,10 @@ pub enum Source {
     Srv(SrvSource),
     /// A watched file.
     File(FileSource),
+    /// Keys of etcd.
+    Etcd(EtcdSource),
+    /// A service of Kubernetes.
+    Kubernetes(KubernetesSource),
 }
 
 /// The addresses of a name: records A and AAAA.
@@ -102,4 +109,103 @@ pub struct SrvSource {
 pub struct FileSource {
     /// The file.
     pub path: PathBuf,
+}
+
+/// The keys with a prefix in etcd.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct EtcdSource {
+    /// The servers of etcd. They are asked in this order, another one when one fails.
+    pub endpoints: Vec<Endpoint>,
+    /// The prefix; the rest of a key is the name of a member.
+    pub prefix: Arc<str>,
+    /// The user that reads; `None` if etcd asks for none.
+    pub user: Option<EtcdUser>,
+    /// The files for endpoints with TLS.
+    pub tls: ClientTls,
+}
+
+/// A user of etcd.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct EtcdUser {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its password.
+    pub password: Arc<str>,
+}
+
+impl fmt::Debug for EtcdUser {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EtcdUser").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// A server of an API.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Endpoint {
+    /// `https` rather than `http`.
+    pub tls: bool,
+    /// A name or an IP address, the latter without brackets.
+    pub host: Arc<str>,
+    /// The port.
+    pub port: u16,
+}
+
+impl Endpoint {
+    /// Host and port, as URLs and `Host` fields have them.
+    pub(crate) fn authority(&self) -> String {
+        let Self { host, port, .. } = self;
+        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.tls { "https" } else { "http" };
+        write!(f, "{scheme}://{}", self.authority())
+    }
+}
+
+/// The ready endpoints of a service in Kubernetes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct KubernetesSource {
+    /// The service.
+    pub service: Arc<str>,
+    /// Its namespace; `None`: that of the pod or of the kubeconfig's context.
+    pub namespace: Option<Arc<str>>,
+    /// The port of its pods; `None` if there is only one.
+    pub port: Option<ServicePort>,
+    /// The way to the API server.
+    pub access: ClusterAccess,
+}
+
+/// A port of a service's pods.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ServicePort {
+    /// By the name that the service gives it.
+    Name(Arc<str>),
+    /// By its number at the pods.
+    Number(u16),
+}
+
+impl fmt::Display for ServicePort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => name.fmt(f),
+            Self::Number(number) => number.fmt(f),
+        }
+    }
+}
+
+/// The way to the API server of Kubernetes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ClusterAccess {
+    /// By the service account of the pod in which this process runs.
+    Pod,
+    /// By a kubeconfig file.
+    Kubeconfig {
+        /// The file.
+        path: PathBuf,
+        /// The context in it; `None`: the current one.
+        context: Option<Arc<str>>,
+    },
 }

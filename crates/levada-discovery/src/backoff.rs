@@ -1,0 +1,44 @@
+//! The pause before a source that failed is asked again.
+
+use std::{
+    hash::{BuildHasher as _, RandomState},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+/// Pauses that double from [`SHORTEST`] to [`LONGEST`], and begin anew after a success that lasted.
+pub(crate) struct Backoff {
+    next: Duration,
+    attempt_began: Instant,
+}
+
+/// The first pause.
+const SHORTEST: Duration = Duration::from_millis(50);
+/// The longest pause.
+const LONGEST: Duration = Duration::from_secs(10);
+/// An attempt that lasted so long was a success.
+const LASTING: Duration = Duration::from_secs(15);
+
+impl Backoff {
+    pub(crate) fn new() -> Self {
+        Self { next: SHORTEST, attempt_began: Instant::now() }
+    }
+
+    /// Waits after an attempt that failed. The pause is between half and all of its nominal length, so that nodes
+    /// that lost a server together do not come back together.
+    pub(crate) async fn pause(&mut self) {
+        if self.attempt_began.elapsed() > LASTING {
+            self.next = SHORTEST;
+        }
+        tokio::time::sleep(self.next.mul_f64(0.5 + 0.5 * chance())).await;
+        self.next = (self.next * 2).min(LONGEST);
+        self.attempt_began = Instant::now();
+    }
+}
+
+/// A number from 0 to 1, another one on every node.
+#[expect(clippy::cast_precision_loss, reason = "a pause needs no more digits")]
+fn chance() -> f64 {
+    RandomState::new().hash_one(0) as f64 / u64::MAX as f64
+}
