@@ -209,7 +209,8 @@ impl Listeners {
                 listener: ListenerKind::Peer,
                 tls,
                 proof: levada_peers::proof(&peering.trust, &settings.name),
-                h2c: peering.h2,
+                // While the protocol changes, node by node, peers come with both.
+                h2c: true,
                 // A peer does not change its address: no dormant check.
                 dormant_retries: None,
                 places: Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)),

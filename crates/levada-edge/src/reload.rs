@@ -111,7 +111,8 @@ struct Plan {
     sites: Sites,
 }
 
-/// Goes on with other peers. Running requests end as they began.
+/// Goes on with other peers. Running requests end as they began. Policies whose thresholds follow from the number
+/// of nodes have new ones when sites are built.
 pub(crate) fn change_peers(node: &Arc<Node>, prepared: PreparedPeers, stop: &Stop) {
     let Some(peers) = &node.peers else { return };
     let change = peers.commit(prepared);

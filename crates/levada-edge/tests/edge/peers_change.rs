@@ -272,6 +272,31 @@ async fn order_at(admin: std::net::SocketAddr, what: &Json) -> Answer {
     Wire::saying(admin, head_of("POST", "/purge", &fields) + &body).await.answer().await
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn protocol_between_peers_changes_node_by_node_under_load() {
+    let origin = Origin::start().await;
+    let (mut cluster, _) = growing(&origin, 3, 3).await;
+    let clients = Clients::of(&cluster, &[0, 1, 2]);
+    clients.go_on(100).await;
+    for h2 in [true, false] {
+        for index in 0..3 {
+            let answer = cluster.reload(index, |settings| {
+                settings.peering.as_mut().unwrap().h2 = h2;
+            });
+            let answer = answer.await;
+            assert!(answer.text().contains("[peering]"), "{answer:?}");
+            clients.go_on(60).await;
+            assert!(seen_by(&cluster, index).await.values().all(|(up, _)| *up));
+        }
+    }
+    clients.end().await;
+    cluster.settled().await;
+    for index in 0..3 {
+        let page = admin(cluster.node(index), "/metrics").await.text();
+        assert!(!page.contains("levada_upstream_failures_total{upstream=\"peer\""), "{page}");
+    }
+}
+
 #[tokio::test]
 async fn node_at_another_address_is_the_same_node() {
     let origin = Origin::start().await;
