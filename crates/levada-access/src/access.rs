@@ -38,7 +38,7 @@ use crate::{
 };
 
 /// The demands of a site on its clients, and the bounds on what it gives them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct AccessSettings {
     /// Allow and deny, the first match decides.
     pub rules: Vec<AddressRule>,

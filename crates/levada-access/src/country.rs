@@ -2,6 +2,7 @@
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
+use levada_types::hash64;
 use maxminddb::{MaxMindDbError, PathElement, Reader};
 
 /// A country by its two letters (ISO 3166-1), in upper case.
@@ -16,6 +17,14 @@ pub struct NoCountry;
 /// A database of the countries of addresses.
 pub struct Countries {
     reader: Reader<Vec<u8>>,
+    /// The hash of its content.
+    version: u64,
+}
+
+impl PartialEq for Countries {
+    fn eq(&self, other: &Self) -> bool {
+        self.version == other.version
+    }
 }
 
 /// Why a database cannot be used.
@@ -32,7 +41,13 @@ impl Countries {
     /// # Errors
     /// When it is not of this format.
     pub fn new(content: Vec<u8>) -> Result<Self, CountriesError> {
-        Ok(Self { reader: Reader::from_source(content)? })
+        let version = hash64(&content);
+        Ok(Self { reader: Reader::from_source(content)?, version })
+    }
+
+    /// A number that differs between databases that differ.
+    pub fn version(&self) -> u64 {
+        self.version
     }
 
     /// The country of an address, if the database has it.

@@ -14,7 +14,7 @@ use levada_types::AddressPrefix;
 pub const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// Proxies in front of this node.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TrustedProxies {
     /// Their addresses.
     pub addresses: AddressPrefix,

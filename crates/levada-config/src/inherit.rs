@@ -5,6 +5,8 @@
 //! [`Handling`] is inherited without a line of its own, and a default cannot be mistaken for a stated
 //! value.
 
+use std::sync::LazyLock;
+
 use serde_json::{Map, Value as Json};
 
 use crate::{
@@ -30,8 +32,7 @@ const REWRITES: [&str; 3] = ["strip_prefix", "add_prefix", "rewrite"];
 
 /// Completes all sites and routes of a file.
 pub(crate) fn complete(file: &mut Json) {
-    let handling = keys(&schema::of::<Handling>());
-    let servers = keys(&schema::of::<SiteServers>());
+    let (handling, servers) = (&*HANDLING_KEYS, &*SERVERS_KEYS);
     let defaults = file["defaults"].as_object().cloned().unwrap_or_default();
     let sites = file.get_mut("site").and_then(Json::as_array_mut);
     for site in sites.into_iter().flatten().filter_map(Json::as_object_mut) {
@@ -58,8 +59,16 @@ pub(crate) fn complete(file: &mut Json) {
     }
 }
 
+/// The keys that say how requests are handled. A schema takes its time, and a file may have thousands of sites.
+pub(crate) static HANDLING_KEYS: LazyLock<Vec<String>> =
+    LazyLock::new(|| keys(&schema::of::<Handling>()));
+
+/// The keys of servers.
+pub(crate) static SERVERS_KEYS: LazyLock<Vec<String>> =
+    LazyLock::new(|| keys(&schema::of::<SiteServers>()));
+
 /// The keys of a table.
-pub(crate) fn keys(schema: &Json) -> Vec<String> {
+fn keys(schema: &Json) -> Vec<String> {
     schema["properties"].as_object().into_iter().flatten().map(|(key, _)| key.clone()).collect()
 }
 

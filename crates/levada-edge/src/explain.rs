@@ -6,7 +6,7 @@ use levada_files::FileDirectory;
 use levada_policy::{
     Cluster, LoadTable, Node as ClusterNode, NodeIndex, classify::RequestAttributes,
 };
-use levada_redirector::{Classes, Decider};
+use levada_redirector::{Classes, Decider, DeciderDeployment};
 use levada_settings::explained::{EvaluatedExpression, ExplainedRequest, TakenRoute};
 use levada_store::identity::{self, without_port};
 use levada_types::{Key, Request, ServiceClass, Timestamp};
@@ -204,7 +204,8 @@ pub fn offline(settings: &Settings, asked: &ExplainedRequest) -> Result<Explanat
     let redirectors = settings.peering.as_ref().map_or(1, |p| p.peers.len()).max(1) as u32;
     let capacity =
         site.servers.switch.as_ref().map_or(settings.limits.capacity, SwitchSettings::capacity);
-    let decider = Decider::new(&site.servers.policy, redirectors, capacity, seed)?;
+    let deployment = DeciderDeployment { redirectors, capacity, seed };
+    let decider = Decider::new(&site.servers.policy, &deployment)?;
     let loads = LoadTable::new(nodes.len());
     let cluster = Cluster::new(nodes, loads);
     let classes = Classes::new(&site.classes);

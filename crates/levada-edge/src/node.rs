@@ -114,7 +114,7 @@ impl Node {
             })
             .transpose()?;
         let around = SiteBuilder { settings: &settings, clock, metrics: &metrics, workers };
-        let sites = make_sites(&around, &settings.sites, &Sites::new(Vec::new()))?;
+        let sites = make_sites(&around, None)?;
         let sites = Arc::new(ArcSwap::from_pointee(sites));
         let telemetry = Telemetry { clock, metrics: metrics.clone(), log: ArcSwapOption::empty() };
         telemetry.log.store(telemetry.open(settings.access_log.as_ref())?);
@@ -180,7 +180,8 @@ impl Node {
     }
 
     /// Takes over settings that can change while the node runs, except for sites, the list of peers and listeners.
-    pub(crate) fn set(&self, settings: Settings) {
+    /// Returns the former ones.
+    pub(crate) fn set(&self, settings: Settings) -> Arc<Settings> {
         let limits = &settings.limits;
         self.identifier.store(Arc::new(self.identifier.load().with_hops(limits.max_hops)));
         self.trust.store(Arc::new(TrustBoundary::new(&settings.trusted)));
@@ -195,7 +196,7 @@ impl Node {
         if limits.serve_rate != self.settings().limits.serve_rate {
             self.pacer.store(limits.serve_rate.map(Pacer::new));
         }
-        self.settings.store(Arc::new(settings));
+        self.settings.swap(Arc::new(settings))
     }
 
     /// What sites with these settings are built from.

@@ -4,8 +4,11 @@
 //! they began. Servers that stay keep their health and connections, and policies that stay keep what they
 //! have learned, even when their parameters change. The access log is opened anew even when the settings
 //! cannot be used.
+//!
+//! Thousands of sites take their time. They are read, compared, made and released on a thread for blocking calls,
+//! so that no client waits for them.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use levada_log::access_log::Log;
 use levada_net::stop::{Stop, spawn_until};
@@ -18,7 +21,7 @@ use crate::{
     node::Node,
     settings::{Settings, SettingsReader, changes},
     site_builder::make_sites,
-    sites::{Sites, WatchedOrigin},
+    sites::Sites,
     start_error::StartError,
     tend::{tend_peers, tend_sites},
 };
@@ -49,10 +52,10 @@ impl Reloader {
     pub(crate) async fn reload(self: &Arc<Self>, stop: &Stop) -> Result<Vec<String>, String> {
         let _turn = self.turn.lock().await;
         self.node.telemetry.log.load().iter().for_each(|log| log.reopen());
-        let planner = self.clone();
-        let planned = tokio::task::spawn_blocking(move || planner.plan()).await;
-        let planned = planned.map_err(|error| error.to_string()).flatten();
-        let result = planned.map(|plan| self.apply(plan, stop));
+        let (reloader, stop) = (self.clone(), stop.clone());
+        let changed = move || reloader.plan().map(|plan| reloader.apply(plan, &stop));
+        let result = tokio::task::spawn_blocking(changed).await;
+        let result = result.map_err(|error| error.to_string()).flatten();
         self.node.metrics.reloaded(result.is_ok());
         match &result {
             Ok(changes) => tracing::info!(?changes, "reloaded"),
@@ -63,7 +66,7 @@ impl Reloader {
         result
     }
 
-    /// Does everything that can fail, on a thread for blocking calls.
+    /// Does everything that can fail.
     fn plan(&self) -> Result<Plan, String> {
         let shown = |error: StartError| error.to_string();
         let node = &self.node;
@@ -80,7 +83,8 @@ impl Reloader {
         let peers = peers.map(|(peers, peering)| peers.prepare(peering)).transpose();
         let peers = peers.map_err(|error| error.to_string())?;
         let builder = node.site_builder(&settings);
-        let sites = make_sites(&builder, &settings.sites, &node.sites.load()).map_err(shown)?;
+        let former = node.sites.load();
+        let sites = make_sites(&builder, Some((&before, &former))).map_err(shown)?;
         Ok(Plan { settings, changes, listeners, log, peers, sites })
     }
 
@@ -90,12 +94,13 @@ impl Reloader {
             tokio::spawn(async move { former.close().await });
         }
         self.listeners.set_connections(settings.limits.connections);
-        self.node.set(settings);
+        let former = self.node.set(settings);
         if let Some(peers) = peers {
             change_peers(&self.node, peers, stop);
         }
-        change_sites(&self.node, Arc::new(sites), stop);
+        let former = (former, change_sites(&self.node, Arc::new(sites), stop));
         self.listeners.change(&self.node, listeners, stop);
+        tokio::task::spawn_blocking(move || (release(former.0), release(former.1)));
         changes
     }
 }
@@ -139,24 +144,33 @@ fn show_moved(node: &Node, MembershipChange { before, after }: &MembershipChange
     }
 }
 
-/// Replaces the sites. Running requests end as they began.
-fn change_sites(node: &Node, after: Arc<Sites>, stop: &Stop) {
+/// Replaces the sites. Running requests end as they began. Returns the former sites.
+fn change_sites(node: &Node, after: Arc<Sites>, stop: &Stop) -> Arc<Sites> {
     let before = node.sites.swap(after.clone());
-    for old in before.iter() {
-        let new = || after.iter().filter(|new| new.place() == old.place());
-        let stays = |one: &Arc<WatchedOrigin>| {
-            new().any(|site| site.origins.iter().any(|other| Arc::ptr_eq(one, other)))
-        };
-        for gone in old.origins.iter().filter(|origin| !stays(origin)) {
-            if let Some(watch) = gone.watch.lock().take() {
-                watch.abort();
-            }
-        }
-        if let Some(switch) = &old.switch
-            && !new().any(|site| site.switch.is_some())
-        {
-            switch.retire();
+    let origins: HashSet<_> =
+        after.iter().flat_map(|site| &site.origins).map(Arc::as_ptr).collect();
+    let switches: HashSet<_> =
+        after.iter().flat_map(|site| &site.switch).map(Arc::as_ptr).collect();
+    let former = || before.iter().flat_map(|site| &site.origins);
+    for gone in former().filter(|origin| !origins.contains(&Arc::as_ptr(origin))) {
+        if let Some(watch) = gone.watch.lock().take() {
+            watch.abort();
         }
     }
+    let switched = before.iter().filter_map(|site| site.switch.as_ref());
+    switched
+        .filter(|switch| !switches.contains(&Arc::as_ptr(switch)))
+        .for_each(|gone| gone.retire());
     tend_sites(node, &|task| spawn_until(stop, task));
+    before
 }
+
+/// Releases what requests do not use any more. It takes long for thousands of sites: a thread that serves must not be
+/// the last one to have them.
+fn release<T>(former: Arc<T>) {
+    let used = || Arc::strong_count(&former) > 1;
+    (0..RELEASE_LOOKS).take_while(|_| used()).for_each(|_| std::thread::sleep(RELEASE_LOOK));
+}
+
+const RELEASE_LOOK: Duration = Duration::from_millis(10);
+const RELEASE_LOOKS: usize = 100;

@@ -44,6 +44,11 @@ impl Routes {
         (!all.is_empty()).then(|| Self { table: settings.table.clone(), all })
     }
 
+    /// The servers of all routes that have their own.
+    pub(crate) fn sites(&self) -> impl Iterator<Item = &Arc<Site>> {
+        self.all.iter().filter_map(|route| route.site.as_ref())
+    }
+
     /// The servers of a route, if they are its own.
     pub(crate) fn site(&self, number: usize) -> Option<&Arc<Site>> {
         self.all[number].site.as_ref()

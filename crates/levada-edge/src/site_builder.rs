@@ -8,7 +8,7 @@ use std::{
 
 use http::HeaderValue;
 use levada_policy::BuildError;
-use levada_redirector::{PreparedDecider, Switch, SwitchPlan};
+use levada_redirector::{DeciderDeployment, PreparedDecider, SharedDeciders, Switch, SwitchPlan};
 use levada_upstream::Server;
 use parking_lot::Mutex;
 
@@ -17,7 +17,7 @@ use crate::{
     metrics::Metrics,
     origin,
     routes::Routes,
-    settings::{Origin, PolicyChoice, Settings, SiteRoute, SiteSettings, SwitchSettings},
+    settings::{Origin, PolicyChoice, Settings, SiteRoute, SiteSettings},
     sites::{Site, SiteParts, Sites, WatchedOrigin},
     start_error::StartError,
 };
@@ -30,41 +30,48 @@ pub(crate) struct SiteBuilder<'a> {
     pub(crate) workers: usize,
 }
 
-/// Makes sites from settings. A site with the same first host as a former one takes over its state.
-/// Sites of one policy share its state per object, unless they have servers of their own.
+/// Makes the sites of the builder's settings. A site with the same first host as a former one takes over its state;
+/// it is the former one if nothing has changed that it depends on.
 ///
 /// # Errors
 /// When a policy cannot be built; nothing has changed then.
 pub(crate) fn make_sites(
     builder: &SiteBuilder<'_>,
-    settings: &[SiteSettings],
-    before: &Sites,
+    before: Option<(&Settings, &Sites)>,
 ) -> Result<Sites, StartError> {
-    let before: HashMap<_, &Site> = before.iter().map(|old| (old.place(), &**old)).collect();
-    let plans: Vec<SitePlan> = settings.iter().flat_map(SitePlan::of).collect();
-    let former = |plan: &SitePlan| before.get(&plan.place()).copied();
-    let mut prepared: Vec<SitePolicies> = Vec::new();
-    // The sites with the first use of each policy.
-    let mut distinct: Vec<usize> = Vec::new();
-    for (number, plan) in plans.iter().enumerate() {
-        let site = &plan.settings;
-        let is_alike =
-            |other: &&usize| plans[**other].settings.servers.policy == site.servers.policy;
-        let alike = distinct.iter().find(is_alike).filter(|_| site.servers.switch.is_none());
-        let shared = alike.and_then(|other| prepared[*other].whole.for_another_site());
-        if alike.is_none() && site.servers.switch.is_none() {
-            distinct.push(number);
+    let stays = before.is_some_and(|(settings, _)| surround_alike(settings, builder.settings));
+    let all = || before.iter().flat_map(|(_, sites)| sites.iter());
+    let former: HashMap<_, &Arc<Site>> = all().map(|old| (old.place(), old)).collect();
+    let known = all().filter(|old| old.switch.is_none()).map(|old| &old.decider);
+    let mut deciders = SharedDeciders::new(known, builder.deployment());
+    let mut plans = Vec::with_capacity(former.len());
+    for site in &builder.settings.sites {
+        let old = former.get(&(Site::id_of(site), None));
+        if let Some(old) = old.filter(|old| stays && old.settings == *site) {
+            plans.extend(old.routes.iter().flat_map(Routes::sites).cloned().map(SitePlan::Same));
+            plans.push(SitePlan::Same((*old).clone()));
+            continue;
         }
-        let policies = prepare(builder, site, former(plan), shared);
-        prepared
-            .push(policies.map_err(|why| StartError::Policy { site: site.hosts.join(", "), why })?);
+        for (settings, route) in with_routes(site) {
+            let before = former.get(&(Site::id_of(&settings), route.clone())).copied();
+            let policies = prepare(&mut deciders, &settings, before);
+            let policies =
+                policies.map_err(|why| StartError::Policy { site: site.hosts.join(", "), why })?;
+            plans.push(SitePlan::New(Box::new(NewSite { settings, route, policies, before })));
+        }
     }
     // A site follows those of its routes.
-    let (mut sites, mut of_routes) = (Vec::new(), Vec::new());
-    for (plan, prepared) in plans.iter().zip(prepared) {
-        let is_of_route = plan.route.is_some();
-        let routes = if is_of_route { Vec::new() } else { std::mem::take(&mut of_routes) };
-        let site = Arc::new(make_site(builder, plan, prepared, (former(plan), routes)));
+    let (mut sites, mut of_routes) = (Vec::with_capacity(plans.len()), Vec::new());
+    for plan in plans {
+        let (is_of_route, site) = match plan {
+            SitePlan::Same(site) => (false, site),
+            SitePlan::New(site) if site.route.is_some() => {
+                (true, Arc::new(make_site(builder, *site, Vec::new())))
+            }
+            SitePlan::New(site) => {
+                (false, Arc::new(make_site(builder, *site, std::mem::take(&mut of_routes))))
+            }
+        };
         if is_of_route {
             of_routes.push(site.clone());
         }
@@ -73,44 +80,64 @@ pub(crate) fn make_sites(
     Ok(Sites::new(sites))
 }
 
-/// A site to be made: one of the file, or that of a route with servers of its own.
-struct SitePlan {
-    settings: SiteSettings,
-    route: Option<Arc<str>>,
+/// Whether all that sites depend on beside their own settings is the same.
+fn surround_alike(old: &Settings, new: &Settings) -> bool {
+    old.limits == new.limits && redirectors(old) == redirectors(new)
 }
 
-impl SitePlan {
-    /// Those of the routes first, then that of the site itself.
-    fn of(site: &SiteSettings) -> Vec<Self> {
-        let of_route = |route: &SiteRoute| {
-            let settings = site.of_route(route)?;
-            Some(Self { settings, route: Some(route.name.clone()) })
-        };
-        let routes = site.routes.all.iter().filter_map(of_route);
-        routes.chain([Self { settings: site.clone(), route: None }]).collect()
-    }
+/// A site to be made, or a former one that stays.
+enum SitePlan<'a> {
+    Same(Arc<Site>),
+    New(Box<NewSite<'a>>),
+}
 
-    fn place(&self) -> (u64, Option<Arc<str>>) {
-        (Site::id_of(&self.settings), self.route.clone())
+/// A site of the file, or that of a route with servers of its own.
+struct NewSite<'a> {
+    settings: SiteSettings,
+    route: Option<Arc<str>>,
+    policies: SitePolicies,
+    before: Option<&'a Arc<Site>>,
+}
+
+/// The settings of the routes with servers of their own first, then those of the site itself.
+fn with_routes(site: &SiteSettings) -> Vec<(SiteSettings, Option<Arc<str>>)> {
+    let of_route = |route: &SiteRoute| Some((site.of_route(route)?, Some(route.name.clone())));
+    let routes = site.routes.all.iter().filter_map(of_route);
+    routes.chain([(site.clone(), None)]).collect()
+}
+
+/// The nodes that choose among each other by themselves.
+fn redirectors(settings: &Settings) -> u32 {
+    settings.peering.as_ref().map_or(1, |peering| peering.peers.len()).max(1) as u32
+}
+
+impl SiteBuilder<'_> {
+    /// The node as policies see it that choose among nodes of the cluster.
+    fn deployment(&self) -> DeciderDeployment {
+        let Settings { limits, seed, name, .. } = self.settings;
+        // The system chooses the seed of random choices, so that clients cannot know it.
+        let seed = seed.unwrap_or_else(|| RandomState::new().hash_one(name));
+        DeciderDeployment {
+            redirectors: redirectors(self.settings),
+            capacity: limits.capacity,
+            seed,
+        }
     }
 }
 
 fn prepare(
-    builder: &SiteBuilder<'_>,
+    deciders: &mut SharedDeciders<'_>,
     site: &SiteSettings,
-    before: Option<&Site>,
-    shared: Option<PreparedDecider>,
+    before: Option<&Arc<Site>>,
 ) -> Result<SitePolicies, BuildError> {
-    let Settings { peering, limits, .. } = builder.settings;
-    let redirectors = peering.as_ref().map_or(1, |p| p.peers.len()).max(1) as u32;
-    let capacity = site.servers.switch.as_ref().map_or(limits.capacity, SwitchSettings::capacity);
-    let seed = seed(builder.settings);
-    let whole = match shared {
-        Some(shared) => shared,
-        None => {
-            let former = before.map(|site| &site.decider);
-            PreparedDecider::new(&site.servers.policy, redirectors, capacity, seed, former)?
+    let (policy, former) = (&site.servers.policy, before.map(|site| &site.decider));
+    let whole = match &site.servers.switch {
+        Some(switch) => {
+            let deployment =
+                DeciderDeployment { capacity: switch.capacity(), ..deciders.deployment };
+            PreparedDecider::new(policy, &deployment, former)?
         }
+        None => deciders.prepare(policy, former)?,
     };
     // A replica is chosen at random, as in the paper (WORLDS'04, Sec. 3).
     let pieces = site.large.and_then(|large| large.replicas).map(|replicas| {
@@ -118,7 +145,7 @@ fn prepare(
             [("replicas".to_owned(), levada_policy::ParameterValue::Integer(replicas.into()))];
         let choice = PolicyChoice { name: "r-hrw".to_owned(), parameters: parameters.into() };
         let before = before.and_then(|site| site.pieces.as_ref());
-        PreparedDecider::new(&choice, redirectors, limits.capacity, seed, before)
+        PreparedDecider::new(&choice, &deciders.deployment, before)
     });
     Ok(SitePolicies { whole, pieces: pieces.transpose()? })
 }
@@ -129,22 +156,15 @@ struct SitePolicies {
     pieces: Option<PreparedDecider>,
 }
 
-/// The seed of random choices. The system chooses it, so that clients cannot know it.
-fn seed(settings: &Settings) -> u64 {
-    settings.seed.unwrap_or_else(|| RandomState::new().hash_one(&settings.name))
-}
-
 fn make_site(
     builder: &SiteBuilder<'_>,
-    plan: &SitePlan,
-    prepared: SitePolicies,
-    (before, routes): (Option<&Site>, Vec<Arc<Site>>),
+    NewSite { settings: site, route, policies, before }: NewSite<'_>,
+    routes: Vec<Arc<Site>>,
 ) -> Site {
-    let site = &plan.settings;
     let servers = &site.servers;
     let SiteBuilder { settings, clock, metrics, workers } = *builder;
-    let decider = prepared.whole.commit();
-    let pieces = prepared.pieces.map(PreparedDecider::commit);
+    let decider = policies.whole.commit();
+    let pieces = policies.pieces.map(PreparedDecider::commit);
     let host: Option<HeaderValue> = servers
         .origin_host
         .as_deref()
@@ -164,7 +184,7 @@ fn make_site(
     };
     let make = |origin: &Origin| {
         Arc::new(WatchedOrigin {
-            server: origin_server(origin, site, settings, workers),
+            server: origin_server(origin, &site, settings, workers),
             check: servers.health.clone(),
             host: host.clone(),
             metrics: metrics.clone(),
@@ -202,21 +222,23 @@ fn make_site(
         }
     });
     let (fallbacks, retry_budget) = (metrics.fallbacks.clone(), settings.limits.retry_budget);
+    let routes = Routes::new(&site.routes, routes);
+    let counted = metrics.site(site.name());
     Site::new(
-        site.clone(),
+        site,
         SiteParts {
             decider,
             pieces,
             origins,
             switch,
             fallbacks,
-            metrics: metrics.site(site.hosts.first().map_or("", String::as_str)),
+            metrics: counted,
             retry_budget,
             workers,
-            route: plan.route.clone(),
-            routes: Routes::new(&site.routes, routes),
+            route,
+            routes,
         },
-        before,
+        before.map(Arc::as_ref),
     )
 }
 

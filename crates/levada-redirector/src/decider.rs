@@ -16,6 +16,17 @@ const SHARDS: u32 = 16;
 /// Objects in the sample of those that may move: enough to tell the share of one node of many.
 const SAMPLE: u64 = 1_000;
 
+/// The nodes that a decider chooses from, as far as policies are built for them.
+#[derive(Clone, Copy, Debug)]
+pub struct DeciderDeployment {
+    /// The nodes that choose by themselves.
+    pub redirectors: u32,
+    /// Requests that a node of weight 1 holds.
+    pub capacity: u32,
+    /// The seed of random choices.
+    pub seed: u64,
+}
+
 /// The policy of a site, or of several that share it. A keyed policy is sharded by key, without a
 /// difference in decisions: its state is per key.
 pub struct Decider {
@@ -36,17 +47,12 @@ impl Decider {
     ///
     /// # Errors
     /// When the policy does not exist or its parameters are wrong.
-    pub fn new(
-        choice: &PolicyChoice,
-        redirectors: u32,
-        capacity: u32,
-        seed: u64,
-    ) -> Result<Self, BuildError> {
-        let (entry, deployment) = plan(choice, redirectors, capacity)?;
+    pub fn new(choice: &PolicyChoice, of: &DeciderDeployment) -> Result<Self, BuildError> {
+        let (entry, deployment) = plan(choice, of)?;
         let policies = instances(choice, &deployment)?;
         let observes = policies[0].observes();
         let shard =
-            |(shard, policy)| Mutex::new(PolicyShard { policy, rng: Rng::new(seed ^ shard) });
+            |(shard, policy)| Mutex::new(PolicyShard { policy, rng: Rng::new(of.seed ^ shard) });
         Ok(Self {
             name: entry.name,
             shards: (0..).zip(policies).map(shard).collect(),
@@ -61,6 +67,17 @@ impl Decider {
             let learned = former.lock().policy.fork();
             shard.lock().policy.inherit(learned);
         }
+    }
+
+    /// Whether it keeps state per object. Keys differ between sites, so several can share it: an object's share is
+    /// relative to the requests of all.
+    pub(crate) fn is_per_object(&self) -> bool {
+        self.tracked().limit > 0
+    }
+
+    /// The policy and its parameters.
+    pub(crate) fn choice(&self) -> &PolicyChoice {
+        &self.plan.0
     }
 
     /// The name of the policy.
@@ -146,9 +163,9 @@ type Policies = Vec<Box<dyn Policy>>;
 
 fn plan(
     choice: &PolicyChoice,
-    redirectors: u32,
-    capacity: u32,
+    of: &DeciderDeployment,
 ) -> Result<(&'static PolicyEntry, Deployment), BuildError> {
+    let DeciderDeployment { redirectors, capacity, .. } = *of;
     let entry = levada_policy::find(&choice.name)
         .ok_or_else(|| BuildError::UnknownPolicy(choice.name.clone()))?;
     let shards = if entry.keyed { SHARDS } else { 1 };
@@ -174,29 +191,26 @@ impl PreparedDecider {
     /// When the policy does not exist or its parameters are wrong. Nothing has changed then.
     pub fn new(
         choice: &PolicyChoice,
-        redirectors: u32,
-        capacity: u32,
-        seed: u64,
+        of: &DeciderDeployment,
         before: Option<&SharedDecider>,
     ) -> Result<Self, BuildError> {
-        let (entry, deployment) = plan(choice, redirectors, capacity)?;
+        let (entry, deployment) = plan(choice, of)?;
         let before = before.filter(|before| before.name == entry.name).cloned();
         match before {
             Some(same) if same.plan == (choice.clone(), deployment) => {
                 Ok(Self { decider: same, former: None })
             }
             former => {
-                let decider = Arc::new(Decider::new(choice, redirectors, capacity, seed)?);
+                let decider = Arc::new(Decider::new(choice, of)?);
                 Ok(Self { decider, former })
             }
         }
     }
 
     /// The same decider for another site with the same nodes and the same choice, if the policy keeps
-    /// state per object: keys differ between sites, so one table serves all of them, and an object's
-    /// share is relative to the requests of all.
-    pub fn for_another_site(&self) -> Option<Self> {
-        let per_object = self.decider.tracked().limit > 0;
+    /// state per object.
+    pub(crate) fn for_another_site(&self) -> Option<Self> {
+        let per_object = self.decider.is_per_object();
         per_object.then(|| Self { decider: self.decider.clone(), former: None })
     }
 
@@ -228,16 +242,11 @@ mod tests {
         PolicyChoice { name: name.to_owned(), parameters }
     }
 
-    fn prepared(choice: &PolicyChoice, before: Option<&SharedDecider>) -> PreparedDecider {
-        PreparedDecider::new(choice, 1, 100, 1, before).expect("it exists")
-    }
+    const DEPLOYMENT: DeciderDeployment =
+        DeciderDeployment { redirectors: 1, capacity: 100, seed: 1 };
 
-    #[test]
-    fn sites_share_the_objects_of_a_policy_but_not_its_turns() {
-        let fdr = prepared(&choice("fdr", "slots", 1_000), None);
-        let other = fdr.for_another_site().expect("it keeps state per object").commit();
-        assert!(Arc::ptr_eq(&fdr.commit(), &other));
-        assert!(prepared(&choice("hrw", "order_cache", 10), None).for_another_site().is_none());
+    fn prepared(choice: &PolicyChoice, before: Option<&SharedDecider>) -> PreparedDecider {
+        PreparedDecider::new(choice, &DEPLOYMENT, before).expect("it exists")
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! decider     a policy with its locks and its random generator: chooses the node for a request
+//! shared_deciders   the same one for all sites of one policy
 //! classes     the service classes of a site's requests, given by rules or learned
 //! switch      servers of a site that are not Levada, which the policy chooses among
 //! sizes       sizes of objects, for policies that need them
@@ -14,14 +15,16 @@
 mod classes;
 mod decider;
 mod settings;
+mod shared_deciders;
 mod sizes;
 mod switch;
 
 pub use classes::Classes;
-pub use decider::{Decider, PreparedDecider, SharedDecider, retried};
+pub use decider::{Decider, DeciderDeployment, PreparedDecider, SharedDecider, retried};
 pub use settings::{
     AdmissionLimits, ClassSettings, KeyFrom, PolicyChoice, SwitchServer, SwitchSettings,
 };
+pub use shared_deciders::SharedDeciders;
 pub use sizes::Sizes;
 pub use switch::{
     ChosenServer, Claim, Member, ServerTurn, SitePolicy, Switch, SwitchMetrics, SwitchPlan,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{ErrorPages, FieldEdits, Maintenance, Rewrite};
 
 /// The changes of a site or of a route. One that has none of them has no such value, and pays nothing.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Adjustments {
     /// Edits of the fields that the origin gets.
     pub request: Arc<FieldEdits>,

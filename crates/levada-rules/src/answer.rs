@@ -5,7 +5,7 @@ use http::{HeaderValue, StatusCode};
 use crate::{Conditions, PathPattern, RequestFacts, Template, normal_path};
 
 /// The answer of a route.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum RouteAnswer {
     /// Sends the client to another URL.
     Redirect {

@@ -6,7 +6,7 @@ use http::HeaderMap;
 use crate::{Expression, KeyRules, RequestFacts, Selector};
 
 /// The rules of a site or of a route. One that has none of them has no such value, and pays nothing.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct CachingRules {
     /// How keys are made.
     pub key: KeyRules,

@@ -6,7 +6,7 @@ use levada_types::AddressPrefix;
 use crate::{Expression, PathPattern, PathRegex, RequestFacts, Scheme, TextPattern};
 
 /// The matchers of one route. All must hold; of a list, one value must hold. An empty list holds always.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Conditions {
     /// Patterns of the path.
     pub paths: Vec<PathPattern>,
@@ -31,7 +31,7 @@ pub struct Conditions {
 }
 
 /// The value that a field, an argument or a cookie must have.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum FieldPattern {
     /// Any.
     Present,

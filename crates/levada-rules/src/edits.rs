@@ -14,20 +14,20 @@ use http::{
 use crate::{Expression, RequestFacts, Template, TemplateError, TemplateKind, TemplateScope};
 
 /// Edits of one kind of message, in the order in which they are made.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct FieldEdits {
     edits: Vec<(HeaderName, FieldChange)>,
 }
 
 /// The change of one field.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 enum FieldChange {
     Remove,
     Set(FieldValue),
     Add(FieldValue),
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 enum FieldValue {
     /// `None`: there is no field.
     Fixed(Option<HeaderValue>),

@@ -7,7 +7,7 @@ use http::StatusCode;
 use crate::Page;
 
 /// The pages of a site or of a route.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ErrorPages {
     /// Single statuses come before classes.
     pages: Vec<(ErrorStatus, ErrorPage)>,
@@ -28,7 +28,7 @@ pub enum ErrorStatus {
 pub struct NoErrorStatus;
 
 /// A page.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum ErrorPage {
     /// It was read from a file.
     File(Page),

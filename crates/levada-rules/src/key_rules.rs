@@ -17,7 +17,7 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use crate::{DeviceClass, Expression, RequestFacts, TextPattern};
 
 /// The arguments of a query that count.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub enum QueryRule {
     /// All.
     #[default]
@@ -31,7 +31,7 @@ pub enum QueryRule {
 }
 
 /// The rules by which a request's key is made.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct KeyRules {
     /// The arguments that count.
     pub query: QueryRule,

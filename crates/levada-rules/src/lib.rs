@@ -26,6 +26,7 @@ mod error_pages;
 mod expression;
 mod facts;
 mod key_rules;
+mod lazy_regex;
 mod maintenance;
 mod normal_path;
 mod pattern;

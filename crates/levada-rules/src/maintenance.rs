@@ -7,7 +7,7 @@ use http::{HeaderValue, StatusCode};
 use levada_types::AddressPrefix;
 
 /// A body that a file has, read when the configuration was.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Page {
     /// Its media type.
     pub content_type: HeaderValue,
@@ -16,7 +16,7 @@ pub struct Page {
 }
 
 /// The response in place of all others.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Maintenance {
     /// Its status.
     pub status: StatusCode,

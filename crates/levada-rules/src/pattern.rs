@@ -2,6 +2,8 @@
 
 use regex::{Regex, RegexBuilder};
 
+use crate::lazy_regex::LazyRegex;
+
 /// Why a pattern cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
@@ -35,11 +37,11 @@ pub(crate) const LONGEST: usize = 1024;
 /// The most stars in one pattern.
 pub(crate) const MOST_STARS: usize = 16;
 /// The most bytes of a compiled expression. Repetitions such as `(a{1000}){1000}` exceed any bound.
-const LARGEST: usize = 256 << 10;
+pub(crate) const LARGEST: usize = 256 << 10;
 
 /// A pattern of paths: `*` is any run of characters without `/`, `**` any run, and `/**` at the end the
 /// directory itself, too. Each star is a capture.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PathPattern {
     text: String,
     /// The characters before the first star; the whole text if there is none.
@@ -49,14 +51,14 @@ pub struct PathPattern {
 }
 
 /// How much of a path a pattern fixes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Kind {
     /// The whole path.
     Exact,
     /// The beginning: `/img/**`, whose literal is `/img`, which a `/` or nothing follows.
     Below,
     /// Anything else.
-    Regex(Regex),
+    Regex(LazyRegex),
 }
 
 impl PathPattern {
@@ -85,7 +87,7 @@ impl PathPattern {
             [Part::Text(text), Part::Any] if text.ends_with('/') => {
                 (literal.trim_end_matches('/'), Kind::Below)
             }
-            _ => (literal, Kind::Regex(compile(&path_expression(&parts))?)),
+            _ => (literal, Kind::Regex(LazyRegex::new(path_expression(&parts))?)),
         };
         Ok(Self { text: text.to_owned(), literal: literal.to_owned(), kind, stars })
     }
@@ -102,7 +104,7 @@ impl PathPattern {
             Kind::Below => path
                 .strip_prefix(&*self.literal)
                 .is_some_and(|rest| matches!(rest.as_bytes().first(), None | Some(b'/'))),
-            Kind::Regex(regex) => regex.is_match(path),
+            Kind::Regex(regex) => regex.get().is_some_and(|regex| regex.is_match(path)),
         }
     }
 
@@ -120,7 +122,7 @@ impl PathPattern {
                 Some(vec![rest.strip_prefix('/').unwrap_or(rest)])
             }
             Kind::Regex(regex) => {
-                let found = regex.captures(path)?;
+                let found = regex.get()?.captures(path)?;
                 Some(
                     found
                         .iter()
@@ -166,6 +168,12 @@ pub struct PathRegex {
     literal: String,
 }
 
+impl PartialEq for PathRegex {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
 impl PathRegex {
     /// Reads an expression.
     ///
@@ -207,11 +215,11 @@ impl PathRegex {
 }
 
 /// A pattern of other texts, in which `*` is any run of characters.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct TextPattern {
     text: String,
     /// `None` where the text has no star.
-    regex: Option<Regex>,
+    regex: Option<LazyRegex>,
 }
 
 impl TextPattern {
@@ -232,7 +240,7 @@ impl TextPattern {
             true => {
                 let parts: Vec<String> = text.split('*').map(regex::escape).collect();
                 let case = if ignore_case { "(?i)" } else { "" };
-                Some(compile(&format!("(?s){case}^{}$", parts.join(".*")))?)
+                Some(LazyRegex::new(format!("(?s){case}^{}$", parts.join(".*")))?)
             }
         };
         Ok(Self { text, regex })
@@ -247,7 +255,10 @@ impl TextPattern {
     pub fn matches(&self, value: &[u8]) -> bool {
         match &self.regex {
             None => value == self.text.as_bytes(),
-            Some(regex) => regex.is_match(&String::from_utf8_lossy(value)),
+            Some(regex) => {
+                let value = String::from_utf8_lossy(value);
+                regex.get().is_some_and(|regex| regex.is_match(&value))
+            }
         }
     }
 }
@@ -311,7 +322,7 @@ pub(crate) fn regex(text: &str) -> Result<Regex, PatternError> {
     if text.len() > LONGEST { Err(PatternError::TooLong) } else { compile(text) }
 }
 
-fn compile(expression: &str) -> Result<Regex, PatternError> {
+pub(crate) fn compile(expression: &str) -> Result<Regex, PatternError> {
     let built = RegexBuilder::new(expression).size_limit(LARGEST).nest_limit(50).build();
     built.map_err(|error| match error {
         regex::Error::CompiledTooBig(_) => PatternError::TooLarge,

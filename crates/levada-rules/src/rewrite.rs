@@ -11,7 +11,7 @@ use percent_encoding::{percent_decode_str, utf8_percent_encode};
 use crate::{RequestFacts, Template, normal_path, template::DECODED};
 
 /// The path and query that the origin is asked with.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Rewrite {
     /// The client's, with another beginning of the path.
     Prefix {

@@ -6,14 +6,14 @@ use http::{HeaderMap, HeaderName};
 use crate::{PatternError, TextPattern, key_rules::cookie};
 
 /// A condition on one value of a request.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Selector {
     of: SelectedValue,
     /// `None`: it is there.
     pattern: Option<TextPattern>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 enum SelectedValue {
     Cookie(String),
     Header(HeaderName),

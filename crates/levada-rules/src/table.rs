@@ -10,10 +10,9 @@
 
 use std::collections::HashMap;
 
-use regex::RegexSet;
-
 use crate::{
     Conditions, RequestFacts,
+    lazy_regex::LazySet,
     pattern::{Kind, PathPattern},
     prefixes::Prefixes,
 };
@@ -25,7 +24,7 @@ pub struct RouteTable {
     exact: HashMap<String, Vec<u32>>,
     beginnings: Prefixes,
     /// Expressions of paths without a literal beginning, and the route of each.
-    set: Option<(RegexSet, Vec<u32>)>,
+    set: Option<(LazySet, Vec<u32>)>,
     /// Routes that the path does not rule out.
     always: Vec<u32>,
 }
@@ -40,8 +39,12 @@ pub enum TableError {
     TooLarge,
 }
 
-/// The most bytes of the set of expressions.
-const LARGEST_SET: usize = 16 << 20;
+/// All else follows from the routes.
+impl PartialEq for RouteTable {
+    fn eq(&self, other: &Self) -> bool {
+        self.routes == other.routes
+    }
+}
 
 impl RouteTable {
     /// The table of these routes, in their order.
@@ -76,8 +79,8 @@ impl RouteTable {
         }
         if !expressions.is_empty() {
             let (texts, numbers): (Vec<String>, Vec<u32>) = expressions.into_iter().unzip();
-            let set = regex::RegexSetBuilder::new(texts).size_limit(LARGEST_SET).build();
-            table.set = Some((set.map_err(|_| TableError::TooLarge)?, numbers));
+            let set = LazySet::new(texts).map_err(|_| TableError::TooLarge)?;
+            table.set = Some((set, numbers));
         }
         table.beginnings = Prefixes::new(beginnings);
         table.routes = routes;
@@ -92,9 +95,7 @@ impl RouteTable {
         }
         self.beginnings.visit(&facts.path, |routes| candidates.add(routes));
         if let Some((set, numbers)) = &self.set {
-            for at in set.matches(&facts.path) {
-                candidates.add(&numbers[at..=at]);
-            }
+            set.visit(&facts.path, |at| candidates.add(&numbers[at..=at]));
         }
         let by_path = candidates.in_order();
         let holds = |number: &u32| self.routes[*number as usize].hold(facts);

@@ -11,14 +11,14 @@ use crate::{Conditions, Expression, ExpressionError, Purpose, RequestFacts};
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// A text with variables in braces. Two braces stand for one.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Template {
     parts: Vec<Part>,
     /// The route whose captures it has.
     route: Option<Arc<Conditions>>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 enum Part {
     Text(String),
     Variable(Variable),
@@ -42,10 +42,25 @@ enum Variable {
     Expression(Expression),
 }
 
+impl PartialEq for Variable {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Header(one), Self::Header(other)) => one == other,
+            (Self::Cookie(one), Self::Cookie(other)) => one == other,
+            (Self::Country(one), Self::Country(other)) => one.version() == other.version(),
+            (Self::Capture(one), Self::Capture(other)) => one == other,
+            (Self::Expression(one), Self::Expression(other)) => one == other,
+            _ => std::mem::discriminant(self) == std::mem::discriminant(other),
+        }
+    }
+}
+
 /// The countries of addresses.
 pub trait CountryLookup: fmt::Debug + Send + Sync {
     /// The two letters of the country of an address, if it is known.
     fn country(&self, client: IpAddr) -> Option<String>;
+    /// A number that differs between databases that differ.
+    fn version(&self) -> u64;
 }
 
 /// The place of a template, which decides what it can name.

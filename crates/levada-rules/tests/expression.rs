@@ -16,6 +16,10 @@ impl CountryLookup for Germany {
     fn country(&self, address: IpAddr) -> Option<String> {
         (address == IpAddr::from([192, 0, 2, 1])).then(|| "DE".to_owned())
     }
+
+    fn version(&self) -> u64 {
+        1
+    }
 }
 
 /// A request that the tests change.

@@ -1,11 +1,10 @@
 //! The difference between two settings of a node, in words: what a reload changes, and what it cannot change.
 
-use std::{
-    collections::{HashMap, HashSet},
-    fmt::Debug,
-};
+use std::collections::{HashMap, HashSet};
 
-use crate::{CacheSettings, Limits, Peer, PeerTrust, Peering, PurgeSettings, Settings};
+use crate::{
+    CacheSettings, Limits, Peer, PeerTrust, Peering, PurgeSettings, Settings, SiteSettings,
+};
 
 /// The names of what differs, or the reason why a running node cannot change to the new settings.
 /// # Errors
@@ -19,37 +18,50 @@ pub fn between(old: &Settings, new: &Settings) -> Result<Vec<String>, String> {
         ));
     }
     let parts = [
-        ("[[listen]]", differ(&old.listeners, &new.listeners)),
+        ("[[listen]]", old.listeners != new.listeners),
         ("[peering]", peering(old) != peering(new)),
-        ("[[trusted]]", differ(&old.trusted, &new.trusted)),
-        ("[admin]", differ(&old.admin, &new.admin)),
+        ("[[trusted]]", old.trusted != new.trusted),
+        ("[admin]", old.admin != new.admin),
         ("cache.memory", old.cache.memory != new.cache.memory),
         ("purge.token", old.purge.token != new.purge.token),
-        ("[limits]", differ(&old.limits, &new.limits)),
+        ("[limits]", old.limits != new.limits),
         ("[log]", old.access_log != new.access_log),
         ("runtime.splice", old.splice != new.splice),
     ];
     let mut changes: Vec<String> =
         parts.iter().filter(|(_, changed)| *changed).map(|(name, _)| (*name).to_owned()).collect();
     changes.extend(named("peer", peers(old), peers(new), |peer| &peer.name));
-    changes.extend(named("site", &old.sites, &new.sites, |site| {
-        site.hosts.first().map_or("", String::as_str)
-    }));
+    changes.extend(named("site", &old.sites, &new.sites, SiteSettings::name));
     Ok(changes)
 }
 
-/// The names of those that were added, changed or removed, in the order of the new list.
-fn named<T: Debug>(kind: &str, old: &[T], new: &[T], name: impl Fn(&T) -> &str) -> Vec<String> {
+/// Those that were added, changed or removed: by name, in the order of the new list, or by number if they are many.
+fn named<T: PartialEq>(kind: &str, old: &[T], new: &[T], name: impl Fn(&T) -> &str) -> Vec<String> {
     let before: HashMap<_, _> = old.iter().map(|one| (name(one), one)).collect();
     let after: HashSet<_> = new.iter().map(&name).collect();
-    let said = |one: &T| match before.get(name(one)) {
-        None => Some(format!("{kind} {} added", name(one))),
-        Some(former) => differ(*former, one).then(|| format!("{kind} {}", name(one))),
+    let change = |one: &T| match before.get(name(one)) {
+        None => Some("added"),
+        Some(former) => (*former != one).then_some("changed"),
     };
+    let there = new.iter().filter_map(|one| change(one).map(|change| (name(one), change)));
     let gone = old.iter().map(&name).filter(|name| !after.contains(name));
-    let gone = gone.map(|name| format!("{kind} {name} removed"));
-    new.iter().filter_map(said).chain(gone).collect()
+    let all: Vec<(&str, &str)> = there.chain(gone.map(|name| (name, "removed"))).collect();
+    if all.len() > NAMED {
+        let count = |change| (change, all.iter().filter(|(_, own)| *own == change).count());
+        let counts = ["added", "changed", "removed"].map(count);
+        let words = counts.iter().filter(|(_, count)| *count > 0);
+        let words: Vec<_> = words.map(|(change, count)| format!("{count} {change}")).collect();
+        return vec![format!("{kind}s: {}", words.join(", "))];
+    }
+    let said = |(name, change): &(&str, &str)| match *change {
+        "changed" => format!("{kind} {name}"),
+        change => format!("{kind} {name} {change}"),
+    };
+    all.iter().map(said).collect()
 }
+
+/// The most sites or peers that are named.
+const NAMED: usize = 10;
 
 fn peers(settings: &Settings) -> &[Peer] {
     settings.peering.as_ref().map_or(&[], |peering| &peering.peers)
@@ -76,7 +88,7 @@ fn fixed(old: &Settings, new: &Settings) -> Vec<&'static str> {
     };
     let parts = [
         ("`name`", old.name != new.name),
-        ("[runtime]", differ(&(&old.runtime, &old.run_as), &(&new.runtime, &new.run_as))),
+        ("[runtime]", (&old.runtime, &old.run_as) != (&new.runtime, &new.run_as)),
         ("[peering] as a whole", old.peering.is_some() != new.peering.is_some()),
         (
             "the secret or the kind of trust in [peering]",
@@ -84,10 +96,10 @@ fn fixed(old: &Settings, new: &Settings) -> Vec<&'static str> {
         ),
         ("`admin.listen`", address(old) != address(new)),
         ("`metrics.listen`", old.metrics != new.metrics),
-        ("[cache] except `memory`", differ(&cache(old), &cache(new))),
+        ("[cache] except `memory`", cache(old) != cache(new)),
         ("`purge.expose_tags`", purge(&old.purge) != purge(&new.purge)),
-        ("[handoff]", differ(&old.handoff, &new.handoff)),
-        ("[route]", differ(&old.route, &new.route)),
+        ("[handoff]", old.handoff != new.handoff),
+        ("[route]", old.route != new.route),
         (
             "`limits.compress_workers` and `limits.compress_queue`",
             compression(&old.limits) != compression(&new.limits),
@@ -95,9 +107,4 @@ fn fixed(old: &Settings, new: &Settings) -> Vec<&'static str> {
         ("`seed`", old.seed != new.seed),
     ];
     parts.iter().filter(|(_, changed)| *changed).map(|(name, _)| *name).collect()
-}
-
-/// Settings without equality are compared by all that they say of themselves.
-fn differ<T: Debug>(old: &T, new: &T) -> bool {
-    format!("{old:?}") != format!("{new:?}")
 }

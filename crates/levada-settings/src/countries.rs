@@ -13,4 +13,8 @@ impl CountryLookup for ClientCountries {
     fn country(&self, client: IpAddr) -> Option<String> {
         self.0.of(client).map(|country| country.to_string())
     }
+
+    fn version(&self) -> u64 {
+        self.0.version()
+    }
 }

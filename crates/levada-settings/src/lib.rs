@@ -102,7 +102,7 @@ pub enum Runtime {
 }
 
 /// A listener for clients.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Listener {
     /// The address to listen on; port 0 takes a free port.
     pub address: SocketAddr,
@@ -209,7 +209,7 @@ pub struct Peer {
 }
 
 /// One site: the hosts it answers to and how it is served.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SiteSettings {
     /// Host names, `*.example.com` for all below one, `*` for hosts that no other site has.
     pub hosts: Vec<String>,
@@ -244,6 +244,11 @@ impl Settings {
 }
 
 impl SiteSettings {
+    /// Its first host, by which a site is identified.
+    pub fn name(&self) -> &str {
+        self.hosts.first().map_or("", String::as_str)
+    }
+
     /// The expressions of the site and its routes.
     pub fn expressions(&self) -> impl Iterator<Item = &Expression> {
         let routes = self.routes.all.iter().map(|route| &route.handling);
@@ -261,7 +266,7 @@ impl SiteSettings {
 }
 
 /// The servers of a site or of a route, and how a request gets one of them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SiteServers {
     /// The origins; requests go to the first that is up. Empty if there is a switch, or a directory.
     pub origins: Vec<Origin>,
@@ -283,7 +288,7 @@ pub struct SiteServers {
 
 /// How requests are handled: everything that can differ per route and is decided when the configuration is
 /// read. A mechanism has one field here.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Handling {
     /// Whether responses are stored. If not, the node only distributes the requests.
     pub cache: bool,
@@ -350,7 +355,7 @@ impl Default for Handling {
 }
 
 /// The routes of a site. The first one that matches a request counts.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct SiteRoutes {
     /// The matchers of all routes, in order.
     pub table: Arc<RouteTable>,
@@ -359,7 +364,7 @@ pub struct SiteRoutes {
 }
 
 /// A route of a site: what differs from the site.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SiteRoute {
     /// Its name, which no other route of the site has.
     pub name: Arc<str>,
@@ -430,7 +435,7 @@ pub struct PurgeSettings {
 }
 
 /// Limits on the resources that one client, or all clients, use.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
     /// The most requests that this node serves at once; beyond it peers and clients get 503. The
     /// policies' busy thresholds are derived from it.

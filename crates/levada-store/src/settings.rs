@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use levada_cache::eviction::{self, DEFAULT_EVICTION};
 
 /// The memory tier.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct CacheSettings {
     /// Bytes it may hold, heads and bookkeeping included.
     pub memory: u64,

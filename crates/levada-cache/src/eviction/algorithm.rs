@@ -99,3 +99,10 @@ pub struct EvictionEntry {
     /// Builds an instance with this capacity in bytes.
     pub build: fn(capacity: u64) -> Box<dyn Eviction>,
 }
+
+/// No two entries have one name.
+impl PartialEq for EvictionEntry {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}

@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 use super::{Check, levels::KeyLevels, site::origin};
 use crate::{
     file::{self, KeyKind, OneOrMany},
-    inherit, schema,
+    inherit,
     text::{Root, Upstream},
     tree::Path,
 };
@@ -184,12 +184,10 @@ fn name_of(server: &file::Server, url: &Upstream) -> String {
 /// Whether no request of the site comes to servers of its own: a route takes the rest, and all routes up to it
 /// answer themselves or have servers.
 fn routes_answer_all(site: &file::Site) -> bool {
-    let no_matchers = [
-        inherit::keys(&schema::of::<file::Handling>()),
-        inherit::keys(&schema::of::<file::SiteServers>()),
-        ["name", "redirect", "respond"].map(str::to_owned).to_vec(),
-    ]
-    .concat();
+    let is_matcher = |key: &String| {
+        let of_answers = ["name", "redirect", "respond"].contains(&key.as_str());
+        !of_answers && !inherit::HANDLING_KEYS.contains(key) && !inherit::SERVERS_KEYS.contains(key)
+    };
     for route in &site.route {
         let Ok(Json::Object(route)) = serde_json::to_value(route) else { return false };
         let is_stated = |value: &Json| match value {
@@ -202,7 +200,7 @@ fn routes_answer_all(site: &file::Site) -> bool {
         if !["redirect", "respond", "origin", "servers", "server", "files"].into_iter().any(has) {
             return false;
         }
-        if !route.iter().any(|(key, value)| !no_matchers.contains(key) && is_stated(value)) {
+        if !route.iter().any(|(key, value)| is_matcher(key) && is_stated(value)) {
             return true;
         }
     }

@@ -11,8 +11,8 @@ use levada_rules::{
 
 use super::{Check, levels::KeyLevels};
 use crate::{
-    file::{self, ClientScheme, FieldMatch, OneOrMany, SiteServers},
-    inherit, schema,
+    file::{self, ClientScheme, FieldMatch, OneOrMany},
+    inherit,
     tree::Path,
 };
 
@@ -28,14 +28,14 @@ impl Check<'_, '_> {
         }
         let list = path.key("route");
         self.route_names(&site.route, &list);
-        let own = inherit::keys(&schema::of::<SiteServers>());
+        let own = &*inherit::SERVERS_KEYS;
         let mut routes = Vec::new();
         for (at, route) in site.route.iter().enumerate() {
             let place = list.index(at);
             let conditions = self.conditions(route, &place);
             let none = Conditions::default();
             let known = conditions.as_ref().unwrap_or(&none);
-            let settings = self.route_of_site((at, route), known, (site, path), default, &own);
+            let settings = self.route_of_site((at, route), known, (site, path), default, own);
             let settings = settings
                 .and_then(|of| self.route_access(of, route, (site, access), (&place, path)));
             let Some(conditions) = conditions else {

@@ -249,3 +249,83 @@ async fn limits_change_for_servers_that_stay() {
     gate.open();
     settled(&node).await;
 }
+
+#[tokio::test]
+async fn sites_stay_or_change_by_what_they_say_and_many_are_counted() {
+    let origins = [Origin::start().await, Origin::start().await];
+    origins.iter().for_each(|origin| origin.otherwise(|_| Reply::cached("x")));
+    // Sites with the servers of a route, which belong to no site but theirs.
+    let text = |ttl: Ttls<'_>| -> String {
+        let site = |n: usize| {
+            format!(
+                "[[site]]\nhosts = '{n}.test'\norigin = 'http://{}'\ndefault_ttl = '{}m'\n
+                 response_headers = {{ set = {{ X-TTL = '{}' }} }}\n
+                 [[site.route]]\npath = '/api/*'\norigin = 'http://{}'\n",
+                origins[0].address,
+                ttl(n),
+                ttl(n),
+                origins[1].address
+            )
+        };
+        (0..SITES).map(site).collect()
+    };
+    let with = |ttl: Ttls<'_>| Settings {
+        sites: nodes::sites(&text(ttl)),
+        ..single(&[origins[0].address])
+    };
+    let (node, file) = world(with(&|_| 1)).await;
+    let at = node.addresses.clients[0];
+    let ttl = |n: usize| async move {
+        let host = format!("{n}.test");
+        let own = get_with(at, "/", &[("Host", &host)]).await;
+        let of_route = get_with(at, "/api/a", &[("Host", &host)]).await;
+        assert_eq!((own.status, of_route.status), (200, 200), "{host}");
+        assert_eq!(own.header("x-ttl"), of_route.header("x-ttl"), "{host}");
+        own.header("x-ttl").expect("it is set").parse::<usize>().expect("a number")
+    };
+    let mut requests = 0;
+    let three = ["0", "1", "7"].map(|n| format!("site {n}.test"));
+    let steps: [(Ttls<'_>, Vec<String>); 4] = [
+        (&|_| 1, Vec::new()),
+        (&|n| if n == 7 { 2 } else { 1 }, vec!["site 7.test".to_owned()]),
+        (&|n| if n < 2 { 3 } else { 1 }, three.to_vec()),
+        (&|_| 4, vec![format!("sites: {SITES} changed")]),
+    ];
+    for (ttls, said) in steps {
+        assert_eq!(change(&node, &file, &with(ttls)).await, said);
+        for n in 0..SITES {
+            assert_eq!(ttl(n).await, ttls(n), "{n}");
+            requests += 1;
+        }
+    }
+    assert!(requests > origins[0].total() && requests > origins[1].total());
+    settled(&node).await;
+}
+
+/// The lifetime that a site states, by its number.
+type Ttls<'a> = &'a dyn Fn(usize) -> usize;
+
+const SITES: usize = 20;
+
+#[tokio::test]
+async fn server_of_a_site_that_stays_is_watched_on() {
+    let origin = Origin::start().await;
+    let mut settings = single(&[origin.address]);
+    settings.sites[0].servers.health = watched();
+    settings.sites[0].servers.health.path = Some("/up".to_owned());
+    let (node, file) = world(settings.clone()).await;
+    settings.sites.insert(0, site("first.test", &[origin.address]));
+    assert_eq!(change(&node, &file, &settings).await, ["site first.test added"]);
+    origin.on("/up", Reply::ok("").status("503 Service Unavailable"));
+    let down = || async { admin(&node, "/readyz").await.status == 503 };
+    within(async {
+        while !down().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    settings.sites = vec![site("last.test", &[origin.address])];
+    change(&node, &file, &settings).await;
+    assert_eq!(admin(&node, "/readyz").await.status, 200);
+    settled(&node).await;
+}
