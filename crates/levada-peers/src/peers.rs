@@ -1,7 +1,7 @@
 //! The part of the cluster's view that lasts: it shows the membership of this moment, and goes on with another.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     pin::Pin,
     sync::{Arc, Weak},
 };
@@ -137,14 +137,15 @@ impl Peers {
             before.others().for_each(|member| member.server.set_tls(wire.tls.clone()));
             return MembershipChange { after: before.clone(), before };
         }
-        let mut members: Vec<Arc<Member>> = Vec::new();
-        for peer in &peering.peers {
-            let member = match before.named(&peer.name) {
-                Some(known) => self.kept(known, peer, &peering, &wire),
-                None => self.joined(peer, &peering, &wire, &before, &members),
-            };
-            members.push(member);
-        }
+        let known: HashMap<_, _> =
+            before.members().map(|(_, member)| (&*member.server.name, member)).collect();
+        let taken: HashSet<_> = known.values().map(|member| member.slot).collect();
+        let mut free = (0..).filter(|slot| !taken.contains(slot));
+        let member = |peer: &Peer| match known.get(&*peer.name) {
+            Some(known) => self.kept(known, peer, &peering, &wire),
+            None => self.joined(peer, &peering, &wire, free.next().unwrap_or_default()),
+        };
+        let members = peering.peers.iter().map(member).collect();
         let generation = Generation::new(&self.name, peering, members);
         let place = |(_, member): (_, &Arc<Member>)| generation.place(&member.server.name);
         let places: Box<[Option<NodeIndex>]> = before.members().map(place).collect();
@@ -186,23 +187,12 @@ impl Peers {
         Member::new(server, known.log.clone(), known.slot, self.own.clone())
     }
 
-    fn joined(
-        &self,
-        peer: &Peer,
-        with: &Peering,
-        wire: &Wire,
-        before: &Membership,
-        others: &[Arc<Member>],
-    ) -> Arc<Member> {
+    fn joined(&self, peer: &Peer, with: &Peering, wire: &Wire, slot: usize) -> Arc<Member> {
         let server = server(peer, with, wire, *self.bounds.lock(), self.workers);
         match with.health.interval.is_zero() {
             true => server.health.begins(self.clock.now()),
             false => server.health.awaits_probe(&with.health),
         }
-        let is_taken = |slot: &usize| {
-            before.in_slot(*slot).is_some() || others.iter().any(|other| other.slot == *slot)
-        };
-        let slot = (0..).find(|slot| !is_taken(slot)).unwrap_or_default();
         Member::new(server, Arc::new(PeerLog::default()), slot, self.own.clone())
     }
 
