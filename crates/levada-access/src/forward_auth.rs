@@ -75,9 +75,9 @@ const CDN_LOOP: HeaderName = HeaderName::from_static("cdn-loop");
 impl ForwardAuthSettings {
     /// In words, for operators.
     pub(crate) fn in_words(&self) -> String {
-        let scheme =
-            if matches!(self.server, Origin::Tcp { tls: true, .. }) { "https" } else { "http" };
-        let mut words = format!("the word of {scheme}://{}{}", address(&self.server), self.target);
+        let scheme = if self.server.tls() { "https" } else { "http" };
+        let mut words =
+            format!("the word of {scheme}://{}{}", Address::from(&self.server), self.target);
         if !self.copy_headers.is_empty() {
             let names: Vec<&str> = self.copy_headers.iter().map(HeaderName::as_str).collect();
             words += &format!(", which gives {}", names.join(", "));
@@ -86,13 +86,6 @@ impl ForwardAuthSettings {
             words += ", if it answers";
         }
         words
-    }
-}
-
-fn address(server: &Origin) -> Address {
-    match server {
-        Origin::Tcp { host, port, .. } => Address::Tcp { host: host.clone(), port: *port },
-        Origin::Unix(path) => Address::Unix(path.clone()),
     }
 }
 
@@ -106,8 +99,8 @@ impl ForwardAuth {
     /// The server at work, with connections of each of the `workers`. `None` if its host cannot stand in a field.
     pub(crate) fn new(settings: &ForwardAuthSettings, workers: usize) -> Option<Self> {
         let ForwardAuthSettings { server, timeout, .. } = settings;
-        let address = address(server);
-        let tls = matches!(server, Origin::Tcp { tls: true, .. }).then(tls::origin_client);
+        let address = Address::from(server);
+        let tls = server.tls().then(tls::origin_client);
         let wire = Wire { tls, ..Wire::default() };
         let host = HeaderValue::from_str(&address.host()).ok()?;
         let bounds = ServerBounds {

@@ -6,6 +6,7 @@ mod adjustments;
 mod caching;
 mod classes;
 mod compress;
+mod discovery;
 mod expressions;
 mod files;
 mod handling;
@@ -46,6 +47,7 @@ pub(crate) fn settings(
     // Every site is checked before the first failure returns, so that all errors are reported.
     let listeners = check.listeners();
     let trusted = check.trusted();
+    let discovery = check.discovery();
     let peering = check.peering();
     let sites = check.sites();
     let cache = check.cache();
@@ -62,6 +64,7 @@ pub(crate) fn settings(
         splice: file.runtime.splice,
         listeners: listeners?,
         trusted: trusted?,
+        discovery: discovery?,
         peering: peering?,
         admin: admin?,
         metrics: file.admin.metrics.map(|listen| listen.0),

@@ -58,6 +58,13 @@ pub enum Upstream {
     Root(Root),
     /// A Unix socket: an absolute path.
     Unix(PathBuf),
+    /// The members of a source.
+    Discovery {
+        /// `https` rather than `http`.
+        tls: bool,
+        /// The name of the source.
+        source: String,
+    },
 }
 
 /// Requests per second or minute, in nginx's words.
@@ -459,13 +466,32 @@ const LONGEST_SOCKET_PATH: usize = 107;
 
 impl Upstream {
     /// The expected text, for errors.
-    pub const EXPECTED: &str = "a URL with http or https and a host, without a path, or `unix:` and a \
-                                socket's absolute path of at most 107 bytes";
+    pub const EXPECTED: &str = "a URL with http or https and a host, without a path, `unix:` and a socket's \
+                                absolute path of at most 107 bytes, or `http://discovery:` and the name of \
+                                a source";
+}
+
+impl Upstream {
+    /// A source in the place of a port. A number is the port of a host with this name.
+    fn discovery(text: &str) -> Option<Self> {
+        let (scheme, source) = text.split_once("://discovery:")?;
+        let tls = match scheme {
+            "http" => false,
+            "https" => true,
+            _ => return None,
+        };
+        let NodeName(source) = source.parse().ok()?;
+        let is_port = source.bytes().all(|b| b.is_ascii_digit());
+        (!is_port).then_some(Self::Discovery { tls, source })
+    }
 }
 
 impl FromStr for Upstream {
     type Err = Malformed;
     fn from_str(text: &str) -> Result<Self, Malformed> {
+        if let Some(discovery) = Self::discovery(text) {
+            return Ok(discovery);
+        }
         let Some(path) = text.strip_prefix("unix:") else { return text.parse().map(Self::Root) };
         // The path stands between quotes in header fields.
         let plain = |b: u8| matches!(b, b' '..=b'~') && b != b'"' && b != b'\\';
@@ -482,6 +508,9 @@ impl fmt::Display for Upstream {
         match self {
             Self::Root(root) => root.fmt(f),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Discovery { tls, source } => {
+                write!(f, "http{}://discovery:{source}", if *tls { "s" } else { "" })
+            }
         }
     }
 }

@@ -34,6 +34,7 @@ pub use member::Member;
 pub use metrics::DiscoveryMetrics;
 pub use report::{IsUp, Report};
 pub use settings::{
-    AddressFamily, ClientTls, ClusterAccess, DnsSource, Endpoint, EtcdSource, EtcdUser, FileSource,
-    KubernetesSource, NamedSource, ResolverSettings, ServicePort, Source, SrvSource,
+    AddressFamily, ClientTls, ClusterAccess, DiscoverySettings, DnsSource, Endpoint, EtcdSource,
+    EtcdUser, FileSource, KubernetesSource, NamedSource, ResolverSettings, ServicePort, Source,
+    SrvSource,
 };

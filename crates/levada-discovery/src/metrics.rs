@@ -15,6 +15,7 @@ pub struct DiscoveryMetrics {
     members: Family<Labels, Gauge>,
     last_success: Family<Labels, Gauge>,
     failures: Family<Labels, Counter>,
+    changes: Family<Labels, Counter>,
 }
 
 impl DiscoveryMetrics {
@@ -31,6 +32,8 @@ impl DiscoveryMetrics {
         );
         let help = "Times that a source failed or gave an empty list";
         registry.register("discovery_failures", help, metrics.failures.clone());
+        let help = "Changes of a source's members in use";
+        registry.register("discovery_changes", help, metrics.changes.clone());
         metrics
     }
 
@@ -43,7 +46,8 @@ impl DiscoveryMetrics {
         self.failures.get_or_create(&labels(source)).inc();
     }
 
-    pub(crate) fn set_members(&self, source: &str, members: usize) {
+    pub(crate) fn changed(&self, source: &str, members: usize) {
+        self.changes.get_or_create(&labels(source)).inc();
         self.members.get_or_create(&labels(source)).set(members.try_into().unwrap_or(i64::MAX));
     }
 
@@ -52,6 +56,7 @@ impl DiscoveryMetrics {
         self.members.remove(&labels);
         self.last_success.remove(&labels);
         self.failures.remove(&labels);
+        self.changes.remove(&labels);
     }
 }
 

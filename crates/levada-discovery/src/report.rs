@@ -129,7 +129,7 @@ impl Account {
         }
         let (before, after) = (self.members.load().len(), members.len());
         tracing::info!(source = %self.label, before, after, "members changed");
-        self.common.metrics.set_members(&self.label, after);
+        self.common.metrics.changed(&self.label, after);
         self.members.store(Arc::new(members));
         self.common.changed.lock().push(self.source.clone());
         self.common.has_changed.notify_one();

@@ -10,6 +10,15 @@ use std::{
 
 pub use crate::tls::ClientTls;
 
+/// The sources of a node, and how it resolves names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DiscoverySettings {
+    /// How names are resolved.
+    pub resolver: ResolverSettings,
+    /// The sources that the configuration gives a name.
+    pub sources: Vec<NamedSource>,
+}
+
 /// How names are resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolverSettings {

@@ -259,9 +259,7 @@ fn ready(node: &Node) -> Response<Full<Bytes>> {
     }
     match node.cut_off() {
         None => text(StatusCode::OK, "ready\n"),
-        Some(hosts) => {
-            text(StatusCode::SERVICE_UNAVAILABLE, &format!("every origin of {hosts} is down\n"))
-        }
+        Some(why) => text(StatusCode::SERVICE_UNAVAILABLE, &format!("{why}\n")),
     }
 }
 
@@ -356,6 +354,9 @@ struct ServerStatus {
     outstanding: Option<u32>,
     connections: usize,
     waiting: usize,
+    /// The source that has named it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<String>,
 }
 
 fn status(node: &Node) -> Status {
@@ -365,7 +366,8 @@ fn status(node: &Node) -> Status {
         now.members().map(|(n, member)| server_status(&member.server, Some(now.loads().of(n))))
     });
     let sites = node.sites.load();
-    let origins = sites.iter().flat_map(|site| &site.origins);
+    let lists: Vec<_> = sites.iter().map(|site| site.origins.list().clone()).collect();
+    let origins = lists.iter().flat_map(|list| list.all());
     Status {
         name: node.settings().name.clone(),
         uptime_seconds: node.clock.uptime().as_secs_f64(),
@@ -384,8 +386,13 @@ fn status(node: &Node) -> Status {
         cache_bytes: node.cache.store.bytes(),
         cache_objects: node.cache.store.entries(),
         peers: peers.collect(),
-        origins: origins.map(|o| server_status(&o.server, None)).collect(),
+        origins: origins.map(origin_status).collect(),
     }
+}
+
+fn origin_status(origin: &Arc<levada_redirector::WatchedOrigin>) -> ServerStatus {
+    let source = origin.source.as_ref().map(ToString::to_string);
+    ServerStatus { source, ..server_status(&origin.server, None) }
 }
 
 fn server_status(server: &Server, outstanding: Option<u32>) -> ServerStatus {
@@ -397,6 +404,7 @@ fn server_status(server: &Server, outstanding: Option<u32>) -> ServerStatus {
         outstanding,
         connections: counts.admitted,
         waiting: counts.waiting,
+        source: None,
     }
 }
 

@@ -11,7 +11,7 @@ use levada_access::client_network;
 use levada_cache::strip_fields;
 use levada_peers::{Membership, Peers, WatchedPeer};
 use levada_policy::{Outstanding, Pick, PickReason};
-use levada_redirector::{Sizes, retried};
+use levada_redirector::{OriginOrder, Sizes, WatchedOrigin, retried};
 use levada_types::Request as PolicyRequest;
 use levada_upstream::{
     AdmittedRequest, Group, RequestBody, Retries, ServerFailure, UpstreamHead, UpstreamResponse,
@@ -30,7 +30,7 @@ use crate::{
     request::RequestContext,
     resource::Resource,
     settings::Limits,
-    sites::{Site, WatchedOrigin},
+    sites::Site,
     subject::subject,
 };
 use levada_failure::Failed;
@@ -152,15 +152,17 @@ impl Forwarder {
             return Ok(response);
         }
         let miss = Some(site.misses.enter(head.client).await?);
+        let order = site.origins.order();
         let retries = Retries {
-            tries: tries.min(site.origins.len().max(2)),
+            tries: tries.min(order.len().max(2)),
             budget: &site.retries,
-            resends_unsent: false,
+            // Another address of a name is as good as the first.
+            resends_unsent: order.is_spread(),
             asks_beside: true,
             clock: self.clock,
             counter: &*self.metrics,
         };
-        let mut origins = Origins { order: site.origins_in_order(), again: None, miss };
+        let mut origins = Origins { order, again: None, miss };
         Ok(levada_upstream::send(&mut origins, &retries, head, body).await?)
     }
 
@@ -252,25 +254,25 @@ fn forwarded(
 }
 
 /// The origins of a site in the order in which they are tried.
-struct Origins<I> {
-    order: I,
+struct Origins {
+    order: OriginOrder,
     /// The origin that was asked last. If its response is late, or if it closes the connection without one, it may
     /// be asked on another connection.
     again: Option<Arc<WatchedOrigin>>,
     miss: Option<AdmittedRequest<IpAddr>>,
 }
 
-impl<'a, I: Iterator<Item = &'a Arc<WatchedOrigin>> + Send> Group for Origins<I> {
+impl Group for Origins {
     type Server = Arc<WatchedOrigin>;
     type Held = ();
 
     fn next(&mut self) -> Result<(Arc<WatchedOrigin>, ()), ServerFailure> {
         let next = self.order.next();
         let asked = next
-            .cloned()
+            .clone()
             .or_else(|| self.again.take_if(|origin| origin.server.health.is_up()))
-            .ok_or(ServerFailure::AllDown)?;
-        self.again = next.cloned();
+            .ok_or(self.order.why_none())?;
+        self.again = next;
         Ok((asked, ()))
     }
 

@@ -44,6 +44,7 @@ mod identify;
 mod large;
 mod listener;
 mod listeners;
+mod members;
 mod node;
 mod node_name;
 mod origin;

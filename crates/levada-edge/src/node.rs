@@ -11,6 +11,7 @@ use levada_access::{
     trust::TrustBoundary,
 };
 use levada_announce::{Route, drain::Drain};
+use levada_discovery::Discovery;
 use levada_handoff::{Front, HandoffBackend};
 use levada_net::bpf::BpfError;
 use levada_peers::Peers;
@@ -31,7 +32,7 @@ use crate::{
     purge::{endpoint::PurgeEndpoint, invalidation::MissedInvalidations, wake::LastAwake},
     settings::{Runtime, Settings},
     site_builder::{SiteBuilder, make_sites},
-    sites::Sites,
+    sites::{Site, Sites},
     start_error::StartError,
 };
 
@@ -42,6 +43,10 @@ pub(crate) struct Node {
     /// The sites, replaced by each reload.
     pub(crate) sites: Arc<ArcSwap<Sites>>,
     pub(crate) workers: usize,
+    /// The sources of members.
+    pub(crate) discovery: Discovery,
+    /// Held while settings or members change.
+    pub(crate) changing: tokio::sync::Mutex<()>,
     pub(crate) peers: Option<Arc<Peers>>,
     /// The front-end of TCP handoff.
     pub(crate) front: Option<Front<Node>>,
@@ -113,7 +118,15 @@ impl Node {
                 Peers::new(&settings.name, peering, bounds, clock, &metrics, workers)
             })
             .transpose()?;
-        let around = SiteBuilder { settings: &settings, clock, metrics: &metrics, workers };
+        let resolver = settings.discovery.resolver.clone();
+        let discovery = Discovery::new(resolver, metrics.discovery.clone());
+        let around = SiteBuilder {
+            settings: &settings,
+            clock,
+            metrics: &metrics,
+            workers,
+            discovery: &discovery,
+        };
         let sites = make_sites(&around, None)?;
         let sites = Arc::new(ArcSwap::from_pointee(sites));
         let telemetry = Telemetry { clock, metrics: metrics.clone(), log: ArcSwapOption::empty() };
@@ -148,6 +161,8 @@ impl Node {
             clock,
             sites,
             workers,
+            discovery,
+            changing: tokio::sync::Mutex::default(),
             peers,
             front: front(&settings),
             backend: backend(&settings).map_err(StartError::Handoff)?.map(Arc::new),
@@ -202,7 +217,7 @@ impl Node {
     /// What sites with these settings are built from.
     pub(crate) fn site_builder<'a>(&'a self, settings: &'a Settings) -> SiteBuilder<'a> {
         let (clock, metrics, workers) = (self.clock, &self.metrics, self.workers);
-        SiteBuilder { settings, clock, metrics, workers }
+        SiteBuilder { settings, clock, metrics, workers, discovery: &self.discovery }
     }
 
     /// The pacing of one body, if the node has a serving rate.
@@ -219,15 +234,21 @@ impl Node {
         })
     }
 
-    /// The hosts of a site whose servers are all down, if there is one.
+    /// Why a site cannot be served, if there is one: its servers are all down, or none is known.
     pub(crate) fn cut_off(&self) -> Option<String> {
         let sites = self.sites.load();
-        let cut_off = sites.iter().filter(|site| site.route.is_none()).find(|site| {
-            let switch = site.switch.as_ref().map(|switch| switch.view().members.clone());
-            let switched = switch.iter().flatten().map(|member| &member.server);
-            let mut servers = site.origins.iter().map(|o| &o.server).chain(switched).peekable();
-            servers.peek().is_some() && servers.all(|server| !server.health.is_up())
-        });
-        cut_off.map(|site| site.settings.hosts.join(", "))
+        let of_site = |site: &Arc<Site>| {
+            let (servers, hosts) = (site.servers(), site.settings.hosts.join(", "));
+            if servers.iter().any(|server| server.health.is_up()) {
+                return None;
+            }
+            if servers.is_empty() {
+                let (source, failure) = site.sources.silent().next()?;
+                let failure = failure.unwrap_or_else(|| "it has not answered yet".to_owned());
+                return Some(format!("no member of {hosts} is known: {source}: {failure}"));
+            }
+            Some(format!("every origin of {hosts} is down"))
+        };
+        sites.iter().filter(|site| site.route.is_none()).find_map(of_site)
     }
 }

@@ -7,16 +7,8 @@ use crate::settings::{Limits, Origin, ProxyVersion};
 
 /// The address and the protocols of an origin.
 pub(crate) fn way_to(origin: &Origin, states_client: Option<ProxyVersion>) -> (Address, Wire) {
-    match origin {
-        Origin::Tcp { tls, host, port } => {
-            let address = Address::Tcp { host: host.clone(), port: *port };
-            let tls = tls.then(tls::origin_client);
-            (address, Wire { tls, states_client, ..Wire::default() })
-        }
-        Origin::Unix(path) => {
-            (Address::Unix(path.clone()), Wire { states_client, ..Wire::default() })
-        }
-    }
+    let tls = origin.tls().then(tls::origin_client);
+    (origin.into(), Wire { tls, states_client, ..Wire::default() })
 }
 
 /// The bounds of one server.

@@ -15,12 +15,14 @@ use levada_net::stop::{Stop, spawn_until};
 use levada_peers::{MembershipChange, PreparedPeers};
 use levada_redirector::SwitchMetrics as _;
 use levada_upstream::ServerKind;
+use tokio::runtime::Handle;
 
 use crate::{
     listeners::{Listeners, PreparedListener},
+    members::PATIENCE,
     node::Node,
     settings::{Settings, SettingsReader, changes},
-    site_builder::make_sites,
+    site_builder::{follow_all, make_sites},
     sites::Sites,
     start_error::StartError,
     tend::{tend_peers, tend_sites},
@@ -32,8 +34,6 @@ pub(crate) struct Reloader {
     pub(crate) listeners: Listeners,
     /// The source of new settings.
     reader: Option<SettingsReader>,
-    /// Held while settings change.
-    turn: tokio::sync::Mutex<()>,
 }
 
 impl Reloader {
@@ -42,7 +42,7 @@ impl Reloader {
         listeners: Listeners,
         reader: Option<SettingsReader>,
     ) -> Self {
-        Self { node, listeners, reader, turn: tokio::sync::Mutex::default() }
+        Self { node, listeners, reader }
     }
 
     /// Reads and applies new settings. Returns what has changed, in words.
@@ -50,7 +50,7 @@ impl Reloader {
     /// # Errors
     /// With the reason in words when the settings cannot be used; the node keeps its settings.
     pub(crate) async fn reload(self: &Arc<Self>, stop: &Stop) -> Result<Vec<String>, String> {
-        let _turn = self.turn.lock().await;
+        let _changing = self.node.changing.lock().await;
         self.node.telemetry.log.load().iter().for_each(|log| log.reopen());
         let (reloader, stop) = (self.clone(), stop.clone());
         let changed = move || reloader.plan().map(|plan| reloader.apply(plan, &stop));
@@ -82,6 +82,10 @@ impl Reloader {
         let peers = node.peers.as_ref().zip(settings.peering.as_ref());
         let peers = peers.map(|(peers, peering)| peers.prepare(peering)).transpose();
         let peers = peers.map_err(|error| error.to_string())?;
+        node.discovery.set_resolver(settings.discovery.resolver.clone());
+        // The sites change to members that are known.
+        let _followed = follow_all(&settings, &node.discovery);
+        Handle::current().block_on(node.discovery.settle(PATIENCE));
         let builder = node.site_builder(&settings);
         let former = node.sites.load();
         let sites = make_sites(&builder, Some((&before, &former))).map_err(shown)?;
@@ -147,14 +151,12 @@ fn show_moved(node: &Node, MembershipChange { before, after }: &MembershipChange
 /// Replaces the sites. Running requests end as they began. Returns the former sites.
 fn change_sites(node: &Node, after: Arc<Sites>, stop: &Stop) -> Arc<Sites> {
     let before = node.sites.swap(after.clone());
-    let origins: HashSet<_> =
-        after.iter().flat_map(|site| &site.origins).map(Arc::as_ptr).collect();
+    let origins: HashSet<_> = after.iter().map(|site| Arc::as_ptr(&site.origins)).collect();
     let switches: HashSet<_> =
         after.iter().flat_map(|site| &site.switch).map(Arc::as_ptr).collect();
-    let former = || before.iter().flat_map(|site| &site.origins);
-    for gone in former().filter(|origin| !origins.contains(&Arc::as_ptr(origin))) {
-        if let Some(watch) = gone.watch.lock().take() {
-            watch.abort();
+    for gone in before.iter() {
+        if !origins.contains(&Arc::as_ptr(&gone.origins)) {
+            gone.origins.retire();
         }
     }
     let switched = before.iter().filter_map(|site| site.switch.as_ref());

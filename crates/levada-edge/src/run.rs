@@ -13,6 +13,7 @@ use crate::{
     admin::{self, Pages},
     listener,
     listeners::{ListenerSockets, Listeners},
+    members,
     node::{Node, hands_over},
     reload::Reloader,
     run_as,
@@ -124,9 +125,10 @@ impl Running {
     pub fn counts(&self) -> Counts {
         let outstanding = self.node.peers.as_ref().map_or(0, |peers| peers.outstanding());
         let sites = self.node.sites.load();
-        let servers = sites.iter().flat_map(|s| s.origins.iter().map(|o| &o.server));
-        let (busy, waiting) = servers
-            .map(|server| server.counts())
+        let lists: Vec<_> = sites.iter().map(|site| site.origins.list().clone()).collect();
+        let origins = lists.iter().flat_map(|list| list.all());
+        let (busy, waiting) = origins
+            .map(|origin| origin.server.counts())
             .fold((0, 0), |(b, w), one| (b + one.admitted, w + one.waiting));
         let switches = sites.iter().filter_map(|site| site.switch.as_ref());
         let (switched, switch_waiting) = switches.fold((0, 0), |(s, w), switch| {
@@ -305,7 +307,7 @@ fn start(reloader: &Arc<Reloader>, sockets: Sockets, stop: &Stop) -> Result<Door
 /// Lets clients and front-ends in, when the node has learned what was purged while it was away.
 async fn open_doors(node: &Arc<Node>, doors: Doors) -> Result<(), StartError> {
     let patience = node.settings().peering.as_ref().map_or(Duration::ZERO, |p| p.catch_up);
-    node.purging.catch_up(patience).await;
+    tokio::join!(node.purging.catch_up(patience), members::settle(node));
     doors.iter().try_for_each(listener::listen)?;
     node.purging.serve();
     Ok(())

@@ -25,6 +25,9 @@ pub(crate) struct SwitchedSite {
 struct ListedServer {
     name: String,
     address: String,
+    /// The source that has named it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<String>,
     /// `up`, `slow start`, `down` or `drained`.
     state: &'static str,
     weight: f64,
@@ -61,6 +64,7 @@ fn switched(site: &Site) -> Option<SwitchedSite> {
                 ListedServer {
                     name: settings.name.clone(),
                     address: member.server.address.to_string(),
+                    source: settings.found.as_ref().map(|found| found.source.to_string()),
                     state: state(member, ramp),
                     weight: settings.weight,
                     outstanding: member.held(),

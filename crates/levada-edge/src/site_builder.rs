@@ -7,18 +7,20 @@ use std::{
 };
 
 use http::HeaderValue;
+use levada_discovery::Discovery;
 use levada_policy::BuildError;
-use levada_redirector::{DeciderDeployment, PreparedDecider, SharedDeciders, Switch, SwitchPlan};
-use levada_upstream::Server;
-use parking_lot::Mutex;
+use levada_redirector::{
+    DeciderDeployment, OriginPlan, Origins, PreparedDecider, SharedDecider, SharedDeciders,
+    Sources, Switch, SwitchMetrics, SwitchPlan,
+};
 
 use crate::{
     clock::Clock,
     metrics::Metrics,
     origin,
     routes::Routes,
-    settings::{Origin, PolicyChoice, Settings, SiteRoute, SiteSettings},
-    sites::{Site, SiteParts, Sites, WatchedOrigin},
+    settings::{PolicyChoice, Settings, SiteRoute, SiteServers, SiteSettings, SwitchSettings},
+    sites::{Site, SiteParts, Sites},
     start_error::StartError,
 };
 
@@ -28,6 +30,7 @@ pub(crate) struct SiteBuilder<'a> {
     pub(crate) clock: Clock,
     pub(crate) metrics: &'a Arc<Metrics>,
     pub(crate) workers: usize,
+    pub(crate) discovery: &'a Discovery,
 }
 
 /// Makes the sites of the builder's settings. A site with the same first host as a former one takes over its state;
@@ -82,7 +85,9 @@ pub(crate) fn make_sites(
 
 /// Whether all that sites depend on beside their own settings is the same.
 fn surround_alike(old: &Settings, new: &Settings) -> bool {
-    old.limits == new.limits && redirectors(old) == redirectors(new)
+    old.limits == new.limits
+        && redirectors(old) == redirectors(new)
+        && old.discovery.sources == new.discovery.sources
 }
 
 /// A site to be made, or a former one that stays.
@@ -162,57 +167,15 @@ fn make_site(
     routes: Vec<Arc<Site>>,
 ) -> Site {
     let servers = &site.servers;
-    let SiteBuilder { settings, clock, metrics, workers } = *builder;
+    let SiteBuilder { settings, clock, metrics, workers, .. } = *builder;
     let decider = policies.whole.commit();
     let pieces = policies.pieces.map(PreparedDecider::commit);
-    let host: Option<HeaderValue> = servers
-        .origin_host
-        .as_deref()
-        .or_else(|| site.hosts.first().map(String::as_str).filter(|h| !h.contains('*')))
-        .and_then(|h| h.parse().ok());
-    let known = |origin: &Origin| {
-        let before = before?;
-        let all = before.settings.servers.origins.iter().zip(&before.origins);
-        let alike = |old: &WatchedOrigin| {
-            let states_client = old.server.states_client();
-            old.check == servers.health
-                && old.host == host
-                && states_client == servers.proxy_protocol
-        };
-        let same = all.filter(|(_, old)| alike(old));
-        same.clone().find(|(old, _)| *old == origin).map(|(_, old)| old.clone())
-    };
-    let make = |origin: &Origin| {
-        Arc::new(WatchedOrigin {
-            server: origin_server(origin, &site, settings, workers),
-            check: servers.health.clone(),
-            host: host.clone(),
-            metrics: metrics.clone(),
-            watch: Mutex::default(),
-        })
-    };
-    let origins = servers
-        .origins
-        .iter()
-        .map(|origin| match known(origin) {
-            Some(known) => {
-                known.server.set_bounds(origin::server_bounds(&settings.limits));
-                known
-            }
-            None => make(origin),
-        })
-        .collect();
+    let sources = follow(servers, settings, builder.discovery);
+    let origins = before.map_or_else(Origins::new, |before| before.origins.clone());
+    change_origins(builder, &site, &origins, &sources);
     let switch = servers.switch.as_ref().map(|switch| {
-        let plan = SwitchPlan {
-            settings: switch,
-            check: &servers.health,
-            policy: &servers.policy,
-            host: host.clone(),
-            connect: &|origin| origin::way_to(origin, servers.proxy_protocol),
-            bounds: origin::server_bounds(&settings.limits),
-            workers,
-            decider: &decider,
-        };
+        let settings = sources.servers(switch);
+        let plan = switch_plan(builder, &site, &decider, &settings);
         match before.and_then(|before| before.switch.clone()) {
             Some(before) => {
                 before.change(&plan);
@@ -230,6 +193,7 @@ fn make_site(
             decider,
             pieces,
             origins,
+            sources,
             switch,
             fallbacks,
             metrics: counted,
@@ -242,13 +206,75 @@ fn make_site(
     )
 }
 
-fn origin_server(
-    origin: &Origin,
+/// Follows all sources of these settings.
+pub(crate) fn follow_all(settings: &Settings, discovery: &Discovery) -> Vec<Sources> {
+    let of_site = |site: &SiteSettings| {
+        let routes = site.routes.all.iter().filter_map(|route| route.servers.as_ref());
+        let all = routes.chain([&site.servers]);
+        all.map(|servers| follow(servers, settings, discovery)).collect::<Vec<_>>()
+    };
+    settings.sites.iter().flat_map(of_site).filter(Sources::any).collect()
+}
+
+fn follow(servers: &SiteServers, settings: &Settings, discovery: &Discovery) -> Sources {
+    let switched = servers.switch.iter().flat_map(|switch| &switch.servers);
+    let all = servers.origins.iter().chain(switched.map(|server| &server.origin));
+    Sources::follow(all, &settings.discovery, discovery)
+}
+
+/// Goes on with the members that the sources of a site name now.
+pub(crate) fn change_members(builder: &SiteBuilder<'_>, site: &Site) {
+    match (&site.switch, &site.settings.servers.switch) {
+        (Some(switch), Some(settings)) => {
+            let settings = site.sources.servers(settings);
+            switch.change(&switch_plan(builder, &site.settings, &site.decider, &settings));
+        }
+        _ => change_origins(builder, &site.settings, &site.origins, &site.sources),
+    }
+}
+
+fn change_origins(
+    builder: &SiteBuilder<'_>,
     site: &SiteSettings,
-    settings: &Settings,
-    workers: usize,
-) -> Arc<Server> {
-    let (address, wire) = origin::way_to(origin, site.servers.proxy_protocol);
-    let name = address.to_string().into();
-    Server::new(name, address, wire, origin::server_bounds(&settings.limits), workers)
+    origins: &Origins,
+    sources: &Sources,
+) {
+    let servers = &site.servers;
+    let metrics: Arc<dyn SwitchMetrics> = builder.metrics.clone();
+    let plan = OriginPlan {
+        check: &servers.health,
+        host: probed_host(site),
+        states_client: servers.proxy_protocol,
+        connect: origin::way_to,
+        bounds: origin::server_bounds(&builder.settings.limits),
+        workers: builder.workers,
+        metrics: &metrics,
+    };
+    origins.change(&plan, sources.found(servers.origins.iter()));
+}
+
+fn switch_plan<'a>(
+    builder: &SiteBuilder<'_>,
+    site: &'a SiteSettings,
+    decider: &'a SharedDecider,
+    settings: &'a SwitchSettings,
+) -> SwitchPlan<'a> {
+    let servers = &site.servers;
+    SwitchPlan {
+        settings,
+        check: &servers.health,
+        policy: &servers.policy,
+        host: probed_host(site),
+        states_client: servers.proxy_protocol,
+        connect: origin::way_to,
+        bounds: origin::server_bounds(&builder.settings.limits),
+        workers: builder.workers,
+        decider,
+    }
+}
+
+/// The host of health checks.
+fn probed_host(site: &SiteSettings) -> Option<HeaderValue> {
+    let first = || site.hosts.first().map(String::as_str).filter(|host| !host.contains('*'));
+    site.servers.origin_host.as_deref().or_else(first)?.parse().ok()
 }

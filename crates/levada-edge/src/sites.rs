@@ -7,18 +7,15 @@ use levada_access::site_access::SiteAccess;
 use levada_files::FileDirectory;
 use levada_metrics::SiteMetrics;
 use levada_policy::ClientShare;
-use levada_redirector::{Classes, SharedDecider, SitePolicy, Switch, SwitchMetrics};
+use levada_redirector::{Classes, Origins, SharedDecider, SitePolicy, Sources, Switch};
 use levada_types::hash64;
-use levada_upstream::{Change, FairQueue, RetryBudget, Server, ServerKind, WatchedServer};
-use parking_lot::Mutex;
+use levada_upstream::{FairQueue, RetryBudget, Server};
 use prometheus_client::metrics::counter::Counter;
-use tokio::task::AbortHandle;
 
 use crate::{
     clock::Clock,
-    metrics::Metrics,
     routes::Routes,
-    settings::{Delivery, Handling, HealthCheck, LargeSettings, MissLimits, SiteSettings},
+    settings::{Delivery, Handling, LargeSettings, MissLimits, SiteSettings},
 };
 
 /// A site at work.
@@ -34,7 +31,9 @@ pub(crate) struct Site {
     pub(crate) decider: SharedDecider,
     /// Chooses the node for a piece of a large file, where pieces have a number of replicas of their own.
     pub(crate) pieces: Option<SharedDecider>,
-    pub(crate) origins: Vec<Arc<WatchedOrigin>>,
+    pub(crate) origins: Arc<Origins>,
+    /// Where the members of origins and servers come from.
+    pub(crate) sources: Sources,
     /// The servers that the policy chooses among, in place of origins.
     pub(crate) switch: Option<Arc<Switch>>,
     /// The directory that this node serves, in place of origins.
@@ -57,7 +56,8 @@ pub(crate) struct Site {
 pub(crate) struct SiteParts {
     pub(crate) decider: SharedDecider,
     pub(crate) pieces: Option<SharedDecider>,
-    pub(crate) origins: Vec<Arc<WatchedOrigin>>,
+    pub(crate) origins: Arc<Origins>,
+    pub(crate) sources: Sources,
     pub(crate) switch: Option<Arc<Switch>>,
     pub(crate) fallbacks: Counter,
     pub(crate) metrics: Arc<SiteMetrics>,
@@ -110,6 +110,7 @@ impl Site {
             decider: parts.decider,
             pieces: parts.pieces,
             origins: parts.origins,
+            sources: parts.sources,
             switch: parts.switch,
             files: settings.servers.files.as_ref().map(FileDirectory::new),
             classes,
@@ -141,6 +142,14 @@ impl Site {
         SitePolicy { decider: &self.decider, classes: self.classes.as_ref() }
     }
 
+    /// Its servers: origins, or those of its switch.
+    pub(crate) fn servers(&self) -> Vec<Arc<Server>> {
+        let origins = self.origins.list();
+        let switched = self.switch.as_ref().map(|switch| switch.view().members.clone());
+        let switched = switched.iter().flatten().map(|member| member.server.clone());
+        origins.all().iter().map(|origin| origin.server.clone()).chain(switched).collect()
+    }
+
     pub(crate) fn redirects(&self) -> bool {
         self.settings.delivery == Delivery::Redirect
     }
@@ -158,15 +167,9 @@ impl Site {
     /// The time after which the head of a fetch that others follow is late. By then, the fetch itself has asked
     /// another origin.
     pub(crate) fn fetch_is_late_after(&self) -> Duration {
-        let late = self.origins.iter().map(|origin| origin.server.late_after()).max();
+        let origins = self.origins.list();
+        let late = origins.all().iter().map(|origin| origin.server.late_after()).max();
         late.unwrap_or(LATE) * 3 / 2
-    }
-
-    /// The origins in the order in which they are tried: first those that are up, then the others.
-    pub(crate) fn origins_in_order(&self) -> impl Iterator<Item = &Arc<WatchedOrigin>> {
-        let up = self.origins.iter().filter(|o| o.server.health.is_up());
-        let down = self.origins.iter().filter(|o| !o.server.health.is_up());
-        up.chain(down)
     }
 }
 
@@ -216,42 +219,5 @@ impl Sites {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Site>> {
         self.all.iter()
-    }
-}
-
-/// An origin under watch.
-pub(crate) struct WatchedOrigin {
-    pub(crate) server: Arc<Server>,
-    pub(crate) check: HealthCheck,
-    pub(crate) host: Option<HeaderValue>,
-    pub(crate) metrics: Arc<Metrics>,
-    /// The task that watches it.
-    pub(crate) watch: Mutex<Option<AbortHandle>>,
-}
-
-impl WatchedServer for WatchedOrigin {
-    const KIND: ServerKind = ServerKind::Origin;
-
-    fn server(&self) -> &Arc<Server> {
-        &self.server
-    }
-
-    fn check(&self) -> &HealthCheck {
-        &self.check
-    }
-
-    async fn probe(&self) -> bool {
-        match &self.check.path {
-            None => self.server.is_reachable().await,
-            Some(path) => self.server.answers(path, self.host.as_ref()).await,
-        }
-    }
-
-    fn counts_answers(&self) -> bool {
-        true
-    }
-
-    fn changed(&self, _change: Change) {
-        self.metrics.server_up(Self::KIND, &self.server);
     }
 }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use levada_net::stop::{Spawn, Stop, spawn_until};
 use levada_peers::Peers;
 
-use crate::{expressions, node::Node, purge::exchange::ComparedPeer, route};
+use crate::{expressions, members, node::Node, purge::exchange::ComparedPeer, route, sites::Site};
 
 /// How often a peer in slow start gets more of its keys.
 const RAMP_STEP: Duration = Duration::from_millis(250);
@@ -22,6 +22,7 @@ pub(crate) fn tend(node: &Arc<Node>, stop: &Stop) {
     if let Some(route) = &node.route {
         until_stopped(Box::pin(route::tend(node.clone(), route.clone())));
     }
+    until_stopped(Box::pin(members::follow(node.clone(), stop.clone())));
     until_stopped(Box::pin(ramp(node.clone())));
     until_stopped(Box::pin(expressions::watch(node.clone())));
     until_stopped(Box::pin(levada_purge::sweep(
@@ -55,16 +56,15 @@ pub(crate) fn tend_peers(node: &Node, peers: &Peers, spawn: &Spawn<'_>) {
 pub(crate) fn tend_sites(node: &Node, spawn: &Spawn<'_>) {
     let sites = node.sites.load_full();
     for site in sites.iter() {
-        for origin in &site.origins {
-            let mut watching = origin.watch.lock();
-            if watching.is_none() {
-                let task = levada_upstream::watch(origin.clone(), node.clock);
-                *watching = Some(spawn(Box::pin(task)));
-            }
-        }
-        if let Some(switch) = &site.switch {
-            switch.tend(spawn);
-        }
+        tend_site(node, site, spawn);
+    }
+}
+
+/// Starts health checks for the servers of a site that have none yet.
+pub(crate) fn tend_site(node: &Node, site: &Site, spawn: &Spawn<'_>) {
+    site.origins.tend(node.clock, spawn);
+    if let Some(switch) = &site.switch {
+        switch.tend(spawn);
     }
 }
 

@@ -81,6 +81,7 @@ impl Failure {
                 | ServerFailure::BadResponse => StatusCode::BAD_GATEWAY,
                 ServerFailure::PeerFull
                 | ServerFailure::AllDown
+                | ServerFailure::NoMembers
                 | ServerFailure::QueueFull
                 | ServerFailure::QueueTimeout => StatusCode::SERVICE_UNAVAILABLE,
             },

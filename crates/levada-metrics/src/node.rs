@@ -8,6 +8,7 @@ use std::{
 use http::StatusCode;
 use levada_announce::RouteMetrics;
 use levada_compress::CompressMetrics;
+use levada_discovery::DiscoveryMetrics;
 use levada_handoff::Observe;
 use levada_http1::ConnectionEnd;
 use levada_policy::Pick;
@@ -141,6 +142,8 @@ pub struct Metrics {
     pub moved: Counter,
     /// The announcement of the route.
     pub route: RouteMetrics,
+    /// Sources of members.
+    pub discovery: DiscoveryMetrics,
     /// Compression.
     pub compress: CompressMetrics,
     /// Requests that shared another request's fetch.
@@ -303,6 +306,7 @@ impl Default for Metrics {
                 Counter::default()
             ),
             route: RouteMetrics::registered(&mut registry),
+            discovery: DiscoveryMetrics::registered(&mut registry),
             collapsed: register!(
                 "cache_coalesced",
                 "Requests that shared another request's fetch",

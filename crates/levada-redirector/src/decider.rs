@@ -87,6 +87,10 @@ impl Decider {
 
     /// Decides.
     pub fn pick(&self, request: &Request, cluster: &Cluster, now: Timestamp) -> Option<Pick> {
+        // Policies expect a node.
+        if cluster.is_empty() {
+            return None;
+        }
         let mut shard = self.shard(request.key).lock();
         let PolicyShard { policy, rng } = &mut *shard;
         policy.pick(request, cluster, &mut PickContext { now, rng })
@@ -122,6 +126,9 @@ impl Decider {
         cluster: &Cluster,
         now: Timestamp,
     ) -> (Option<Pick>, Candidates, Option<LoadBound>) {
+        if cluster.is_empty() {
+            return (None, Candidates { order: Vec::new(), set_size: 0 }, None);
+        }
         let (mut policy, mut rng) = {
             let shard = self.shard(request.key).lock();
             (shard.policy.fork(), shard.rng.clone())
@@ -135,6 +142,9 @@ impl Decider {
     /// The part of the places of a sample of objects that moves when `after` follows `before`; `None` if the policy
     /// gives objects no place. What it has learned does not count.
     pub fn moved(&self, before: &Cluster, after: &Cluster) -> Option<f64> {
+        if before.is_empty() || after.is_empty() {
+            return None;
+        }
         let (choice, deployment) = &self.plan;
         let policy = levada_policy::build(&choice.name, &choice.parameters, deployment);
         levada_policy::moved(&mut *policy.ok()?, before, after, SAMPLE)

@@ -4,6 +4,8 @@
 //! decider     a policy with its locks and its random generator: chooses the node for a request
 //! shared_deciders   the same one for all sites of one policy
 //! classes     the service classes of a site's requests, given by rules or learned
+//! origins     the origins of a site, and the order in which a request tries them
+//! sources     the members that stand in the places of origins and servers, from levada-discovery
 //! switch      servers of a site that are not Levada, which the policy chooses among
 //! sizes       sizes of objects, for policies that need them
 //! settings    the settings of policies, classes and switches
@@ -14,19 +16,23 @@
 
 mod classes;
 mod decider;
+mod origins;
 mod settings;
 mod shared_deciders;
 mod sizes;
+mod sources;
 mod switch;
 
 pub use classes::Classes;
 pub use decider::{Decider, DeciderDeployment, PreparedDecider, SharedDecider, retried};
+pub use origins::{OriginList, OriginOrder, OriginPlan, Origins, WatchedOrigin};
 pub use settings::{
-    AdmissionLimits, ClassSettings, KeyFrom, PolicyChoice, SwitchServer, SwitchSettings,
+    AdmissionLimits, ClassSettings, FoundBy, KeyFrom, PolicyChoice, SwitchServer, SwitchSettings,
 };
 pub use shared_deciders::SharedDeciders;
 pub use sizes::Sizes;
+pub use sources::{Found, Sources};
 pub use switch::{
-    ChosenServer, Claim, Member, ServerTurn, SitePolicy, Switch, SwitchMetrics, SwitchPlan,
-    SwitchView,
+    ChosenServer, Claim, Connect, Member, ServerTurn, SitePolicy, Switch, SwitchMetrics,
+    SwitchPlan, SwitchView,
 };

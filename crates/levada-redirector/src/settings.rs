@@ -1,6 +1,6 @@
 //! The settings of policies, service classes and web switches.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use levada_handoff::HandoffControl;
 use levada_policy::{DEFAULT_POLICY, Node as ClusterNode, ParameterValue, classify::ClassRules};
@@ -18,7 +18,7 @@ pub struct PolicyChoice {
 /// A web switch: this node is the front-end of servers that are not Levada.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SwitchSettings {
-    /// At least one server; no two have the same name.
+    /// No two servers have the same name. There are none as long as sources have not named any.
     pub servers: Vec<SwitchServer>,
     /// The part of a request that the policy's key is taken from.
     pub key: KeyFrom,
@@ -58,6 +58,19 @@ pub struct SwitchServer {
     pub max_conns: u32,
     /// Its address for handoff; `None`: connections are proxied.
     pub handoff: Option<HandoffControl>,
+    /// Where it comes from, if a source has named it.
+    pub found: Option<FoundBy>,
+}
+
+/// The source of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundBy {
+    /// The source, for operators.
+    pub source: Arc<str>,
+    /// The place of the source in the configuration. Priorities are compared within it.
+    pub place: usize,
+    /// Servers of a higher number get requests only while none of a lower number is up.
+    pub priority: u16,
 }
 
 /// The part of a request that is hashed to its key. The URL is used if a request lacks this part.

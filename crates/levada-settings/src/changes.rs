@@ -20,6 +20,8 @@ pub fn between(old: &Settings, new: &Settings) -> Result<Vec<String>, String> {
     let parts = [
         ("[[listen]]", old.listeners != new.listeners),
         ("[peering]", peering(old) != peering(new)),
+        ("[[discovery]]", old.discovery.sources != new.discovery.sources),
+        ("[resolver]", old.discovery.resolver != new.discovery.resolver),
         ("[[trusted]]", old.trusted != new.trusted),
         ("[admin]", old.admin != new.admin),
         ("cache.memory", old.cache.memory != new.cache.memory),

@@ -19,6 +19,10 @@ pub use levada_access::{
 pub use levada_announce::{RouteLevel, RouteRules, RouteSettings, Speaker};
 pub use levada_cache::{CacheRules, CookieStorage, IgnoredFields, StatusTtl, Statuses};
 pub use levada_compress::{Coding, CompressSettings, Levels, TypePattern};
+pub use levada_discovery::{
+    AddressFamily, DiscoverySettings, DnsSource, FileSource, NamedSource, ResolverSettings, Source,
+    SrvSource,
+};
 pub use levada_fetch::{Mode, Patience, Plan};
 pub use levada_files::FilesSettings;
 pub use levada_handoff::{AfterHandoff, HandoffBackendSettings, HandoffControl, HandoffSettings};
@@ -52,6 +56,8 @@ pub struct Settings {
     pub trusted: Vec<TrustedProxies>,
     /// The cluster that this node belongs to; `None` when it stands alone.
     pub peering: Option<Peering>,
+    /// Sources of members, and how names are resolved.
+    pub discovery: DiscoverySettings,
     /// The admin listener: metrics, health, explain. Never a public address.
     pub admin: Option<Admin>,
     /// An address for metrics and health only.
@@ -268,7 +274,7 @@ impl SiteSettings {
 /// The servers of a site or of a route, and how a request gets one of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SiteServers {
-    /// The origins; requests go to the first that is up. Empty if there is a switch, or a directory.
+    /// The origins; requests go to the first that is up, and are spread over its members. Empty if there is a switch, or a directory.
     pub origins: Vec<Origin>,
     /// Servers that the policy chooses from, instead of the nodes of the cluster.
     pub switch: Option<SwitchSettings>,

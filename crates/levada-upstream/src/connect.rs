@@ -3,7 +3,7 @@
 use std::{
     fmt,
     io::ErrorKind,
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -16,10 +16,11 @@ use rustls::pki_types::ServerName;
 use tokio::{
     io::{AsyncWrite, AsyncWriteExt as _},
     net::{TcpStream, UnixStream},
+    time::error::Elapsed,
 };
 use tokio_rustls::TlsConnector;
 
-use crate::{PeerProof, ServerFailure, pool::PooledSender};
+use crate::{Origin, PeerProof, ServerFailure, pool::PooledSender};
 
 /// Where a server is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +33,15 @@ pub enum Address {
         /// The port.
         port: u16,
     },
+    /// An address that a source has found for a name. Certificates are checked for the name.
+    Found {
+        /// The name.
+        host: Arc<str>,
+        /// The port of the name.
+        port: u16,
+        /// The address.
+        at: SocketAddr,
+    },
     /// A socket of this machine. Its path is resolved anew as well.
     Unix(PathBuf),
 }
@@ -41,6 +51,7 @@ impl Address {
     pub fn host(&self) -> String {
         match self {
             Self::Tcp { .. } => self.to_string(),
+            Self::Found { host, port, .. } => host_and_port(host, *port),
             Self::Unix(_) => "localhost".to_owned(),
         }
     }
@@ -49,11 +60,40 @@ impl Address {
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
-            Self::Tcp { host, port } => write!(f, "{host}:{port}"),
+            Self::Tcp { host, port } => f.write_str(&host_and_port(host, *port)),
+            Self::Found { at, .. } => at.fmt(f),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
+}
+
+impl From<&Origin> for Address {
+    fn from(origin: &Origin) -> Self {
+        match origin {
+            Origin::Tcp { host, port, .. } => Self::Tcp { host: host.clone(), port: *port },
+            Origin::Member { host, port, at, .. } => {
+                Self::Found { host: host.clone(), port: *port, at: *at }
+            }
+            // Its members stand in its place.
+            Origin::Discovered { source, .. } => Self::Tcp { host: source.to_string(), port: 0 },
+            Origin::Unix(path) => Self::Unix(path.clone()),
+        }
+    }
+}
+
+impl Address {
+    /// The address that a source has found, if this is one.
+    pub fn found(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Found { at, .. } => Some(*at),
+            _ => None,
+        }
+    }
+}
+
+/// A host and a port, as in a URL.
+fn host_and_port(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 /// The protocols by which a server is reached.
@@ -84,6 +124,7 @@ const BACKLOG_PAUSE: Duration = Duration::from_millis(2);
 pub(crate) async fn is_possible(address: &Address) -> bool {
     match address {
         Address::Tcp { host, port } => tcp(host, *port, Duration::MAX).await.is_ok(),
+        Address::Found { at, .. } => found(*at, Duration::MAX).await.is_ok(),
         Address::Unix(path) => unix(path, Duration::MAX).await.is_ok(),
     }
 }
@@ -101,10 +142,19 @@ async fn tcp(host: &str, port: u16, within: Duration) -> Result<TcpStream, Serve
         }
         Err(last)
     };
-    let stream = match tokio::time::timeout(within, connecting).await {
-        Ok(result) => result?,
-        Err(_) => return Err(ServerFailure::ConnectTimeout),
-    };
+    tuned(tokio::time::timeout(within, connecting).await)
+}
+
+/// Connects a TCP socket to an address.
+async fn found(at: SocketAddr, within: Duration) -> Result<TcpStream, ServerFailure> {
+    let connecting = async { TcpStream::connect(at).await.map_err(|_| ServerFailure::Connect) };
+    tuned(tokio::time::timeout(within, connecting).await)
+}
+
+fn tuned(
+    connected: Result<Result<TcpStream, ServerFailure>, Elapsed>,
+) -> Result<TcpStream, ServerFailure> {
+    let stream = connected.map_err(|_| ServerFailure::ConnectTimeout)??;
     stream.set_nodelay(true).map_err(|_| ServerFailure::Connect)?;
     Ok(stream)
 }
@@ -137,8 +187,9 @@ pub(crate) async fn open(
     client: Option<IpAddr>,
     within: Duration,
 ) -> Result<PooledSender, ServerFailure> {
-    let (host, port) = match address {
-        Address::Tcp { host, port } => (host, *port),
+    let (host, mut stream) = match address {
+        Address::Tcp { host, port } => (host.as_str(), tcp(host, *port, within).await?),
+        Address::Found { host, at, .. } => (&**host, found(*at, within).await?),
         Address::Unix(path) => {
             let mut stream = unix(path, within).await?;
             if let Some(version) = wire.states_client {
@@ -147,7 +198,6 @@ pub(crate) async fn open(
             return handshake(Io::Unix(stream), wire).await;
         }
     };
-    let mut stream = tcp(host, port, within).await?;
     if let Some(version) = wire.states_client {
         let header = version.header(client, stream.peer_addr().ok());
         send(&mut stream, &header).await?;
@@ -162,7 +212,7 @@ pub(crate) async fn open(
     let Some(tls) = tls else {
         return handshake(Io::Plain(stream), wire).await;
     };
-    let name = ServerName::try_from(host.clone()).map_err(|_| ServerFailure::Tls)?;
+    let name = ServerName::try_from(host.to_owned()).map_err(|_| ServerFailure::Tls)?;
     let connecting = TlsConnector::from(tls).connect(name, stream);
     match tokio::time::timeout(within, connecting).await {
         Ok(Ok(stream)) => handshake(Io::Tls(Box::new(stream)), wire).await,

@@ -33,6 +33,8 @@ pub enum ServerFailure {
     PeerFull,
     /// Every server is down.
     AllDown,
+    /// The sources of the site have not named a server yet.
+    NoMembers,
     /// Too many requests wait for a place at the server.
     QueueFull,
     /// No place at the server became free in time.
@@ -59,6 +61,7 @@ impl ServerFailure {
             Self::RequestBody => "the request body broke off",
             Self::PeerFull => "the peer is full",
             Self::AllDown => "every server is down",
+            Self::NoMembers => "no member of this site is known yet",
             Self::QueueFull => "too many requests wait for the server",
             Self::QueueTimeout => "no connection to the server became free in time",
         }
@@ -75,7 +78,9 @@ impl ServerFailure {
             Self::ResponseTimeout | Self::Late => "http_response_timeout",
             Self::BadResponse => "http_protocol_error",
             Self::RequestBody => "http_request_error",
-            Self::PeerFull | Self::AllDown | Self::WentDown => "destination_unavailable",
+            Self::PeerFull | Self::AllDown | Self::NoMembers | Self::WentDown => {
+                "destination_unavailable"
+            }
             Self::QueueFull | Self::QueueTimeout => "connection_limit_reached",
         }
     }

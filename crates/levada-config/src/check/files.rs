@@ -51,8 +51,9 @@ impl Check<'_, '_> {
         }
     }
 
-    /// Checks that a server's Unix socket is a socket, if it has one.
+    /// Checks that a server's Unix socket is a socket, or that its source exists, if it has one.
     pub(super) fn socket(&mut self, server: &Upstream, path: &Path) {
+        self.source_is_there(server, path);
         let Upstream::Unix(file) = server else { return };
         match std::fs::metadata(file) {
             Ok(found) if found.file_type().is_socket() => {}

@@ -110,6 +110,10 @@ impl Check<'_, '_> {
         let mut server = |(place, server): &(Path, file::Server)| {
             let handoff = self.control(server, place);
             let url = server.url.as_ref()?;
+            if matches!(url, Upstream::Discovery { .. }) && server.handoff.is_some() {
+                let message = "is one address, and cannot stand for all members of a source";
+                self.findings.error(&place.key("handoff"), message, None);
+            }
             let long = place.key("url");
             self.socket(url, if self.findings.has(&long) { &long } else { place });
             Some(SwitchServer {
@@ -118,6 +122,7 @@ impl Check<'_, '_> {
                 weight: server.weight,
                 max_conns: server.max_conns.unwrap_or(most),
                 handoff,
+                found: None,
             })
         };
         all.iter().map(&mut server).collect::<Option<Vec<_>>>().filter(|_| good)
@@ -176,6 +181,7 @@ fn name_of(server: &file::Server, url: &Upstream) -> String {
             }
             Upstream::Root(Root { host, port, .. }) => format!("{host}:{port}"),
             Upstream::Unix(_) => url.to_string(),
+            Upstream::Discovery { source, .. } => source.clone(),
         };
     };
     name.to_string()

@@ -283,6 +283,9 @@ pub(super) fn origin(upstream: &Upstream) -> Origin {
             Origin::Tcp { tls: *tls, host: host.clone(), port: *port }
         }
         Upstream::Unix(path) => Origin::Unix(path.clone()),
+        Upstream::Discovery { tls, source } => {
+            Origin::Discovered { tls: *tls, source: source.as_str().into() }
+        }
     }
 }
 

@@ -9,6 +9,7 @@
 mod access;
 mod cache;
 mod compress;
+mod discovery;
 mod files;
 mod handling;
 mod handoff;
@@ -35,6 +36,7 @@ pub use access::{
 };
 pub use cache::{Admission, Cache, DiskCache, Purge};
 pub use compress::{Coding, Compress};
+pub use discovery::{AddressFamily, Discovery, Resolver};
 pub use files::{Files, FilesOrRoot};
 pub use handling::{
     CacheKey, Cookies, CountedQuery, ErrorPage, Handling, HeaderEdits, IgnoredHeader, Maintenance,
@@ -80,6 +82,10 @@ pub struct File {
     pub peering: Option<Peering>,
     /// All nodes of the cluster, with this one: the same list on every node.
     pub peer: Vec<Peer>,
+    /// Sources of members: DNS, a watched file. See docs/operate/discovery.md.
+    pub discovery: Vec<Discovery>,
+    /// How host names are resolved.
+    pub resolver: Resolver,
     /// The cache in memory and on disk.
     pub cache: Cache,
     /// Authorization of purges.

@@ -15,6 +15,7 @@ mod coded;
 mod compress;
 mod counters;
 mod countries;
+mod discovery;
 mod disk;
 #[cfg(target_os = "linux")]
 mod dormant;

@@ -24,6 +24,7 @@ pub(crate) fn server(name: &str, address: SocketAddr) -> SwitchServer {
         weight: 1.0,
         max_conns: 1000,
         handoff: None,
+        found: None,
     }
 }
 

@@ -16,7 +16,10 @@
 mod member;
 mod send;
 
-use std::sync::Arc;
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use arc_swap::{ArcSwap, Guard};
 use http::HeaderValue;
@@ -28,15 +31,15 @@ use levada_policy::{
 };
 use levada_types::Timestamp;
 use levada_upstream::{
-    Address, Change, Clock, FairQueue, HealthCheck, Origin, OutcomeCounter, QueueCounts, Server,
-    ServerBounds, ServerKind, WatchedServer, Wire, watch,
+    Address, Change, Clock, FairQueue, HealthCheck, Origin, OutcomeCounter, ProxyVersion,
+    QueueCounts, Server, ServerBounds, ServerKind, WatchedServer, Wire, watch,
 };
 use parking_lot::Mutex;
 
 pub use member::Member;
 pub use send::{ChosenServer, Claim, ServerTurn, SitePolicy};
 
-use crate::{Decider, PolicyChoice, SharedDecider, SwitchServer, SwitchSettings};
+use crate::{Decider, FoundBy, PolicyChoice, SharedDecider, SwitchServer, SwitchSettings};
 
 /// Shows operators what switches do.
 pub trait SwitchMetrics: OutcomeCounter + Send + Sync {
@@ -75,6 +78,10 @@ pub struct SwitchView {
     thresholds: Option<(u64, u64)>,
 }
 
+/// The way to a server: its address and its protocols, with the version of the PROXY protocol by which it gets
+/// to know clients.
+pub type Connect = fn(&Origin, Option<ProxyVersion>) -> (Address, Wire);
+
 /// The settings of a switch and of its site.
 pub struct SwitchPlan<'a> {
     /// The servers.
@@ -87,8 +94,10 @@ pub struct SwitchPlan<'a> {
     pub decider: &'a SharedDecider,
     /// The host of health checks.
     pub host: Option<HeaderValue>,
+    /// The version of the PROXY protocol by which servers get to know clients.
+    pub states_client: Option<ProxyVersion>,
     /// The address and the protocols of a server.
-    pub connect: &'a dyn Fn(&Origin) -> (Address, Wire),
+    pub connect: Connect,
     /// The bounds of a server, except for its connections.
     pub bounds: ServerBounds,
     /// Threads that send requests.
@@ -117,16 +126,15 @@ impl Switch {
     pub fn change(self: &Arc<Self>, plan: &SwitchPlan<'_>) {
         let before = self.view.load_full();
         let now = self.clock.now();
+        let known = before.settings.servers.iter().zip(&before.members);
+        let known: HashMap<_, _> = known.map(|one| (one.0.name.as_str(), one)).collect();
         let members: Vec<_> = (plan.settings.servers.iter())
             .map(|server| {
-                let (_, wire) = (plan.connect)(&server.origin);
-                let same = |(old, member): &(&SwitchServer, &Arc<Member>)| {
+                let same = |(old, member): &&(&SwitchServer, &Arc<Member>)| {
                     let by = member.server.states_client();
-                    old.origin == server.origin
-                        && old.name == server.name
-                        && by == wire.states_client
+                    old.origin == server.origin && by == plan.states_client
                 };
-                let old = before.settings.servers.iter().zip(&before.members).find(same);
+                let old = known.get(server.name.as_str()).filter(same);
                 old.map_or_else(
                     || {
                         let member = make(server, plan);
@@ -135,16 +143,17 @@ impl Switch {
                     },
                     |(_, member)| {
                         member.server.set_bounds(bounds(plan));
-                        member.clone()
+                        Arc::clone(member)
                     },
                 )
             })
             .collect();
-        let stays = |member: &Arc<Member>| members.iter().any(|other| Arc::ptr_eq(other, member));
-        for gone in before.members.iter().filter(|member| !stays(member)) {
+        let stay: HashSet<_> = members.iter().map(Arc::as_ptr).collect();
+        let names: HashSet<_> = members.iter().map(|member| &member.server.name).collect();
+        for gone in before.members.iter().filter(|member| !stay.contains(&Arc::as_ptr(member))) {
             gone.sit(&LoadTable::new(0), None);
             gone.stop_watch();
-            if !members.iter().any(|member| member.server.name == gone.server.name) {
+            if !names.contains(&gone.server.name) {
                 self.metrics.server_gone(ServerKind::Switched, &gone.server);
             }
         }
@@ -277,17 +286,27 @@ impl SwitchView {
     }
 
     fn nodes(&self, now: Timestamp) -> Vec<ClusterNode> {
-        let any = self.members.iter().any(|m| !m.is_drained() && m.server.health.is_up());
-        let seen = |(node, member): (ClusterNode, &Arc<Member>)| {
+        let is_up = |m: &Arc<Member>| !m.is_drained() && m.server.health.is_up();
+        let any = self.members.iter().any(is_up);
+        let found = || self.settings.servers.iter().map(|server| server.found.as_ref());
+        // The lowest priority of each source of which a server is up.
+        let mut lowest: HashMap<usize, u16> = HashMap::new();
+        for found in found().zip(&self.members).filter(|(_, m)| is_up(m)).filter_map(|(f, _)| f) {
+            let lowest = lowest.entry(found.place).or_insert(found.priority);
+            *lowest = found.priority.min(*lowest);
+        }
+        let waits = |found: &FoundBy| lowest.get(&found.place).is_some_and(|p| found.priority > *p);
+        let seen = |((node, member), found): ((ClusterNode, &Arc<Member>), Option<&FoundBy>)| {
             let health = &member.server.health;
+            // When all are down, probes and the last requests tell nothing: try each.
+            let up = !member.is_drained() && (health.is_up() || !any);
             ClusterNode {
-                // When all are down, probes and the last requests tell nothing: try each.
-                up: !member.is_drained() && (health.is_up() || !any),
+                up: up && !found.is_some_and(waits),
                 ramp: health.ramp(self.settings.slow_start, now),
                 ..node
             }
         };
-        self.settings.nodes().into_iter().zip(&self.members).map(seen).collect()
+        self.settings.nodes().into_iter().zip(&self.members).zip(found()).map(seen).collect()
     }
 
     /// The most requests that may be at all of `nodes` together.
@@ -314,7 +333,7 @@ fn bounds(plan: &SwitchPlan<'_>) -> ServerBounds {
 }
 
 fn make(server: &SwitchServer, plan: &SwitchPlan<'_>) -> Arc<Member> {
-    let (address, wire) = (plan.connect)(&server.origin);
+    let (address, wire) = (plan.connect)(&server.origin, plan.states_client);
     let name = server.name.as_str().into();
     Member::new(Server::new(name, address, wire, bounds(plan), plan.workers))
 }

@@ -177,6 +177,9 @@ impl Switch {
         (subject, sizes): (Subject, &Sizes),
         tried: &[Arc<Member>],
     ) -> Result<(Pick, HeldRequest), ServerFailure> {
+        if view.members.is_empty() {
+            return Err(ServerFailure::NoMembers);
+        }
         let size = sizes.get(subject.key);
         let request = Request { key: subject.key, class: subject.class, size };
         let was_tried = |(at, member): (NodeIndex, &Arc<Member>)| {

@@ -1,6 +1,7 @@
 //! A small world: scripted origins, clients that send exact bytes, nodes on loopback.
 
 pub(crate) mod client;
+pub(crate) mod dns;
 pub(crate) mod nodes;
 pub(crate) mod origin;
 pub(crate) mod secure;

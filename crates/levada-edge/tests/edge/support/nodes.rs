@@ -12,9 +12,9 @@ use std::{
 use levada_edge::{
     Running, SettingsReader,
     settings::{
-        Admin, CacheSettings, ClassSettings, Delivery, Handling, HealthCheck, Limits, Listener,
-        MissLimits, Origin as OriginSetting, Peer, PeerTrust, Peering, PolicyChoice, PurgeSettings,
-        Runtime, Settings, SiteRoutes, SiteServers, SiteSettings,
+        Admin, CacheSettings, ClassSettings, Delivery, DiscoverySettings, Handling, HealthCheck,
+        Limits, Listener, MissLimits, Origin as OriginSetting, Peer, PeerTrust, Peering,
+        PolicyChoice, PurgeSettings, Runtime, Settings, SiteRoutes, SiteServers, SiteSettings,
     },
 };
 
@@ -35,6 +35,7 @@ pub(crate) fn single(origins: &[SocketAddr]) -> Settings {
         splice: true,
         listeners: vec![Listener::plain(ANY.parse().unwrap())],
         trusted: Vec::new(),
+        discovery: DiscoverySettings::default(),
         peering: None,
         admin: Some(Admin {
             hosts: [HOST, "admin"].map(str::to_owned).to_vec(),

@@ -1,0 +1,153 @@
+//! The sources of members: one kind each, with names of their own, which exist where they are used.
+
+use std::{net::IpAddr, sync::Arc};
+
+use levada_edge::settings::{
+    DiscoverySettings, DnsSource, FileSource, NamedSource, Source, SrvSource,
+};
+
+use super::Check;
+use crate::{
+    errors::did_you_mean,
+    file,
+    text::{NodeName, Upstream},
+    tree::Path,
+};
+
+/// The keys that say where members are to be found.
+const KINDS: [&str; 3] = ["dns", "srv", "file"];
+
+impl Check<'_, '_> {
+    pub(super) fn discovery(&mut self) -> Option<DiscoverySettings> {
+        let resolver = &self.file.resolver;
+        if resolver.min_ttl.0 > resolver.max_ttl.0 {
+            let path = self.root.key("resolver").key("min_ttl");
+            let message = format!("is more than `max_ttl`, {}", resolver.max_ttl);
+            self.findings.error(&path, message, None);
+        }
+        let list = self.root.key("discovery");
+        let mut sources = Vec::new();
+        for (position, table) in self.file.discovery.iter().enumerate() {
+            let path = list.index(position);
+            let before = &self.file.discovery[..position];
+            if let Some(name) = &table.name
+                && let Some(other) = before.iter().position(|t| t.name.as_ref() == Some(name))
+            {
+                let message = format!("{:?} is the name of discovery[{other}] already", name.0);
+                self.findings.error(&path.key("name"), message, None);
+            }
+            sources.push(self.source(table, &path));
+        }
+        let sources = sources.into_iter().collect::<Option<_>>()?;
+        Some(DiscoverySettings { resolver: resolver.into(), sources })
+    }
+
+    fn source(&mut self, table: &file::Discovery, path: &Path) -> Option<NamedSource> {
+        let given: Vec<_> =
+            KINDS.into_iter().filter(|kind| self.findings.has(&path.key(*kind))).collect();
+        match given[..] {
+            [] => {
+                let help = "for example `dns = \"app.internal:8000\"`".to_owned();
+                let message = format!("names no source: it needs one of {}", KINDS.join(", "));
+                self.findings.error(path, message, Some(help));
+                return None;
+            }
+            [one, other, ..] => {
+                let message = format!("stands beside `{one}`: a source has one kind");
+                let help = "write a `[[discovery]]` table for each".to_owned();
+                self.findings.error(&path.key(other), message, Some(help));
+                return None;
+            }
+            [_] => {}
+        }
+        if let Some(NodeName(name)) = &table.name
+            && name.bytes().all(|b| b.is_ascii_digit())
+        {
+            let message = "has digits only, and would be a port in `http://discovery:NAME`";
+            self.findings.error(&path.key("name"), message, None);
+        }
+        if table.resolver.is_some() && table.dns.is_none() && table.srv.is_none() {
+            let message = "has no effect without `dns` or `srv`";
+            self.findings.warning(&path.key("resolver"), message, None);
+        }
+        let source = self.kind(table, path)?;
+        Some(NamedSource { name: table.name.as_ref()?.0.as_str().into(), source })
+    }
+
+    fn kind(&mut self, table: &file::Discovery, path: &Path) -> Option<Source> {
+        let resolver = table.resolver.map(|address| address.0);
+        if let Some(dns) = &table.dns {
+            let (host, port) = host_and_port(&dns.0);
+            if host.parse::<IpAddr>().is_ok() {
+                let message = format!("{host} is an address, which needs no source");
+                let help = "write the address where the server is named".to_owned();
+                self.findings.error(&path.key("dns"), message, Some(help));
+                return None;
+            }
+            self.name(&host, &path.key("dns"))?;
+            return Some(Source::Dns(DnsSource { host: lower(&host), port, resolver }));
+        }
+        if let Some(srv) = &table.srv {
+            self.name(srv, &path.key("srv"))?;
+            return Some(Source::Srv(SrvSource { name: lower(srv), resolver }));
+        }
+        let given = table.file.as_ref()?;
+        let file = self.in_existing_directory(given, &path.key("file"))?;
+        if !file.exists() {
+            let message = format!("there is no file {} now", file.display());
+            let help = "it may also be written later; until then the source has no members";
+            self.findings.warning(&path.key("file"), message, Some(help.to_owned()));
+        }
+        Some(Source::File(FileSource { path: file }))
+    }
+
+    /// Checks that DNS can be asked for a name.
+    fn name(&mut self, name: &str, path: &Path) -> Option<()> {
+        let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
+        let label = |label: &str| (1..=63).contains(&label.len()) && label.bytes().all(plain);
+        let bare = name.strip_suffix('.').unwrap_or(name);
+        if bare.len() <= 253 && bare.split('.').all(label) {
+            return Some(());
+        }
+        let message = format!("{name:?} is no name that DNS can be asked for");
+        let help = "labels of at most 63 letters, digits, `-` and `_`, with dots between them";
+        self.findings.error(path, message, Some(help.to_owned()));
+        None
+    }
+
+    /// Checks that a server's source exists, if it is to come from one.
+    pub(super) fn source_is_there(&mut self, server: &Upstream, path: &Path) {
+        if let Upstream::Discovery { source, .. } = server {
+            self.names_a_source(source, path);
+        }
+    }
+
+    pub(super) fn names_a_source(&mut self, source: &str, path: &Path) {
+        let names = || self.file.discovery.iter().filter_map(|t| Some(t.name.as_ref()?.0.as_str()));
+        if names().any(|name| name == source) {
+            return;
+        }
+        // The name of a table may be what could not be read.
+        if self.file.discovery.iter().any(|table| table.name.is_none()) {
+            return;
+        }
+        let help = did_you_mean(source, names()).unwrap_or_else(|| match names().next() {
+            None => format!("add a `[[discovery]]` table with `name = \"{source}\"`"),
+            Some(_) => format!("there is: {}", names().collect::<Vec<_>>().join(", ")),
+        });
+        let message = format!("no `[[discovery]]` has the name {source:?}");
+        self.findings.error(path, message, Some(help));
+    }
+}
+
+/// DNS compares names without regard to case.
+fn lower(name: &str) -> Arc<str> {
+    name.to_ascii_lowercase().into()
+}
+
+/// The two parts of `host:port`, which was checked when the file was read.
+fn host_and_port(address: &str) -> (String, u16) {
+    let (host, port) = address.rsplit_once(':').unwrap_or((address, "0"));
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    (host.to_owned(), port.parse().unwrap_or(0))
+}
