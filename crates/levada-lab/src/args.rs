@@ -7,8 +7,9 @@ use levada_command::option::{rate, time};
 use levada_net::wire::parse_loss;
 
 use super::{
-    anycast_args::AnycastArgs, cap_args::CapArgs, emulation_args::BackendArgs,
-    faults_args::FaultsArgs, lard_args::LardArgs, policies_args::PoliciesArgs,
+    anycast_args::AnycastArgs, cap_args::CapArgs, changes_args::ChangesArgs,
+    emulation_args::BackendArgs, faults_args::FaultsArgs, lard_args::LardArgs,
+    policies_args::PoliciesArgs,
 };
 
 /// Runs real programs on emulated networks, and before emulated servers, within this machine
@@ -28,6 +29,7 @@ pub(crate) enum LabCommand {
     Cap(CapArgs),
     Policies(PoliciesArgs),
     Faults(FaultsArgs),
+    Changes(ChangesArgs),
     Backend(BackendArgs),
 }
 

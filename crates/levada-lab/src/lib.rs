@@ -10,6 +10,12 @@ mod cap;
 #[path = "cap/args.rs"]
 mod cap_args;
 #[cfg(target_os = "linux")]
+mod changes;
+#[path = "changes/args.rs"]
+mod changes_args;
+#[cfg(target_os = "linux")]
+mod cluster;
+#[cfg(target_os = "linux")]
 mod emulation;
 #[path = "emulation/args.rs"]
 mod emulation_args;
@@ -46,6 +52,7 @@ pub fn run(args: &LabArgs) -> anyhow::Result<CommandStatus> {
         LabCommand::Cap(args) => cap::run(args),
         LabCommand::Policies(args) => policies::run(args),
         LabCommand::Faults(args) => faults::run(args),
+        LabCommand::Changes(args) => changes::run(args),
         LabCommand::Backend(args) => emulation::backend::run(args),
     }
 }

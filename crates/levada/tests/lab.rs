@@ -101,6 +101,7 @@ fn options_that_cannot_be_met_are_refused() {
     refused(&["policies", "--duration", "0s"], "--duration");
     refused(&["faults", "--only", "fire"], "no such fault");
     refused(&["faults", "--rate", "0"], "--rate");
+    refused(&["changes", "--only", "fire"], "no such change");
     refused(&["backend", "--service", "a"], "NAME=CPU");
     refused(&["backend", "--listen", "192.0.2.1:80"], "cannot listen");
 }
@@ -213,4 +214,22 @@ fn faults_make_no_bytes_wrong_or_stale() {
         }
         assert_eq!(row["nodes_lost"].as_array().map(Vec::len), Some(0), "{row:#}");
     }
+}
+
+#[test]
+fn changes_let_no_request_suffer() {
+    let options = "changes --duration 1s --rate 60 --json";
+    let output = lab(&options.split_whitespace().collect::<Vec<_>>()).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    let report: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|problem| panic!("{problem}: {error}"));
+    let rows = report["rows"].as_array().unwrap();
+    assert!(rows.len() >= 8, "{error}");
+    for row in rows {
+        assert!(row["made"].as_u64() > Some(0) && row["not_made"].is_null(), "{row:#}");
+        for never in ["refused", "failed", "cut", "wrong"] {
+            assert_eq!(row[never], 0, "{row:#}");
+        }
+    }
+    assert_eq!(output.status.code(), Some(0), "{error}");
 }

@@ -14,9 +14,9 @@ use tokio::{
 use super::{
     client::{self, BodyEnd, Waiting},
     door::Door,
-    objects::{HIT_SIZE, Objects, VersionedObject},
     tally::{Tally, Verdict},
 };
+use crate::cluster::objects::{HIT_SIZE, Objects, VersionedObject};
 
 /// The load on a cluster.
 pub(super) struct Load {

@@ -9,7 +9,7 @@
 //!   disks, clocks,
 //!   hostile, logs, lies
 //! cluster, network      the nodes, and their hosts where links matter
-//! objects, origin       what is requested, in versions; `liar` is the origin that lies
+//! liar                  the origin that lies; the other one is in [`crate::cluster`]
 //! load, client, tally   the requests, and how they are judged
 //! purging               changes at the origin, and their purges
 //! ```
@@ -28,8 +28,6 @@ mod load;
 mod logs;
 mod memory;
 mod network;
-mod objects;
-mod origin;
 mod processes;
 mod purging;
 mod register;
@@ -56,13 +54,15 @@ use self::{
     cluster::{Cluster, ClusterSpec, LOOPBACK},
     load::Load,
     network::FaultHosts,
-    objects::Objects,
     purging::Purger,
     register::Fault,
     stage::Stage,
     tally::Tally,
 };
-use crate::faults_args::FaultsArgs;
+use crate::{
+    cluster::{objects::Objects, origin},
+    faults_args::FaultsArgs,
+};
 
 /// The results of a row.
 struct FaultOutcome {

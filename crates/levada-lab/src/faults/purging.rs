@@ -10,11 +10,8 @@ use tokio::{
     time::{Instant, interval, sleep},
 };
 
-use super::{
-    door::Door,
-    load::HOST_NAME,
-    objects::{Objects, VersionedObject},
-};
+use super::{door::Door, load::HOST_NAME};
+use crate::cluster::objects::{Objects, VersionedObject};
 
 /// The purger. It must be used on one thread.
 pub(super) struct Purger {

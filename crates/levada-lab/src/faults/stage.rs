@@ -5,7 +5,8 @@ use std::{cell::RefCell, time::Duration};
 use levada_types::Rng;
 use tokio::time::{Instant, sleep_until};
 
-use super::{network::NODES, objects::Objects, tally::Tally};
+use super::{network::NODES, tally::Tally};
+use crate::cluster::objects::Objects;
 
 /// The parts of a row that a fault may need, besides the cluster.
 pub(super) struct Stage<'a> {

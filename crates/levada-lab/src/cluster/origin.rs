@@ -33,7 +33,7 @@ use super::objects::{Objects, VersionedObject};
 ///
 /// # Errors
 /// If no port is free.
-pub(super) async fn start(address: IpAddr, objects: Rc<Objects>) -> anyhow::Result<SocketAddr> {
+pub(crate) async fn start(address: IpAddr, objects: Rc<Objects>) -> anyhow::Result<SocketAddr> {
     let listener = TcpListener::bind((address, 0)).await.context("the origin cannot listen")?;
     let address = listener.local_addr()?;
     spawn_local(async move {

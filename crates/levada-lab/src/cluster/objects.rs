@@ -8,12 +8,12 @@ use std::cell::Cell;
 use levada_types::{Key, Rng};
 
 /// All objects.
-pub(super) struct Objects(Vec<VersionedObject>);
+pub(crate) struct Objects(Vec<VersionedObject>);
 
 /// An object with versions.
-pub(super) struct VersionedObject {
+pub(crate) struct VersionedObject {
     number: usize,
-    pub(super) size: u64,
+    pub(crate) size: u64,
     newest: Cell<u64>,
     confirmed: Cell<u64>,
 }
@@ -21,7 +21,7 @@ pub(super) struct VersionedObject {
 impl Objects {
     /// Small, medium and large objects, in their first version. Buffers of connections between nodes
     /// hold some 10 MB: shorter bodies would be on their way as a whole before a node dies.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let small = (0..SMALL).map(|at| 1_000 + at as u64 * 9_000 / SMALL as u64);
         let medium = (0..MEDIUM).map(|at| HIT_SIZE - at as u64);
         let large = (0..LARGE).map(|at| 6_000_000 + at as u64 * 8_000_000);
@@ -35,7 +35,7 @@ impl Objects {
     }
 
     /// The object of a request. Objects with low numbers are requested more often.
-    pub(super) fn choose(&self, rng: &mut Rng) -> usize {
+    pub(crate) fn choose(&self, rng: &mut Rng) -> usize {
         let (first, count) = match rng.unit() {
             part if part < PART_OF_LARGE => (SMALL + MEDIUM, LARGE),
             part if part < PART_OF_LARGE + PART_OF_MEDIUM => (SMALL, MEDIUM),
@@ -45,60 +45,60 @@ impl Objects {
         first + at.min(count - 1)
     }
 
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.0.len()
     }
 
     /// The object with this number.
-    pub(super) fn get(&self, number: usize) -> Option<&VersionedObject> {
+    pub(crate) fn get(&self, number: usize) -> Option<&VersionedObject> {
         self.0.get(number)
     }
 
     /// The object that is requested by this path.
-    pub(super) fn find(&self, path: &str) -> Option<&VersionedObject> {
+    pub(crate) fn find(&self, path: &str) -> Option<&VersionedObject> {
         self.get(path.strip_prefix(PREFIX)?.parse().ok()?)
     }
 }
 
 impl VersionedObject {
     /// The path of its URL.
-    pub(super) fn target(&self) -> String {
+    pub(crate) fn target(&self) -> String {
         format!("{PREFIX}{}", self.number)
     }
 
     /// Begins the next version at the origin.
-    pub(super) fn publish(&self) -> u64 {
+    pub(crate) fn publish(&self) -> u64 {
         self.newest.set(self.newest.get() + 1);
         self.newest.get()
     }
 
     /// The version at the origin.
-    pub(super) fn newest(&self) -> u64 {
+    pub(crate) fn newest(&self) -> u64 {
         self.newest.get()
     }
 
     /// Notes that the purge of all versions before this one was confirmed.
-    pub(super) fn confirm(&self, version: u64) {
+    pub(crate) fn confirm(&self, version: u64) {
         self.confirmed.set(self.confirmed.get().max(version));
     }
 
     /// The oldest version that a request may get which begins now.
-    pub(super) fn oldest(&self) -> u64 {
+    pub(crate) fn oldest(&self) -> u64 {
         self.confirmed.get()
     }
 
     /// The key of the bytes of a version.
-    pub(super) fn key(&self, version: u64) -> Key {
+    pub(crate) fn key(&self, version: u64) -> Key {
         Key::of(format!("{}/{version}", self.number).as_bytes())
     }
 
     /// The entity tag of a version.
-    pub(super) fn etag(&self, version: u64) -> String {
+    pub(crate) fn etag(&self, version: u64) -> String {
         format!("\"{}-{version}\"", self.number)
     }
 
     /// The version that has this entity tag.
-    pub(super) fn version_of(&self, etag: &str) -> Option<u64> {
+    pub(crate) fn version_of(&self, etag: &str) -> Option<u64> {
         let (number, version) = etag.strip_prefix('"')?.strip_suffix('"')?.split_once('-')?;
         let is_own = number.parse() == Ok(self.number);
         version.parse().ok().filter(|version| is_own && (1..=self.newest.get()).contains(version))
@@ -106,7 +106,7 @@ impl VersionedObject {
 }
 
 /// Objects up to this size count for the times of hits.
-pub(super) const HIT_SIZE: u64 = 100_000;
+pub(crate) const HIT_SIZE: u64 = 100_000;
 const SMALL: usize = 240;
 const MEDIUM: usize = 100;
 const LARGE: usize = 4;

@@ -1,0 +1,238 @@
+//! The clients of one node: HTTP/1 on kept and on new connections, with and without TLS, and HTTP/2.
+//!
+//! A server may close a kept connection that has no request, and may tell so by `Connection: close` or GOAWAY. A
+//! request that meets the end of a kept connection before any response is sent once more on a new connection, as
+//! browsers do with such requests, and counted. Nothing else is sent again.
+
+use std::{cell::RefCell, net::SocketAddr, sync::Arc};
+
+use bytes::Bytes;
+use http::{
+    HeaderMap, Request, Response,
+    header::{CONNECTION, HOST},
+};
+use http_body_util::Empty;
+use hyper::{
+    body::Incoming,
+    client::conn::{http1, http2},
+};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    task::spawn_local,
+};
+use tokio_rustls::{
+    TlsConnector,
+    client::TlsStream,
+    rustls::{
+        ClientConfig, RootCertStore,
+        crypto::ring,
+        pki_types::{CertificateDer, ServerName},
+    },
+};
+
+use super::{
+    counts::{Counts, Problem},
+    settings::HOST_NAME,
+};
+
+/// How a client sends its requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ClientKind {
+    Kept,
+    New,
+    KeptTls,
+    NewTls,
+    Http2,
+}
+
+/// All kinds, which send alike often.
+pub(super) const KINDS: [ClientKind; 5] =
+    [ClientKind::Kept, ClientKind::New, ClientKind::KeptTls, ClientKind::NewTls, ClientKind::Http2];
+
+impl ClientKind {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Kept => "HTTP/1, kept connection",
+            Self::New => "HTTP/1, new connection",
+            Self::KeptTls => "HTTP/1 over TLS, kept connection",
+            Self::NewTls => "HTTP/1 over TLS, new connection",
+            Self::Http2 => "HTTP/2 over TLS",
+        }
+    }
+
+    fn is_kept(self) -> bool {
+        matches!(self, Self::Kept | Self::KeptTls)
+    }
+}
+
+/// A connection that has answered.
+pub(super) enum Connection {
+    Http1(http1::SendRequest<Empty<Bytes>>),
+    /// It is kept from the beginning.
+    Http2,
+}
+
+/// The connections to one node.
+pub(super) struct NodeClient {
+    http: SocketAddr,
+    https: SocketAddr,
+    tls: [Arc<ClientConfig>; 2],
+    kept: RefCell<Vec<http1::SendRequest<Empty<Bytes>>>>,
+    kept_tls: RefCell<Vec<http1::SendRequest<Empty<Bytes>>>>,
+    http2: RefCell<Option<http2::SendRequest<Empty<Bytes>>>>,
+}
+
+type Answered = (Connection, Response<Incoming>);
+type Failure = (Problem, String);
+
+impl NodeClient {
+    /// Connects to these addresses, and trusts this authority.
+    ///
+    /// # Errors
+    /// If the certificate of the authority cannot be used.
+    pub(super) fn new(
+        http: SocketAddr,
+        https: SocketAddr,
+        authority: &CertificateDer<'static>,
+    ) -> anyhow::Result<Self> {
+        let tls = [tls(authority, b"http/1.1")?, tls(authority, b"h2")?];
+        let (kept, kept_tls, http2) = Default::default();
+        Ok(Self { http, https, tls, kept, kept_tls, http2 })
+    }
+
+    /// Sends a GET and receives the head of the response.
+    pub(super) async fn exchange(
+        &self,
+        kind: ClientKind,
+        target: &str,
+        counts: &Counts,
+    ) -> Result<Answered, Failure> {
+        match kind {
+            ClientKind::Http2 => self.over_http2(target, counts).await,
+            kind => self.over_http1(kind, target, counts).await,
+        }
+    }
+
+    async fn over_http1(
+        &self,
+        kind: ClientKind,
+        target: &str,
+        counts: &Counts,
+    ) -> Result<Answered, Failure> {
+        let ask = || request(target, !kind.is_kept());
+        let kept = {
+            let mut idle = self.idle(kind).borrow_mut();
+            idle.retain(http1::SendRequest::is_ready);
+            idle.pop().filter(|_| kind.is_kept())
+        };
+        if let Some(mut kept) = kept {
+            match kept.send_request(ask()).await {
+                Ok(response) => return Ok((Connection::Http1(kept), response)),
+                Err(_) => counts.resent(),
+            }
+        }
+        let mut connection = match kind {
+            ClientKind::KeptTls | ClientKind::NewTls => handshake(self.secured(0).await?).await?,
+            _ => handshake(connect(self.http).await?).await?,
+        };
+        let response = connection.send_request(ask()).await.map_err(no_response)?;
+        Ok((Connection::Http1(connection), response))
+    }
+
+    async fn over_http2(&self, target: &str, counts: &Counts) -> Result<Answered, Failure> {
+        let url = format!("https://{HOST_NAME}{target}");
+        let kept = self.http2.borrow().clone().filter(http2::SendRequest::is_ready);
+        if let Some(mut kept) = kept {
+            match kept.send_request(request(&url, false)).await {
+                Ok(response) => return Ok((Connection::Http2, response)),
+                Err(_) => counts.resent(),
+            }
+        }
+        let io = TokioIo::new(self.secured(1).await?);
+        let shaken = http2::handshake(TokioExecutor::new(), io).await;
+        let (mut sender, connection) = shaken.map_err(no_response)?;
+        spawn_local(async move { drop(connection.await) });
+        *self.http2.borrow_mut() = Some(sender.clone());
+        let response = sender.send_request(request(&url, false)).await.map_err(no_response)?;
+        Ok((Connection::Http2, response))
+    }
+
+    /// Keeps a connection for further requests, unless the server said that it closes it.
+    pub(super) async fn keep(&self, kind: ClientKind, connection: Connection, fields: &HeaderMap) {
+        let closes = fields.get(CONNECTION).is_some_and(|value| value == "close");
+        if let Connection::Http1(mut connection) = connection
+            && kind.is_kept()
+            && !closes
+            && connection.ready().await.is_ok()
+        {
+            self.idle(kind).borrow_mut().push(connection);
+        }
+    }
+
+    /// The certificate that a new connection is shown.
+    pub(super) async fn certificate(&self) -> anyhow::Result<CertificateDer<'static>> {
+        let stream = self.secured(0).await.map_err(|(_, why)| anyhow::anyhow!(why))?;
+        let shown = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+        Ok(shown.ok_or_else(|| anyhow::anyhow!("no certificate was shown"))?.clone().into_owned())
+    }
+
+    fn idle(&self, kind: ClientKind) -> &RefCell<Vec<http1::SendRequest<Empty<Bytes>>>> {
+        if kind == ClientKind::KeptTls { &self.kept_tls } else { &self.kept }
+    }
+
+    async fn secured(&self, protocol: usize) -> Result<TlsStream<TcpStream>, Failure> {
+        let stream = connect(self.https).await?;
+        let name = ServerName::try_from(HOST_NAME);
+        let name = name.map_err(|error| (Problem::Failed, error.to_string()))?;
+        let shaken = TlsConnector::from(self.tls[protocol].clone()).connect(name, stream).await;
+        shaken.map_err(|error| (Problem::Failed, format!("TLS: {error}")))
+    }
+}
+
+fn tls(authority: &CertificateDer<'static>, protocol: &[u8]) -> anyhow::Result<Arc<ClientConfig>> {
+    let mut roots = RootCertStore::empty();
+    roots.add(authority.clone())?;
+    let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![protocol.to_vec()];
+    Ok(Arc::new(config))
+}
+
+async fn connect(address: SocketAddr) -> Result<TcpStream, Failure> {
+    let stream = TcpStream::connect(address).await;
+    let stream = stream.map_err(|error| (Problem::Refused, error.to_string()))?;
+    let _ = stream.set_nodelay(true);
+    Ok(stream)
+}
+
+/// A connection for HTTP/1.
+pub(super) async fn handshake(
+    stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
+) -> Result<http1::SendRequest<Empty<Bytes>>, Failure> {
+    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(no_response)?;
+    // The request that uses a broken connection reports the error.
+    spawn_local(async move { drop(connection.await) });
+    Ok(sender)
+}
+
+/// A GET of the site.
+pub(super) fn request(target: &str, closes: bool) -> Request<Empty<Bytes>> {
+    let mut request = Request::new(Empty::new());
+    *request.uri_mut() = target.parse().unwrap_or_default();
+    if !target.starts_with("https:") {
+        request.headers_mut().insert(HOST, http::HeaderValue::from_static(HOST_NAME));
+    }
+    if closes {
+        request.headers_mut().insert(CONNECTION, http::HeaderValue::from_static("close"));
+    }
+    request
+}
+
+fn no_response(error: hyper::Error) -> Failure {
+    let cause = std::error::Error::source(&error).map(|cause| format!(" ({cause})"));
+    (Problem::Failed, format!("{error}{}", cause.unwrap_or_default()))
+}

@@ -1,0 +1,120 @@
+//! The counts of a row.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    rc::Rc,
+    time::Duration,
+};
+
+/// What went wrong with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Problem {
+    /// No connection was accepted.
+    Refused,
+    /// No response, or a status other than 200.
+    Failed,
+    /// A body that ended too early.
+    Cut,
+    /// Bytes that the origin never sent.
+    Wrong,
+}
+
+/// The part of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// The caches fill.
+    WarmUp,
+    /// Load without changes.
+    Before,
+    /// Load with changes.
+    During,
+}
+
+/// All requests of a row.
+#[derive(Clone, Debug)]
+pub(super) struct Counts {
+    phase: Cell<Phase>,
+    /// Requests while the cluster changed.
+    pub(super) requests: Cell<u64>,
+    /// Requests that were sent again because a kept connection had been closed.
+    pub(super) resent: Cell<u64>,
+    problems: RefCell<BTreeMap<(Problem, String), u64>>,
+    before: RefCell<Vec<Duration>>,
+    during: RefCell<Vec<Duration>>,
+}
+
+impl Counts {
+    pub(super) fn new() -> Rc<Self> {
+        Rc::new(Self {
+            phase: Cell::new(Phase::WarmUp),
+            requests: Cell::default(),
+            resent: Cell::default(),
+            problems: RefCell::default(),
+            before: RefCell::default(),
+            during: RefCell::default(),
+        })
+    }
+
+    pub(super) fn enter(&self, phase: Phase) {
+        self.phase.set(phase);
+    }
+
+    /// Counts a request that began now.
+    pub(super) fn begun(&self) -> Phase {
+        if self.phase.get() == Phase::During {
+            self.requests.set(self.requests.get() + 1);
+        }
+        self.phase.get()
+    }
+
+    /// Counts that a small response took this long.
+    pub(super) fn took(&self, begun: Phase, time: Duration) {
+        match begun {
+            Phase::WarmUp => {}
+            Phase::Before => self.before.borrow_mut().push(time),
+            Phase::During => self.during.borrow_mut().push(time),
+        }
+    }
+
+    pub(super) fn resent(&self) {
+        self.resent.set(self.resent.get() + 1);
+    }
+
+    /// Counts a request that went wrong, in whatever phase.
+    pub(super) fn problem(&self, problem: Problem, reason: String) {
+        *self.problems.borrow_mut().entry((problem, reason)).or_default() += 1;
+    }
+
+    pub(super) fn of(&self, problem: Problem) -> u64 {
+        let problems = self.problems.borrow();
+        problems.iter().filter(|((own, _), _)| *own == problem).map(|(_, count)| count).sum()
+    }
+
+    /// The reasons of all problems, with their numbers.
+    pub(super) fn reasons(&self) -> Vec<(String, u64)> {
+        let problems = self.problems.borrow();
+        let text =
+            |problem: &Problem, reason: &str| format!("{problem:?}: {reason}").to_lowercase();
+        problems.iter().map(|((problem, reason), count)| (text(problem, reason), *count)).collect()
+    }
+
+    /// The 99th percentiles of small responses before and during the changes.
+    pub(super) fn p99(&self) -> (Duration, Duration) {
+        (percentile(&self.before.borrow()), percentile(&self.during.borrow()))
+    }
+
+    /// A copy, when all requests have ended.
+    pub(super) fn taken(&self) -> Self {
+        self.clone()
+    }
+}
+
+fn percentile(times: &[Duration]) -> Duration {
+    let mut times = times.to_vec();
+    times.sort_unstable();
+    times
+        .get((times.len() * 99 / 100).min(times.len().saturating_sub(1)))
+        .copied()
+        .unwrap_or_default()
+}

@@ -1,0 +1,103 @@
+//! The load: requests at exponentially distributed intervals, of clients of several kinds, verified byte by byte.
+
+use std::{cell::RefCell, rc::Rc, time::Duration};
+
+use http::{StatusCode, header::ETAG};
+use http_body_util::BodyExt as _;
+use levada_command::content::Verifier;
+use levada_types::Rng;
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep, sleep_until, timeout},
+};
+
+use super::{
+    client::{ClientKind, KINDS},
+    counts::{Counts, Problem},
+    nodes::ChangedDoor,
+};
+use crate::cluster::objects::{HIT_SIZE, Objects, VersionedObject};
+
+/// The load on a cluster.
+pub(super) struct ChangeLoad {
+    pub(super) objects: Rc<Objects>,
+    pub(super) nodes: Rc<RefCell<Vec<Rc<ChangedDoor>>>>,
+    pub(super) counts: Rc<Counts>,
+}
+
+impl ChangeLoad {
+    /// Sends requests until `end`, and waits until all of them have ended.
+    pub(super) async fn offer(&self, rate: f64, end: Instant, mut rng: Rng) {
+        let (mut due, mut tasks) = (Instant::now(), JoinSet::new());
+        for number in 0.. {
+            due += Duration::from_secs_f64(-(1.0 - rng.unit()).ln() / rate);
+            if due >= end {
+                break;
+            }
+            sleep_until(due).await;
+            while tasks.try_join_next().is_some() {}
+            let (object, kind) = (self.objects.choose(&mut rng), KINDS[rng.below(KINDS.len())]);
+            let door = {
+                let nodes = self.nodes.borrow();
+                let serving: Vec<_> = nodes.iter().filter(|node| node.serves.get()).collect();
+                serving[number % serving.len()].clone()
+            };
+            let (objects, counts) = (self.objects.clone(), self.counts.clone());
+            tasks.spawn_local(async move {
+                let Some(object) = objects.get(object) else { return };
+                let begun = counts.begun();
+                if let Err((problem, reason)) = request(object, &door, kind, &counts).await {
+                    counts.problem(problem, format!("{reason}, {}", kind.as_str()));
+                } else if object.size <= HIT_SIZE {
+                    counts.took(begun, due.elapsed());
+                }
+            });
+        }
+        tasks.join_all().await;
+    }
+}
+
+/// One request, and what went wrong with it.
+async fn request(
+    object: &VersionedObject,
+    door: &ChangedDoor,
+    kind: ClientKind,
+    counts: &Counts,
+) -> Result<(), (Problem, String)> {
+    let target = object.target();
+    let exchange = door.client.exchange(kind, &target, counts);
+    let late = |_| Err((Problem::Failed, "no response in time".to_owned()));
+    let (connection, response) = timeout(PATIENCE, exchange).await.unwrap_or_else(late)?;
+    let (head, mut body) = response.into_parts();
+    if head.status != StatusCode::OK {
+        return Err((Problem::Failed, format!("status {}", head.status.as_u16())));
+    }
+    let etag = head.headers.get(ETAG).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let version = object.version_of(etag);
+    let version = version.ok_or_else(|| (Problem::Wrong, format!("the tag {etag}")))?;
+    let mut verifier = Verifier::new(object.key(version));
+    loop {
+        let cut = |why: &str| (Problem::Cut, format!("{why} in {} bytes", object.size));
+        let frame = timeout(PATIENCE, body.frame()).await.map_err(|_| cut("no byte in time"))?;
+        let Some(frame) = frame else { break };
+        let frame = frame.map_err(|error| cut(&format!("broken ({error})")))?;
+        if let Some(piece) = frame.data_ref() {
+            verifier.take(piece);
+            // Large bodies last while the cluster changes.
+            sleep(Duration::from_secs_f64(piece.len() as f64 / READING)).await;
+        }
+    }
+    if !verifier.is_right() {
+        return Err((Problem::Wrong, "other bytes".to_owned()));
+    }
+    if verifier.bytes() != object.size {
+        return Err((Problem::Cut, format!("{} of {} bytes", verifier.bytes(), object.size)));
+    }
+    door.client.keep(kind, connection, &head.headers).await;
+    Ok(())
+}
+
+/// The time without a byte after which a client gives up.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Bytes per second that a client reads.
+const READING: f64 = 20e6;

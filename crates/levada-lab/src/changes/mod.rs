@@ -1,0 +1,108 @@
+//! `levada lab changes`: changes of a running cluster under load.
+//!
+//! [`run`] is the lab from top to bottom: for every change a cluster is started and loaded, first without the
+//! change and then with it.
+//!
+//! ```text
+//! register           all changes: what is done, and how it is known to have taken effect
+//! nodes, settings    the nodes, their configurations and certificates
+//! load, client       the requests, and what counts as an error of a node
+//! counts, report     what is counted and printed
+//! ```
+
+mod client;
+mod counts;
+mod load;
+mod nodes;
+mod register;
+mod report;
+mod settings;
+
+use std::rc::Rc;
+
+use levada_command::CommandStatus;
+use levada_types::Rng;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    task::LocalSet,
+    time::{Instant, sleep_until},
+};
+
+use self::{
+    counts::{Counts, Phase},
+    load::ChangeLoad,
+    nodes::ChangedNodes,
+    register::Change,
+};
+use crate::{
+    changes_args::ChangesArgs,
+    cluster::{objects::Objects, origin},
+};
+
+/// The results of a row.
+struct ChangeOutcome {
+    counts: Counts,
+    /// How often the change was made.
+    made: u32,
+    /// The reason why a change did not take effect.
+    failed: Option<String>,
+}
+
+/// Makes all chosen changes.
+///
+/// # Errors
+/// If there is no such change, or a process cannot be started.
+pub(super) fn run(args: &ChangesArgs) -> anyhow::Result<CommandStatus> {
+    let chosen = register::chosen(&args.only)?;
+    let mut report = report::begin(args)?;
+    let mut rows = Vec::new();
+    for change in chosen {
+        let Some(outcome) = until_interrupted(args, change)? else {
+            return Ok(CommandStatus::ProblemsFound);
+        };
+        report::row(&mut report, change, &outcome)?;
+        rows.push((change, outcome));
+    }
+    report::end(report, &rows)
+}
+
+/// One change; `None` when it was interrupted.
+fn until_interrupted(args: &ChangesArgs, change: &Change) -> anyhow::Result<Option<ChangeOutcome>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(LocalSet::new().run_until(async {
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        tokio::select! {
+            outcome = play(args, change) => outcome.map(Some),
+            _ = interrupt.recv() => Ok(None),
+        }
+    }))
+}
+
+/// Starts a cluster and loads it: to fill the caches, then to measure, then while it changes.
+async fn play(args: &ChangesArgs, change: &Change) -> anyhow::Result<ChangeOutcome> {
+    let objects = Rc::new(Objects::new());
+    let origin = origin::start(std::net::Ipv4Addr::LOCALHOST.into(), objects.clone()).await?;
+    let mut nodes = ChangedNodes::start(origin, args.seed).await?;
+    let counts = Counts::new();
+    let begin = Instant::now();
+    let [measured, changed] = [1, 2].map(|part| begin + args.duration * part / 2);
+    let end = changed + args.duration;
+    let load = ChangeLoad { objects, nodes: nodes.doors.clone(), counts: counts.clone() };
+    let change = async {
+        sleep_until(measured).await;
+        counts.enter(Phase::Before);
+        sleep_until(changed).await;
+        counts.enter(Phase::During);
+        let mut made = 0;
+        while Instant::now() < end && change.most.is_none_or(|most| made < most) {
+            if let Err(error) = (change.make)(&mut nodes, made).await {
+                return (made, Some(format!("{error:#}")));
+            }
+            made += 1;
+        }
+        (made, None)
+    };
+    let rng = Rng::new(args.seed.into());
+    let ((made, failed), ()) = tokio::join!(change, load.offer(args.rate.into(), end, rng));
+    Ok(ChangeOutcome { counts: counts.taken(), made, failed })
+}

@@ -1,0 +1,102 @@
+//! The printed report: the cluster and the load, a line for each change, and whether any request suffered.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use levada_command::CommandStatus;
+use serde_json::json;
+
+use super::{ChangeOutcome, counts::Problem, nodes::NODES, register::Change};
+use crate::{
+    changes_args::ChangesArgs,
+    emulation::report::{Claim, LabReport},
+};
+
+/// Prints the setup.
+pub(super) fn begin(args: &ChangesArgs) -> anyhow::Result<LabReport> {
+    let emulated = vec![
+        format!(
+            "nodes: {NODES} real nodes, peers of each other, with a cache in memory and on disk"
+        ),
+        format!(
+            "load: {} requests/s over HTTP/1, HTTP/2 and TLS, on kept and new connections, every byte verified",
+            args.rate
+        ),
+    ];
+    let head = format!(
+        "{:<14} {:>5} {:>9} {:>8} {:>7} {:>5} {:>6} {:>7} {:>11} {:>11} {:>6}",
+        "change",
+        "made",
+        "requests",
+        "refused",
+        "failed",
+        "cut",
+        "wrong",
+        "resent",
+        "p99 before",
+        "during, ms",
+        "ratio"
+    );
+    Ok(LabReport::begin(args.json, emulated, &head)?)
+}
+
+/// One change.
+pub(super) fn row(
+    report: &mut LabReport,
+    change: &Change,
+    outcome: &ChangeOutcome,
+) -> anyhow::Result<()> {
+    let ChangeOutcome { counts, made, failed } = outcome;
+    let (before, during) = counts.p99();
+    let ratio = during.as_secs_f64() / before.as_secs_f64().max(1e-6);
+    let [refused, unanswered, cut, wrong] =
+        [Problem::Refused, Problem::Failed, Problem::Cut, Problem::Wrong].map(|one| counts.of(one));
+    let (requests, resent) = (counts.requests.get(), counts.resent.get());
+    let line = format!(
+        "{:<14} {made:>5} {requests:>9} {refused:>8} {unanswered:>7} {cut:>5} {wrong:>6} {resent:>7} {:>11.1} {:>11.1} {ratio:>6.2}",
+        change.name,
+        milliseconds(before),
+        milliseconds(during),
+    );
+    let json = json!({
+        "change": change.name,
+        "made": made,
+        "requests": requests,
+        "refused": refused,
+        "failed": unanswered,
+        "cut": cut,
+        "wrong": wrong,
+        "resent": resent,
+        "p99_before_ms": milliseconds(before),
+        "p99_during_ms": milliseconds(during),
+        "p99_ratio": ratio,
+        "reasons": counts.reasons().into_iter().collect::<BTreeMap<_, _>>(),
+        "not_made": failed,
+    });
+    Ok(report.row(&line, json)?)
+}
+
+/// Whether any request suffered.
+pub(super) fn end(
+    report: LabReport,
+    rows: &[(&Change, ChangeOutcome)],
+) -> anyhow::Result<CommandStatus> {
+    let claim = |(change, outcome): &(&Change, ChangeOutcome)| {
+        let suffered = outcome.counts.reasons().iter().map(|(_, count)| count).sum::<u64>();
+        let text = match (&outcome.failed, suffered) {
+            (Some(why), _) => format!("{}: the change takes effect ({why})", change.name),
+            (None, 0) => format!("{}: no request suffers", change.name),
+            (None, count) => format!("{}: no request suffers ({count} did)", change.name),
+        };
+        Claim { text, holds: outcome.failed.is_none() && outcome.made > 0 && suffered == 0 }
+    };
+    let claims: Vec<_> = rows.iter().map(claim).collect();
+    let reasons = rows.iter().flat_map(|(change, outcome)| {
+        let reasons = outcome.counts.reasons().into_iter();
+        reasons.map(|(reason, count)| format!("{}: {count} x {reason}", change.name))
+    });
+    Ok(report.end(&claims, &reasons.collect::<Vec<_>>())?)
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e4).round() / 10.0
+}
