@@ -7,6 +7,7 @@ mod caching;
 mod classes;
 mod compress;
 mod discovery;
+mod discovery_servers;
 mod expressions;
 mod files;
 mod handling;

@@ -20,7 +20,8 @@ pub use levada_announce::{RouteLevel, RouteRules, RouteSettings, Speaker};
 pub use levada_cache::{CacheRules, CookieStorage, IgnoredFields, StatusTtl, Statuses};
 pub use levada_compress::{Coding, CompressSettings, Levels, TypePattern};
 pub use levada_discovery::{
-    AddressFamily, DiscoverySettings, DnsSource, FileSource, NamedSource, ResolverSettings, Source,
+    AddressFamily, ClientTls, ClusterAccess, DiscoverySettings, DnsSource, Endpoint, EtcdSource,
+    EtcdUser, FileSource, KubernetesSource, NamedSource, ResolverSettings, ServicePort, Source,
     SrvSource,
 };
 pub use levada_fetch::{Mode, Patience, Plan};

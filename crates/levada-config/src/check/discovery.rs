@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// The keys that say where members are to be found.
-const KINDS: [&str; 3] = ["dns", "srv", "file"];
+const KINDS: [&str; 5] = ["dns", "srv", "file", "etcd", "kubernetes"];
 
 impl Check<'_, '_> {
     pub(super) fn discovery(&mut self) -> Option<DiscoverySettings> {
@@ -90,6 +90,12 @@ impl Check<'_, '_> {
         if let Some(srv) = &table.srv {
             self.name(srv, &path.key("srv"))?;
             return Some(Source::Srv(SrvSource { name: lower(srv), resolver }));
+        }
+        if let Some(etcd) = &table.etcd {
+            return self.etcd(etcd, &path.key("etcd")).map(Source::Etcd);
+        }
+        if let Some(kubernetes) = &table.kubernetes {
+            return self.kubernetes(kubernetes, &path.key("kubernetes")).map(Source::Kubernetes);
         }
         let given = table.file.as_ref()?;
         let file = self.in_existing_directory(given, &path.key("file"))?;

@@ -4,9 +4,10 @@ use levada_edge::settings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::{Etcd, Kubernetes};
 use crate::text::{Address, HostPort, NodeName, Time};
 
-/// A source of members: one of `dns`, `srv` and `file`. See docs/operate/discovery.md.
+/// A source of members: one of `dns`, `srv`, `file`, `etcd` and `kubernetes`. See docs/operate/discovery.md.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(extend("required" = ["name"]))]
@@ -24,6 +25,10 @@ pub struct Discovery {
     /// a second.
     #[schemars(length(min = 1), extend("examples" = ["/etc/levada/members.json"]))]
     pub file: Option<String>,
+    /// Keys with a prefix in etcd: each is a member.
+    pub etcd: Option<Etcd>,
+    /// A service in Kubernetes: each ready endpoint is a member.
+    pub kubernetes: Option<Kubernetes>,
     /// The DNS server for `dns` and `srv`, such as Consul's. The default is that of `[resolver]`.
     #[schemars(extend("examples" = ["127.0.0.1:8600"]))]
     pub resolver: Option<Address>,

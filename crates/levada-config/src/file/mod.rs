@@ -10,6 +10,7 @@ mod access;
 mod cache;
 mod compress;
 mod discovery;
+mod discovery_servers;
 mod files;
 mod handling;
 mod handoff;
@@ -37,6 +38,7 @@ pub use access::{
 pub use cache::{Admission, Cache, DiskCache, Purge};
 pub use compress::{Coding, Compress};
 pub use discovery::{AddressFamily, Discovery, Resolver};
+pub use discovery_servers::{Etcd, Kubernetes, PodPort};
 pub use files::{Files, FilesOrRoot};
 pub use handling::{
     CacheKey, Cookies, CountedQuery, ErrorPage, Handling, HeaderEdits, IgnoredHeader, Maintenance,
@@ -82,7 +84,7 @@ pub struct File {
     pub peering: Option<Peering>,
     /// All nodes of the cluster, with this one: the same list on every node.
     pub peer: Vec<Peer>,
-    /// Sources of members: DNS, a watched file. See docs/operate/discovery.md.
+    /// Sources of members: DNS, a watched file, etcd, Kubernetes. See docs/operate/discovery.md.
     pub discovery: Vec<Discovery>,
     /// How host names are resolved.
     pub resolver: Resolver,

@@ -1,0 +1,151 @@
+//! `etcd` and `kubernetes` of a source.
+
+use levada_edge::settings::{
+    ClientTls, ClusterAccess, Endpoint, EtcdSource, EtcdUser, KubernetesSource, ServicePort,
+};
+
+use super::Check;
+use crate::{
+    file::{self, PodPort},
+    tree::Path,
+};
+
+impl Check<'_, '_> {
+    pub(super) fn etcd(&mut self, table: &file::Etcd, path: &Path) -> Option<EtcdSource> {
+        let user = self.etcd_user(table, path);
+        let tls = self.etcd_tls(table, path);
+        let endpoints = table.endpoints.as_slice().iter().map(|root| Endpoint {
+            tls: root.tls,
+            host: root.host.as_str().into(),
+            port: root.port,
+        });
+        let endpoints: Vec<_> = endpoints.collect();
+        let prefix = table.prefix.as_ref()?.trim_end_matches('/');
+        if endpoints.is_empty() && self.findings.has(&path.key("endpoints")) {
+            return None;
+        }
+        Some(EtcdSource { endpoints, prefix: format!("{prefix}/").into(), user: user?, tls: tls? })
+    }
+
+    /// The outer `None` marks an error, the inner no user.
+    fn etcd_user(&mut self, table: &file::Etcd, path: &Path) -> Option<Option<EtcdUser>> {
+        let password = self.password(table, path)?;
+        match (&table.user, password) {
+            (Some(name), Some(password)) => {
+                Some(Some(EtcdUser { name: name.as_str().into(), password: password.into() }))
+            }
+            (None, None) => Some(None),
+            (Some(_), None) => {
+                let help = "add `password_file`, or `password = \"${ETCD_PASSWORD}\"`".to_owned();
+                self.findings.error(&path.key("user"), "has no password", Some(help));
+                None
+            }
+            (None, Some(_)) => {
+                let message = "has a password, but no `user`";
+                self.findings.error(path, message, Some("add `user`".to_owned()));
+                None
+            }
+        }
+    }
+
+    /// The outer `None` marks an error, the inner no password.
+    fn password(&mut self, table: &file::Etcd, path: &Path) -> Option<Option<String>> {
+        match (&table.password, &table.password_file) {
+            (Some(_), Some(_)) => {
+                let help = "keep one of the two".to_owned();
+                let message = "there is `password` as well";
+                self.findings.error(&path.key("password_file"), message, Some(help));
+                None
+            }
+            (Some(password), None) => Some(Some(password.clone())),
+            (None, Some(file)) => {
+                let (_, content) = self.content(file, &path.key("password_file"))?;
+                Some(Some(content.trim().to_owned()))
+            }
+            (None, None) => Some(None),
+        }
+    }
+
+    fn etcd_tls(&mut self, table: &file::Etcd, path: &Path) -> Option<ClientTls> {
+        let authority = match &table.authority {
+            Some(_) => Some(self.pem(&table.authority, "CERTIFICATE", &path.key("authority"))?),
+            None => None,
+        };
+        let identity = match (&table.certificate, &table.key) {
+            (None, None) => None,
+            (Some(_), Some(_)) => {
+                let certificate = self.certificate(&table.certificate, &table.key, path)?;
+                Some((certificate.certificate, certificate.key))
+            }
+            (given, _) => {
+                let (one, other) =
+                    if given.is_some() { ("certificate", "key") } else { ("key", "certificate") };
+                let message = format!("stands without `{other}`");
+                let help = format!("add `{other}`");
+                self.findings.error(&path.key(one), message, Some(help));
+                return None;
+            }
+        };
+        let plain = table.endpoints.as_slice().iter().all(|root| !root.tls);
+        if plain && !table.endpoints.as_slice().is_empty() {
+            for (key, given) in
+                [("authority", authority.is_some()), ("certificate", identity.is_some())]
+            {
+                if given {
+                    let help = "write `https://` in `endpoints`".to_owned();
+                    let message = "has no effect: no endpoint has https";
+                    self.findings.warning(&path.key(key), message, Some(help));
+                }
+            }
+        }
+        Some(ClientTls { authority, identity })
+    }
+
+    pub(super) fn kubernetes(
+        &mut self,
+        table: &file::Kubernetes,
+        path: &Path,
+    ) -> Option<KubernetesSource> {
+        let names = [("service", &table.service), ("namespace", &table.namespace)];
+        let are_names = names.map(|(key, name)| match name {
+            Some(name) => self.label(name, &path.key(key)),
+            None => Some(()),
+        });
+        let access = match &table.kubeconfig {
+            Some(file) => ClusterAccess::Kubeconfig {
+                path: self.content(file, &path.key("kubeconfig"))?.0,
+                context: table.context.as_deref().map(Into::into),
+            },
+            None => {
+                if table.context.is_some() {
+                    let message = "has no effect without `kubeconfig`";
+                    self.findings.warning(&path.key("context"), message, None);
+                }
+                ClusterAccess::Pod
+            }
+        };
+        are_names.into_iter().collect::<Option<()>>()?;
+        Some(KubernetesSource {
+            service: table.service.as_deref()?.into(),
+            namespace: table.namespace.as_deref().map(Into::into),
+            port: table.port.as_ref().map(|port| match port {
+                PodPort::Number(number) => ServicePort::Number(*number),
+                PodPort::Name(name) => ServicePort::Name(name.as_str().into()),
+            }),
+            access,
+        })
+    }
+
+    /// Checks a name of Kubernetes (RFC 1123's label), which stands in a URL.
+    fn label(&mut self, name: &str, path: &Path) -> Option<()> {
+        let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+        let inner = !name.starts_with('-') && !name.ends_with('-');
+        if !name.is_empty() && name.bytes().all(plain) && inner {
+            return Some(());
+        }
+        let message = format!("{name:?} is no name that Kubernetes gives");
+        let help = "lower case letters, digits and `-`".to_owned();
+        self.findings.error(path, message, Some(help));
+        None
+    }
+}
