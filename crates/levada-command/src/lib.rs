@@ -2,6 +2,7 @@
 //! operators do not depend on each other.
 //!
 //! ```text
+//! color         whether text may have colours
 //! status        how a command ended, and its exit code
 //! option        parsers of command-line options: durations, sizes, rates
 //! admin_client  requests to the admin address of a running node
@@ -11,6 +12,7 @@
 //! ```
 
 pub mod admin_client;
+pub mod color;
 pub mod content;
 mod leash;
 pub mod node;

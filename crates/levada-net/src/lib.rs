@@ -6,6 +6,7 @@
 //! bpf        kernel programs that steer packets of connections that were handed off
 //! client     a client's connection that was accepted
 //! cached     whether a file is in the page cache
+//! clock      whether the clock is synchronised
 //! dormant    finds connections whose client has disappeared
 //! handoff    moves a connection from its socket to another one, on another host
 //! incoming   accepted connections that the runtime does not know yet
@@ -30,6 +31,8 @@ pub mod admin_listener;
 pub mod bpf;
 pub mod cached;
 pub mod client;
+#[cfg(target_os = "linux")]
+pub mod clock;
 pub mod dormant;
 #[cfg(target_os = "linux")]
 pub mod handoff;

@@ -7,10 +7,10 @@ use levada_lab::LabArgs;
 
 use crate::command::{
     classify::ClassifyArgs, completions::CompletionsArgs, convert::ConvertArgs,
-    demo::args::DemoArgs, drain::DrainArgs, explain::ExplainArgs, get::args::GetArgs,
-    handoff_backend::HandoffBackendArgs, health::HealthArgs, man::ManArgs, purge::PurgeArgs,
-    reload::ReloadArgs, route::RouteArgs, servers::ServersArgs, sign::SignArgs, sim::args::SimArgs,
-    sync::SyncArgs, warm::WarmArgs,
+    default_config::DEFAULT_CONFIG, demo::args::DemoArgs, doctor::DoctorArgs, drain::DrainArgs,
+    explain::ExplainArgs, get::args::GetArgs, handoff_backend::HandoffBackendArgs,
+    health::HealthArgs, man::ManArgs, purge::PurgeArgs, reload::ReloadArgs, route::RouteArgs,
+    servers::ServersArgs, sign::SignArgs, sim::args::SimArgs, sync::SyncArgs, warm::WarmArgs,
 };
 
 /// A content delivery network that one can run.
@@ -44,6 +44,7 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     Run(RunArgs),
     Validate(ValidateArgs),
+    Doctor(DoctorArgs),
     Policies(PoliciesArgs),
     Explain(ExplainArgs),
     Sign(SignArgs),
@@ -106,9 +107,6 @@ pub(crate) struct PoliciesArgs {
     #[arg(long)]
     pub(crate) json: bool,
 }
-
-/// The path of packages.
-pub(crate) const DEFAULT_CONFIG: &str = "/etc/levada/levada.toml";
 
 const EXIT_CODES: &str = "\
 Exit codes:

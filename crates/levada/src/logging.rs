@@ -1,11 +1,12 @@
 //! The event log, on standard error.
 
 use std::{
-    io::{self, IsTerminal as _, Write},
+    io::{self, Write},
     time::{Duration, Instant},
 };
 
 use anyhow::Context as _;
+use levada_command::color;
 use levada_log::{LineQueue, LogTarget};
 use parking_lot::Mutex;
 use tracing_subscriber::{EnvFilter, fmt::MakeWriter};
@@ -32,7 +33,7 @@ pub(crate) fn start(logging: &Logging) -> anyhow::Result<EventLog> {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(EventWriter { lines: lines.clone(), rate: Mutex::default() })
-        .with_ansi(io::stderr().is_terminal())
+        .with_ansi(color::is_wanted(&io::stderr()))
         .try_init()
         .map_err(|error| anyhow::anyhow!("cannot start logging: {error}"))?;
     Ok(EventLog(lines))

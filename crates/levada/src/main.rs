@@ -23,6 +23,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => command::demo::run(args),
         Command::Run(args) => command::run::run(args),
         Command::Validate(args) => command::validate::run(args),
+        Command::Doctor(args) => command::doctor::run(args),
         Command::Policies(args) => command::policies::run(args),
         Command::Explain(args) => command::explain::run(args),
         Command::Sign(args) => command::sign::run(args),

@@ -5,8 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use levada_command::{CommandStatus, admin_client};
 
-use super::admin::AdminArgs;
-use crate::cli::DEFAULT_CONFIG;
+use super::{admin::AdminArgs, default_config::DEFAULT_CONFIG};
 
 /// Asks a running node whether it is ready to serve.
 ///
