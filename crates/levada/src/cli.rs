@@ -9,8 +9,9 @@ use crate::command::{
     classify::ClassifyArgs, completions::CompletionsArgs, convert::ConvertArgs,
     default_config::DEFAULT_CONFIG, demo::args::DemoArgs, doctor::DoctorArgs, drain::DrainArgs,
     explain::ExplainArgs, get::args::GetArgs, handoff_backend::HandoffBackendArgs,
-    health::HealthArgs, man::ManArgs, purge::PurgeArgs, reload::ReloadArgs, route::RouteArgs,
-    servers::ServersArgs, sign::SignArgs, sim::args::SimArgs, sync::SyncArgs, warm::WarmArgs,
+    health::HealthArgs, init::InitArgs, man::ManArgs, purge::PurgeArgs, reload::ReloadArgs,
+    route::RouteArgs, servers::ServersArgs, sign::SignArgs, sim::args::SimArgs, sync::SyncArgs,
+    warm::WarmArgs,
 };
 
 /// A content delivery network that one can run.
@@ -42,6 +43,7 @@ pub(crate) struct Logging {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Demo(DemoArgs),
+    Init(InitArgs),
     Run(RunArgs),
     Validate(ValidateArgs),
     Doctor(DoctorArgs),

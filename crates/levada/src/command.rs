@@ -13,6 +13,7 @@ pub(crate) mod explain;
 pub(crate) mod get;
 pub(crate) mod handoff_backend;
 pub(crate) mod health;
+pub(crate) mod init;
 pub(crate) mod man;
 pub(crate) mod policies;
 pub(crate) mod purge;

@@ -21,6 +21,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let outcome = logging::start(&cli.logging).and_then(|_log| match &cli.command {
         Command::Demo(args) => command::demo::run(args),
+        Command::Init(args) => command::init::run(args),
         Command::Run(args) => command::run::run(args),
         Command::Validate(args) => command::validate::run(args),
         Command::Doctor(args) => command::doctor::run(args),
