@@ -17,7 +17,8 @@ pub(crate) struct DemoArgs {
     /// A parameter of the policy, such as replicas=2; may be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
-    /// Requests per second of the trace. The default suits the number of nodes.
+    /// Requests per second of the trace. The default suits the number of nodes, and a machine that is busy
+    /// gets less.
     #[arg(long, value_name = "PER_SECOND")]
     pub(crate) rate: Option<f64>,
     /// Duration of the load, all phases together (10s to 1h).
@@ -35,9 +36,9 @@ pub(crate) struct DemoArgs {
     /// Load of the flash crowd, in link capacities of a node (0 to 64).
     #[arg(long, value_name = "LINKS")]
     pub(crate) crowd: Option<f64>,
-    /// Rate of the emulated link of each node.
-    #[arg(long, value_name = "RATE", default_value = "40Mbit/s")]
-    pub(crate) link: String,
+    /// Rate of the emulated link of each node: 40Mbit/s by default, less on a machine that is busy.
+    #[arg(long, value_name = "RATE")]
+    pub(crate) link: Option<String>,
     /// Keeps nodes and origin running afterwards, until ctrl-c.
     #[arg(long)]
     pub(crate) hold: bool,

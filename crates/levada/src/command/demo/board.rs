@@ -7,6 +7,7 @@ use std::{
 };
 
 use hdrhistogram::Histogram;
+use serde::Serialize;
 use tokio::time::Instant;
 
 use super::{
@@ -36,6 +37,18 @@ pub(super) struct BoardState {
     /// The policy's own sets of the hottest objects, as a redirector reported them.
     pub(super) sets: HashMap<u32, Vec<String>>,
     origin_at_begin: Count,
+    /// The times at which the load was lowered.
+    pub(super) lowered: Vec<Lowered>,
+}
+
+/// The load was lowered, because the machine did not send it in time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct Lowered {
+    pub(super) at_seconds: f64,
+    /// How late half of the requests were sent in the second before.
+    pub(super) late_ms: f64,
+    /// The part of the requests that is sent from then on.
+    pub(super) part: f64,
 }
 
 /// The events of one phase. Requests belong to the phase of their scheduled time.
@@ -46,7 +59,13 @@ pub(super) struct PhaseTally {
     pub(super) client_retries: u64,
     pub(super) bytes: u64,
     /// Latencies in microseconds, of requests that got the right body.
-    pub(super) latency: Histogram<u64>,
+    latency: Histogram<u64>,
+    /// Microseconds between the scheduled time of a request and its sending.
+    late: Histogram<u64>,
+    /// Requests that were not sent, because the machine was too busy.
+    pub(super) left_out: u64,
+    /// Retries that nodes report.
+    pub(super) node_retries: u64,
     /// Requests served, by node.
     pub(super) served: Vec<u64>,
     /// Of these, requests for the hottest object.
@@ -90,7 +109,7 @@ pub(super) struct HotObject {
 }
 
 impl Board {
-    pub(super) fn new(whole: Duration, hottest: u32, nodes: usize) -> Self {
+    pub(super) fn new(whole: Duration, hottest: u32, nodes: usize, origin: Count) -> Self {
         let state = BoardState {
             phase: Phase::WarmUp,
             phases: Phase::ALL.iter().map(|phase| PhaseTally::new(*phase, nodes)).collect(),
@@ -99,7 +118,8 @@ impl Board {
             recent: VecDeque::new(),
             nodes: vec![NodeLive { up: true, ramp: 1.0, ..NodeLive::default() }; nodes],
             sets: HashMap::new(),
-            origin_at_begin: Count::default(),
+            origin_at_begin: origin,
+            lowered: Vec::new(),
         };
         Self { whole, hottest, state: Mutex::new(state) }
     }
@@ -118,6 +138,25 @@ impl Board {
     /// Ends the last phase.
     pub(super) fn finish(&self, origin: Count) {
         self.look().settle(origin);
+    }
+
+    /// Records that a request is sent, so late.
+    pub(super) fn sent(&self, arrival: Arrival, late: Duration) {
+        let phase = Phase::at(arrival.at, self.whole);
+        self.look().phases[phase as usize].late.saturating_record(late.as_micros() as u64 + 1);
+    }
+
+    /// Records that a request is not sent, because the machine is too busy.
+    pub(super) fn left_out(&self, arrival: Arrival) {
+        let phase = Phase::at(arrival.at, self.whole);
+        self.look().phases[phase as usize].left_out += 1;
+    }
+
+    /// Records retries that a node has made since its last report.
+    pub(super) fn node_retries(&self, retries: u64) {
+        let mut state = self.look();
+        let phase = state.phase as usize;
+        state.phases[phase].node_retries += retries;
     }
 
     /// Records the end of a request.
@@ -208,21 +247,91 @@ impl BoardState {
 impl PhaseTally {
     fn new(phase: Phase, nodes: usize) -> Self {
         // One microsecond to ten minutes, three digits: the bounds are right for the constructor.
-        let latency = Histogram::new_with_bounds(1, 600_000_000, 3).expect("bounds of a histogram");
+        let histogram =
+            || Histogram::new_with_bounds(1, 600_000_000, 3).expect("bounds of a histogram");
         Self {
             phase,
             requests: 0,
             failed: 0,
             client_retries: 0,
             bytes: 0,
-            latency,
+            latency: histogram(),
+            late: histogram(),
+            left_out: 0,
+            node_retries: 0,
             served: vec![0; nodes],
             hot: vec![0; nodes],
             hot_sets: Vec::new(),
             origin: Count::default(),
         }
     }
+
+    /// The latency that this part of the requests stays below, in milliseconds. `None` if there are too few
+    /// to tell: of ten requests, none is the hundredth.
+    pub(super) fn latency_ms(&self, part: f64) -> Option<f64> {
+        quantile_ms(&self.latency, part)
+    }
+
+    pub(super) fn longest_ms(&self) -> Option<f64> {
+        (!self.latency.is_empty()).then(|| self.latency.max() as f64 / 1e3)
+    }
+
+    /// How late this part of the requests was sent at most, in milliseconds.
+    pub(super) fn late_ms(&self, part: f64) -> Option<f64> {
+        quantile_ms(&self.late, part)
+    }
+
+    /// Whether the machine was so busy that latencies are its own.
+    pub(super) fn is_busy(&self) -> bool {
+        self.left_out > 0 || self.late_ms(0.9).is_some_and(|late| late > BUSY_MS)
+    }
 }
+
+fn quantile_ms(histogram: &Histogram<u64>, part: f64) -> Option<f64> {
+    let needed = (1.0 / (1.0 - part)).round() as u64;
+    let has_enough = histogram.len() >= needed.max(1);
+    has_enough.then(|| histogram.value_at_quantile(part) as f64 / 1e3)
+}
+
+/// Requests that are sent this late have waited for the processor, which nodes wait for as well.
+const BUSY_MS: f64 = 25.0;
 
 /// The time span of "recently" in the view.
 pub(super) const LATELY: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tally(latencies: u64) -> PhaseTally {
+        let mut tally = PhaseTally::new(Phase::Before, 2);
+        (1..=latencies).for_each(|millis| tally.latency.saturating_record(millis * 1_000));
+        tally
+    }
+
+    #[test]
+    fn percentiles_need_as_many_requests_as_they_divide() {
+        let told =
+            |requests| [0.5, 0.9, 0.99].map(|part| tally(requests).latency_ms(part).is_some());
+        assert_eq!(told(0), [false, false, false]);
+        assert_eq!(told(1), [false, false, false]);
+        assert_eq!(told(2), [true, false, false]);
+        assert_eq!(told(10), [true, true, false]);
+        assert_eq!(told(100), [true, true, true]);
+        assert_eq!((tally(0).longest_ms(), tally(1).longest_ms().is_some()), (None, true));
+    }
+
+    #[test]
+    fn phase_is_busy_when_requests_are_sent_late_or_not_at_all() {
+        let board = Board::new(Duration::from_secs(40), 0, 2, Count::default());
+        let arrival = Arrival { at: Duration::ZERO, object: 0 };
+        let is_busy = || board.look().phases[0].is_busy();
+        (0..20).for_each(|_| board.sent(arrival, Duration::from_millis(1)));
+        assert!(!is_busy());
+        (0..20).for_each(|_| board.sent(arrival, Duration::from_millis(80)));
+        assert!(is_busy());
+        let second = Arrival { at: Duration::from_secs(9), object: 0 };
+        board.left_out(second);
+        assert!(board.look().phases[1].is_busy());
+    }
+}

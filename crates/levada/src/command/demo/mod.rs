@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! args - setup                what is asked for, checked; what is left open, chosen
+//! capacity                    how much of it this machine carries now
 //! catalog - origin            what there is to be served
 //! config - nodes              the nodes: this executable, once per node
 //! plan - load - client        the phases, the requests, and who sends them
@@ -13,6 +14,7 @@
 
 pub(crate) mod args;
 mod board;
+mod capacity;
 mod catalog;
 mod client;
 mod config;
@@ -56,7 +58,7 @@ use self::{
 /// # Errors
 /// If an option is invalid, or the nodes cannot be started.
 pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<CommandStatus> {
-    let setup = Arc::new(Setup::new(args)?);
+    let setup = Setup::new(args)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -64,15 +66,40 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<CommandStatus> {
         .context("cannot start the demo")?;
     runtime.block_on(async {
         let mut stop = StopSignals::new()?;
-        let origin = Origin::start(setup.catalog.clone()).await?;
-        let mut cluster = tokio::select! {
-            started = Cluster::start(&setup, origin.address) => started?,
+        let prepared = tokio::select! {
+            prepared = prepare(setup, args) => prepared?,
             () = stop.asked() => return Ok(CommandStatus::ProblemsFound),
         };
+        let (setup, origin, mut cluster) = prepared;
         let verdict = story(&setup, &origin, &mut cluster, &mut stop).await;
         cluster.stop().await;
         verdict
     })
+}
+
+/// Measures what the machine carries, with nodes that end afterwards, and starts the demo that suits it.
+async fn prepare(setup: Setup, args: &DemoArgs) -> anyhow::Result<(Arc<Setup>, Origin, Cluster)> {
+    let origin = Origin::start(setup.catalog.clone()).await?;
+    let trial = Cluster::start(&setup, origin.address).await?;
+    let answers = capacity::measure(&setup, &clients(&setup, &trial)).await;
+    trial.stop().await;
+    let mut setup = setup.within(answers, args)?;
+    // A lower rate has other objects.
+    let origin = Origin::start(setup.catalog.clone()).await?;
+    let cluster = Cluster::start(&setup, origin.address).await?;
+    if cluster.restarts > 0 {
+        let times = cluster.restarts;
+        setup.notes.push(format!(
+            "other programs took ports of the nodes, which were started again {times} times"
+        ));
+    }
+    Ok((Arc::new(setup), origin, cluster))
+}
+
+fn clients(setup: &Setup, cluster: &Cluster) -> Arc<Clients> {
+    let nodes = cluster.nodes.iter();
+    let addresses: Vec<_> = nodes.map(|n| (n.name.clone(), n.addresses.clients)).collect();
+    Arc::new(Clients::new(&addresses, setup.catalog.clone()))
 }
 
 /// From the first request to the summary.
@@ -84,10 +111,8 @@ async fn story(
 ) -> anyhow::Result<CommandStatus> {
     let addresses = addresses(setup, origin, cluster);
     announce(setup, &addresses)?;
-    let nodes = cluster.nodes.iter();
-    let clients: Vec<_> = nodes.map(|n| (n.name.clone(), n.addresses.clients)).collect();
-    let clients = Arc::new(Clients::new(&clients, setup.catalog.clone()));
-    let board = Arc::new(Board::new(setup.duration, setup.hottest(), setup.nodes));
+    let clients = clients(setup, cluster);
+    let board = Arc::new(Board::new(setup.duration, setup.hottest(), setup.nodes, origin.count()));
 
     let begin = Instant::now();
     let view = View::start(setup, &board, begin, addresses.clone());

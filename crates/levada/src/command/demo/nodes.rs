@@ -14,6 +14,8 @@ use super::{
 /// All nodes. They end when this is dropped, and also when this process is killed.
 pub(super) struct Cluster {
     pub(super) nodes: Vec<Node>,
+    /// How often they were started again, because another program had taken a port.
+    pub(super) restarts: usize,
     directory: TempDir,
 }
 
@@ -27,7 +29,10 @@ impl Cluster {
         loop {
             let mut cluster = Self::prepare(setup, origin)?;
             match cluster.start_all().await {
-                Ok(()) => return Ok(cluster),
+                Ok(()) => {
+                    cluster.restarts = tries - 1;
+                    return Ok(cluster);
+                }
                 // Another process took one of the ports between its release and its use.
                 Err(error) if tries < PORT_TRIES && port_was_taken(&error) => tries += 1,
                 Err(error) => return Err(error),
@@ -51,7 +56,7 @@ impl Cluster {
             let log = directory.path().join(format!("{name}.log"));
             nodes.push(Node::new(name, *addresses, config, log));
         }
-        Ok(Self { nodes, directory })
+        Ok(Self { nodes, restarts: 0, directory })
     }
 
     async fn start_all(&mut self) -> anyhow::Result<()> {

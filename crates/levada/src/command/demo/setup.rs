@@ -36,6 +36,12 @@ pub(super) struct Setup {
     pub(super) seed: u32,
     pub(super) hold: bool,
     pub(super) json: bool,
+    /// The part of the usual load that is sent.
+    pub(super) pace: f64,
+    /// Answers per second that this machine gave before the demo.
+    pub(super) answers_per_second: Option<f64>,
+    /// Whether the rate was chosen, and is kept on a busy machine.
+    pub(super) keeps_rate: bool,
     /// The command line of the same demo.
     pub(super) options: String,
     /// Sentences about unexpected choices.
@@ -48,6 +54,12 @@ impl Setup {
     /// # Errors
     /// The invalid option and its remedy.
     pub(super) fn new(args: &DemoArgs) -> anyhow::Result<Self> {
+        Self::paced(args, 1.0, None)
+    }
+
+    /// A demo with this part of the usual load: rates and links that were chosen are kept. `catalog` is that
+    /// of the trace file, if it has been read.
+    fn paced(args: &DemoArgs, pace: f64, catalog: Option<Arc<Catalog>>) -> anyhow::Result<Self> {
         ensure!(
             (2..=64).contains(&args.nodes),
             "--nodes {}: the demo needs 2 nodes, so that one can die, and takes 64 at most",
@@ -59,10 +71,10 @@ impl Setup {
             args.hot
         );
         let duration = duration(&args.duration)?;
-        let link = link(&args.link)?;
+        let link = link(args.link.as_deref(), pace)?;
         let mut notes = Vec::new();
         let policy = policy(args, duration, &mut notes)?;
-        let (rate, catalog) = load(args, duration, link, &mut notes)?;
+        let (rate, catalog) = load(args, (duration, link, pace), catalog, &mut notes)?;
         let requests = (rate * duration.as_secs_f64()) as usize;
         let working_set = catalog.working_set(requests);
         let hot = catalog.hot(args.hot, HOT_SIZE);
@@ -80,10 +92,51 @@ impl Setup {
             seed: args.seed,
             hold: args.hold,
             json: args.json,
-            options: options(args),
+            pace,
+            answers_per_second: None,
+            keeps_rate: args.rate.is_some(),
+            options: options(args, (rate, link, pace)),
             notes,
-            catalog: Arc::new(catalog),
+            catalog,
         })
+    }
+
+    /// The demo that a machine shows which gives `answers` per second. It is this one if they are many more
+    /// than it asks for, and one with less load otherwise.
+    ///
+    /// # Errors
+    /// As of [`new`](Self::new).
+    pub(super) fn within(mut self, answers: f64, args: &DemoArgs) -> anyhow::Result<Self> {
+        let (peak, least) = (self.rate + self.crowd_rate, answers / HEADROOM);
+        self.answers_per_second = Some(answers);
+        if peak <= least {
+            return Ok(self);
+        }
+        let pace = (least / peak).max(LEAST_PACE);
+        let known = args.trace.is_some().then(|| self.catalog.clone());
+        let mut slower = Self::paced(args, pace, known)?;
+        slower.answers_per_second = Some(answers);
+        let busy =
+            format!("the machine is busy or slow: its nodes give {answers:.0} answers/s now");
+        let is_kept = slower.rate >= self.rate && slower.link >= self.link;
+        slower.notes.push(match is_kept {
+            true => format!(
+                "{busy}, and the demo asks for {peak:.0}. --rate and --link are kept: latencies and \
+                 failures show the machine"
+            ),
+            false => format!(
+                "{busy}, so that the load is lowered to {:.0} %: {:.0} requests/s of the trace, {:.0} of \
+                 the crowd, links of {:.1} Mbit/s",
+                pace * 100.0,
+                slower.rate,
+                slower.crowd_rate,
+                slower.link as f64 * 8.0 / 1e6
+            ),
+        });
+        if least < LEAST_PACE * peak {
+            slower.notes.push(TOO_BUSY.to_owned());
+        }
+        Ok(slower)
     }
 
     pub(super) fn arrivals(&self) -> Arrivals<'_> {
@@ -120,7 +173,8 @@ fn duration(text: &str) -> anyhow::Result<Duration> {
     Ok(duration)
 }
 
-fn link(text: &str) -> anyhow::Result<u64> {
+fn link(text: Option<&str>, pace: f64) -> anyhow::Result<u64> {
+    let Some(text) = text else { return Ok((USUAL_LINK * pace).max(SLOWEST_LINK as f64) as u64) };
     match parse_rate(text) {
         Ok(bytes) if bytes >= SLOWEST_LINK => Ok(bytes),
         _ => bail!("--link {text}: write a rate of at least 1Mbit/s, such as 40Mbit/s or 5MiB/s"),
@@ -193,10 +247,10 @@ fn value_of(text: &str) -> ParameterValue {
 /// The requests and their rate.
 fn load(
     args: &DemoArgs,
-    duration: Duration,
-    link: u64,
+    (duration, link, pace): (Duration, u64, f64),
+    known: Option<Arc<Catalog>>,
     notes: &mut Vec<String>,
-) -> anyhow::Result<(f64, Catalog)> {
+) -> anyhow::Result<(f64, Arc<Catalog>)> {
     if let Some(rate) = args.rate {
         ensure!(
             rate.is_finite() && (LEAST_RATE..=MOST_RATE).contains(&rate),
@@ -205,17 +259,17 @@ fn load(
     }
     let comfortable = |mean: f64| {
         let of_links = BASE_LOAD * (args.nodes as u64 * link) as f64 / mean.max(1.0);
-        of_links.clamp(LEAST_RATE, USUAL_RATE).round()
+        of_links.clamp(LEAST_RATE, (USUAL_RATE * pace).max(LEAST_RATE)).round()
     };
     let Some(path) = &args.trace else {
         let rate = args.rate.unwrap_or_else(|| comfortable(levada_trace::RICE.mean_transfer));
         let requests = (rate * duration.as_secs_f64()) as u64;
-        return Ok((rate, Catalog::generate(requests.max(1), args.seed.into())));
+        return Ok((rate, Catalog::generate(requests.max(1), args.seed.into()).into()));
     };
-    let catalog = Catalog::read(path)?;
+    let catalog = known.map_or_else(|| Catalog::read(path).map(Arc::new), Ok)?;
     let rate = args.rate.unwrap_or_else(|| {
         let rate = comfortable(catalog.mean_transfer());
-        if rate < USUAL_RATE {
+        if rate < (USUAL_RATE * pace).round() {
             notes.push(format!(
                 "{rate} requests/s, because the average request of this trace is {:.0} kB and fills \
                  the links (--rate chooses)",
@@ -260,10 +314,14 @@ fn cache((objects, bytes): (u64, u64), nodes: usize) -> u64 {
     (whole * 5 / 4 / nodes as u64).max(1 << 20)
 }
 
-fn options(args: &DemoArgs) -> String {
+/// The options of the same load. A load that was lowered is one of a chosen rate.
+fn options(args: &DemoArgs, (rate, link, pace): (f64, u64, f64)) -> String {
     let mut words = vec![format!("--nodes {} --seed {}", args.nodes, args.seed)];
-    words.push(format!("--duration {} --link {}", args.duration, args.link));
-    words.extend(args.rate.map(|rate| format!("--rate {rate}")));
+    words.push(format!("--duration {}", args.duration));
+    let is_lowered = pace < 1.0;
+    let chosen_link = || args.link.clone().unwrap_or_else(|| format!("{link}B/s"));
+    words.extend((is_lowered || args.link.is_some()).then(|| format!("--link {}", chosen_link())));
+    words.extend((is_lowered || args.rate.is_some()).then(|| format!("--rate {rate}")));
     words.extend(args.crowd.map(|crowd| format!("--crowd {crowd}")));
     words.extend((args.hot != 1).then(|| format!("--hot {}", args.hot)));
     words.extend(args.trace.as_ref().map(|path| format!("--trace {}", path.display())));
@@ -274,12 +332,21 @@ fn options(args: &DemoArgs) -> String {
 const SHORTEST: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_secs(3600);
 const SLOWEST_LINK: u64 = 125_000;
+/// 40 Mbit/s.
+const USUAL_LINK: f64 = 5e6;
 
 /// Requests per second that two cores carry beside four nodes, an origin and the clients.
 const USUAL_RATE: f64 = 300.0;
 const LEAST_RATE: f64 = 1.0;
 const MOST_RATE: f64 = 20_000.0;
 const MOST_CROWD: f64 = 1_500.0;
+
+/// How many times the answers of the demo a machine gives that shows the nodes and not itself.
+const HEADROOM: f64 = 2.0;
+/// The least part of the usual load: with less, a phase has too few requests to show anything.
+const LEAST_PACE: f64 = 0.05;
+const TOO_BUSY: &str = "the machine is too busy to show what the demo claims: other programs have the \
+                        processor, and latencies and failures below are theirs. End them, and run it again";
 
 /// The part of all link capacities that the trace alone takes.
 const BASE_LOAD: f64 = 0.27;
@@ -308,4 +375,62 @@ pub(super) fn schedule(whole: Duration) -> String {
         text
     };
     Phase::ALL.iter().map(part).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: DemoArgs,
+    }
+
+    /// The demo of these options on a machine that gives so many answers per second.
+    fn within(answers: f64, options: &str) -> Setup {
+        let words = ["demo"].into_iter().chain(options.split_whitespace());
+        let Line { args } = Line::parse_from(words);
+        Setup::new(&args).unwrap().within(answers, &args).unwrap()
+    }
+
+    #[test]
+    fn fast_machine_gets_the_whole_load() {
+        let usual = within(1e6, "");
+        assert_eq!((usual.pace, usual.rate, usual.link), (1.0, USUAL_RATE, 5_000_000));
+        assert!(!usual.options.contains("--rate") && !usual.options.contains("--link"));
+    }
+
+    #[test]
+    fn slow_machine_gets_less_and_is_told_so() {
+        let (usual, slow) = (within(1e6, ""), within(300.0, ""));
+        let links = |setup: &Setup| {
+            let size = setup.catalog.object(setup.hottest()).size as f64;
+            setup.crowd_rate * size / setup.link as f64
+        };
+        assert!(slow.rate + slow.crowd_rate <= 300.0 / HEADROOM * 1.2, "{}", slow.rate);
+        assert!((links(&slow) - links(&usual)).abs() < 0.1, "the crowd exceeds a link as before");
+        let said = slow.notes.join("\n");
+        assert!(said.contains("busy or slow: its nodes give 300 answers/s"), "{said}");
+        assert!(!said.contains(TOO_BUSY), "{said}");
+        let repeated = within(1e6, &slow.options);
+        assert_eq!((repeated.rate, repeated.link), (slow.rate, slow.link));
+    }
+
+    #[test]
+    fn machine_that_stands_still_is_told_to_be_too_busy() {
+        let stuck = within(0.0, "");
+        assert_eq!(stuck.pace, LEAST_PACE);
+        assert!(stuck.notes.iter().any(|note| note == TOO_BUSY), "{:?}", stuck.notes);
+    }
+
+    #[test]
+    fn chosen_rates_are_kept_on_a_slow_machine() {
+        let kept = within(50.0, "--rate 200 --link 8Mbit/s");
+        assert_eq!((kept.rate, kept.link, kept.keeps_rate), (200.0, 1_000_000, true));
+        let said = kept.notes.join("\n");
+        assert!(said.contains("--rate and --link are kept"), "{said}");
+    }
 }

@@ -6,7 +6,7 @@ use levada_types::ByteSize;
 use serde::Serialize;
 
 use super::{
-    board::{BoardState, PhaseTally},
+    board::{BoardState, Lowered, PhaseTally},
     config::CAPACITY,
     plan::Phase,
     setup::{Setup, node_name, schedule},
@@ -29,6 +29,15 @@ pub(super) struct Summary {
     failures: std::collections::BTreeMap<String, u64>,
     first_break: Option<String>,
     client_retries: u64,
+    node_retries: u64,
+    /// Answers per second that the machine gave before the demo.
+    machine_answers_per_second: Option<f64>,
+    /// The part of the usual load that was sent.
+    pace: f64,
+    /// Whether the machine was too busy in some phase, so that latencies are its own.
+    machine_busy: bool,
+    left_out: u64,
+    lowered: Vec<Lowered>,
     hit_ratio: Option<f64>,
     origin_requests: u64,
     origin_bytes: u64,
@@ -49,16 +58,23 @@ struct PhaseSummary {
     requests: u64,
     failed: u64,
     client_retries: u64,
+    node_retries: u64,
+    /// Requests that were not sent, because the machine was too busy.
+    left_out: u64,
+    machine_busy: bool,
     hit_ratio: Option<f64>,
+    /// How late nine of ten requests were sent at most.
+    sent_late_p90_ms: Option<f64>,
     /// `None` if no request got the right body.
     latency_ms: Option<Latency>,
 }
 
 #[derive(Debug, Serialize)]
 struct Latency {
-    p50: f64,
-    p90: f64,
-    p99: f64,
+    // `None` if there are too few requests for the percentile.
+    p50: Option<f64>,
+    p90: Option<f64>,
+    p99: Option<f64>,
     max: f64,
 }
 
@@ -149,6 +165,12 @@ impl Summary {
             failures: state.failures.clone(),
             first_break: state.first_break.clone(),
             client_retries: sum(|p| p.client_retries),
+            node_retries: sum(|p| p.node_retries),
+            machine_answers_per_second: setup.answers_per_second,
+            pace: setup.pace,
+            machine_busy: phases.iter().any(PhaseTally::is_busy),
+            left_out: sum(|p| p.left_out),
+            lowered: state.lowered.clone(),
             hit_ratio: saved(origin, requests),
             origin_requests: origin,
             origin_bytes,
@@ -180,6 +202,7 @@ impl Summary {
         let mut text = String::new();
         self.totals(&mut text);
         self.phases(&mut text);
+        self.business(&mut text);
         self.shares(&mut text);
         let _ = writeln!(text, "\n{}", emulation(setup));
         for note in &self.notes {
@@ -204,8 +227,8 @@ impl Summary {
             if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join(", ")) };
         let _ = writeln!(
             text,
-            "requests      {}, failed {}{reasons}, client retries {}",
-            self.requests, self.failed, self.client_retries
+            "requests      {}, failed {}{reasons}, retries of clients {}, of nodes {}",
+            self.requests, self.failed, self.client_retries, self.node_retries
         );
         let _ = writeln!(
             text,
@@ -241,11 +264,10 @@ impl Summary {
             "\nphase        requests  failed  retries  hit ratio  p50 ms  p90 ms  p99 ms  max ms"
         );
         for phase in &self.phases {
-            let numbers = phase.latency_ms.as_ref().map(|l| [l.p50, l.p90, l.p99, l.max]);
-            let [p50, p90, p99, max] = match numbers {
-                Some(numbers) => numbers.map(|number| format!("{number:.1}")),
-                None => ["-"; 4].map(str::to_owned),
-            };
+            let numbers = phase.latency_ms.as_ref().map(|l| [l.p50, l.p90, l.p99, Some(l.max)]);
+            let [p50, p90, p99, max] = numbers.unwrap_or_default().map(|number| {
+                number.map_or_else(|| "-".to_owned(), |number| format!("{number:.1}"))
+            });
             let _ = writeln!(
                 text,
                 "{:<11} {:>9} {:>7} {:>8} {:>10} {p50:>7} {p90:>7} {p99:>7} {max:>7}",
@@ -255,6 +277,33 @@ impl Summary {
                 phase.client_retries,
                 percent(phase.hit_ratio),
             );
+        }
+    }
+
+    /// How far the machine, and not the nodes, is the reason of latencies.
+    fn business(&self, text: &mut String) {
+        let busy = self.phases.iter().filter(|phase| phase.machine_busy);
+        let busy: Vec<_> = busy.map(|phase| phase.phase.as_str()).collect();
+        if busy.is_empty() {
+            return;
+        }
+        let latest = self.phases.iter().filter_map(|phase| phase.sent_late_p90_ms);
+        let _ = writeln!(
+            text,
+            "\nthe machine was busy in {}: one request in ten was sent {:.0} ms late or more, and \
+             latencies there show other programs as well",
+            busy.join(", "),
+            latest.fold(0.0, f64::max)
+        );
+        for Lowered { at_seconds, late_ms, part } in &self.lowered {
+            let _ = writeln!(
+                text,
+                "at {at_seconds:.0} s requests were {late_ms:.0} ms late: from then on {:.1} % of the load",
+                part * 100.0
+            );
+        }
+        if self.left_out > 0 {
+            let _ = writeln!(text, "{} requests of the schedule were left out", self.left_out);
         }
     }
 
@@ -306,19 +355,21 @@ pub(super) fn emulation(setup: &Setup) -> String {
 }
 
 fn phase(tally: &PhaseTally) -> PhaseSummary {
-    let millis = |micros: u64| micros as f64 / 1e3;
-    let quantile = |q| millis(tally.latency.value_at_quantile(q));
     PhaseSummary {
         phase: tally.phase,
         requests: tally.requests,
         failed: tally.failed,
         client_retries: tally.client_retries,
+        node_retries: tally.node_retries,
+        left_out: tally.left_out,
+        machine_busy: tally.is_busy(),
+        sent_late_p90_ms: tally.late_ms(0.9),
         hit_ratio: saved(tally.origin.requests, tally.requests),
-        latency_ms: (!tally.latency.is_empty()).then(|| Latency {
-            p50: quantile(0.5),
-            p90: quantile(0.9),
-            p99: quantile(0.99),
-            max: millis(tally.latency.max()),
+        latency_ms: tally.longest_ms().map(|max| Latency {
+            p50: tally.latency_ms(0.5),
+            p90: tally.latency_ms(0.9),
+            p99: tally.latency_ms(0.99),
+            max,
         }),
     }
 }

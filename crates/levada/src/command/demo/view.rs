@@ -141,18 +141,22 @@ fn head(setup: &Setup, state: &super::board::BoardState, elapsed: Duration, rate
     let left = setup.duration.saturating_sub(elapsed);
     let sum =
         |read: fn(&super::board::PhaseTally) -> u64| -> u64 { state.phases.iter().map(read).sum() };
-    let latency = &state.phases[state.phase as usize].latency;
-    let millis = |quantile| latency.value_at_quantile(quantile) as f64 / 1e3;
+    let phase = &state.phases[state.phase as usize];
+    let latency = |part| {
+        phase.latency_ms(part).map_or_else(|| "-".to_owned(), |millis| format!("{millis:.1} ms"))
+    };
+    let busy = if phase.is_busy() { ", the machine is busy" } else { "" };
     format!(
-        "{:<11} {:>3.0} s, {:.0} s left: {rate:.0} requests/s, p50 {:.1} ms, p99 {:.1} ms, failed {}, \
-         client retries {}",
+        "{:<11} {:>3.0} s, {:.0} s left: {rate:.0} requests/s, p50 {}, p99 {}, failed {}, \
+         retries of clients {}, of nodes {}{busy}",
         state.phase.as_str(),
         elapsed.as_secs_f64(),
         left.as_secs_f64(),
-        millis(0.5),
-        millis(0.99),
+        latency(0.5),
+        latency(0.99),
         sum(|p| p.failed),
         sum(|p| p.client_retries),
+        sum(|p| p.node_retries),
     )
 }
 

@@ -54,6 +54,7 @@ pub(super) struct Watched {
 pub(super) async fn watch(nodes: Vec<Watched>, setup: Arc<Setup>, board: Arc<Board>) {
     let mut last: Vec<Option<Status>> = vec![None; nodes.len()];
     let mut looked = Instant::now();
+    let (mut retries, mut ticks_done) = (vec![0; nodes.len()], 0);
     let mut ticks = tokio::time::interval(PERIOD);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -71,6 +72,10 @@ pub(super) async fn watch(nodes: Vec<Watched>, setup: Arc<Setup>, board: Arc<Boa
             judge(&nodes, explanation, &mut live);
         }
         board.look().nodes = live;
+        if ticks_done % RETRY_TICKS == 0 {
+            board.node_retries(new_retries(&nodes, &mut retries).await);
+        }
+        ticks_done += 1;
         sets(&nodes, &setup, &board).await;
     }
 }
@@ -118,6 +123,25 @@ fn judge(nodes: &[Watched], explanation: &Explanation, live: &mut [NodeLive]) {
     }
 }
 
+/// Decisions for another node after a failure, since the last time. A restarted node counts from zero again.
+async fn new_retries(nodes: &[Watched], last: &mut [u64]) -> u64 {
+    let mut new = 0;
+    for (node, last) in nodes.iter().zip(last) {
+        let Ok(page) = admin_client::get(node.admin, "/metrics", PATIENCE).await else { continue };
+        let now = retries(&String::from_utf8_lossy(&page));
+        new += if now < *last { now } else { now - *last };
+        *last = now;
+    }
+    new
+}
+
+/// The sum of a counter's series with the reason "retry".
+fn retries(page: &str) -> u64 {
+    let lines = page.lines().filter(|line| line.starts_with("levada_policy_decisions_total{"));
+    let lines = lines.filter(|line| line.contains("reason=\"retry\""));
+    lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
+}
+
 /// The sets of the hottest objects, by the first redirector that answers.
 async fn sets(nodes: &[Watched], setup: &Setup, board: &Board) {
     let hottest = board.look().hottest(OBJECTS);
@@ -163,6 +187,8 @@ async fn ask_one<T: DeserializeOwned>(admin: SocketAddr, target: &str) -> Option
 /// Objects shown in the view.
 pub(super) const OBJECTS: usize = 4;
 
+/// Counters are read less often than the rest.
+const RETRY_TICKS: u32 = 4;
 const PERIOD: Duration = Duration::from_millis(500);
 /// The timeout is long, so that a busy node does not count as dead.
 const PATIENCE: Duration = Duration::from_secs(2);
