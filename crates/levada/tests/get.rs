@@ -121,7 +121,7 @@ fn a_killed_download_goes_on_where_it_was() {
     let (_node, url) = node(directory.path());
     for connections in ["1", "3"] {
         let mut slow =
-            get(directory.path(), &["-q", "-x", connections, "--limit-rate", "1MiB", &url]);
+            get(directory.path(), &["-q", "-x", connections, "--limit-rate", "1024K", &url]);
         let slow = Process(slow.spawn().unwrap());
         while held(directory.path()) == 0 {
             thread::sleep(Duration::from_millis(20));

@@ -12,7 +12,7 @@ use http::Uri;
 use levada_client::{
     Client, ClientSettings, Roots, WarmOutcome, WarmReport, WarmRequest, WarmedUrl, parse_url,
 };
-use levada_command::CommandStatus;
+use levada_command::{CommandStatus, option};
 use levada_types::ByteSize;
 
 use super::get::{args::time, headers};
@@ -42,8 +42,8 @@ pub(crate) struct WarmArgs {
     /// Requests at a time.
     #[arg(short = 'j', long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u16).range(1..=256))]
     concurrency: u16,
-    /// Rate limit of all requests together, in bytes per second, such as 20MiB.
-    #[arg(long, value_name = "SIZE")]
+    /// Rate limit of all requests together, in bytes per second, such as 20MiB or 500K.
+    #[arg(long, value_name = "RATE", value_parser = option::rate_limit)]
     limit_rate: Option<ByteSize>,
     /// Bytes in all, after which no more is requested.
     #[arg(long, value_name = "SIZE")]

@@ -3,6 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
+use levada_command::option;
 use levada_fetch::Digest;
 use levada_types::{ByteSize, parse_duration};
 
@@ -79,8 +80,9 @@ pub(crate) struct NetworkArgs {
     /// Number of waits for an outage to end: no connection, 429, 500, 502, 503, 504.
     #[arg(long, value_name = "N", default_value = "0")]
     pub(crate) retry: u32,
-    /// Rate limit of all files together, in bytes per second, such as 500KiB.
-    #[arg(long, value_name = "SIZE")]
+    /// Rate limit of all files together, in bytes per second: 100K and 2.5M as in curl and wget, 500KiB,
+    /// 10Mbit/s.
+    #[arg(long, value_name = "RATE", value_parser = option::rate_limit)]
     pub(crate) limit_rate: Option<ByteSize>,
     /// Time without data after which a connection counts as broken. By default it is learned from
     /// the transfer.
@@ -121,7 +123,7 @@ const EXAMPLES: &str = "\
 Examples:
   levada get https://www.example.com/disk.iso
   levada get -x 8 -o disk.iso --checksum sha-256=9f86d0...0a08 https://www.example.com/disk.iso
-  levada get --retry 5 --limit-rate 2MiB -i urls.txt --output-dir downloads -j 4
+  levada get --retry 5 --limit-rate 500K -i urls.txt --output-dir downloads -j 4
   levada get -C -o begun-by-curl.iso https://www.example.com/disk.iso
   levada get --json https://www.example.com/disk.iso | jq '.files[].connections[].ended'
 
