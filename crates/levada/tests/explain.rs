@@ -184,3 +184,70 @@ when = "request.headers['x-beta'] == '1'"
         assert!(said.contains(line), "{line}: {said}");
     }
 }
+
+/// A configuration with this admin address, in a directory of its own.
+fn configured(admin: &str) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let text = format!(
+        r#"
+name = "found"
+[[listen]]
+address = "127.0.0.1:0"
+[admin]
+listen = "{admin}"
+[[site]]
+hosts = "www.example.com"
+origin = "http://127.0.0.1:9"
+"#
+    );
+    std::fs::write(directory.path().join("levada.toml"), text).unwrap();
+    directory
+}
+
+#[test]
+fn running_node_is_found_by_the_file_of_the_working_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = format!("unix:{}", directory.path().join("admin.sock").display());
+    let configured = configured(&socket);
+    let levada = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_levada"));
+        command.current_dir(configured.path());
+        command
+    };
+    let mut node = levada().args(["run", "-c", "levada.toml"]).spawn().unwrap();
+    let explained = || levada().args(["explain", "http://www.example.com/"]).output().unwrap();
+    let mut output = explained();
+    for _ in 0..300 {
+        if output.status.success() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        output = explained();
+    }
+    node.kill().unwrap();
+    node.wait().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let [out, error] = [&output.stdout, &output.stderr].map(|said| String::from_utf8_lossy(said));
+    assert!(out.contains("decided by found"), "{out}");
+    assert!(error.contains(&format!("the node at {socket}, by levada.toml")), "{error}");
+}
+
+#[test]
+fn places_where_no_node_was_found_are_told() {
+    let configured = configured("unix:/no/such/admin.sock");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_levada"));
+    // A host that no node of this machine serves.
+    command.args(["explain", "ftp://no such url"]).current_dir(configured.path());
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let error = String::from_utf8_lossy(&output.stderr);
+    for place in [
+        "levada.toml: no node listens",
+        "/no/such/admin.sock",
+        "/etc/levada/",
+        "127.0.0.1:9180",
+        "--admin",
+    ] {
+        assert!(error.contains(place), "{place}: {error}");
+    }
+}

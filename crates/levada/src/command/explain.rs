@@ -2,8 +2,8 @@
 
 use std::{
     io::{self, Write},
-    net::IpAddr,
-    path::PathBuf,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -14,17 +14,20 @@ use serde_json::Value as Json;
 use levada_command::{CommandStatus, admin_client};
 use levada_types::AdminAddress;
 
+use super::default_config;
+
 /// Shows which node would serve a URL, and why.
 ///
 /// With a configuration, it shows the choice of a node that has just started, with every node up and
-/// idle. With a running node, it shows the node's choice now. Neither changes anything.
+/// idle. With a running node, it shows the node's choice now. Neither changes anything. Without --config and
+/// --admin it asks the node of levada.toml or /etc/levada/levada.toml, or the one at 127.0.0.1:9180.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ExplainArgs {
     /// The URL, with scheme and host, as clients request it.
     url: String,
     /// The configuration file of a node.
-    #[arg(short, long, value_name = "FILE", required_unless_present = "admin")]
+    #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// The admin address of a running node: an IP address and a port, or unix: and a path.
     #[arg(long, value_name = "ADDRESS", conflicts_with = "config")]
@@ -50,10 +53,9 @@ pub(crate) struct ExplainArgs {
 /// If the configuration cannot be used, the node does not answer, or no site has the URL's host.
 pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<CommandStatus> {
     let explanation = match (&args.admin, &args.config) {
-        (Some(admin), _) => of_node(admin, args)?,
+        (Some(admin), _) => of_node(admin, args).context("--admin")?,
         (None, Some(file)) => of_configuration(file, args)?,
-        // The command line accepts no other combination.
-        (None, None) => anyhow::bail!("--config or --admin is needed"),
+        (None, None) => of_some_node(args)?,
     };
     let mut out = io::stdout().lock();
     if args.json {
@@ -69,6 +71,41 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<CommandStatus> {
     })
 }
 
+/// The explanation of the node that runs here: where its configuration usually is, or at the usual address.
+fn of_some_node(args: &ExplainArgs) -> anyhow::Result<Json> {
+    let mut tried = Vec::new();
+    for file in default_config::PLACES {
+        match levada_config::load(Path::new(file)).map(|checked| checked.admin) {
+            Ok(Some(admin)) => match of_node(&admin, args) {
+                Ok(explanation) => {
+                    eprintln!("levada: the node at {admin}, by {file}");
+                    return Ok(explanation);
+                }
+                Err(error) => tried.push(format!("{file}: {error:#}")),
+            },
+            Ok(None) => tried.push(format!("{file} has no admin address: set `listen` in [admin]")),
+            Err(error) => tried.push(format!("{file}: {error}")),
+        }
+    }
+    match of_node(&USUAL_ADMIN.into(), args) {
+        Ok(explanation) => {
+            eprintln!("levada: the node at {USUAL_ADMIN}");
+            Ok(explanation)
+        }
+        Err(error) => {
+            tried.push(format!("{error:#}"));
+            anyhow::bail!(
+                "no running node explains it; tried:\n  {}\nname one with --admin ADDRESS, or explain \
+                 a configuration with -c FILE",
+                tried.join("\n  ")
+            )
+        }
+    }
+}
+
+/// The admin address of the examples and of `levada init`.
+const USUAL_ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9180);
+
 fn of_node(admin: &AdminAddress, args: &ExplainArgs) -> anyhow::Result<Json> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut target = admin_client::explain_target(&args.url);
@@ -83,11 +120,11 @@ fn of_node(admin: &AdminAddress, args: &ExplainArgs) -> anyhow::Result<Json> {
     target += &format!("&client={}", admin_client::escaped(&args.client.to_string()));
     // A timer must be created within its runtime.
     let asking = async { admin_client::get(admin, &target, PATIENCE).await };
-    let body = runtime.block_on(asking).context("--admin")?;
+    let body = runtime.block_on(asking)?;
     serde_json::from_slice(&body).with_context(|| format!("{admin} is no node's admin address"))
 }
 
-fn of_configuration(file: &std::path::Path, args: &ExplainArgs) -> anyhow::Result<Json> {
+fn of_configuration(file: &Path, args: &ExplainArgs) -> anyhow::Result<Json> {
     let checked =
         levada_config::load(file).with_context(|| format!("cannot read {}", file.display()))?;
     let Some(settings) = checked.settings else {
