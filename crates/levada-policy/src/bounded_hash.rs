@@ -32,7 +32,7 @@ const HASH_BALANCE_FACTOR: Parameter = Parameter {
     kind: Kind::Integer(101, 10_000),
     default: Setting::Integer(125),
     unit: "percent",
-    help: "How far above the mean a server's outstanding requests may rise; lower is more even, higher moves fewer objects to other servers.",
+    help: "The most outstanding requests of a server, in percent of the mean of all; lower is more even, higher moves fewer objects to other servers.",
 };
 
 #[derive(Clone)]
