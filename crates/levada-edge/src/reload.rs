@@ -58,7 +58,7 @@ impl Reloader {
         let result = result.map_err(|error| error.to_string()).flatten();
         self.node.metrics.reloaded(result.is_ok());
         match &result {
-            Ok(changes) => tracing::info!(?changes, "reloaded"),
+            Ok(changes) => tracing::info!(changes = changes.join(", "), "reloaded"),
             Err(reason) => {
                 tracing::error!("reload failed, the previous settings stay in use:\n{reason}")
             }

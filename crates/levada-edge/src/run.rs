@@ -2,7 +2,9 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
+use levada_types::format_duration;
 use tokio::{net::TcpListener, runtime, signal::unix};
+use tracing::field::display;
 
 use levada_net::{
     admin_listener::StdAdminListener,
@@ -61,7 +63,10 @@ pub fn run(
         let serving = async {
             open_doors(&node, doors).await?;
             ready(&addresses);
-            tracing::info!(name = node.settings().name, ?addresses, "ready");
+            let Addresses { clients, peers, admin, metrics } = &addresses;
+            let clients = clients.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(" ");
+            let [peers, admin, metrics] = [peers, admin, metrics].map(|one| one.map(display));
+            tracing::info!(name = node.settings().name, %clients, peers, admin, metrics, "ready");
             std::future::pending().await
         };
         let ended = tokio::select! {
@@ -377,7 +382,7 @@ async fn end(node: &Arc<Node>, stopper: Stopper, stop: Stop) {
     if let Some(route) = &node.route {
         route.end(node.clock.uptime()).await;
     }
-    tracing::info!(?limit, "stopping: no new connections, waiting for running requests");
+    tracing::info!(limit = %format_duration(limit), "stopping: no new connections, waiting for running requests");
     stopper.begin();
     node.drain.rouse();
     drop(stop);

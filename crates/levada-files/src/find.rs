@@ -152,7 +152,7 @@ impl Asked {
             return Found::Nothing;
         }
         let file = self.settings.root.join(self.path.relative());
-        tracing::warn!(file = ?file, %error, "a file cannot be opened");
+        tracing::warn!(file = %file.display(), %error, "a file cannot be opened");
         Found::Failed(status)
     }
 }

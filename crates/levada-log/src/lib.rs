@@ -11,6 +11,7 @@
 pub mod access_log;
 
 use std::{
+    fmt,
     fs::File,
     io::{self, Write},
     path::PathBuf,
@@ -35,6 +36,16 @@ pub enum LogTarget {
     Stderr,
     /// A file that lines are appended to.
     File(PathBuf),
+}
+
+impl fmt::Display for LogTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stdout => f.write_str("standard output"),
+            Self::Stderr => f.write_str("standard error"),
+            Self::File(path) => path.display().fmt(f),
+        }
+    }
 }
 
 /// Lines that wait, and the thread that writes them.
@@ -179,7 +190,7 @@ impl Writer {
             && !self.failed
             && self.target != LogTarget::Stderr
         {
-            tracing::error!(%error, target = ?self.target, "the access log cannot be written");
+            tracing::error!(%error, target = %self.target, "the access log cannot be written");
         }
         self.failed = result.is_err();
     }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{ArgAction, Args, Parser, Subcommand};
 use levada_lab::LabArgs;
 
 use crate::command::{
@@ -29,15 +29,22 @@ pub(crate) struct Cli {
 pub(crate) struct Logging {
     /// The level of the event log: off, error, warn, info, debug, trace, or a filter such as
     /// `info,levada_edge=debug`.
-    #[arg(
-        short = 'v',
-        long,
-        global = true,
-        value_name = "LEVEL",
-        env = "LEVADA_LOG",
-        default_value = "info"
-    )]
+    #[arg(long, global = true, value_name = "LEVEL", env = "LEVADA_LOG", default_value = "info")]
     pub(crate) log_level: String,
+    /// More of the event log, whatever its level: -v is Levada's debug level, -vv everything.
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub(crate) verbose: u8,
+}
+
+impl Logging {
+    /// The filter of the event log.
+    pub(crate) fn filter(&self) -> &str {
+        match self.verbose {
+            0 => &self.log_level,
+            1 => "info,levada=debug",
+            _ => "trace",
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -121,7 +128,8 @@ Documentation: docs/ in the source, `levada <COMMAND> --help` for examples";
 const RUN_EXAMPLES: &str = "\
 Examples:
   levada run -c examples/single-node.toml
-  levada run -c levada.toml --log-level debug
+  levada -v run -c levada.toml
+  levada run -c levada.toml --log-level info,levada_upstream=debug
   NODE=a levada run -c cluster.toml
 
 Exit codes:
@@ -158,6 +166,24 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn verbosity_needs_no_level_and_stands_anywhere() {
+        for (line, filter) in [
+            ("levada policies", "info"),
+            ("levada -v policies", "info,levada=debug"),
+            ("levada policies -v", "info,levada=debug"),
+            ("levada -vv policies", "trace"),
+            ("levada --log-level warn policies", "warn"),
+            ("levada --log-level warn --verbose policies", "info,levada=debug"),
+        ] {
+            let cli = Cli::try_parse_from(line.split(' ')).unwrap();
+            // The level of the environment counts where none is given.
+            if std::env::var_os("LEVADA_LOG").is_none() || filter != "info" {
+                assert_eq!(cli.logging.filter(), filter, "{line}");
+            }
+        }
     }
 
     #[test]

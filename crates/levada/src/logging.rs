@@ -27,7 +27,7 @@ pub(crate) struct EventLog(LineQueue);
 /// # Errors
 /// If the level is invalid, or logging was started before.
 pub(crate) fn start(logging: &Logging) -> anyhow::Result<EventLog> {
-    let filter = EnvFilter::try_new(&logging.log_level)
+    let filter = EnvFilter::try_new(logging.filter())
         .with_context(|| format!("--log-level {:?} (or LEVADA_LOG)", logging.log_level))?;
     let lines = LineQueue::start(LogTarget::Stderr, Duration::ZERO, Default::default())?;
     tracing_subscriber::fmt()
@@ -64,7 +64,10 @@ impl Write for &EventWriter {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let (fits, left_out) = self.rate.lock().admit(Instant::now());
         if left_out > 0 {
-            self.lines.push(&format!("levada: {left_out} lines of this log were left out: more than {LINES} in {PERIOD:?}"));
+            self.lines.push(&format!(
+                "levada: {left_out} lines of this log were left out: more than {LINES} in {} s",
+                PERIOD.as_secs()
+            ));
         }
         if fits {
             self.lines.push(String::from_utf8_lossy(event).trim_end_matches('\n'));

@@ -90,3 +90,41 @@ fn admin_answers_while_memory_is_full_and_clients_are_turned_away() {
     assert!(refused.is_empty() || refused.starts_with("HTTP/1.1 503"), "{refused}");
     assert!(is_served);
 }
+
+/// The lines of the event log of `levada -v run`, from the start to the end by TERM.
+fn logged(variables: &[(&str, &str)]) -> String {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("levada.toml");
+    let admin = "[admin]\nlisten = \"127.0.0.1:0\"\n[limits]";
+    std::fs::write(&file, CONFIGURATION.replace("[limits]", admin)).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_levada"));
+    command.args(["-v", "run", "-c"]).arg(&file).envs(variables.iter().copied());
+    let mut process = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stderr = BufReader::new(process.stderr.take().unwrap());
+    let mut said = String::new();
+    while !said.contains("ready") {
+        assert!(stderr.read_line(&mut said).unwrap() > 0, "the node starts: {said}");
+    }
+    let pid = process.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    stderr.read_to_string(&mut said).unwrap();
+    process.wait().unwrap();
+    said
+}
+
+#[test]
+fn log_has_no_debug_forms_and_more_lines_with_v() {
+    let said = logged(&[]);
+    for form in ["Some(", "None", "{", "=[", "\x1b"] {
+        assert!(!said.contains(form), "{form}: {said}");
+    }
+    assert!(said.contains(" ready name=\"a\" clients=127.0.0.1:"), "{said}");
+    assert!(said.contains(" admin=127.0.0.1:") && !said.contains("peers="), "{said}");
+    assert!(said.contains("limit=30s"), "{said}");
+}
+
+#[test]
+fn colours_of_the_log_obey_the_environment() {
+    assert!(logged(&[("CLICOLOR_FORCE", "1")]).contains("\x1b["));
+    assert!(!logged(&[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]).contains("\x1b["));
+}
