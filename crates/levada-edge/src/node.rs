@@ -14,7 +14,7 @@ use levada_announce::{Route, drain::Drain};
 use levada_discovery::Discovery;
 use levada_handoff::{Front, HandoffBackend};
 use levada_net::bpf::BpfError;
-use levada_peers::Peers;
+use levada_peers::{PeerSources, Peers};
 use levada_redirector::Sizes;
 use tokio::sync::watch;
 
@@ -45,6 +45,8 @@ pub(crate) struct Node {
     pub(crate) workers: usize,
     /// The sources of members.
     pub(crate) discovery: Discovery,
+    /// The sources of the cluster's nodes.
+    pub(crate) peer_sources: ArcSwap<PeerSources>,
     /// Held while settings or members change.
     pub(crate) changing: tokio::sync::Mutex<()>,
     pub(crate) peers: Option<Arc<Peers>>,
@@ -100,6 +102,12 @@ fn backend(settings: &Settings) -> Result<Option<HandoffBackend>, BpfError> {
     let Some(handoff) = &settings.handoff else { return Ok(None) };
     let start = |own| HandoffBackend::start(handoff, own, settings.limits.connections);
     handoff.backend.as_ref().map(start).transpose()
+}
+
+/// Follows the sources of the cluster's nodes.
+pub(crate) fn follow_peers(settings: &Settings, discovery: &Discovery) -> PeerSources {
+    let Some(peering) = &settings.peering else { return PeerSources::default() };
+    PeerSources::follow(&settings.name, peering, &settings.discovery, discovery)
 }
 
 impl Node {
@@ -161,6 +169,7 @@ impl Node {
             clock,
             sites,
             workers,
+            peer_sources: ArcSwap::from_pointee(follow_peers(&settings, &discovery)),
             discovery,
             changing: tokio::sync::Mutex::default(),
             peers,
@@ -249,6 +258,7 @@ impl Node {
             }
             Some(format!("every origin of {hosts} is down"))
         };
-        sites.iter().filter(|site| site.route.is_none()).find_map(of_site)
+        let mut sites = sites.iter().filter(|site| site.route.is_none());
+        self.peer_sources.load().silence().or_else(|| sites.find_map(of_site))
     }
 }

@@ -12,7 +12,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use levada_log::access_log::Log;
 use levada_net::stop::{Stop, spawn_until};
-use levada_peers::{MembershipChange, PreparedPeers};
+use levada_peers::{MembershipChange, PeerSources, PreparedPeers};
 use levada_redirector::SwitchMetrics as _;
 use levada_upstream::ServerKind;
 use tokio::runtime::Handle;
@@ -20,7 +20,7 @@ use tokio::runtime::Handle;
 use crate::{
     listeners::{Listeners, PreparedListener},
     members::PATIENCE,
-    node::Node,
+    node::{Node, follow_peers},
     settings::{Settings, SettingsReader, changes},
     site_builder::{follow_all, make_sites},
     sites::Sites,
@@ -79,26 +79,29 @@ impl Reloader {
         let listeners = self.listeners.prepare(&settings).map_err(shown)?;
         let log = (before.access_log != settings.access_log).then_some(&settings.access_log);
         let log = log.map(|log| node.telemetry.open(log.as_ref())).transpose().map_err(shown)?;
-        let peers = node.peers.as_ref().zip(settings.peering.as_ref());
-        let peers = peers.map(|(peers, peering)| peers.prepare(peering)).transpose();
-        let peers = peers.map_err(|error| error.to_string())?;
         node.discovery.set_resolver(settings.discovery.resolver.clone());
-        // The sites change to members that are known.
+        // Peers and sites change to members that are known.
+        let peer_sources = follow_peers(&settings, &node.discovery);
         let _followed = follow_all(&settings, &node.discovery);
         Handle::current().block_on(node.discovery.settle(PATIENCE));
+        let peers = node.peers.as_ref().zip(settings.peering.as_ref());
+        let nodes = |peering| peer_sources.nodes(&settings.name, peering);
+        let peers = peers.map(|(peers, peering)| peers.prepare(&nodes(peering))).transpose();
+        let peers = peers.map_err(|error| error.to_string())?;
         let builder = node.site_builder(&settings);
         let former = node.sites.load();
         let sites = make_sites(&builder, Some((&before, &former))).map_err(shown)?;
-        Ok(Plan { settings, changes, listeners, log, peers, sites })
+        Ok(Plan { settings, changes, listeners, log, peer_sources, peers, sites })
     }
 
     fn apply(&self, plan: Plan, stop: &Stop) -> Vec<String> {
-        let Plan { settings, changes, listeners, log, peers, sites } = plan;
+        let Plan { settings, changes, listeners, log, peer_sources, peers, sites } = plan;
         if let Some(former) = log.and_then(|log| self.node.telemetry.log.swap(log)) {
             tokio::spawn(async move { former.close().await });
         }
         self.listeners.set_connections(settings.limits.connections);
         let former = self.node.set(settings);
+        self.node.peer_sources.store(Arc::new(peer_sources));
         if let Some(peers) = peers {
             change_peers(&self.node, peers, stop);
         }
@@ -116,6 +119,7 @@ struct Plan {
     listeners: Vec<PreparedListener>,
     /// The access log, if it changes.
     log: Option<Option<Arc<Log>>>,
+    peer_sources: PeerSources,
     peers: Option<PreparedPeers>,
     sites: Sites,
 }

@@ -61,7 +61,7 @@ pub fn run(
         let addresses = sockets.addresses.clone();
         let doors = start(&reloader, sockets, &stop)?;
         let serving = async {
-            open_doors(&node, doors).await?;
+            open_doors(&node, doors, &stop).await?;
             ready(&addresses);
             let Addresses { clients, peers, admin, metrics } = &addresses;
             let clients = clients.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(" ");
@@ -122,7 +122,7 @@ impl Running {
         let (stopper, stop) = stop::channel();
         let addresses = sockets.addresses.clone();
         let doors = start(&reloader, sockets, &stop)?;
-        open_doors(&node, doors).await?;
+        open_doors(&node, doors, &stop).await?;
         Ok(Self { addresses, node, stopper: Some(stopper), stop: Some(stop) })
     }
 
@@ -310,9 +310,10 @@ fn start(reloader: &Arc<Reloader>, sockets: Sockets, stop: &Stop) -> Result<Door
 }
 
 /// Lets clients and front-ends in, when the node has learned what was purged while it was away.
-async fn open_doors(node: &Arc<Node>, doors: Doors) -> Result<(), StartError> {
+async fn open_doors(node: &Arc<Node>, doors: Doors, stop: &Stop) -> Result<(), StartError> {
     let patience = node.settings().peering.as_ref().map_or(Duration::ZERO, |p| p.catch_up);
-    tokio::join!(node.purging.catch_up(patience), members::settle(node));
+    members::settle(node, stop).await;
+    node.purging.catch_up(patience).await;
     doors.iter().try_for_each(listener::listen)?;
     node.purging.serve();
     Ok(())

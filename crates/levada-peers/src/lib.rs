@@ -4,6 +4,7 @@
 //! peers         Peers lasts: it shows the membership of this moment, and goes on with another one
 //! membership    one generation of the cluster: its nodes by index, and the cluster that policies see
 //! member        one node, as long as it is a member: its server, its purge log, its watch
+//! sources       the nodes and addresses that sources name, from levada-discovery
 //! log           the known part of a node's purge log
 //! ```
 //!
@@ -15,8 +16,10 @@ mod log;
 mod member;
 mod membership;
 mod peers;
+mod sources;
 
 pub use log::PeerLog;
 pub use member::{Member, PROBE, WatchedPeer};
 pub use membership::{Membership, nodes};
 pub use peers::{MembershipChange, Peers, PeersError, PreparedPeers, Watch, proof};
+pub use sources::PeerSources;

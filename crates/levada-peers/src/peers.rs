@@ -178,7 +178,7 @@ impl Peers {
     }
 
     fn kept(&self, known: &Arc<Member>, peer: &Peer, with: &Peering, wire: &Wire) -> Arc<Member> {
-        let address = split_address(&peer.address);
+        let address = address(peer);
         if known.server.address == address && known.server.speaks_h2() == with.h2 {
             known.server.set_tls(wire.tls.clone());
             return known.clone();
@@ -258,7 +258,7 @@ fn server(
     bounds: ServerBounds,
     workers: usize,
 ) -> Arc<Server> {
-    let (name, address) = (peer.name.as_str().into(), split_address(&peer.address));
+    let (name, address) = (peer.name.as_str().into(), address(peer));
     Server::new(name, address, wire_to(peer, with, wire), bounds, workers)
 }
 
@@ -266,11 +266,15 @@ fn wire_to(peer: &Peer, with: &Peering, wire: &Wire) -> Wire {
     Wire { proof: proof(&with.trust, &peer.name), ..wire.clone() }
 }
 
-/// `host:port`, checked when the configuration was read.
-fn split_address(address: &str) -> Address {
-    let (host, port) = address.rsplit_once(':').unwrap_or((address, "0"));
+/// The address of a node: `host:port`, checked when the configuration was read.
+fn address(peer: &Peer) -> Address {
+    let (host, port) = peer.address.rsplit_once(':').unwrap_or((&peer.address, "0"));
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    Address::Tcp { host: host.to_owned(), port: port.parse().unwrap_or(0) }
+    let port = port.parse().unwrap_or(0);
+    match peer.at {
+        Some(at) => Address::Found { host: host.into(), port, at },
+        None => Address::Tcp { host: host.to_owned(), port },
+    }
 }
 
 /// The proof for connections to a node. With mutual TLS none is needed.

@@ -164,8 +164,10 @@ pub struct Peering {
     pub trust: PeerTrust,
     /// Whether peers speak HTTP/2 with each other (one connection) instead of HTTP/1.1 (a pool).
     pub h2: bool,
-    /// All nodes, this one included.
+    /// All nodes, this one included; with a source, those beside the ones that it names.
     pub peers: Vec<Peer>,
+    /// The name of the source of further nodes.
+    pub discovery: Option<Arc<str>>,
     /// Health checks of peers.
     pub health: HealthCheck,
     /// How long a peer that came up takes to reach its full share; zero: at once.
@@ -207,6 +209,8 @@ pub struct Peer {
     pub name: String,
     /// Its peer listener, as host:port.
     pub address: String,
+    /// The address that a source has found for it.
+    pub at: Option<SocketAddr>,
     /// Relative capacity.
     pub weight: f64,
     /// Round-trip time from this node, if known: `distance` is relative to the nearest peer.

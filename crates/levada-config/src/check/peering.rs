@@ -22,13 +22,18 @@ impl Check<'_, '_> {
             }
             return Some(None);
         };
-        self.own_name_is_a_peer();
+        if let Some(source) = &peering.discovery {
+            self.names_a_source(&source.0, &path.key("discovery"));
+        } else {
+            self.own_name_is_a_peer();
+        }
         let trust = self.trust(peering, &path);
         Some(Some(Peering {
             listen: peering.listen?.0,
             trust: trust?,
             h2: peering.protocol == Protocol::H2,
-            peers: peers?,
+            peers: self.with_this_node(peers?, peering)?,
+            discovery: peering.discovery.as_ref().map(|source| source.0.as_str().into()),
             health: (&peering.health_check).into(),
             slow_start: peering.slow_start.0,
             catch_up: peering.catch_up.0,
@@ -54,6 +59,17 @@ impl Check<'_, '_> {
             }
         }
         self.file.peer.iter().map(peer).collect()
+    }
+
+    /// The nodes, with this one, which a source may not name yet.
+    fn with_this_node(&self, mut peers: Vec<Peer>, peering: &file::Peering) -> Option<Vec<Peer>> {
+        let NodeName(own) = self.file.name.as_ref()?;
+        if peering.discovery.is_some() && !peers.iter().any(|peer| peer.name == *own) {
+            let address = peering.listen?.0.to_string();
+            let (name, weight) = (own.clone(), file::Peer::default().weight);
+            peers.push(Peer { name, address, at: None, weight, rtt: None, client_url: None });
+        }
+        Some(peers)
     }
 
     fn own_name_is_a_peer(&mut self) {
@@ -130,6 +146,7 @@ fn peer(file: &file::Peer) -> Option<Peer> {
     Some(Peer {
         name: file.name.as_ref()?.0.clone(),
         address: file.address.as_ref()?.0.clone(),
+        at: None,
         weight: file.weight,
         rtt: file.rtt.map(|rtt| rtt.0),
         client_url: file.client_url.as_ref().map(ToString::to_string),

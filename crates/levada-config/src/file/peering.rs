@@ -26,6 +26,10 @@ pub struct Peering {
     pub secret_file: Option<String>,
     /// Certificates that authenticate peers, instead of a secret. Redirects are still signed with a secret.
     pub tls: Option<PeerTls>,
+    /// The name of a `[[discovery]]` table with the nodes of the cluster, beside the `[[peer]]` tables. Each node's
+    /// `name` must be the one that the source gives it: docs/operate/discovery.md.
+    #[schemars(extend("examples" = ["nodes"]))]
+    pub discovery: Option<NodeName>,
     /// The protocol between peers.
     pub protocol: Protocol,
     /// Time in which a node that came up reaches its full share of requests; `"0s"` is at once.
@@ -46,6 +50,7 @@ impl Default for Peering {
             secret: None,
             secret_file: None,
             tls: None,
+            discovery: None,
             protocol: Protocol::default(),
             slow_start: Time::default(),
             catch_up: Time(Duration::from_secs(10)),

@@ -14,7 +14,8 @@ use std::{
 use levada_edge::{
     Running,
     settings::{
-        FileSource, NamedSource, Origin as OriginSetting, Settings, Source, SrvSource, SwitchServer,
+        DnsSource, FileSource, NamedSource, Origin as OriginSetting, Peer, PeerTrust, Peering,
+        Settings, Source, SrvSource, SwitchServer,
     },
 };
 
@@ -479,4 +480,127 @@ async fn watched_file_is_followed_when_it_is_replaced_and_not_while_it_is_half_w
     eventually("the first is asked again", || origins[0].total() > before).await;
     asking.end().await;
     settled(&node).await;
+}
+
+/// Three nodes at these addresses, each of which knows itself and the source `nodes`.
+async fn nodes_of(dns: &Dns, origin: SocketAddr, ips: &[Ipv4Addr], port: u16) -> Vec<Running> {
+    let mut nodes = Vec::new();
+    for ip in ips {
+        let mut settings = resolved(single(&[origin]), dns);
+        settings.name = ip.to_string();
+        let source = Source::Dns(DnsSource { host: "nodes.test".into(), port, resolver: None });
+        settings.discovery.sources = vec![NamedSource { name: "nodes".into(), source }];
+        settings.peering = Some(Peering {
+            listen: (*ip, port).into(),
+            trust: PeerTrust::Secret(SECRET.to_owned()),
+            h2: false,
+            peers: vec![Peer {
+                name: ip.to_string(),
+                address: format!("{ip}:{port}"),
+                at: None,
+                weight: 1.0,
+                rtt: None,
+                client_url: None,
+            }],
+            discovery: Some("nodes".into()),
+            health: watched(),
+            slow_start: Duration::ZERO,
+            catch_up: Duration::from_secs(10),
+        });
+        nodes.push(start(settings).await);
+    }
+    nodes
+}
+
+async fn peers_up(node: &Running) -> usize {
+    let status = admin_json(node, "/status").await;
+    status["peers"].as_array().unwrap().iter().filter(|peer| peer["up"] == true).count()
+}
+
+async fn until_peers_up(node: &Running, count: usize) {
+    within(async { while peers_up(node).await != count {} }).await;
+}
+
+#[tokio::test]
+async fn nodes_of_a_cluster_come_from_the_addresses_of_a_name() {
+    let ips: Vec<Ipv4Addr> = (1..=3).map(|host| Ipv4Addr::new(127, 1, 4, host)).collect();
+    let free = |port: &u16| ips.iter().all(|ip| std::net::TcpListener::bind((*ip, *port)).is_ok());
+    let port = std::iter::repeat_with(|| reserve(1)[0].port()).find(free).unwrap();
+    let origin = Origin::start().await;
+    let two = ["nodes 0 A 127.1.4.1", "nodes 0 A 127.1.4.2"];
+    let dns = Dns::start(&two).await;
+    let nodes = nodes_of(&dns, origin.address, &ips[..2], port).await;
+    for node in &nodes {
+        until_peers_up(node, 2).await;
+    }
+    let at = nodes[0].addresses.clients[0];
+    for key in 0..40 {
+        assert_eq!(get(at, &format!("/{key}")).await.status, 200);
+    }
+    let relayed = admin_json(&nodes[0], "/status").await["relayed"].as_u64().unwrap();
+    assert!((5..=35).contains(&relayed), "each node has its part: {relayed}");
+    let asking = Asking::begin(at);
+    let third = nodes_of(&dns, origin.address, &ips[2..], port).await.remove(0);
+    dns.change(&[&two[..], &["nodes 0 A 127.1.4.3"]].concat());
+    for node in nodes.iter().chain([&third]) {
+        until_peers_up(node, 3).await;
+    }
+    // A source that says nothing takes no node away.
+    dns.change(&[]);
+    within(async {
+        while series(&nodes[0], "levada_discovery_failures_total{source=\"nodes\"}").await == 0.0 {}
+    })
+    .await;
+    assert_eq!(peers_up(&nodes[0]).await, 3);
+    dns.change(&two);
+    for node in &nodes {
+        until_peers_up(node, 2).await;
+    }
+    asking.end().await;
+}
+
+#[tokio::test]
+async fn peer_whose_name_moves_is_followed() {
+    let ips: Vec<Ipv4Addr> = (1..=2).map(|host| Ipv4Addr::new(127, 1, 5, host)).collect();
+    let free = |port: &u16| ips.iter().all(|ip| std::net::TcpListener::bind((*ip, *port)).is_ok());
+    let port = std::iter::repeat_with(|| reserve(1)[0].port()).find(free).unwrap();
+    let origin = Origin::start().await;
+    let dns = Dns::start(&["b 0 A 127.1.5.1"]).await;
+    let mut cluster = Cluster::start(2, origin.address, |settings| {
+        let name = settings.name.clone();
+        *settings = resolved(settings.clone(), &dns);
+        let peering = settings.peering.as_mut().unwrap();
+        peering.health = watched();
+        peering.peers[1].address = format!("b.test:{port}");
+        if name == "n1" {
+            peering.listen = (ips[0], port).into();
+        }
+    })
+    .await;
+    until_peers_up(cluster.node(0), 2).await;
+    cluster.stop(1).await;
+    cluster.settings[1].peering.as_mut().unwrap().listen = (ips[1], port).into();
+    cluster.revive(1).await;
+    until_peers_up(cluster.node(0), 1).await;
+    dns.change(&["b 0 A 127.1.5.2"]);
+    until_peers_up(cluster.node(0), 2).await;
+    let status = admin_json(cluster.node(0), "/status").await;
+    assert_eq!(status["peers"][1]["address"], format!("127.1.5.2:{port}"));
+}
+
+#[tokio::test]
+async fn switch_without_members_answers_503_and_is_explained() {
+    let dns = Dns::start(&[]).await;
+    for entry in levada_policy::POLICIES.iter().flat_map(|file| file.iter()) {
+        if !entry.runs_on_an_edge() {
+            continue;
+        }
+        let mut settings = switching_over(named("app.test", 80));
+        settings.sites[0].servers.policy = policy(entry.name);
+        let node = start(resolved(settings, &dns)).await;
+        assert_eq!(get(node.addresses.clients[0], "/").await.status, 503, "{}", entry.name);
+        let explained = admin(&node, &format!("/explain?url=http://{HOST}/")).await;
+        assert_eq!(explained.status, 200, "{}", entry.name);
+        assert_eq!(admin(&node, "/servers").await.status, 200);
+    }
 }

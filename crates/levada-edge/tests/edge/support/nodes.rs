@@ -190,6 +190,7 @@ impl Cluster {
             name: format!("n{index}"),
             address: peers[index].to_string(),
             weight: 1.0,
+            at: None,
             rtt: None,
             client_url: Some(format!("http://{}", clients[index])),
         };
@@ -202,6 +203,7 @@ impl Cluster {
                 trust: PeerTrust::Secret(SECRET.to_owned()),
                 h2: false,
                 peers: (0..count).map(peer).collect(),
+                discovery: None,
                 health: unwatched(),
                 slow_start: Duration::ZERO,
                 catch_up: Duration::from_secs(10),

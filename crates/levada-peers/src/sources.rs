@@ -1,0 +1,140 @@
+//! The nodes of the cluster from where they already are: a source that names them, and the addresses of those that
+//! are called by a host name.
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+
+use levada_discovery::{Discovery, DiscoverySettings, DnsSource, Followed, Member, Source};
+use levada_settings::{Peer, Peering};
+
+/// The sources of a cluster's nodes.
+#[derive(Default)]
+pub struct PeerSources {
+    /// The source that names nodes.
+    nodes: Option<Arc<Followed>>,
+    /// The addresses of the nodes of the configuration that are called by a host name, by the node's name.
+    named: BTreeMap<String, Arc<Followed>>,
+}
+
+impl PeerSources {
+    /// Follows the sources of the nodes beside this one, `me`.
+    pub fn follow(
+        me: &str,
+        peering: &Peering,
+        settings: &DiscoverySettings,
+        discovery: &Discovery,
+    ) -> Self {
+        let by_name = |name: &Arc<str>| settings.sources.iter().find(|named| named.name == *name);
+        let nodes = peering.discovery.as_ref().and_then(by_name);
+        let nodes = nodes.map(|named| discovery.follow(&named.source, &named.name));
+        let named = peering.peers.iter().filter(|peer| peer.name != me).filter_map(|peer| {
+            let source = source_of(&peer.address)?;
+            Some((peer.name.clone(), discovery.follow(&source, &peer.address)))
+        });
+        Self { nodes, named: named.collect() }
+    }
+
+    /// Whether any of them is one of `changed`.
+    pub fn are_among(&self, changed: &[Source]) -> bool {
+        let mut all = self.nodes.iter().chain(self.named.values());
+        all.any(|followed| changed.contains(followed.source()))
+    }
+
+    /// Why the source that names nodes has named none, if it has not.
+    pub fn silence(&self) -> Option<String> {
+        let nodes = self.nodes.as_ref().filter(|nodes| nodes.members().is_empty())?;
+        let why = nodes.failure().unwrap_or_else(|| "it has not answered yet".to_owned());
+        Some(format!("no node of the cluster is known: {}: {why}", nodes.label()))
+    }
+
+    /// The cluster with the nodes and addresses that the sources name now. This node, `me`, stays whatever they say.
+    pub fn nodes(&self, me: &str, peering: &Peering) -> Peering {
+        let mut nodes = peering.clone();
+        for peer in &mut nodes.peers {
+            let Some(followed) = self.named.get(&peer.name) else { continue };
+            // With several, each connection tries them all.
+            if let [only] = &followed.members()[..] {
+                peer.at = Some(only.address);
+            }
+        }
+        let Some(source) = &self.nodes else { return nodes };
+        for member in source.members().iter() {
+            let name = node_name(&member.name);
+            if name == me {
+                continue;
+            }
+            if member.address == peering.listen {
+                tracing::warn!(name, me, "the source calls this node by another name than its own");
+                continue;
+            }
+            match nodes.peers.iter_mut().find(|peer| peer.name == name) {
+                Some(peer) => peer.at = Some(member.address),
+                None => nodes.peers.push(peer(name, member)),
+            }
+        }
+        // The same order on every node.
+        nodes.peers.sort_by(|one, other| one.name.cmp(&other.name));
+        nodes
+    }
+}
+
+fn peer(name: &str, member: &Member) -> Peer {
+    let host = member.host.as_ref().map(ToString::to_string);
+    let host = host.unwrap_or_else(|| member.address.ip().to_string());
+    let port = member.address.port();
+    Peer {
+        name: name.to_owned(),
+        address: if host.contains(':') {
+            format!("[{host}]:{port}")
+        } else {
+            format!("{host}:{port}")
+        },
+        at: Some(member.address),
+        weight: member.weight,
+        rtt: None,
+        client_url: None,
+    }
+}
+
+/// The name of a member without a port.
+fn node_name(member: &str) -> &str {
+    let host = match member.rsplit_once(':') {
+        Some((host, port)) if port.parse::<u16>().is_ok() && !host.contains(':') => host,
+        Some((host, _)) if member.parse::<SocketAddr>().is_ok() => host,
+        _ => member,
+    };
+    host.trim_start_matches('[').trim_end_matches(']')
+}
+
+/// The addresses of `host:port`, if the host is a name.
+fn source_of(address: &str) -> Option<Source> {
+    let (host, port) = address.rsplit_once(':')?;
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    if bare.parse::<IpAddr>().is_ok() {
+        return None;
+    }
+    let (host, port) = (host.to_ascii_lowercase().into(), port.parse().ok()?);
+    Some(Source::Dns(DnsSource { host, port, resolver: None }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn node_is_called_as_its_member_without_the_port() {
+        for (member, node) in [
+            ("10.0.0.1", "10.0.0.1"),
+            ("10.0.0.1:7070", "10.0.0.1"),
+            ("fd00::1", "fd00::1"),
+            ("[fd00::1]:7070", "fd00::1"),
+            ("b", "b"),
+            ("b.example:7070", "b.example"),
+        ] {
+            assert_eq!(node_name(member), node);
+        }
+    }
+}
