@@ -15,6 +15,10 @@ impl CountryLookup for Nowhere {
     fn country(&self, _: std::net::IpAddr) -> Option<String> {
         None
     }
+
+    fn version(&self) -> u64 {
+        0
+    }
 }
 
 fuzz_target!(|input: (String, String, Vec<(String, Vec<u8>)>)| {

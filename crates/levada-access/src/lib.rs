@@ -36,6 +36,7 @@ pub mod client_shares;
 pub mod concurrency;
 pub mod cors;
 pub mod country;
+pub mod dormant;
 pub mod forward_auth;
 pub mod given_up;
 pub mod limit_key;

@@ -35,6 +35,9 @@ pub struct Drain {
     /// Set after `begun`. A body looks at this flag for each piece.
     closing: AtomicBool,
     bucket: Mutex<Bucket>,
+    /// Another process serves in the place of this one.
+    left: watch::Sender<bool>,
+    leaving: AtomicBool,
     running: AtomicU64,
     moved: Counter,
     /// Told of each drain, and of the stop.
@@ -100,6 +103,8 @@ impl Drain {
             begun: watch::Sender::new(false),
             closing: AtomicBool::new(false),
             bucket: Mutex::new(Bucket { gap: Duration::ZERO, next: Instant::now() }),
+            left: watch::Sender::new(false),
+            leaving: AtomicBool::new(false),
             running: AtomicU64::new(0),
             moved,
             resting: Notify::new(),
@@ -142,6 +147,27 @@ impl Drain {
     /// A receiver of every beginning and every end of a drain.
     pub fn watch(&self) -> watch::Receiver<bool> {
         self.begun.subscribe()
+    }
+
+    /// Another process serves from now on: connections end after their next response, which says so. Unlike
+    /// in a drain, one without a request stays open, because its client may just be sending one.
+    pub fn leave(&self) {
+        self.leaving.store(true, Relaxed);
+        self.left.send_replace(true);
+    }
+
+    /// Whether another process serves.
+    #[inline]
+    pub fn is_leaving(&self) -> bool {
+        self.leaving.load(Relaxed)
+    }
+
+    /// Returns when another process serves. Connections call this at each poll.
+    pub async fn left(&self) {
+        let mut receiver = self.left.subscribe();
+        let changes = receiver.clone();
+        let left = async { drop(receiver.wait_for(|left| *left).await) };
+        once_changed(&changes, left).await;
     }
 
     /// Whether the node drains.

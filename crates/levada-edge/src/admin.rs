@@ -1,7 +1,7 @@
 //! The admin listener: metrics, health, status, explain, orders. Plain HTTP on an address that is never
 //! public. `admin_access` says who may do what.
 
-use std::{convert::Infallible, net::IpAddr, sync::Arc, time::Duration};
+use std::{convert::Infallible, net::IpAddr, pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{
@@ -17,8 +17,9 @@ use levada_upstream::Server;
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
 
-use crate::{explain, node::Node, reload::Reloader, servers};
+use crate::{explain, node::Node, reload::Reloader, servers, upgrade::upgrade};
 use levada_metrics::{CacheResult, PageFormat};
+use levada_upgrade::NotUpgraded;
 
 /// The pages of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub(crate) enum Pages {
     Metrics,
 }
 
+/// How long an answer may take after the node has begun to stop.
+const LAST_ANSWER: Duration = Duration::from_secs(1);
 /// The paths of [`Pages::Metrics`].
 const METRICS_PAGES: [&str; 3] = ["/metrics", "/healthz", "/readyz"];
 
@@ -61,12 +64,17 @@ pub(crate) async fn serve(
                 .timer(TokioTimer::new())
                 .header_read_timeout(Duration::from_secs(30))
                 .serve_connection(TokioIo::new(stream), service);
-            // An admin connection works while the node drains, but does not delay its end.
+            let mut served = pin!(served);
+            // An admin connection works while the node drains, but does not delay its end. Who has asked for
+            // an upgrade gets the answer.
             tokio::select! {
-                served = served => if let Err(error) = served {
+                served = served.as_mut() => if let Err(error) = served {
                     tracing::debug!(%error, "admin connection");
                 },
-                () = cut.begun() => {}
+                () = cut.begun() => {
+                    served.as_mut().graceful_shutdown();
+                    let _ = tokio::time::timeout(LAST_ANSWER, served).await;
+                }
             }
         });
     }
@@ -134,7 +142,7 @@ fn answer(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
         "/" => text(
             StatusCode::OK,
             "/metrics /healthz /readyz /status /drain /route /servers /purge?order=ORDER /explain?url=URL, \
-             POST /purge /reload /drain?rate=N /drain?undo /servers/drain?server=NAME /servers/resume?server=NAME\n",
+             POST /purge /reload /upgrade?binary=PATH /drain?rate=N /drain?undo /servers/drain?server=NAME /servers/resume?server=NAME\n",
         ),
         "/healthz" => text(StatusCode::OK, "alive\n"),
         "/readyz" => ready(node),
@@ -148,7 +156,7 @@ fn answer(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
 }
 
 /// The paths that operators post to, besides `/purge`.
-const ORDERS: [&str; 4] = ["/reload", "/drain", "/servers/drain", "/servers/resume"];
+const ORDERS: [&str; 5] = ["/reload", "/upgrade", "/drain", "/servers/drain", "/servers/resume"];
 
 /// Carries out an operator's order.
 async fn carry_out(
@@ -168,6 +176,14 @@ async fn carry_out(
             return match reloader.reload(stop).await {
                 Ok(changes) => json(StatusCode::OK, &serde_json::json!({ "changed": changes })),
                 Err(reason) => text(StatusCode::UNPROCESSABLE_ENTITY, &format!("{reason}\n")),
+            };
+        }
+        "/upgrade" => {
+            let binary = argument(request, "binary").map(Into::into);
+            return match upgrade(reloader, binary, stop).await {
+                Ok(upgraded) => json(StatusCode::OK, &upgraded),
+                Err(error @ NotUpgraded::Busy) => text(StatusCode::CONFLICT, &format!("{error}\n")),
+                Err(error) => text(StatusCode::UNPROCESSABLE_ENTITY, &format!("{error}\n")),
             };
         }
         "/drain" => return drain(node, request),
@@ -251,16 +267,17 @@ fn arguments(request: &Request<Incoming>, name: &str) -> Vec<String> {
 
 /// Ready when the node serves clients, does not drain, and every site has an origin or server that is up.
 fn ready(node: &Node) -> Response<Full<Bytes>> {
-    if !node.purging.serves() {
-        return text(StatusCode::SERVICE_UNAVAILABLE, "starting\n");
+    let mut missing = node.awaited.missing();
+    if missing.is_empty() && !node.purging.serves() {
+        missing.push("start: the listeners for clients are not open yet".to_owned());
     }
     if node.drain.is_on() {
-        return text(StatusCode::SERVICE_UNAVAILABLE, "draining\n");
+        missing.push("service: the node drains".to_owned());
     }
-    match node.cut_off() {
-        None => text(StatusCode::OK, "ready\n"),
-        Some(why) => text(StatusCode::SERVICE_UNAVAILABLE, &format!("{why}\n")),
-    }
+    missing.extend(node.cut_off().map(|why| format!("origins: {why}")));
+    let ready = missing.is_empty();
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    json(status, &serde_json::json!({ "ready": ready, "missing": missing }))
 }
 
 fn metrics(node: &Node, accept: Option<&HeaderValue>) -> Response<Full<Bytes>> {

@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderValue, Request, Version, header::CONNECTION};
+use http::{HeaderValue, Request, StatusCode, Version, header::CONNECTION};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use levada_access::{client_shares::ClientShares, peer_places::PeerPlaces};
@@ -338,6 +338,9 @@ where
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
             client_connection.interims.end();
+            if node.drain.is_leaving() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
             response.body_mut().hold(exchange);
             Ok(response)
         }
@@ -431,6 +434,10 @@ where
             connection.as_mut().graceful_shutdown();
             (connection.await, ConnectionEnd::Finished)
         }
+        () = node.drain.left() => {
+            connection.as_mut().graceful_shutdown();
+            (connection.await, ConnectionEnd::Finished)
+        }
         over = watchdog.over(|| socket.acknowledged()) => match over {
             EndReason::Stalled => return ConnectionEnd::SendTimeout,
             EndReason::Idle => {
@@ -484,8 +491,14 @@ async fn in_time<T>(
             }),
             Err(_) => Err(ConnectionEnd::HeadTimeout),
         },
-        () = stop.begun() => Err(ConnectionEnd::Finished),
+        () = last_call(stop) => Err(ConnectionEnd::Finished),
     }
+}
+
+/// Returns a moment after the stop has begun.
+async fn last_call(stop: &Stop) {
+    stop.begun().await;
+    tokio::time::sleep(LAST_CALL).await;
 }
 
 /// Whether the client opens with HTTP/2's preface. Looks at the first bytes without taking them.

@@ -26,7 +26,6 @@ use crate::{
         REFUSED,
     },
     metrics::Metrics,
-    node_name::NodeName,
     request::RequestContext,
     resource::Resource,
     settings::Limits,
@@ -34,6 +33,7 @@ use crate::{
     subject::subject,
 };
 use levada_failure::Failed;
+use levada_store::NodeName;
 
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 

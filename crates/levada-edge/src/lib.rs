@@ -31,7 +31,6 @@ mod clock;
 mod compress;
 mod connection;
 mod crossing;
-mod dormant;
 mod effects;
 mod error_page;
 mod explain;
@@ -46,7 +45,6 @@ mod listener;
 mod listeners;
 mod members;
 mod node;
-mod node_name;
 mod origin;
 mod pipeline;
 mod process_memory;
@@ -58,13 +56,13 @@ mod respond;
 mod route;
 mod routes;
 mod run;
-mod run_as;
 mod servers;
 mod site_builder;
 mod sites;
 mod start_error;
 mod subject;
 mod tend;
+mod upgrade;
 
 use levada_metrics as metrics;
 
@@ -72,7 +70,9 @@ pub use explain::{
     Candidate, ExplainError, Explanation, PiecePlacement, Pieces, offline as explain,
 };
 pub use levada_access::tls::TlsError;
+pub use levada_metrics::Counts;
 pub use levada_settings::explained::{ExplainedRequest, RouteNotTaken, TakenRoute};
 pub use levada_settings::{self as settings, SettingsReader};
-pub use run::{Addresses, Counts, Running, run};
+pub use levada_upgrade::{Addresses, Predecessor};
+pub use run::{Running, run};
 pub use start_error::StartError;

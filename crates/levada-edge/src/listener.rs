@@ -1,64 +1,34 @@
 //! Opens listening sockets and accepts their connections.
 
 use std::{
-    net::{IpAddr, SocketAddr},
+    io,
+    net::{IpAddr, SocketAddr, TcpStream as StdTcpStream},
     sync::Arc,
     time::Duration,
 };
 
 use levada_access::{
-    client_network, client_shares::ClientPlace, memory_bound::MemoryPressure,
+    client_network, client_shares::ClientPlace, dormant, memory_bound::MemoryPressure,
     peer_places::PeerPlaces,
 };
 use levada_handoff::BackendLink;
+use levada_http1::ConnectionEnd;
 use levada_net::{
-    admin_listener::StdAdminListener,
     client::{OpenConnection, watched},
     handoff,
     incoming::Incoming,
-    listening,
     stop::{self, Stop},
 };
-use tokio::net::TcpStream;
+use tokio::{net::TcpStream, sync::OwnedSemaphorePermit};
 
 use crate::{
     client_connection::ListenerKind,
     connection::{self, ListenerRole},
-    dormant,
     node::Node,
-    settings::{Admin, AdminAddress},
-    start_error::StartError,
 };
 
-/// Opens a listening socket.
-pub(crate) fn open(address: SocketAddr) -> Result<std::net::TcpListener, StartError> {
-    let listener = bind(address, false)?;
-    listen(&listener)?;
-    Ok(listener)
-}
-
-/// Opens the listener for operators.
-pub(crate) fn open_admin(admin: &Admin) -> Result<StdAdminListener, StartError> {
-    match &admin.listen {
-        AdminAddress::Tcp(address) => open(*address).map(Into::into),
-        AdminAddress::Unix(path) => StdAdminListener::unix(path, admin.mode)
-            .map_err(|why| StartError::AdminSocket { address: admin.listen.clone(), why }),
-    }
-}
-
-/// Takes an address without listening on it yet: connections are refused. With `share`, several sockets
-/// may listen on one address, one per worker, and the kernel spreads the connections over them.
-pub(crate) fn bind(address: SocketAddr, share: bool) -> Result<std::net::TcpListener, StartError> {
-    listening::bind(address, share).map_err(|why| StartError::Listen { address, why })
-}
-
-/// Listens on the address that was taken.
-pub(crate) fn listen(listener: &std::net::TcpListener) -> Result<(), StartError> {
-    listening::listen(listener).map_err(|why| {
-        let address = listener.local_addr().unwrap_or(SocketAddr::from(([0; 4], 0)));
-        StartError::Listen { address, why }
-    })
-}
+/// A connection with the address of its client.
+type Accepted = io::Result<(StdTcpStream, SocketAddr)>;
 
 /// Accepts connections until the node stops; those of clients when the node serves them.
 pub(crate) async fn accept(
@@ -81,7 +51,9 @@ pub(crate) async fn accept(
             return;
         }
     };
-    let watch = dormant::watch(&node.metrics, &node.given_up, role.dormant_retries);
+    let metrics = node.metrics.clone();
+    let ended = move || metrics.ended(ConnectionEnd::Dormant);
+    let watch = dormant::watch(&node.given_up, role.dormant_retries, ended);
     let front = node.front.as_ref().filter(|_| role.may_hand_over() && !role.h2c);
     // With an unspecified address each connection has its own local address.
     let service = incoming.local_addr().ok().filter(|address| !address.ip().is_unspecified());
@@ -100,7 +72,10 @@ pub(crate) async fn accept(
         };
         let (place, accepted) = tokio::select! {
             Some(next) = next => next,
-            () = stop.begun() => return,
+            () = stop.begun() => match last(&role, &incoming) {
+                Some(last) => last,
+                None => return,
+            },
         };
         match accepted {
             Ok((mut socket, client)) => {
@@ -153,6 +128,12 @@ pub(crate) async fn accept(
             }
         }
     }
+}
+
+/// A connection that waits when the node stops. It would be reset.
+fn last(role: &ListenerRole, incoming: &Incoming) -> Option<(OwnedSemaphorePermit, Accepted)> {
+    let place = role.places.clone().try_acquire_owned().ok()?;
+    Some((place, Ok(incoming.arrived()?)))
 }
 
 /// The client's place among the connections of all. Without one, the connection is closed.

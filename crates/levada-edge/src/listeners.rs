@@ -4,12 +4,16 @@
 //! a certificate that was renewed has the same file name. Connections stay as they are.
 
 use std::{
+    io,
     net::{SocketAddr, TcpListener},
+    os::fd::OwnedFd,
     sync::Arc,
+    time::Duration,
 };
 
 use levada_access::{client_shares::ClientShares, peer_places::PeerPlaces, tls};
 use levada_net::stop::Stop;
+use levada_upgrade::{ListenerSockets, OfferedSockets, OpenSockets};
 use parking_lot::Mutex;
 use tokio::{runtime::Handle, sync::Semaphore, task::AbortHandle};
 use tokio_rustls::TlsAcceptor;
@@ -25,6 +29,8 @@ use crate::{
 
 /// The most connections at the listener for peers that have not proved that they come from one.
 const UNPROVEN: usize = 256;
+/// How long connections are accepted that wait at a listener which is about to close.
+const LAST_CONNECTIONS: Duration = Duration::from_millis(250);
 
 /// See the module.
 pub(crate) struct Listeners {
@@ -36,60 +42,23 @@ pub(crate) struct Listeners {
     /// The schedulers of all workers.
     runtimes: Mutex<Vec<Handle>>,
     open: Mutex<Vec<OpenListener>>,
+    /// Those for operators, metrics and front-ends.
+    others: Mutex<OpenSockets>,
+    accepting: Mutex<Vec<AbortHandle>>,
 }
 
 struct OpenListener {
     sockets: Arc<ListenerSockets>,
+    role: Arc<ListenerRole>,
     accepting: Vec<AbortHandle>,
-}
-
-/// The sockets of one listener, one for each worker.
-pub(crate) struct ListenerSockets {
-    /// The address in the settings; its port may be 0.
-    wanted: SocketAddr,
-    /// The address with the port that was taken.
-    pub(crate) address: SocketAddr,
-    by_worker: Vec<TcpListener>,
 }
 
 /// A listener that is ready to accept connections.
 pub(crate) struct PreparedListener {
     sockets: Arc<ListenerSockets>,
-    /// The same sockets for the tasks that accept.
-    doors: Vec<TcpListener>,
+    /// The same sockets for the tasks that accept, each with its worker.
+    doors: Vec<(usize, TcpListener)>,
     role: Arc<ListenerRole>,
-}
-
-impl ListenerSockets {
-    /// Takes an address for so many workers, without listening on it.
-    pub(crate) fn bind(
-        wanted: SocketAddr,
-        workers: usize,
-        hands_over: bool,
-    ) -> Result<Self, StartError> {
-        let (mut address, mut by_worker) = (wanted, Vec::new());
-        for _ in 0..workers {
-            let socket = listener::bind(address, workers > 1)?;
-            // A connection that arrives with its request is handed over without waiting. A failure only
-            // costs time.
-            if hands_over {
-                let _ = levada_net::tcp::accept_with_data(&socket);
-            }
-            // Port 0 took a free port: the other workers listen on the same one.
-            address = socket.local_addr().map_err(|why| StartError::Listen { address, why })?;
-            by_worker.push(socket);
-        }
-        Ok(Self { wanted, address, by_worker })
-    }
-
-    pub(crate) fn listen(&self) -> Result<(), StartError> {
-        self.by_worker.iter().try_for_each(listener::listen)
-    }
-
-    pub(crate) fn cloned(&self) -> Result<Vec<TcpListener>, StartError> {
-        let lost = |why| StartError::Listen { address: self.address, why };
-        self.by_worker.iter().map(|socket| socket.try_clone().map_err(lost)).collect()
-    }
 }
 
 impl Listeners {
@@ -101,6 +70,8 @@ impl Listeners {
             shares: ClientShares::new(connections as u32),
             runtimes: Mutex::default(),
             open: Mutex::default(),
+            others: Mutex::default(),
+            accepting: Mutex::default(),
         }
     }
 
@@ -115,7 +86,9 @@ impl Listeners {
         *self.runtimes.lock() = runtimes;
         let roles = self.roles(&node.settings())?;
         let listeners = sockets.into_iter().zip(roles);
-        let listeners = listeners.map(|(sockets, (_, role))| prepared(Arc::new(sockets), role));
+        let workers = self.runtimes.lock().len();
+        let prepared = |(sockets, (_, role))| prepared(Arc::new(sockets), Arc::new(role), workers);
+        let listeners = listeners.map(prepared);
         self.change(node, listeners.collect::<Result<_, _>>()?, stop);
         Ok(())
     }
@@ -137,7 +110,7 @@ impl Listeners {
                     Arc::new(sockets)
                 }
             };
-            listeners.push(prepared(sockets, role)?);
+            listeners.push(prepared(sockets, Arc::new(role), workers)?);
         }
         Ok(listeners)
     }
@@ -150,12 +123,71 @@ impl Listeners {
         }
         let runtimes = self.runtimes.lock();
         for PreparedListener { sockets, doors, role } in listeners {
-            let accept = |(runtime, door): (&Handle, TcpListener)| {
+            let accept = |(worker, door): (usize, TcpListener)| {
                 let accepting = listener::accept(node.clone(), door, role.clone(), stop.clone());
-                runtime.spawn(accepting).abort_handle()
+                runtimes[worker].spawn(accepting).abort_handle()
             };
-            let accepting = runtimes.iter().zip(doors).map(accept).collect();
-            open.push(OpenListener { sockets, accepting });
+            let accepting = doors.into_iter().map(accept).collect();
+            open.push(OpenListener { sockets, role, accepting });
+        }
+    }
+
+    /// The schedulers of all workers.
+    pub(crate) fn workers(&self) -> Vec<Handle> {
+        self.runtimes.lock().clone()
+    }
+
+    /// Reads the certificates of these settings, to find what is wrong with them.
+    pub(crate) fn check(&self, settings: &Settings) -> Result<(), StartError> {
+        self.roles(settings).map(drop)
+    }
+
+    /// Adds listeners that are not for clients and peers: copies of their sockets, and who accepts there.
+    pub(crate) fn add(&self, others: OpenSockets, accepting: Vec<AbortHandle>) {
+        *self.others.lock() = others;
+        *self.accepting.lock() = accepting;
+    }
+
+    /// Copies of all sockets, for another process.
+    pub(crate) fn offered(&self) -> io::Result<(Vec<OfferedSockets>, Vec<OwnedFd>)> {
+        let open = self.open.lock();
+        self.others.lock().offered(open.iter().map(|listener| &*listener.sockets))
+    }
+
+    /// Accepts no more connections at sockets that another process has `taken`, in the order in which they
+    /// were offered. At others, those that wait already are accepted.
+    pub(crate) fn close(&self, taken: &[bool]) {
+        let open = self.open.lock();
+        let mut later = Vec::new();
+        for (at, listener) in open.iter().enumerate() {
+            match taken.get(at) {
+                Some(false) => later.extend(listener.accepting.iter().cloned()),
+                _ => listener.accepting.iter().for_each(AbortHandle::abort),
+            }
+        }
+        self.accepting.lock().iter().for_each(AbortHandle::abort);
+        if !later.is_empty() {
+            tokio::spawn(async move {
+                tokio::time::sleep(LAST_CONNECTIONS).await;
+                later.iter().for_each(AbortHandle::abort);
+            });
+        }
+    }
+
+    /// Lets go of all sockets. Whoever still accepts connections there has copies.
+    pub(crate) fn forget(&self) {
+        self.open.lock().clear();
+        *self.others.lock() = OpenSockets::default();
+    }
+
+    /// Accepts connections for clients and peers again.
+    pub(crate) fn open_again(&self, node: &Arc<Node>, stop: &Stop) {
+        let workers = self.runtimes.lock().len();
+        let of = |one: &OpenListener| prepared(one.sockets.clone(), one.role.clone(), workers);
+        let listeners: Result<Vec<_>, _> = self.open.lock().iter().map(of).collect();
+        match listeners {
+            Ok(listeners) => self.change(node, listeners, stop),
+            Err(error) => tracing::error!(%error, "connections cannot be accepted again"),
         }
     }
 
@@ -225,8 +257,9 @@ impl Listeners {
 
 fn prepared(
     sockets: Arc<ListenerSockets>,
-    role: ListenerRole,
+    role: Arc<ListenerRole>,
+    workers: usize,
 ) -> Result<PreparedListener, StartError> {
-    let doors = sockets.cloned()?;
-    Ok(PreparedListener { sockets, doors, role: Arc::new(role) })
+    let doors = sockets.by_worker(workers)?;
+    Ok(PreparedListener { sockets, doors, role })
 }

@@ -16,6 +16,7 @@ use levada_handoff::{Front, HandoffBackend};
 use levada_net::bpf::BpfError;
 use levada_peers::{PeerSources, Peers};
 use levada_redirector::Sizes;
+use levada_upgrade::{Awaited, OrderPlace};
 use tokio::sync::watch;
 
 use crate::{
@@ -27,7 +28,6 @@ use crate::{
     identify::Identifier,
     large::Transfers,
     metrics::Metrics,
-    node_name::NodeName,
     origin, process_memory,
     purge::{endpoint::PurgeEndpoint, invalidation::MissedInvalidations, wake::LastAwake},
     settings::{Runtime, Settings},
@@ -35,6 +35,7 @@ use crate::{
     sites::{Site, Sites},
     start_error::StartError,
 };
+use levada_store::NodeName;
 
 /// A node.
 pub(crate) struct Node {
@@ -70,6 +71,8 @@ pub(crate) struct Node {
     pub(crate) given_up: Arc<GivenUpClients>,
     pub(crate) drain: Arc<Drain>,
     pub(crate) route: Option<Arc<Route>>,
+    /// The things that are missing before the node serves clients.
+    pub(crate) awaited: Awaited,
     pub(crate) capacity: Arc<ClientShares>,
     pub(crate) memory: Arc<MemoryBound>,
     pub(crate) metrics: Arc<Metrics>,
@@ -111,7 +114,12 @@ pub(crate) fn follow_peers(settings: &Settings, discovery: &Discovery) -> PeerSo
 }
 
 impl Node {
-    pub(crate) fn new(settings: Settings) -> Result<Arc<Self>, StartError> {
+    /// Builds a node. `former` is called when all that can fail is done, but for the disk tier and what follows
+    /// it, and gives the state of the purges of a former process.
+    pub(crate) fn new(
+        settings: Settings,
+        former: impl FnOnce(&Settings) -> Result<Option<String>, StartError>,
+    ) -> Result<Arc<Self>, StartError> {
         let clock = Clock::start();
         let metrics = Arc::new(Metrics::default());
         let workers = match settings.runtime {
@@ -148,12 +156,16 @@ impl Node {
             sizes: Sizes::default(),
             patience: ArcSwap::from_pointee(ForwardPatience::of(&settings.limits)),
         });
-        let cache = Arc::new(Cache::open(&settings, clock, &metrics, &forwarder)?);
+        let backend = backend(&settings).map_err(StartError::Handoff)?.map(Arc::new);
+        let former = former(&settings)?;
+        let cache = Cache::open(&settings, clock, &metrics, &forwarder, former.as_deref())?;
+        let cache = Arc::new(cache);
         let capacity = ClientShares::new(settings.limits.capacity);
         let memory = process_memory::watch(&settings, &cache, &capacity, &metrics);
         let windows = settings.cache.memory / 4;
         let large = Transfers::new(windows, &name, &telemetry, peers.as_ref(), &cache.purges);
         let identifier = Identifier::new(&settings, &sites, peers.as_deref());
+        let awaited = Awaited::default();
         let purging = Arc::new(PurgeEndpoint {
             node: settings.name.clone(),
             token: ArcSwapOption::new(settings.purge.token.clone().map(Arc::new)),
@@ -163,6 +175,8 @@ impl Node {
             peers: peers.clone(),
             missed: MissedInvalidations::default(),
             serving: watch::Sender::new(false),
+            place: OrderPlace::default(),
+            awaited: awaited.clone(),
             last_awake: LastAwake::new(clock),
         });
         Ok(Arc::new(Self {
@@ -174,7 +188,7 @@ impl Node {
             changing: tokio::sync::Mutex::default(),
             peers,
             front: front(&settings),
-            backend: backend(&settings).map_err(StartError::Handoff)?.map(Arc::new),
+            backend,
             cache,
             purging,
             identifier: ArcSwap::from_pointee(identifier),
@@ -188,6 +202,7 @@ impl Node {
                 .route
                 .clone()
                 .map(|route| Arc::new(Route::new(route, metrics.route.clone()))),
+            awaited,
             capacity,
             memory,
             metrics,

@@ -23,7 +23,7 @@ use levada_peers::{Membership, PROBE};
 use levada_policy::{NodeIndex, Pick};
 use levada_redirector::SwitchMetrics;
 use levada_rules::{Adjustments, CacheUse};
-use levada_store::{Label, Object};
+use levada_store::{Label, NodeName, Object};
 use levada_types::{Request as PolicyRequest, ServiceClass};
 use levada_upstream::{Relay, RequestBody, ServerFailure, UpstreamHead, UpstreamResponse};
 
@@ -48,7 +48,6 @@ use crate::{
     effects::Effects,
     error_page, files, large,
     node::Node,
-    node_name::NodeName,
     purge::{self, exchange, invalidation},
     request::RequestContext,
     resource::Resource,

@@ -14,6 +14,7 @@ use levada_log::access_log::Log;
 use levada_net::stop::{Stop, spawn_until};
 use levada_peers::{MembershipChange, PeerSources, PreparedPeers};
 use levada_redirector::SwitchMetrics as _;
+use levada_upgrade::{Upgrades, systemd};
 use levada_upstream::ServerKind;
 use tokio::runtime::Handle;
 
@@ -34,6 +35,7 @@ pub(crate) struct Reloader {
     pub(crate) listeners: Listeners,
     /// The source of new settings.
     reader: Option<SettingsReader>,
+    pub(crate) upgrades: Upgrades,
 }
 
 impl Reloader {
@@ -42,7 +44,7 @@ impl Reloader {
         listeners: Listeners,
         reader: Option<SettingsReader>,
     ) -> Self {
-        Self { node, listeners, reader }
+        Self { node, listeners, reader, upgrades: Upgrades::default() }
     }
 
     /// Reads and applies new settings. Returns what has changed, in words.
@@ -51,12 +53,14 @@ impl Reloader {
     /// With the reason in words when the settings cannot be used; the node keeps its settings.
     pub(crate) async fn reload(self: &Arc<Self>, stop: &Stop) -> Result<Vec<String>, String> {
         let _changing = self.node.changing.lock().await;
+        systemd::reloading();
         self.node.telemetry.log.load().iter().for_each(|log| log.reopen());
         let (reloader, stop) = (self.clone(), stop.clone());
         let changed = move || reloader.plan().map(|plan| reloader.apply(plan, &stop));
         let result = tokio::task::spawn_blocking(changed).await;
         let result = result.map_err(|error| error.to_string()).flatten();
         self.node.metrics.reloaded(result.is_ok());
+        systemd::ready();
         match &result {
             Ok(changes) => tracing::info!(changes = changes.join(", "), "reloaded"),
             Err(reason) => {

@@ -16,10 +16,10 @@ use levada_rules::{Page, RouteAnswer};
 use crate::{
     body::{ResponseBody, Source},
     fields::{PIECE, REFUSED},
-    node_name::NodeName,
     resource::Resource,
 };
 use levada_failure::{Failed, Failure};
+use levada_store::NodeName;
 
 pub(crate) const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 

@@ -1,92 +1,104 @@
 //! Runs a node: sockets, threads, signals, and an orderly end.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use levada_types::format_duration;
 use tokio::{net::TcpListener, runtime, signal::unix};
-use tracing::field::display;
 
+use levada_metrics::Counts;
 use levada_net::{
-    admin_listener::StdAdminListener,
+    signals::{on_each, until_stopped},
     stop::{self, Stop, Stopper},
+};
+use levada_upgrade::{
+    Addresses, NodeSockets, PassedSockets, Predecessor, SocketError, UpgradePhase, systemd,
 };
 
 use crate::{
     admin::{self, Pages},
-    listener,
-    listeners::{ListenerSockets, Listeners},
+    listeners::Listeners,
     members,
     node::{Node, hands_over},
     reload::Reloader,
-    run_as,
     settings::{Runtime, Settings, SettingsReader},
     start_error::StartError,
     tend::tend,
+    upgrade::Inheritance,
 };
-
-/// The addresses of a running node.
-#[derive(Clone, Debug, Default)]
-pub struct Addresses {
-    /// The client listeners, in the order of the settings, with the ports that were taken.
-    pub clients: Vec<SocketAddr>,
-    /// The peer listener.
-    pub peers: Option<SocketAddr>,
-    /// The admin listener, unless it is a Unix socket.
-    pub admin: Option<SocketAddr>,
-    /// The listener for metrics.
-    pub metrics: Option<SocketAddr>,
-}
 
 /// Runs a node until TERM, INT or QUIT, then lets running requests end within the drain timeout. Calls
 /// `ready` when the node has caught up with the purges of its cluster and every address is being
 /// listened on. On HUP the node takes over the settings that `reader` reads, as far as they can change. On
-/// HUP and USR1 it opens the access log anew.
+/// HUP and USR1 it opens the access log anew. Takes over from its `predecessor`, if there is one, and ends
+/// when another process has taken over from it.
 ///
 /// # Errors
 /// When an address, a certificate, a policy or the log cannot be used. Nothing is left half started.
 pub fn run(
     settings: Settings,
     reader: SettingsReader,
+    mut predecessor: Option<Predecessor>,
     ready: impl FnOnce(&Addresses),
 ) -> Result<(), StartError> {
     let runtime = settings.runtime;
-    raise_file_limit(settings.limits.connections as u64);
-    let sockets = Sockets::open(&settings, runtime)?;
-    run_as::become_user(&settings, &reader)?;
+    levada_upgrade::raise_file_limit(settings.limits.connections as u64);
+    let mut passed = match &mut predecessor {
+        Some(predecessor) => std::mem::take(&mut predecessor.sockets),
+        None => PassedSockets::from_systemd(),
+    };
+    let sockets = open_sockets(&settings, &mut passed)?;
+    levada_upgrade::become_user(&settings, &reader)?;
     let main = build_runtime(runtime)?;
     main.block_on(async move {
-        let (listeners, node) = (Listeners::new(settings.limits.connections), Node::new(settings)?);
+        let listeners = Listeners::new(settings.limits.connections);
+        listeners.check(&settings)?;
+        let mut inherited = predecessor.map(|predecessor| Inheritance::of(predecessor, passed));
+        let node = Node::new(settings, |settings| match &mut inherited {
+            Some(inherited) => inherited.take(settings),
+            None => Ok(None),
+        })?;
+        inherited.iter_mut().for_each(|inherited| inherited.ready(&node));
         let reloader = Arc::new(Reloader::new(node.clone(), listeners, Some(reader)));
         let (stopper, stop) = stop::channel();
         let addresses = sockets.addresses.clone();
         let doors = start(&reloader, sockets, &stop)?;
+        let served = reloader.clone();
         let serving = async {
-            open_doors(&node, doors, &stop).await?;
+            let caught_up = inherited.as_ref().is_some_and(|inherited| inherited.is_complete);
+            open_doors(&node, doors, (caught_up, &stop)).await?;
+            if let Some(inherited) = inherited {
+                inherited.serving(served);
+            }
+            systemd::ready();
+            tokio::spawn(systemd::watch(reloader.listeners.workers()));
             ready(&addresses);
-            let Addresses { clients, peers, admin, metrics } = &addresses;
-            let clients = clients.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(" ");
-            let [peers, admin, metrics] = [peers, admin, metrics].map(|one| one.map(display));
-            tracing::info!(name = node.settings().name, %clients, peers, admin, metrics, "ready");
+            addresses.log(&node.settings().name);
             std::future::pending().await
         };
         let ended = tokio::select! {
             failed = serving => failed,
             () = until_signalled(&reloader, &stop) => Ok(()),
+            () = reloader.upgrades.until(UpgradePhase::Succeeded) => {
+                reloader.listeners.forget();
+                leave(&reloader, &stop).await;
+                Ok(())
+            }
         };
-        end(&node, stopper, stop).await;
+        end(&reloader, stopper, stop).await;
         ended
     })
 }
 
-/// Raises the limit of open files, and warns if clients and the connections for their requests could reach it.
-fn raise_file_limit(connections: u64) {
-    let needed = connections * 2;
-    if let Some(limit) = levada_net::open_files::raise_limit().filter(|limit| *limit < needed) {
-        tracing::warn!(
-            limit,
-            "`limits.connections` is {connections}, and each client may need a second connection to a server: allow {needed} open files (LimitNOFILE of systemd, or ulimit -n), or lower it"
-        );
-    }
+/// Opens the sockets of a node that were not passed to this process.
+fn open_sockets(
+    settings: &Settings,
+    passed: &mut PassedSockets,
+) -> Result<NodeSockets, SocketError> {
+    let workers = match settings.runtime {
+        Runtime::Shared(_) => 1,
+        Runtime::PerCore(cores) => cores.max(1),
+    };
+    NodeSockets::open(settings, workers, hands_over(settings), passed)
 }
 
 /// A node within this process, for tests and for programs that embed one. Dropping it cuts everything
@@ -94,7 +106,7 @@ fn raise_file_limit(connections: u64) {
 pub struct Running {
     /// Where it can be reached.
     pub addresses: Addresses,
-    node: Arc<Node>,
+    reloader: Arc<Reloader>,
     stopper: Option<Stopper>,
     stop: Option<Stop>,
 }
@@ -116,20 +128,25 @@ impl Running {
         settings: Settings,
         reader: Option<SettingsReader>,
     ) -> Result<Self, StartError> {
-        let sockets = Sockets::open(&settings, Runtime::Shared(1))?;
-        let (listeners, node) = (Listeners::new(settings.limits.connections), Node::new(settings)?);
+        let workers = 1;
+        let early_data = hands_over(&settings);
+        let mut passed = PassedSockets::default();
+        let sockets = NodeSockets::open(&settings, workers, early_data, &mut passed)?;
+        let listeners = Listeners::new(settings.limits.connections);
+        let node = Node::new(settings, |_| Ok(None))?;
         let reloader = Arc::new(Reloader::new(node.clone(), listeners, reader));
         let (stopper, stop) = stop::channel();
         let addresses = sockets.addresses.clone();
         let doors = start(&reloader, sockets, &stop)?;
-        open_doors(&node, doors, &stop).await?;
-        Ok(Self { addresses, node, stopper: Some(stopper), stop: Some(stop) })
+        open_doors(&node, doors, (false, &stop)).await?;
+        Ok(Self { addresses, reloader, stopper: Some(stopper), stop: Some(stop) })
     }
 
     /// The requests and connections at this moment: all zero when the node is idle.
     pub fn counts(&self) -> Counts {
-        let outstanding = self.node.peers.as_ref().map_or(0, |peers| peers.outstanding());
-        let sites = self.node.sites.load();
+        let node = &self.reloader.node;
+        let outstanding = node.peers.as_ref().map_or(0, |peers| peers.outstanding());
+        let sites = node.sites.load();
         let lists: Vec<_> = sites.iter().map(|site| site.origins.list().clone()).collect();
         let origins = lists.iter().flat_map(|list| list.all());
         let (busy, waiting) = origins
@@ -141,132 +158,30 @@ impl Running {
             let held: u32 = switch.view().members.iter().map(|member| member.held()).sum();
             (s + counts.admitted.max(held as usize), w + counts.waiting)
         });
-        let (misses, misses_waiting) = self.node.misses();
+        let (misses, misses_waiting) = node.misses();
         Counts {
             misses,
             misses_waiting,
             switched,
             switch_waiting,
-            in_flight: self.node.metrics.in_flight.get(),
-            in_service: self.node.capacity.held(),
+            in_flight: node.metrics.in_flight.get(),
+            in_service: node.capacity.held(),
             outstanding,
             origin_connections_busy: busy,
             waiting,
-            fills: self.node.cache.flights(),
-            filling_bytes: self.node.cache.tiers.memory.bytes(),
-            lent_bytes: self.node.cache.tiers.loans.bytes(),
-            sending_files: self.node.cache.store.sending(),
+            fills: node.cache.flights(),
+            filling_bytes: node.cache.tiers.memory.bytes(),
+            lent_bytes: node.cache.tiers.loans.bytes(),
+            sending_files: node.cache.store.sending(),
         }
     }
 
     /// Ends the node in order, as a signal would.
     pub async fn stop(mut self) {
         if let (Some(stopper), Some(stop)) = (self.stopper.take(), self.stop.take()) {
-            end(&self.node, stopper, stop).await;
+            end(&self.reloader, stopper, stop).await;
         }
     }
-}
-
-/// The counts of a node at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Requests from their heads to the ends of their responses.
-    pub in_flight: i64,
-    /// Requests that this node serves itself.
-    pub in_service: u32,
-    /// Requests counted as outstanding at any node of the cluster.
-    pub outstanding: u32,
-    /// Connections to origins in use.
-    pub origin_connections_busy: usize,
-    /// Requests that wait for a connection.
-    pub waiting: usize,
-    /// Requests at origins, or about to be sent.
-    pub misses: usize,
-    /// Requests that wait to be sent to an origin.
-    pub misses_waiting: usize,
-    /// Requests at the servers of switches.
-    pub switched: usize,
-    /// Requests that wait for a server of a switch.
-    pub switch_waiting: usize,
-    /// Objects being fetched.
-    pub fills: usize,
-    /// Bytes of these objects received so far.
-    pub filling_bytes: u64,
-    /// Bytes of long bodies that readers hold.
-    pub lent_bytes: u64,
-    /// Sends from files of the disk tier, in mebibytes, rounded up.
-    pub sending_files: usize,
-}
-
-/// Every socket of a node, opened before anything else so that a taken port is found at once.
-struct Sockets {
-    listeners: Vec<ListenerSockets>,
-    admin: Option<StdAdminListener>,
-    metrics: Option<StdAdminListener>,
-    /// The listener for front-ends.
-    control: Option<std::net::TcpListener>,
-    addresses: Addresses,
-    doors: Doors,
-}
-
-/// The listeners for clients and front-ends, which take no connections yet.
-type Doors = Vec<std::net::TcpListener>;
-
-impl Sockets {
-    fn open(settings: &Settings, runtime: Runtime) -> Result<Self, StartError> {
-        let workers = match runtime {
-            Runtime::Shared(_) => 1,
-            Runtime::PerCore(cores) => cores.max(1),
-        };
-        let mut sockets = Self {
-            listeners: Vec::new(),
-            admin: None,
-            metrics: None,
-            control: None,
-            addresses: Addresses::default(),
-            doors: Vec::new(),
-        };
-        let hands_over = hands_over(settings);
-        for address in settings.listeners.iter().map(|listener| listener.address) {
-            let opened = ListenerSockets::bind(address, workers, hands_over)?;
-            sockets.addresses.clients.push(opened.address);
-            sockets.doors.extend(opened.cloned()?);
-            sockets.listeners.push(opened);
-        }
-        if let Some(peering) = &settings.peering {
-            let opened = ListenerSockets::bind(peering.listen, workers, false)?;
-            sockets.addresses.peers = Some(opened.address);
-            opened.listen()?;
-            sockets.listeners.push(opened);
-        }
-        if let Some(admin) = &settings.admin {
-            let listener = listener::open_admin(admin)?;
-            sockets.addresses.admin = listener.address();
-            sockets.admin = Some(listener);
-        }
-        if let Some(address) = settings.metrics {
-            let listener = listener::open(address)?;
-            sockets.addresses.metrics = Some(local(&listener, address)?);
-            sockets.metrics = Some(listener.into());
-        }
-        if let Some(backend) = settings.handoff.as_ref().and_then(|h| h.backend.as_ref()) {
-            let listener = listener::bind(backend.listen, false)?;
-            sockets.doors.push(cloned(&listener, backend.listen)?);
-            sockets.control = Some(listener);
-        }
-        Ok(sockets)
-    }
-}
-
-fn local(listener: &std::net::TcpListener, address: SocketAddr) -> Result<SocketAddr, StartError> {
-    listener.local_addr().map_err(|why| StartError::Listen { address, why })
-}
-
-fn cloned(
-    listener: &std::net::TcpListener,
-    address: SocketAddr,
-) -> Result<std::net::TcpListener, StartError> {
-    listener.try_clone().map_err(|why| StartError::Listen { address, why })
 }
 
 fn build_runtime(runtime: Runtime) -> Result<runtime::Runtime, StartError> {
@@ -281,7 +196,13 @@ fn build_runtime(runtime: Runtime) -> Result<runtime::Runtime, StartError> {
 
 /// Starts the node's tasks: the first worker on this runtime, the others on threads of their own. Peers
 /// and operators can connect from now on.
-fn start(reloader: &Arc<Reloader>, sockets: Sockets, stop: &Stop) -> Result<Doors, StartError> {
+fn start(
+    reloader: &Arc<Reloader>,
+    mut sockets: NodeSockets,
+    stop: &Stop,
+) -> Result<Vec<std::net::TcpListener>, StartError> {
+    let doors = sockets.doors();
+    let mut accepting = Vec::new();
     let node = &reloader.node;
     let mut runtimes = vec![runtime::Handle::current()];
     for index in 1..node.workers {
@@ -291,11 +212,12 @@ fn start(reloader: &Arc<Reloader>, sockets: Sockets, stop: &Stop) -> Result<Door
     for (pages, listener) in [(Pages::All, sockets.admin), (Pages::Metrics, sockets.metrics)] {
         let Some(listener) = listener else { continue };
         let listener = listener.start().map_err(StartError::Runtime)?;
-        tokio::spawn(admin::serve(reloader.clone(), pages, listener, stop.clone()));
+        let serving = admin::serve(reloader.clone(), pages, listener, stop.clone());
+        accepting.push(tokio::spawn(serving).abort_handle());
     }
     if let (Some(listener), Some(backend)) = (sockets.control, &node.backend) {
         let (node, backend, stop) = (node.clone(), backend.clone(), stop.clone());
-        tokio::spawn(async move {
+        let serving = tokio::spawn(async move {
             tokio::select! {
                 () = node.purging.until_serving() => {}
                 () = stop.begun() => return,
@@ -304,17 +226,26 @@ fn start(reloader: &Arc<Reloader>, sockets: Sockets, stop: &Stop) -> Result<Door
                 levada_handoff::accept(node, backend, listener, stop).await;
             }
         });
+        accepting.push(serving.abort_handle());
     }
+    reloader.listeners.add(sockets.others, accepting);
     tend(node, stop);
-    Ok(sockets.doors)
+    Ok(doors)
 }
 
-/// Lets clients and front-ends in, when the node has learned what was purged while it was away.
-async fn open_doors(node: &Arc<Node>, doors: Doors, stop: &Stop) -> Result<(), StartError> {
-    let patience = node.settings().peering.as_ref().map_or(Duration::ZERO, |p| p.catch_up);
+/// Lets clients and front-ends in, when the node has learned what was purged while it was away. With
+/// `caught_up` it was not away.
+async fn open_doors(
+    node: &Arc<Node>,
+    doors: Vec<std::net::TcpListener>,
+    (caught_up, stop): (bool, &Stop),
+) -> Result<(), StartError> {
     members::settle(node, stop).await;
-    node.purging.catch_up(patience).await;
-    doors.iter().try_for_each(listener::listen)?;
+    if !caught_up {
+        let patience = node.settings().peering.as_ref().map_or(Duration::ZERO, |p| p.catch_up);
+        node.purging.catch_up(patience).await;
+    }
+    doors.iter().try_for_each(levada_upgrade::listen)?;
     node.purging.serve();
     Ok(())
 }
@@ -353,36 +284,44 @@ async fn until_signalled(reloader: &Arc<Reloader>, stop: &Stop) {
     }
 }
 
-/// Never returns.
-async fn on_each(kind: unix::SignalKind, act: impl AsyncFn()) {
-    let Ok(mut signal) = unix::signal(kind) else { return std::future::pending().await };
-    while signal.recv().await.is_some() {
-        act().await;
-    }
-}
-
-async fn until_stopped() {
-    let mut signals: Vec<unix::Signal> =
-        [unix::SignalKind::terminate(), unix::SignalKind::interrupt(), unix::SignalKind::quit()]
-            .into_iter()
-            .filter_map(|kind| unix::signal(kind).ok())
-            .collect();
-    std::future::poll_fn(|cx| match signals.iter_mut().any(|s| s.poll_recv(cx).is_ready()) {
-        true => std::task::Poll::Ready(()),
-        false => std::task::Poll::Pending,
-    })
-    .await;
-}
-
 /// How long the disk cache may take to write its queue and its index.
 const DISK_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often it is looked whether connections are left.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Waits until no connections are left after another process has taken over, at most for half of the drain
+/// timeout, or until a signal.
+async fn leave(reloader: &Arc<Reloader>, stop: &Stop) {
+    let node = &reloader.node;
+    let patience = node.settings().limits.drain_timeout / 2;
+    let gone = async {
+        reloader.upgrades.until(UpgradePhase::Over).await;
+        while node.metrics.connections.get() > 0 {
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    tokio::select! {
+        _ = tokio::time::timeout(patience, gone) => {}
+        () = until_signalled(reloader, stop) => {}
+    }
+}
 
 /// Lets running requests end, within the drain timeout.
-async fn end(node: &Arc<Node>, stopper: Stopper, stop: Stop) {
-    let limit = node.settings().limits.drain_timeout;
-    if let Some(route) = &node.route {
-        route.end(node.clock.uptime()).await;
+async fn end(reloader: &Arc<Reloader>, stopper: Stopper, stop: Stop) {
+    let node = &reloader.node;
+    let mut limit = node.settings().limits.drain_timeout;
+    if reloader.upgrades.has_succeeded() {
+        limit /= 2;
+        reloader.upgrades.until(UpgradePhase::Over).await;
+    } else {
+        reloader.upgrades.give_up();
+        systemd::stopping();
+        node.cache.store.is_to_end();
+        if let Some(route) = &node.route {
+            route.end(node.clock.uptime()).await;
+        }
     }
+    reloader.listeners.forget();
     tracing::info!(limit = %format_duration(limit), "stopping: no new connections, waiting for running requests");
     stopper.begin();
     node.drain.rouse();

@@ -5,7 +5,7 @@ use std::io;
 use levada_net::bpf::BpfError;
 use levada_peers::PeersError;
 use levada_policy::BuildError;
-use levada_types::AdminAddress;
+use levada_upgrade::{NoSuchUser, PredecessorGone, SocketError};
 
 use levada_store::disk::DiskError;
 
@@ -15,21 +15,11 @@ use levada_access::tls::TlsError;
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// An address cannot be listened on.
-    #[error("cannot listen on {address}: {why}; is another program using it?")]
-    Listen {
-        /// The address.
-        address: std::net::SocketAddr,
-        /// The system's error.
-        why: io::Error,
-    },
-    /// The Unix socket for operators cannot be listened on.
-    #[error("cannot listen on {address}: {why}")]
-    AdminSocket {
-        /// The address.
-        address: AdminAddress,
-        /// The system's error.
-        why: io::Error,
-    },
+    #[error(transparent)]
+    Listen(#[from] SocketError),
+    /// The process that is to be replaced cannot be understood.
+    #[error(transparent)]
+    Predecessor(#[from] PredecessorGone),
     /// TLS cannot be set up.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -54,16 +44,8 @@ pub enum StartError {
     #[error("the access log cannot be opened: {0}; check the path and its permissions")]
     Log(io::Error),
     /// The node cannot become the user that it is to run as.
-    #[error("`user` in [runtime]: {0}")]
-    User(io::Error),
-    /// The user that the node runs as cannot read its files.
-    #[error("the user {user} cannot read the configuration, which a reload needs:\n{reason}")]
-    Unreadable {
-        /// The user.
-        user: String,
-        /// The problems.
-        reason: String,
-    },
+    #[error(transparent)]
+    User(#[from] NoSuchUser),
     /// The system refuses threads or timers.
     #[error("the runtime cannot start: {0}")]
     Runtime(io::Error),

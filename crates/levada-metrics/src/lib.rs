@@ -5,10 +5,12 @@
 //! site     requests by site
 //! large    transfers in pieces
 //! process  the process itself
+//! counts   what runs at one moment
 //! page     the page in the formats of the field
 //! ```
 
 mod cache_result;
+mod counts;
 mod label_value;
 mod large;
 mod node;
@@ -17,6 +19,7 @@ mod process;
 mod site;
 
 pub use cache_result::CacheResult;
+pub use counts::Counts;
 pub use large::LargeMetrics;
 pub use node::Metrics;
 pub use page::PageFormat;

@@ -124,6 +124,8 @@ pub struct Metrics {
     set_sizes: Histogram,
     servers: Family<ServerLabels, Gauge>,
     moved_places: Family<MovedLabels, Gauge<f64, AtomicU64>>,
+    /// Entries that this process got from the one before it.
+    pub takeover_objects: Gauge,
     /// Client and peer connections.
     pub connections: Gauge,
     /// Connections that rest between two requests.
@@ -267,6 +269,11 @@ impl Default for Metrics {
                 "upstream_healthy",
                 "Whether an origin or a peer is up",
                 Family::default()
+            ),
+            takeover_objects: register!(
+                "takeover_objects",
+                "Stored entries that this process took over from the one before it",
+                Gauge::default()
             ),
             connections: register!("connections", "Client and peer connections", Gauge::default()),
             connections_resting: register!(

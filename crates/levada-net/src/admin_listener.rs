@@ -4,9 +4,12 @@ use std::{
     fs,
     io::{self, ErrorKind},
     net::{IpAddr, SocketAddr, TcpListener as StdTcpListener},
-    os::unix::{
-        fs::{FileTypeExt as _, PermissionsExt as _},
-        net::{UnixListener as StdUnixListener, UnixStream},
+    os::{
+        fd::OwnedFd,
+        unix::{
+            fs::{FileTypeExt as _, PermissionsExt as _},
+            net::{UnixListener as StdUnixListener, UnixStream},
+        },
     },
     path::Path,
 };
@@ -15,6 +18,7 @@ use rustix::{
     fs::{Mode, fchmod},
     net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with},
 };
+use socket2::SockRef;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, UnixListener},
@@ -45,6 +49,30 @@ impl StdAdminListener {
     /// When another process listens there, something else has this path, or the system refuses.
     pub fn unix(path: &Path, mode: u32) -> io::Result<Self> {
         listen_unix(path, mode).map(|listener| Self(Inner::Unix(listener)))
+    }
+
+    /// The listening socket that another process has opened.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn passed(socket: OwnedFd) -> io::Result<Self> {
+        let is_unix = SockRef::from(&socket).local_addr()?.is_unix();
+        SockRef::from(&socket).set_nonblocking(true)?;
+        Ok(Self(match is_unix {
+            true => Inner::Unix(socket.into()),
+            false => Inner::Tcp(socket.into()),
+        }))
+    }
+
+    /// Another descriptor of the same socket.
+    ///
+    /// # Errors
+    /// When the system has none left.
+    pub fn try_clone(&self) -> io::Result<OwnedFd> {
+        match &self.0 {
+            Inner::Tcp(listener) => listener.try_clone().map(Into::into),
+            Inner::Unix(listener) => listener.try_clone().map(Into::into),
+        }
     }
 
     /// The address in the network, if it is there.

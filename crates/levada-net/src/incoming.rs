@@ -42,6 +42,11 @@ impl Incoming {
         }
     }
 
+    /// A connection that has come already.
+    pub fn arrived(&self) -> Option<(TcpStream, SocketAddr)> {
+        accept(self.0.get_ref()).ok()
+    }
+
     /// The address on which it listens.
     ///
     /// # Errors

@@ -37,6 +37,17 @@ pub fn listen(listener: &TcpListener) -> io::Result<()> {
     SockRef::from(listener).listen(BACKLOG)
 }
 
+/// Gives a listening socket that another program has opened the properties of those from [`bind`].
+pub fn adopt(listener: &TcpListener) -> io::Result<()> {
+    let socket = SockRef::from(listener);
+    if !socket.is_listener()? {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    socket.set_nonblocking(true)?;
+    socket.set_tcp_nodelay(true)?;
+    tcp::limit_unsent(listener, UNSENT)
+}
+
 #[cfg(test)]
 mod tests {
     use tokio::net::TcpStream;

@@ -9,8 +9,8 @@ use std::{fmt, io, os::unix::fs::lchown, path::Path};
 
 use nix::unistd::{self, Gid, Group, Uid, User};
 use rustix::thread::{
-    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set, set_capabilities,
-    set_keep_capabilities, set_no_new_privs,
+    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
+    configure_capability_in_ambient_set, set_capabilities, set_keep_capabilities, set_no_new_privs,
 };
 
 /// What a program may keep when it stops being root.
@@ -94,6 +94,36 @@ pub fn run_as(account: &Account, kept: Kept) -> io::Result<()> {
         return Err(io::Error::other("the process could become root again"));
     }
     Ok(())
+}
+
+/// Lets the programs that this thread starts keep its capabilities.
+///
+/// # Errors
+/// When the system refuses.
+pub fn pass_to_children() -> io::Result<()> {
+    if is_root() {
+        return Ok(());
+    }
+    let CapabilitySets { effective, permitted, .. } = capabilities(None)?;
+    set_capabilities(None, CapabilitySets { effective, permitted, inheritable: permitted })?;
+    for one in permitted.iter() {
+        configure_capability_in_ambient_set(one, true)?;
+    }
+    Ok(())
+}
+
+/// Ends what [`pass_to_children`] of the parent process has begun.
+///
+/// # Errors
+/// When the system refuses.
+pub fn keep_from_children() -> io::Result<()> {
+    if is_root() {
+        return Ok(());
+    }
+    let CapabilitySets { effective, permitted, .. } = capabilities(None)?;
+    let inheritable = CapabilitySet::empty();
+    set_capabilities(None, CapabilitySets { effective, permitted, inheritable })?;
+    Ok(clear_ambient_capability_set()?)
 }
 
 impl Kept {

@@ -182,6 +182,7 @@ impl Journal {
 
     /// Goes on with the file as it is, behind its last whole line.
     pub(crate) fn go_on(&mut self) -> io::Result<()> {
+        self.file = None;
         let bytes = fs::read(&self.path)?;
         self.length = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at as u64 + 1);
         self.rewritten = self.length;
@@ -236,7 +237,7 @@ fn to_text(line: &JournalLine) -> io::Result<String> {
     Ok(format!("{:016x} {json}\n", hash64(json.as_bytes())))
 }
 
-fn contents(history: &JournalHistory) -> io::Result<String> {
+pub(crate) fn contents(history: &JournalHistory) -> io::Result<String> {
     let JournalHistory { latest, own, rules, log } = history;
     let mut text = to_text(&JournalLine::Start { number: *latest })?;
     let own = own.map(|log| JournalLine::Own { log });

@@ -22,7 +22,7 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, oneshot};
 use crate::{
     Purges,
     exchange::Exchange,
-    journal::{Applied, Journal, JournalHistory, JournalLine},
+    journal::{self, Applied, Journal, JournalHistory, JournalLine},
     log::{ALONE, IN_CLUSTER, LogId, LogState, LogStates, LoggedOrder, OrderId, OrderLog},
     order::PurgeOrder,
     rules::{Rule, Rules, after_restart, first_of_era},
@@ -36,6 +36,8 @@ pub(crate) struct Ledger {
     book: RwLock<Book>,
     waiting: Mutex<Vec<WaitingOrder>>,
     writer: Arc<AsyncMutex<Option<Journal>>>,
+    /// The journal, while another process has it.
+    lent: Mutex<Option<Journal>>,
     /// Something that was stored before the start may be used.
     restored: bool,
     /// There are peers that orders are kept for.
@@ -69,11 +71,18 @@ pub struct Merged {
 }
 
 impl Ledger {
-    pub(crate) fn open(directory: Option<&Path>, in_cluster: bool) -> (Self, Rules) {
+    /// Without a directory, goes on with the state that another process has had, if there is one.
+    pub(crate) fn open(
+        directory: Option<&Path>,
+        in_cluster: bool,
+        former: Option<&str>,
+    ) -> (Self, Rules) {
         let bounds = if in_cluster { IN_CLUSTER } else { ALONE };
         let mut opened = directory.map(|directory| Journal::open(directory, bounds));
         let past = opened.as_mut().and_then(|(journal, past)| restart(journal, past.take()?));
         let restored = past.is_some();
+        let former = former.filter(|_| directory.is_none());
+        let past = past.or_else(|| journal::parse(former?.as_bytes(), bounds));
         let history = past.unwrap_or_else(|| JournalHistory {
             latest: first_of_era(RandomState::new().hash_one(0)),
             own: None,
@@ -95,6 +104,7 @@ impl Ledger {
             book: RwLock::new(book),
             waiting: Mutex::default(),
             writer: Arc::new(AsyncMutex::new(journal)),
+            lent: Mutex::default(),
             restored,
             in_cluster,
         };
@@ -189,6 +199,40 @@ impl Purges {
             return Ok(Merged { applied: Vec::new(), missed: false, written: Ok(()) });
         }
         self.write(move |purges, journal| purges.merge_now(journal, message, rules_of)).await?
+    }
+
+    /// Lets another process have the journal. Without one, returns the state that it would have. Rules are not
+    /// part of it: [`departs`](Self::departs) applies them.
+    ///
+    /// No order must be given until [`take_back`](Self::take_back).
+    ///
+    /// # Errors
+    /// When orders that are in force cannot be written.
+    pub async fn let_go(self: &Arc<Self>) -> io::Result<Option<String>> {
+        let state = self.write(|purges, journal| {
+            if let Some(journal) = journal {
+                journal.add(&[])?;
+                purges.all_written();
+            }
+            if let Some(journal) = journal.take() {
+                *purges.ledger.lent.lock() = Some(journal);
+                return Ok(None);
+            }
+            let book = purges.ledger.book.read();
+            let (latest, own, log) = (purges.latest(), book.own, book.log.clone());
+            journal::contents(&JournalHistory { latest, own, rules: Vec::new(), log }).map(Some)
+        });
+        state.await.flatten()
+    }
+
+    /// Goes on with the journal, to which the other process may have added.
+    pub async fn take_back(self: &Arc<Self>) {
+        let mut writer = self.ledger.writer.lock().await;
+        let Some(mut journal) = self.ledger.lent.lock().take() else { return };
+        if let Err(error) = journal.go_on() {
+            tracing::error!(%error, "the purge journal cannot be read again");
+        }
+        *writer = Some(journal);
     }
 
     /// Makes everything stored stale: it is validated before its next use.
@@ -394,7 +438,7 @@ mod tests {
     const SITE: u64 = 7;
 
     fn opened(directory: &Path) -> Arc<Purges> {
-        Arc::new(Purges::open(Some(directory), true, false))
+        Arc::new(Purges::open(Some(directory), true, false, None))
     }
 
     fn all() -> PurgeOrder {
@@ -466,7 +510,7 @@ mod tests {
 
     #[tokio::test]
     async fn order_that_arrives_twice_has_one_effect() {
-        let [a, b] = [(); 2].map(|()| Arc::new(Purges::open(None, true, false)));
+        let [a, b] = [(); 2].map(|()| Arc::new(Purges::open(None, true, false, None)));
         purge_all(&a).await;
         let message = a.message(true, Some(&b.known()));
         assert_eq!(pass_on(&a, &b).await.applied.len(), 1);
@@ -479,7 +523,7 @@ mod tests {
     #[tokio::test]
     async fn node_restored_from_a_copy_begins_another_log() {
         let [directory, copy] = [(); 2].map(|()| tempfile::tempdir().unwrap());
-        let (a, b) = (opened(directory.path()), Arc::new(Purges::open(None, true, false)));
+        let (a, b) = (opened(directory.path()), Arc::new(Purges::open(None, true, false, None)));
         purge_all(&a).await;
         let journal = "purge.journal";
         std::fs::copy(directory.path().join(journal), copy.path().join(journal)).unwrap();
@@ -496,7 +540,7 @@ mod tests {
     #[tokio::test]
     async fn node_alone_keeps_no_orders() {
         let directory = tempfile::tempdir().unwrap();
-        let purges = Arc::new(Purges::open(Some(directory.path()), false, false));
+        let purges = Arc::new(Purges::open(Some(directory.path()), false, false, None));
         purge_all(&purges).await;
         assert!(purges.message(true, Some(&LogStates::default())).orders.is_empty());
         assert_eq!(purges.known(), LogStates::default());

@@ -70,9 +70,14 @@ pub struct Purges {
 impl Purges {
     /// Restores rules and log from the journal in `directory`, if responses are kept on disk. When the
     /// journal is damaged or missing, everything stored before counts as purged. A node `in_cluster`
-    /// keeps orders for its peers.
-    pub fn open(directory: Option<&Path>, in_cluster: bool, expose_tags: bool) -> Self {
-        let (ledger, rules) = Ledger::open(directory, in_cluster);
+    /// keeps orders for its peers. `former` is the state that another process has let go without a journal.
+    pub fn open(
+        directory: Option<&Path>,
+        in_cluster: bool,
+        expose_tags: bool,
+        former: Option<&str>,
+    ) -> Self {
+        let (ledger, rules) = Ledger::open(directory, in_cluster, former);
         let added = Notify::new();
         if rules.len() > 0 {
             added.notify_one();
@@ -109,6 +114,21 @@ impl Purges {
     /// Removes a purged object from the result of a look-up.
     pub fn without_purged(&self, sought: Sought) -> Sought {
         Sought { object: sought.object.filter(|object| self.may_keep(object)), ..sought }
+    }
+
+    /// Counts everything stored as purged from now on, without removing it: another process answers for it.
+    pub fn retire(&self) {
+        self.rules.retire();
+    }
+
+    /// Whether an object of a node that has retired may go to another process, by the rules that were in force.
+    pub fn departs(&self, object: &Object) -> bool {
+        self.rules.departs(object.label(), object.identity())
+    }
+
+    /// Whether a sweep leaves an object where it is.
+    pub(crate) fn stays(&self, object: &Object) -> bool {
+        self.rules.is_retired() || self.may_keep(object)
     }
 
     /// Whether an object may be kept. It may be stale, but not purged.

@@ -135,7 +135,7 @@ impl<'de> Deserialize<'de> for LogStates {
 }
 
 /// The orders that a node keeps for its peers, in the order in which it applied them.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct OrderLog {
     bounds: LogBounds,
     states: LogStates,

@@ -15,7 +15,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     ops::Bound::{Excluded, Included, Unbounded},
-    sync::atomic::{AtomicU64, Ordering},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use levada_store::label::{self, Label};
@@ -88,6 +88,7 @@ struct Mark {
 pub(crate) struct Rules {
     latest: AtomicU64,
     table: RwLock<Table>,
+    retired: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -151,7 +152,8 @@ impl Rule {
 impl Rules {
     /// No rules. Responses born from now on have a number of at least `latest`.
     pub(crate) fn new(latest: u64) -> Self {
-        Self { latest: AtomicU64::new(latest), table: RwLock::default() }
+        let (latest, table) = (AtomicU64::new(latest), RwLock::default());
+        Self { latest, table, retired: AtomicBool::new(false) }
     }
 
     /// The number of the newest rule.
@@ -193,6 +195,26 @@ impl Rules {
             label.set_checked(latest);
         }
         if label.is_stale() { PurgeVerdict::Stale } else { PurgeVerdict::Alive }
+    }
+
+    /// Begins another era: everything that was born before is dead.
+    pub(crate) fn retire(&self) {
+        self.retired.store(true, Ordering::Release);
+        // A sweep that sees this number sees the flag, too.
+        self.latest.store(u64::MAX, Ordering::Release);
+    }
+
+    pub(crate) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
+    }
+
+    /// Whether the rules leave a response alive, whatever its era. A stale one is marked.
+    pub(crate) fn departs(&self, label: &Label, identity: &str) -> bool {
+        let mark = self.table.read().mark(label, identity);
+        if mark.soft > label.born() {
+            label.expire(mark.soft_at);
+        }
+        mark.hard <= label.born()
     }
 
     /// Drops every rule up to this number. The caller guarantees that nothing which they cover is

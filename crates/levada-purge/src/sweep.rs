@@ -94,11 +94,14 @@ pub async fn run(store: Arc<Store>, purges: Arc<Purges>) {
 /// Sweeps every tier, then drops the rules. A rule is dropped only when the responses it covers have
 /// left the directory, or a crash would bring them back.
 async fn sweep(store: &Arc<Store>, purges: &Arc<Purges>) {
+    if purges.rules.is_retired() {
+        return;
+    }
     // Taken before the sweep of the tiers: a response that is stored by then is found there, and any
     // other counts as pending.
     let done = purges.pending_stores.none_older_than(|| purges.rules.latest());
     let (tiers, rules) = (store.clone(), purges.clone());
-    let memory = move || tiers.sweep(|object| rules.may_keep(object));
+    let memory = move || tiers.sweep(|object| rules.stays(object));
     if let Err(error) = tokio::task::spawn_blocking(memory).await {
         tracing::error!(%error, "a sweep after purges failed");
         return;

@@ -123,6 +123,27 @@ impl Memory {
         entry
     }
 
+    /// Keeps an entry if none stands under its key and nothing has to go for it.
+    pub(crate) fn adopt(&self, key: Key, entry: StoredEntry) -> bool {
+        let hash = self.hash.of(key);
+        let mut gone = Vec::new();
+        let mut shard = self.shard(hash).lock();
+        shard.find(hash, key).is_none()
+            && shard.bytes() + entry.weight() <= shard.limit
+            && shard.insert(hash, key, entry, &mut gone).is_ok()
+    }
+
+    /// Keeps nothing new from now on. Returns the keys of what is there, those that would be evicted first at
+    /// the end, shards in turn. Entries can be found until they are removed.
+    pub(crate) fn end(&self) -> Vec<Key> {
+        let mut shards: Vec<_> = self.shards.iter().map(|shard| shard.0.lock().end()).collect();
+        let mut keys = Vec::with_capacity(shards.iter().map(Vec::len).sum());
+        while keys.len() < keys.capacity() {
+            keys.extend(shards.iter_mut().filter_map(Vec::pop));
+        }
+        keys
+    }
+
     /// Takes an entry out.
     pub(crate) fn remove(&self, key: Key) -> Option<StoredEntry> {
         let hash = self.hash.of(key);
@@ -281,6 +302,16 @@ impl MemoryShard {
             let key = self.keys[victim.0 as usize];
             gone.extend(self.forget(self.hash.of(key), key));
         }
+    }
+
+    /// The keys in the order of eviction, which forgets them.
+    fn end(&mut self) -> Vec<Key> {
+        self.limit = 0;
+        let mut keys = Vec::with_capacity(self.table.len());
+        while let Some(handle) = self.eviction.evict() {
+            keys.push(self.keys[handle.0 as usize]);
+        }
+        keys
     }
 
     fn remove(&mut self, hash: u64, key: Key) -> Option<StoredEntry> {

@@ -50,6 +50,29 @@ pub enum LabelVerdict {
     Remove,
 }
 
+/// An entry of the memory tier on its way to another process.
+pub struct DepartingEntry {
+    /// The object, if it is one.
+    pub object: Option<Arc<Object>>,
+    /// All but its body.
+    pub head: Bytes,
+    /// Its body.
+    pub body: Box<[Bytes]>,
+}
+
+/// An entry that has come from another process.
+pub struct ArrivingEntry(StoredEntry);
+
+impl ArrivingEntry {
+    /// The object, if it is one.
+    pub fn object(&self) -> Option<&Arc<Object>> {
+        match &self.0 {
+            StoredEntry::Object(object) => Some(object),
+            _ => None,
+        }
+    }
+}
+
 /// The result of a look-up.
 pub struct Sought {
     /// Under which key its object is, or would be.
@@ -73,6 +96,18 @@ impl Store {
     /// # Errors
     /// When the disk tier could never be used.
     pub fn open(settings: &CacheSettings, metrics: &DiskMetrics) -> Result<Self, DiskError> {
+        Self::open_within(settings, metrics, Duration::ZERO)
+    }
+
+    /// Opens the tiers. Waits so long for another node that is about to give the directory back.
+    ///
+    /// # Errors
+    /// When the disk tier could never be used.
+    pub fn open_within(
+        settings: &CacheSettings,
+        metrics: &DiskMetrics,
+        patience: Duration,
+    ) -> Result<Self, DiskError> {
         let CacheSettings { memory, block, eviction, second_hit, .. } = *settings;
         let seed = RandomState::new().hash_one(memory);
         let doorkeeper = second_hit.then(|| Doorkeeper::new(memory, seed));
@@ -82,6 +117,7 @@ impl Store {
                 dir: disk.path.clone(),
                 bytes: disk.size,
                 eviction,
+                patience,
                 queue_bytes: (memory / 8).clamp(*QUEUE.start(), *QUEUE.end()),
             };
             Disk::open(settings, metrics.clone())
@@ -278,6 +314,50 @@ impl Store {
             disk.remove(key);
         }
         self.memory.remove(key);
+    }
+
+    /// Lets other nodes know that this one is about to end.
+    pub fn is_to_end(&self) {
+        self.disk.iter().for_each(Disk::is_to_end);
+    }
+
+    /// Takes the disk tier again after [`close`](Self::close).
+    ///
+    /// # Errors
+    /// When another node has it.
+    pub fn reopen(&self) -> Result<(), DiskError> {
+        self.disk.as_ref().map_or(Ok(()), Disk::reopen)
+    }
+
+    /// Keeps nothing new in memory from now on. Returns the keys of what is there, for
+    /// [`departing`](Self::departing), those that matter most first.
+    pub fn end_memory(&self) -> Vec<Key> {
+        self.memory.end()
+    }
+
+    /// An entry of the memory tier for another process. It is freed, except for blocks with `keep_blocks`:
+    /// readers of long bodies may still want them.
+    pub fn departing(&self, key: Key, keep_blocks: bool) -> Option<DepartingEntry> {
+        let entry = match self.memory.peek(key)? {
+            block @ StoredEntry::Block(_) if keep_blocks => block,
+            _ => self.memory.remove(key)?,
+        };
+        let object = match &entry {
+            StoredEntry::Object(object) => Some(object.clone()),
+            _ => None,
+        };
+        Some(DepartingEntry { object, head: codec::head(&entry), body: codec::body(&entry) })
+    }
+
+    /// The entry that was written so, to be kept in memory; `None` when it is none.
+    pub fn arriving(head: &Bytes, body: Vec<Bytes>) -> Option<ArrivingEntry> {
+        codec::entry(head, StoredBody::of(body)).map(ArrivingEntry)
+    }
+
+    /// Keeps an entry of another process in memory, unless something newer is there or something would have
+    /// to go for it.
+    pub fn adopt(&self, key: Key, entry: &ArrivingEntry) -> bool {
+        self.memory.adopt(key, entry.0.clone())
     }
 
     /// Writes what waits to be written, within this time.

@@ -11,7 +11,7 @@ use crate::command::{
     explain::ExplainArgs, get::args::GetArgs, handoff_backend::HandoffBackendArgs,
     health::HealthArgs, init::InitArgs, man::ManArgs, purge::PurgeArgs, reload::ReloadArgs,
     route::RouteArgs, servers::ServersArgs, sign::SignArgs, sim::args::SimArgs, sync::SyncArgs,
-    warm::WarmArgs,
+    upgrade::UpgradeArgs, warm::WarmArgs,
 };
 
 /// A content delivery network that one can run.
@@ -62,6 +62,7 @@ pub(crate) enum Command {
     Classify(ClassifyArgs),
     Convert(ConvertArgs),
     Reload(ReloadArgs),
+    Upgrade(UpgradeArgs),
     Servers(ServersArgs),
     HandoffBackend(HandoffBackendArgs),
     Health(HealthArgs),
@@ -78,7 +79,8 @@ pub(crate) enum Command {
 /// Runs a node until it is stopped.
 ///
 /// TERM, INT and QUIT stop it gracefully: it accepts no new connections, and running requests have
-/// `limits.drain_timeout` to end. HUP reloads the configuration, as `levada reload` does.
+/// `limits.drain_timeout` to end. HUP reloads the configuration, as `levada reload` does. `levada upgrade`
+/// replaces the process. Listening sockets from systemd are used, and systemd is told of every step.
 #[derive(Args, Debug)]
 #[command(after_help = RUN_EXAMPLES)]
 pub(crate) struct RunArgs {

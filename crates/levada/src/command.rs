@@ -24,5 +24,6 @@ pub(crate) mod servers;
 pub(crate) mod sign;
 pub(crate) mod sim;
 pub(crate) mod sync;
+pub(crate) mod upgrade;
 pub(crate) mod validate;
 pub(crate) mod warm;

@@ -35,6 +35,7 @@ fn main() -> ExitCode {
         Command::Classify(args) => command::classify::run(args),
         Command::Convert(args) => command::convert::run(args),
         Command::Reload(args) => command::reload::run(args),
+        Command::Upgrade(args) => command::upgrade::run(args),
         Command::HandoffBackend(args) => command::handoff_backend::run(args),
         Command::Servers(args) => command::servers::run(args),
         Command::Health(args) => command::health::run(args),

@@ -121,7 +121,7 @@ fn health_of_a_node_is_an_exit_code_and_the_reason() {
     let node = start(&file).unwrap();
     assert_eq!(health(&["--live"]).0, 0);
     assert!(levada(&["drain", "-c", config]).status.success());
-    assert_eq!(health(&[]), (1, "not ready: draining\n".into()));
+    assert_eq!(health(&[]), (1, "not ready: service: the node drains\n".into()));
     assert_eq!(health(&["--live"]).0, 0);
     drop(node);
     assert_eq!(health(&["--live"]).0, 2);

@@ -44,6 +44,9 @@ const UNSTORABLE: Duration = Duration::from_secs(120);
 /// How long a URI stays known as one without ranges.
 const NO_PARTS: Duration = Duration::from_secs(600);
 
+/// How long a node that stops takes to close its tier, when its requests have ended.
+const CLOSING: Duration = Duration::from_secs(15);
+
 /// The stored responses of a node, and the fetches into them.
 pub(crate) struct Cache {
     pub(crate) clock: Clock,
@@ -69,19 +72,22 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// Opens the tiers and the purge journal.
+    /// Opens the tiers and the purge journal, or goes on with `former` purges. A node that is about to give
+    /// the directory back is waited for.
     pub(crate) fn open(
         settings: &Settings,
         clock: Clock,
         metrics: &Metrics,
         forwarder: &Arc<Forwarder>,
+        former: Option<&str>,
     ) -> Result<Self, DiskError> {
         let cache = &settings.cache;
-        let store = Arc::new(Store::open(cache, &metrics.disk)?);
+        let patience = settings.limits.drain_timeout + CLOSING;
+        let store = Arc::new(Store::open_within(cache, &metrics.disk, patience)?);
         // After the tier, which creates the directory and locks it against other nodes.
         let directory = cache.disk.as_ref().map(|disk| &*disk.path);
-        let purges =
-            Purges::open(directory, settings.peering.is_some(), settings.purge.expose_tags);
+        let (in_cluster, expose_tags) = (settings.peering.is_some(), settings.purge.expose_tags);
+        let purges = Purges::open(directory, in_cluster, expose_tags, former);
         let tiers = BlockTiers {
             store: store.clone(),
             loans: Loans::new(cache.memory / 4),

@@ -9,12 +9,11 @@ use levada_body::{
     partial::{self, Wanted},
 };
 use levada_cache::{CacheStatus, ForwardReason, belongs_in_304, not_modified_fields};
-use levada_store::Object;
+use levada_store::{NodeName, Object};
 
 use crate::{
     body::{ResponseBody, Source},
     clock,
-    node_name::NodeName,
     request::RequestContext,
     respond,
 };

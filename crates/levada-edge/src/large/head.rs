@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use levada_cache::{CacheStatus, Validators, belongs_in_304};
-use levada_store::Object;
+use levada_store::{NodeName, Object};
 use levada_types::{Key, hash64};
 use parking_lot::RwLock;
 
@@ -14,7 +14,6 @@ use crate::{
     client_connection::ListenerKind,
     clock,
     fields::LARGE,
-    node_name::NodeName,
     request::RequestContext,
     respond,
     sites::Site,

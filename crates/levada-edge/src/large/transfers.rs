@@ -8,7 +8,8 @@ use levada_purge::Purges;
 use parking_lot::Mutex;
 
 use super::{flight::PieceFlights, head::Known, room::Room};
-use crate::{access_record::Telemetry, node_name::NodeName};
+use crate::access_record::Telemetry;
+use levada_store::NodeName;
 
 /// The transfers of a node: the state that they share.
 pub(crate) struct Transfers {

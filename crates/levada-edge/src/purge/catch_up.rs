@@ -11,6 +11,13 @@ const PEER_TIMEOUT: Duration = Duration::from_secs(2);
 /// The pause before peers are asked again.
 const PAUSE: Duration = Duration::from_millis(250);
 
+fn compared(count: usize, of: usize) -> String {
+    match count {
+        0 => format!("compared with none of {of} peers"),
+        _ => format!("compared with {count} of {of} peers, none of which serves clients"),
+    }
+}
+
 impl PurgeEndpoint {
     /// Returns when this node has compared its log with a peer that serves clients, or with all peers. A
     /// peer that is starting itself may have missed the same orders.
@@ -23,6 +30,7 @@ impl PurgeEndpoint {
             return;
         }
         let deadline = Instant::now() + patience;
+        let progress = self.awaited.begin("purges", compared(0, others.len()));
         loop {
             let mut comparing = JoinSet::new();
             for peer in &others {
@@ -33,6 +41,8 @@ impl PurgeEndpoint {
                 });
             }
             let outcomes = comparing.join_all().await;
+            let count = outcomes.iter().flatten().count();
+            progress.is_now(compared(count, others.len()));
             if outcomes.contains(&Some(true)) || !outcomes.contains(&None) {
                 return;
             }

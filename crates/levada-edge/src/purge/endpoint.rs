@@ -16,18 +16,22 @@ use levada_purge::{
     Confirmation, Exchange, Merged, NodeReport, OrderError, OrderId, PurgeOrder, PurgeTarget, Rule,
     absolute,
 };
+use levada_upgrade::{Awaited, OrderPlace, OrderWay, OrdersHere};
 use serde::Serialize;
 use tokio::sync::watch;
 
 use super::{
     exchange::{self, MAX_MESSAGE_SIZE},
-    invalidation::MissedInvalidations,
+    invalidation::{self, MissedInvalidations},
     wake::LastAwake,
 };
 use crate::{cache::Cache, metrics::Metrics, resource::Resource, sites::Sites};
 
 /// The request method of clients that purge.
 pub(crate) const METHOD: &str = "PURGE";
+
+/// The path of orders of operators.
+pub(crate) const ORDERS: &str = "/purge";
 
 /// The most bytes of an order.
 const MAX_ORDER_SIZE: usize = 256 << 10;
@@ -80,6 +84,9 @@ pub(crate) struct PurgeEndpoint {
     /// Whether the node serves clients and peers.
     pub(crate) serving: watch::Sender<bool>,
     pub(crate) last_awake: LastAwake,
+    /// Where orders are carried out.
+    pub(crate) place: OrderPlace,
+    pub(crate) awaited: Awaited,
 }
 
 /// When peers hear of an order.
@@ -164,6 +171,12 @@ impl PurgeEndpoint {
             Ok(bytes) => bytes,
             Err(answer) => return answer,
         };
+        let here = self.place.now().await;
+        if let Some(successor) = &*here {
+            let path = if is_exchange { exchange::PATH } else { invalidation::PATH };
+            return PurgeAnswer::passed_on(successor.pass_on(path, bytes).await);
+        }
+        drop(here);
         if !is_exchange {
             return match serde_json::from_slice(&bytes) {
                 Ok(PurgeOrder { target: PurgeTarget::Invalid(urls), .. }) => {
@@ -193,6 +206,10 @@ impl PurgeEndpoint {
 
     /// Carries out the orders of a message from a peer. They are written when this returns `Ok`.
     pub(super) async fn merge(&self, message: Exchange) -> io::Result<()> {
+        let here = self.place.now().await;
+        if here.is_some() {
+            return Err(io::Error::other("another process carries out purges"));
+        }
         let sites = self.sites.load_full();
         let rules_of = move |order: &PurgeOrder| rules_here(order, &sites);
         let Merged { applied, missed, written } =
@@ -213,12 +230,14 @@ impl PurgeEndpoint {
         self: &Arc<Self>,
         order: PurgeOrder,
         told: Told,
+        here: OrdersHere,
     ) -> Result<(OrderId, Vec<NodeReport>), NotPurged> {
         let (rules, _) = order.rules(|host| Some(self.sites.load().find(host)?.id))?;
         let purging = self.clone();
         // The task tells the peers even if the client goes away.
         let carried_out = tokio::spawn(async move {
             let id = purging.cache.purges.order(order.clone(), rules).await?;
+            drop(here);
             purging.took_effect(&order);
             if told == Told::Later {
                 tokio::spawn(async move { purging.tell_peers(id).await });
@@ -232,7 +251,11 @@ impl PurgeEndpoint {
 
     async fn answer_order(self: &Arc<Self>, order: PurgeOrder) -> PurgeAnswer {
         let (purged, count, soft) = (order.scope(), order.count(), order.soft);
-        match self.carry_out(order, Told::Now).await {
+        let here = self.place.now().await;
+        if let Some(successor) = &*here {
+            return PurgeAnswer::passed_on(pass_on(successor, &order, ORDERS).await);
+        }
+        match self.carry_out(order, Told::Now, here).await {
             Ok((id, nodes)) => {
                 let what = PurgeSummary { purged, count, soft };
                 PurgeAnswer::report(&PurgeReport::new(id, Some(what), nodes))
@@ -264,6 +287,15 @@ impl PurgeEndpoint {
         let (node, result) = (self.node.clone(), Confirmation::Confirmed);
         std::iter::once(NodeReport { node, result, detail: None }).chain(peers).collect()
     }
+}
+
+/// Passes an order on to the process that carries it out in place of this one.
+pub(super) async fn pass_on(
+    successor: &OrderWay,
+    order: &PurgeOrder,
+    path: &str,
+) -> io::Result<(StatusCode, String)> {
+    successor.pass_on(path, serde_json::to_vec(order)?.into()).await
 }
 
 /// The rules of a peer's order, of those hosts that this node serves.
@@ -325,6 +357,17 @@ fn unauthorized() -> PurgeAnswer {
 impl PurgeAnswer {
     fn text(status: StatusCode, text: impl Into<String>) -> Self {
         Self { status, field: None, kind: "text/plain; charset=utf-8", text: text.into() }
+    }
+
+    /// The answer of the process that carries out orders in place of this one.
+    fn passed_on(answer: io::Result<(StatusCode, String)>) -> Self {
+        match answer {
+            Ok((status, text)) => Self { status, field: None, kind: JSON, text },
+            Err(error) => {
+                let text = format!("the process that replaces this one does not answer: {error}\n");
+                Self::text(StatusCode::SERVICE_UNAVAILABLE, text)
+            }
+        }
     }
 
     fn report(report: &PurgeReport) -> Self {

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 use super::{
-    endpoint::{PurgeEndpoint, Told},
+    endpoint::{ORDERS, PurgeEndpoint, Told, pass_on},
     exchange::send,
 };
 
@@ -75,9 +75,23 @@ impl PurgeEndpoint {
     pub(crate) async fn propagate_invalidation(self: &Arc<Self>, invalidated: Invalidated) {
         let Invalidated { urls, groups, variants } = invalidated;
         for order in groups.into_iter().chain(variants) {
-            if let Err(error) = self.carry_out(order, Told::Later).await {
+            let here = self.place.now().await;
+            let done = match &*here {
+                Some(successor) => {
+                    pass_on(successor, &order, ORDERS).await.map(drop).map_err(Into::into)
+                }
+                None => self.carry_out(order, Told::Later, here).await.map(drop),
+            };
+            if let Err(error) = done {
                 tracing::error!(%error, "what an unsafe request has invalidated is not purged");
             }
+        }
+        if let Some(successor) = &*self.place.now().await {
+            let order = PurgeOrder { target: PurgeTarget::Invalid(urls), soft: false };
+            if let Err(error) = pass_on(successor, &order, PATH).await {
+                tracing::error!(%error, "what an unsafe request has invalidated is not purged");
+            }
+            return;
         }
         if urls.is_empty() || self.peers.is_none() {
             return;

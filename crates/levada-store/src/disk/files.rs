@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! lock                      held by the node that uses the directory
+//! ending                    the node that uses it is about to give it back
 //! index                     the snapshot of the index; `index.clean` after an orderly end
 //! 000 .. 3ff                by the first ten bits of the key
 //!   0123456789abcdef        a record, named by its key
@@ -31,6 +32,8 @@ use super::{
 pub(super) const FANOUT: u16 = 1024;
 /// The name of what is being written.
 pub(super) const WRITING: &str = "writing";
+/// The name of the mark of a node that ends.
+const ENDING: &str = "ending";
 /// The bytes that are read at once where only the head is wanted: usually all of it.
 const HEAD_READ: usize = 4096;
 /// Pieces up to here are put together before they are written.
@@ -90,10 +93,25 @@ impl Files {
             opened => opened?,
         };
         match lock.try_lock() {
-            Ok(()) => Ok(lock),
+            Ok(()) => {
+                // If this fails, a later node waits in vain for a while.
+                let _ = remove(&self.root.join(ENDING));
+                Ok(lock)
+            }
             Err(TryLockError::WouldBlock) => Err(io::ErrorKind::ResourceBusy.into()),
             Err(TryLockError::Error(error)) => Err(error),
         }
+    }
+
+    /// Lets other nodes know that this one is about to give the directory back. A failure only makes them
+    /// give up at once.
+    pub(super) fn is_to_end(&self) {
+        let _ = File::create(self.root.join(ENDING));
+    }
+
+    /// Whether the node that has the directory is about to give it back.
+    pub(super) fn is_ending(&self) -> bool {
+        self.root.join(ENDING).exists()
     }
 
     /// The record of `key`, whole.

@@ -34,6 +34,7 @@ mod trouble;
 mod writer;
 
 use std::{
+    fs::File,
     hash::{BuildHasher, RandomState},
     io,
     path::{Path, PathBuf},
@@ -70,6 +71,8 @@ const READS: usize = 64;
 const READ_DEADLINE: Duration = Duration::from_secs(2);
 /// How often it is looked whether all is done.
 const FLUSH_STEP: Duration = Duration::from_millis(20);
+/// How often it is looked whether another node has given the directory back.
+const BUSY_STEP: Duration = Duration::from_millis(50);
 /// How long the end waits for a thread that is stuck in the disk.
 const LAST_WAIT: Duration = Duration::from_secs(2);
 
@@ -84,6 +87,8 @@ pub struct DiskSettings {
     pub eviction: &'static eviction::EvictionEntry,
     /// The most bytes that may wait to be written.
     pub queue_bytes: u64,
+    /// How long to wait for a node that is about to give the directory back.
+    pub patience: Duration,
 }
 
 /// Why there can be no disk tier.
@@ -109,6 +114,8 @@ pub struct Disk {
 
 struct Shared {
     files: Files,
+    /// An index of nothing.
+    no_index: Box<dyn Fn() -> Index + Send + Sync>,
     metrics: DiskMetrics,
     state: Mutex<State>,
     /// Wakes the thread.
@@ -166,11 +173,14 @@ impl Disk {
         let dir = settings.dir;
         let seed = RandomState::new().hash_one(0);
         let sent_room = in_file::room(settings.bytes);
+        let (bytes, eviction) = (settings.bytes, settings.eviction);
+        let no_index = move || Index::new(bytes, eviction, seed);
         let shared = Arc::new(Shared {
             files: Files::new(dir.clone(), seed),
+            no_index: Box::new(no_index),
             metrics,
             state: Mutex::new(State {
-                index: Index::new(settings.bytes, settings.eviction, seed),
+                index: no_index(),
                 queue: WriteQueue::new(settings.queue_bytes),
                 scanned: false,
                 reading: Pause::default(),
@@ -188,7 +198,7 @@ impl Disk {
             hushes: Mutex::default(),
             hush_damaged: Mutex::default(),
         });
-        let lock = match shared.files.take() {
+        let lock = match take_in_time(&shared.files, settings.patience) {
             Ok(lock) => Some(lock),
             Err(error) => match error.kind() {
                 io::ErrorKind::ResourceBusy => return Err(DiskError::InUse(dir)),
@@ -202,13 +212,38 @@ impl Disk {
                 }
             },
         };
-        shared.taken.store(lock.is_some(), Relaxed);
-        let theirs = shared.clone();
+        let disk = Self { shared };
+        disk.start(lock)?;
+        Ok(disk)
+    }
+
+    fn start(&self, lock: Option<File>) -> Result<(), DiskError> {
+        self.shared.taken.store(lock.is_some(), Relaxed);
+        let theirs = self.shared.clone();
         thread::Builder::new()
             .name("disk".into())
             .spawn(move || writer::run(&theirs, lock))
             .map_err(DiskError::Thread)?;
-        Ok(Self { shared })
+        Ok(())
+    }
+
+    /// Lets other nodes know that this one is about to end: they wait for the directory.
+    pub fn is_to_end(&self) {
+        self.shared.files.is_to_end();
+    }
+
+    /// Takes the directory again after [`close`](Self::close), and scans it: another node may have changed it.
+    ///
+    /// # Errors
+    /// When another node has it.
+    pub fn reopen(&self) -> Result<(), DiskError> {
+        let lock = self.shared.files.take();
+        let lock = lock.map_err(|_| DiskError::InUse(self.shared.files.root().to_owned()))?;
+        let mut state = self.shared.state.lock();
+        (state.closing, state.ended, state.scanned) = (None, false, false);
+        state.index = (self.shared.no_index)();
+        drop(state);
+        self.start(Some(lock))
     }
 
     /// Whether there is a record of `key`; until the scan has ended there may be one of any.
@@ -502,6 +537,28 @@ impl Shared {
         self.metrics.bytes.set(state.index.bytes() as i64);
         self.metrics.entries.set(state.index.len() as i64);
         self.metrics.queue_bytes.set(state.queue.bytes() as i64);
+    }
+}
+
+/// Takes the directory, at once or when the node that has it gives it back, as it has said it would.
+fn take_in_time(files: &Files, patience: Duration) -> io::Result<File> {
+    let deadline = Instant::now() + patience;
+    let mut waits = false;
+    loop {
+        match files.take() {
+            Err(error)
+                if error.kind() == io::ErrorKind::ResourceBusy
+                    && files.is_ending()
+                    && Instant::now() < deadline =>
+            {
+                if !std::mem::replace(&mut waits, true) {
+                    let dir = files.root().display();
+                    tracing::info!(%dir, ?patience, "waiting for the node that still uses the disk cache");
+                }
+                thread::sleep(BUSY_STEP);
+            }
+            taken => return taken,
+        }
     }
 }
 

@@ -75,7 +75,7 @@ pub(crate) fn run(args: &HandoffBackendArgs) -> anyhow::Result<CommandStatus> {
     }
     let same = settings.clone();
     let reader = SettingsReader(Box::new(move || Ok(same.clone())));
-    levada_edge::run(settings, reader, |_addresses| {})?;
+    levada_edge::run(settings, reader, None, |_addresses| {})?;
     Ok(CommandStatus::Success)
 }
 

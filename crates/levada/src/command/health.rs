@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use levada_command::{CommandStatus, admin_client};
+use serde::Deserialize;
 
 use super::{admin::AdminArgs, default_config::DEFAULT_CONFIG};
 
@@ -32,14 +33,25 @@ pub(crate) fn run(args: &HealthArgs) -> anyhow::Result<CommandStatus> {
     let told = async { admin_client::try_get(&admin, page, PATIENCE).await };
     match runtime.block_on(told)? {
         Ok(answer) => {
-            println!("{}", String::from_utf8_lossy(&answer).trim_end());
+            match args.live {
+                true => println!("{}", String::from_utf8_lossy(&answer).trim_end()),
+                false => println!("ready"),
+            }
             Ok(CommandStatus::Success)
         }
         Err(reason) => {
-            println!("not ready: {}", reason.trim_end());
+            let page = serde_json::from_str(&reason)
+                .unwrap_or_else(|_| Readiness { missing: vec![reason.trim_end().to_owned()] });
+            println!("not ready: {}", page.missing.join("; "));
             Ok(CommandStatus::ProblemsFound)
         }
     }
+}
+
+/// The answer of `/readyz`.
+#[derive(Deserialize)]
+struct Readiness {
+    missing: Vec<String>,
 }
 
 const PATIENCE: Duration = Duration::from_secs(3);

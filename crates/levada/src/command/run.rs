@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use levada_edge::SettingsReader;
+use levada_edge::{Predecessor, SettingsReader};
 
 use crate::cli::RunArgs;
 use levada_command::{CommandStatus, end_with_stdin};
@@ -14,6 +14,7 @@ use levada_command::{CommandStatus, end_with_stdin};
 /// If the configuration cannot be used or the node cannot start. The problems of the configuration
 /// have been printed then.
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<CommandStatus> {
+    let predecessor = Predecessor::meet()?;
     let checked = levada_config::load(&args.config)
         .with_context(|| format!("cannot read {}", args.config.display()))?;
     eprint!("{}", checked.report);
@@ -24,7 +25,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<CommandStatus> {
     }
     // The edge logs its addresses; no caller waits for it to be ready.
     let reader = reader(args.config.clone());
-    levada_edge::run(settings, reader, |_addresses| {})?;
+    levada_edge::run(settings, reader, predecessor, |_addresses| {})?;
     Ok(CommandStatus::Success)
 }
 

@@ -2,20 +2,22 @@
 
 use http::HeaderValue;
 use levada_cache::{CacheName, CacheStatus};
-use levada_store::HitFields;
+
+use crate::HitFields;
 
 /// The name of this node.
-pub(crate) struct NodeName {
+pub struct NodeName {
     /// As a member of `Via`.
-    pub(crate) via: HeaderValue,
+    pub via: HeaderValue,
     /// As `Cache-Status` has it.
-    pub(crate) cache: CacheName,
+    pub cache: CacheName,
     /// As `Proxy-Status` has it.
-    pub(crate) token: String,
+    pub token: String,
 }
 
 impl NodeName {
-    pub(crate) fn new(name: &str) -> Self {
+    /// Of the node with this name in its configuration.
+    pub fn new(name: &str) -> Self {
         let via = HeaderValue::try_from(format!("1.1 {name}"));
         Self {
             via: via.unwrap_or_else(|_| HeaderValue::from_static("1.1 levada")),
@@ -25,11 +27,7 @@ impl NodeName {
     }
 
     /// This node's fields of a response from the store.
-    pub(crate) fn hit<'a>(
-        &'a self,
-        age: Option<u32>,
-        status: &'a CacheStatus<'static>,
-    ) -> HitFields<'a> {
+    pub fn hit<'a>(&'a self, age: Option<u32>, status: &'a CacheStatus<'static>) -> HitFields<'a> {
         HitFields { age, status, node: &self.cache, via: &self.via }
     }
 }

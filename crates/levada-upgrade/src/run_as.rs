@@ -3,23 +3,38 @@
 use std::{fs, io, os::unix::fs::DirBuilderExt as _, path::Path};
 
 use levada_net::privileges::{self, Account, Kept, Privileges};
+use levada_settings::{RunAs, Settings, SettingsReader};
 
-use crate::{
-    settings::{RunAs, Settings, SettingsReader},
-    start_error::StartError,
-};
+/// Why the node cannot become the user of its settings.
+#[derive(Debug, thiserror::Error)]
+pub enum NoSuchUser {
+    /// The system refuses.
+    #[error("`user` in [runtime]: {0}")]
+    User(io::Error),
+    /// The user cannot read the files of the node.
+    #[error("the user {user} cannot read the configuration, which a reload needs:\n{reason}")]
+    Unreadable {
+        /// The user.
+        user: String,
+        /// The problems.
+        reason: String,
+    },
+}
 
 /// Becomes the user of the settings if this process is root, and says what it may do from now on. The
 /// listeners are open; the threads of the runtime, which inherit all this, are still to be started.
-pub(crate) fn become_user(settings: &Settings, reader: &SettingsReader) -> Result<(), StartError> {
-    let failed = |why: io::Error| StartError::User(why);
+///
+/// # Errors
+/// When the system refuses, or the user cannot read the files.
+pub fn become_user(settings: &Settings, reader: &SettingsReader) -> Result<(), NoSuchUser> {
+    let failed = |why: io::Error| NoSuchUser::User(why);
     match &settings.run_as {
         Some(run_as) if privileges::is_root() => {
             change_user(run_as, settings).map_err(failed)?;
             // A reload reads all files again. It must not fail only then.
             let readable = (reader.0)();
             readable
-                .map_err(|reason| StartError::Unreadable { user: run_as.user.clone(), reason })?;
+                .map_err(|reason| NoSuchUser::Unreadable { user: run_as.user.clone(), reason })?;
             tracing::info!("{}", Privileges::now().map_err(failed)?);
         }
         Some(run_as) => {

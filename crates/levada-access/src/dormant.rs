@@ -6,52 +6,54 @@ use std::{
     time::Duration,
 };
 
-use levada_http1::ConnectionEnd;
 use levada_net::{client::ConnectionOwner, dormant::DormancyWatch, tcp::TcpInfo};
 use levada_types::Key;
 use tokio::time::MissedTickBehavior;
 
-use levada_access::given_up::GivenUpClients;
+use crate::given_up::GivenUpClients;
 
-use crate::metrics::Metrics;
-
-/// Begins to watch the connections of a listener, if it is configured.
-pub(crate) fn watch(
-    metrics: &Arc<Metrics>,
+/// Begins to watch the connections of a listener, if it is configured. Calls `ended` for each connection that is
+/// given up.
+pub fn watch(
     given_up: &Arc<GivenUpClients>,
     retries: Option<u8>,
+    ended: impl Fn() + Send + Sync + 'static,
 ) -> Option<Arc<DormancyWatch<ConnectionOwner>>> {
     let watch = DormancyWatch::new(retries?);
-    tokio::spawn(sweep(metrics.clone(), given_up.clone(), Arc::downgrade(&watch)));
+    tokio::spawn(sweep(given_up.clone(), Arc::downgrade(&watch), ended));
     Some(watch)
 }
 
 /// Sweeps until the listener and all its connections are gone.
 async fn sweep(
-    metrics: Arc<Metrics>,
     given_up: Arc<GivenUpClients>,
     watch: Weak<DormancyWatch<ConnectionOwner>>,
+    ended: impl Fn(),
 ) {
     let mut ticks = tokio::time::interval(SWEEP);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         let Some(watch) = watch.upgrade() else { return };
-        watch.sweep(|seat, info| give_up(&metrics, &given_up, &seat.about, info));
+        watch.sweep(|seat, info| {
+            if give_up(&given_up, &seat.about, info) {
+                ended();
+            }
+        });
     }
 }
 
-/// Aborts the connection's task. Its socket is closed with it, by a reset.
-fn give_up(metrics: &Metrics, given_up: &GivenUpClients, owner: &ConnectionOwner, info: &TcpInfo) {
-    let Some(task) = owner.task() else { return };
+/// Aborts the connection's task, if it has one. Its socket is closed with it, by a reset.
+fn give_up(given_up: &GivenUpClients, owner: &ConnectionOwner, info: &TcpInfo) -> bool {
+    let Some(task) = owner.task() else { return false };
     task.abort();
-    metrics.ended(ConnectionEnd::Dormant);
     given_up.note(owner.client, Key(owner.last_key().load(Relaxed)));
     let TcpInfo { retransmits, timeout, last_ack, rtt, retransmitted, .. } = info;
     tracing::debug!(
         client = %owner.client, retransmits, ?timeout, ?last_ack, ?rtt, retransmitted,
         "dormant connection given up"
     );
+    true
 }
 
 /// Half of Linux' shortest retransmission timeout.

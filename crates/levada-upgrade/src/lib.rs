@@ -1,0 +1,49 @@
+//! A node that replaces its process. The old process starts the new one and passes to it what connections and
+//! stored responses need; docs/operate/upgrade.md has the steps in order.
+//!
+//! ```text
+//! program        the program that runs in the new process, and who may have written it
+//! successor      the new process, as the old one sees it
+//! predecessor    the old process, as the new one sees it
+//! message        what they tell each other
+//! channel        messages and descriptors over a Unix socket
+//! record         stored entries on their way
+//! sockets        the listening sockets of a node: passed on, from systemd, or opened
+//! passed         sockets that a process got instead of opening them
+//! run_as         the user that a node runs as
+//! systemd        what systemd is told
+//! entries        the memory tier on its way
+//! orders         purge orders on their way
+//! upgrades       how far an upgrade has come
+//! awaited        the things that a node waits for before it serves clients
+//! ```
+//!
+//! The crate does not know the store, purges or connections: the node says when it lets go of them.
+
+mod awaited;
+mod channel;
+pub mod entries;
+mod message;
+pub mod orders;
+mod passed;
+mod predecessor;
+mod program;
+pub mod record;
+mod run_as;
+mod sockets;
+mod successor;
+pub mod systemd;
+mod upgrades;
+
+pub use awaited::{Awaited, AwaitedThing};
+pub use message::{OfferedSockets, Prepared, TakenOver};
+pub use orders::{OrderPlace, OrderWay, OrdersHere};
+pub use passed::PassedSockets;
+pub use predecessor::{LetGo, Predecessor, PredecessorGone};
+pub use program::{Program, UntrustedProgram};
+pub use run_as::{NoSuchUser, become_user};
+pub use sockets::{
+    Addresses, ListenerSockets, NodeSockets, OpenSockets, SocketError, listen, raise_file_limit,
+};
+pub use successor::{Successor, SuccessorFailed, SuccessorProcess};
+pub use upgrades::{NotUpgraded, UpgradePhase, Upgraded, Upgrades};

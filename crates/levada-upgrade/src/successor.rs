@@ -1,0 +1,266 @@
+//! The new process, as the old one sees it.
+//!
+//! All that waits here blocks its thread, for [`PATIENCE`] at most. A successor that is dropped before it serves
+//! is killed.
+
+use std::{
+    io::{self, Read as _, Write as _},
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::net::UnixStream,
+    },
+    path::PathBuf,
+    process::{Child, ChildStderr, ExitStatus, Stdio},
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use levada_net::privileges;
+use rustix::stdio;
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{
+    channel::Channel,
+    message::{
+        LetGoMessage, Offer, OfferedSockets, Open, Prepared, Ready, Serving, TakenOver, VERSION,
+    },
+    program::Program,
+};
+
+/// The variable by which the new process knows that the old one has started it.
+pub(crate) const PREDECESSOR: &str = "LEVADA_PREDECESSOR";
+/// How long the new process may say nothing.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a process that has closed its side may take to end.
+const LAST_WAIT: Duration = Duration::from_secs(2);
+/// The last bytes of its standard error that are kept.
+const KEPT: usize = 16 << 10;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Successor {
+    process: SuccessorProcess,
+    channel: Channel,
+    said: Arc<Mutex<Vec<u8>>>,
+    /// The way of stored entries.
+    pub entries: UnixStream,
+    /// The way of purge orders.
+    pub orders: Option<UnixStream>,
+    theirs: Option<[OwnedFd; 2]>,
+    serves: bool,
+}
+
+/// The handle by which the new process is ended.
+#[derive(Clone, Debug)]
+pub struct SuccessorProcess(Arc<Mutex<Child>>);
+
+/// Why the new process does not take over.
+#[derive(Debug, thiserror::Error)]
+pub enum SuccessorFailed {
+    /// It cannot be started.
+    #[error("the new process cannot be started: {0}")]
+    Start(io::Error),
+    /// It has ended.
+    #[error("the new process has ended ({status}):\n{said}")]
+    Ended {
+        /// How.
+        status: ExitStatus,
+        /// The end of its standard error.
+        said: String,
+    },
+    /// It says nothing.
+    #[error("the new process said nothing for {} seconds and was killed; its log:\n{said}", PATIENCE.as_secs())]
+    Silent {
+        /// The end of its standard error.
+        said: String,
+    },
+    /// It says something else than it should.
+    #[error("the new process cannot be understood ({why}) and was killed; its log:\n{said}")]
+    Misunderstood {
+        /// The problem.
+        why: io::Error,
+        /// The end of its standard error.
+        said: String,
+    },
+}
+
+impl Successor {
+    /// Starts the program.
+    ///
+    /// # Errors
+    /// When it cannot be run.
+    pub fn start(program: &Program) -> Result<Self, SuccessorFailed> {
+        Self::spawned(program).map_err(SuccessorFailed::Start)
+    }
+
+    fn spawned(program: &Program) -> io::Result<Self> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let (entries, their_entries) = UnixStream::pair()?;
+        let (orders, their_orders) = UnixStream::pair()?;
+        entries.set_write_timeout(Some(PATIENCE))?;
+        let mut command = program.command();
+        command.env(PREDECESSOR, std::process::id().to_string());
+        command.stdin(Stdio::from(OwnedFd::from(theirs))).stderr(Stdio::piped());
+        // On a thread of its own: the capabilities of a thread go to the processes that it starts.
+        let spawned = thread::spawn(move || {
+            privileges::pass_to_children()?;
+            command.spawn()
+        });
+        let mut child = spawned.join().map_err(|_| io::Error::other("a thread failed"))??;
+        let said = Arc::<Mutex<Vec<u8>>>::default();
+        if let Some(stderr) = child.stderr.take() {
+            let kept = said.clone();
+            thread::spawn(move || pass_on(stderr, &kept));
+        }
+        let channel = Channel::new(ours);
+        channel.set_patience(Some(PATIENCE))?;
+        Ok(Self {
+            process: SuccessorProcess(Arc::new(Mutex::new(child))),
+            channel,
+            said,
+            entries,
+            orders: Some(orders),
+            theirs: Some([their_entries.into(), their_orders.into()]),
+            serves: false,
+        })
+    }
+
+    /// The handle by which it can be ended.
+    pub fn process(&self) -> SuccessorProcess {
+        self.process.clone()
+    }
+
+    /// Its number.
+    pub fn pid(&self) -> u32 {
+        self.process.lock().id()
+    }
+
+    /// Offers sockets, which are those of `offered` in order, and waits until the new process could go on
+    /// alone.
+    ///
+    /// # Errors
+    /// When it does not come that far.
+    pub fn offer(
+        &mut self,
+        offered: Vec<OfferedSockets>,
+        sockets: &[OwnedFd],
+        disk: Option<PathBuf>,
+    ) -> Result<Prepared, SuccessorFailed> {
+        let listeners = offered.len();
+        let offer = Offer { version: VERSION, pid: std::process::id(), sockets: offered, disk };
+        let theirs = self.theirs.take();
+        let own = [stdio::stdin(), stdio::stderr()];
+        let ways = theirs.iter().flatten().map(OwnedFd::as_fd);
+        let all: Vec<BorrowedFd<'_>> =
+            own.into_iter().chain(ways).chain(sockets.iter().map(OwnedFd::as_fd)).collect();
+        let sent = self.channel.send(&offer).and_then(|()| self.channel.send_descriptors(&all));
+        sent.map_err(|error| self.failed(error))?;
+        drop(theirs);
+        let prepared: Prepared = self.answer()?;
+        match prepared.taken.len() == listeners {
+            true => Ok(prepared),
+            false => Err(self.failed(io::ErrorKind::InvalidData.into())),
+        }
+    }
+
+    /// Says that this process has let go of the disk tier, with the state of its purges if that does not have
+    /// it. Waits until the new process is ready to accept connections.
+    ///
+    /// # Errors
+    /// When it does not come that far.
+    pub fn let_go(&mut self, purges: Option<String>) -> Result<(), SuccessorFailed> {
+        self.tell::<_, Ready>(&LetGoMessage { purges }).map(drop)
+    }
+
+    /// Says that this process accepts no more connections, and waits until the new one does.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn open(&mut self) -> Result<(), SuccessorFailed> {
+        self.tell::<_, Serving>(&Open)?;
+        self.serves = true;
+        Ok(())
+    }
+
+    /// Waits until the new process has kept all entries that were sent.
+    ///
+    /// # Errors
+    /// When it has ended before.
+    pub fn taken_over(&mut self) -> Result<TakenOver, SuccessorFailed> {
+        let _ = self.entries.shutdown(std::net::Shutdown::Write);
+        self.answer()
+    }
+
+    fn tell<M: Serialize, T: DeserializeOwned>(&mut self, m: &M) -> Result<T, SuccessorFailed> {
+        self.channel.send(m).map_err(|error| self.failed(error))?;
+        self.answer()
+    }
+
+    fn answer<T: DeserializeOwned>(&mut self) -> Result<T, SuccessorFailed> {
+        self.channel.receive().map_err(|error| self.failed(error))
+    }
+
+    fn failed(&self, why: io::Error) -> SuccessorFailed {
+        let mut child = self.process.lock();
+        let deadline = Instant::now() + LAST_WAIT;
+        let is_silent = matches!(why.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
+        while !is_silent && Instant::now() < deadline {
+            if let Ok(Some(status)) = child.try_wait() {
+                return SuccessorFailed::Ended { status, said: self.said() };
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        let _ = child.kill();
+        let _ = child.wait();
+        let said = self.said();
+        match is_silent {
+            true => SuccessorFailed::Silent { said },
+            false => SuccessorFailed::Misunderstood { why, said },
+        }
+    }
+
+    /// The end of its standard error, when it has come.
+    fn said(&self) -> String {
+        let deadline = Instant::now() + LAST_WAIT;
+        // The thread that reads it drops its half at the end.
+        while Arc::strong_count(&self.said) > 1 && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(5));
+        }
+        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&said).trim_end().to_owned()
+    }
+}
+
+impl Drop for Successor {
+    fn drop(&mut self) {
+        if !self.serves {
+            self.process.end();
+        }
+    }
+}
+
+impl SuccessorProcess {
+    /// Kills it.
+    pub fn end(&self) {
+        let mut child = self.lock();
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Child> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Passes on what the new process says, until it has this process's standard error.
+fn pass_on(mut from: ChildStderr, kept: &Mutex<Vec<u8>>) {
+    let mut some = [0; 4096];
+    while let Ok(count @ 1..) = from.read(&mut some) {
+        let _ = io::stderr().write_all(&some[..count]);
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.extend_from_slice(&some[..count]);
+        let beyond = kept.len().saturating_sub(KEPT);
+        kept.drain(..beyond);
+    }
+}
