@@ -95,6 +95,10 @@ impl Cluster {
         for at in [0, 1] {
             cluster.start_back(at, 8080);
         }
+        // A front-end would tell of a back-end that is not there yet.
+        for at in [0, 1] {
+            cluster.wait_until_it_listens(at);
+        }
         cluster.start_front(after);
         for at in [0, 1] {
             cluster.wait_until_handed_to(at);
@@ -162,6 +166,19 @@ impl Cluster {
     /// The front-end's log since its start.
     fn log(&self) -> String {
         fs::read_to_string(self.path("front.log")).unwrap()
+    }
+
+    /// Waits until a back-end takes connections of front-ends.
+    fn wait_until_it_listens(&self, at: usize) {
+        let start = Instant::now();
+        let listens = || {
+            let inside = self.backs[at].namespace();
+            inside.run(|| TcpStream::connect((BACKS[at], 7072)).is_ok()).unwrap()
+        };
+        while !listens() {
+            assert!(start.elapsed() < PATIENCE, "back-end {at} does not listen");
+            thread::sleep(Duration::from_millis(20));
+        }
     }
 
     fn wait_until_handed_to(&self, at: usize) {
