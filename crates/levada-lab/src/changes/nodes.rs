@@ -169,6 +169,17 @@ impl ChangedNodes {
         Ok(serde_json::from_slice(&answer)?)
     }
 
+    /// The seconds for which the process runs that answers at the admin listener.
+    ///
+    /// # Errors
+    /// If none answers.
+    pub(super) async fn uptime(&self, at: usize) -> anyhow::Result<f64> {
+        let admin = self.places[at].addresses.admin;
+        let status: Value =
+            serde_json::from_slice(&admin_client::get(admin, "/status", ANSWER).await?)?;
+        status["uptime_seconds"].as_f64().context("/status has no uptime")
+    }
+
     /// Renews the certificate of a node.
     ///
     /// # Errors

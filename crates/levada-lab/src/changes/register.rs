@@ -47,6 +47,7 @@ pub(super) const CHANGES: &[Change] = &[
     Change::new("policy", change!(policy)),
     Change { most: Some(1), ..Change::new("peer-added", change!(peer_added)) },
     Change { most: Some(1), ..Change::new("peer-removed", change!(peer_removed)) },
+    Change::new("upgrade", change!(upgrade)),
 ];
 
 /// The changes with these names, or all.
@@ -170,6 +171,20 @@ async fn peer_removed(nodes: &mut ChangedNodes, _turn: u32) -> anyhow::Result<()
     nodes.reload(&others, &format!("peer node{gone} removed")).await?;
     sleep(EVERY).await;
     nodes.remove(gone).await
+}
+
+/// A new process in the place of each node's, one node after another.
+async fn upgrade(nodes: &mut ChangedNodes, _turn: u32) -> anyhow::Result<()> {
+    for at in nodes.serving() {
+        let before = nodes.uptime(at).await?;
+        let told = nodes.order(at, "/upgrade").await?;
+        let (old, new) = (told["old"].as_u64(), told["new"].as_u64());
+        ensure!(new.is_some() && new != old, "node{at} was not upgraded: {told}");
+        let now = nodes.uptime(at).await?;
+        ensure!(now < before, "the process that answers at node{at} runs for {now} s");
+    }
+    sleep(EVERY).await;
+    Ok(())
 }
 
 const EVERY: Duration = Duration::from_millis(500);
