@@ -48,7 +48,7 @@ struct Target {
     priority: u16,
 }
 
-/// What tells one version of a file from another.
+/// The mark by which one version of a file is told from another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Version {
     modified: Option<SystemTime>,

@@ -18,7 +18,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Whether a member is up, as its users see it.
 pub type IsUp = dyn Fn(&Source, &Member) -> bool + Send + Sync;
 
-/// What all sources of a node share.
+/// The state that all sources of a node share.
 pub(crate) struct Common {
     pub(crate) metrics: DiscoveryMetrics,
     pub(crate) started: Instant,

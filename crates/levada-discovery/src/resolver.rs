@@ -334,7 +334,7 @@ fn name_server(address: SocketAddr) -> NameServerConfig {
     NameServerConfig::new(address.ip(), true, both)
 }
 
-/// What `/etc/resolv.conf` says.
+/// The contents of `/etc/resolv.conf`.
 fn system() -> (ResolverConfig, ResolverOpts) {
     let text = fs::read(RESOLV_CONF).unwrap_or_default();
     let (parsed, _) = resolv_conf::Config::parse_with_errors(&text);

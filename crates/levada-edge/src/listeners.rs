@@ -42,7 +42,7 @@ pub(crate) struct Listeners {
     /// The schedulers of all workers.
     runtimes: Mutex<Vec<Handle>>,
     open: Mutex<Vec<OpenListener>>,
-    /// Those for operators, metrics and front-ends.
+    /// The sockets for operators, metrics and front-ends.
     others: Mutex<OpenSockets>,
     accepting: Mutex<Vec<AbortHandle>>,
 }

@@ -91,7 +91,7 @@ pub struct NodeSockets {
     pub control: Option<TcpListener>,
     /// Where all of them are.
     pub addresses: Addresses,
-    /// Those for operators, metrics and front-ends, to be passed on.
+    /// The sockets for operators, metrics and front-ends, to be passed on.
     pub others: OpenSockets,
     doors: Vec<TcpListener>,
 }

@@ -21,9 +21,9 @@ pub(super) struct Etcd {
 /// The answers that are good enough.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Quality {
-    /// Those that a majority agrees on. A server without a leader refuses at once, and ends its watches.
+    /// The keys that a majority agrees on. A server without a leader refuses at once, and ends its watches.
     Agreed,
-    /// What this server knows, though it may be outdated.
+    /// The keys that this server knows, which may be outdated.
     Known,
 }
 

@@ -27,7 +27,7 @@ pub async fn register(source: &EtcdSource, me: &Member, leaving: impl Future<Out
         () = registration.keep() => {}
         () = leaving => {}
     }
-    // What it does not reach, the end of the lease does.
+    // If no server can be reached, the lease ends by itself.
     let _ = timeout(PATIENCE, registration.take_back()).await;
 }
 

@@ -23,7 +23,7 @@ pub(super) struct Access {
     pub(super) namespace: String,
 }
 
-/// What a cluster's files say.
+/// The contents of a cluster's files.
 #[derive(Default)]
 pub(super) struct Credentials {
     pub(super) server: String,

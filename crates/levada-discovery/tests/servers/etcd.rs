@@ -27,7 +27,7 @@ async fn members_come_and_go_with_their_keys_and_leases() {
     etcd.put("/web/a", "web-1:80").await;
     etcd.put_leased("/web/c", "10.0.0.4:80", 2).await;
     members_become(&followed, &["a 10.0.0.3:80", "b 10.0.0.2:80 2", "c 10.0.0.4:80"]).await;
-    // Nobody renews the lease.
+    // The lease is not renewed.
     members_become(&followed, &["a 10.0.0.3:80", "b 10.0.0.2:80 2"]).await;
 
     etcd.delete("/web/b").await;

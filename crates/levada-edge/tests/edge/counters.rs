@@ -19,7 +19,7 @@ const CLIENTS: u64 = 10;
 /// Requests of each client.
 const REQUESTS: u64 = 500;
 
-/// What clients, or servers, have counted themselves.
+/// The requests and bytes that clients, or servers, have counted themselves.
 #[derive(Default)]
 struct Counted {
     requests: AtomicU64,
