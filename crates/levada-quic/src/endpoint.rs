@@ -1,0 +1,104 @@
+//! The UDP side of a listener: accepts connections, and spreads them over the workers.
+//!
+//! One task receives the packets of an address and hands each to the connection that it belongs to; ciphers,
+//! acknowledgements and requests are the work of the connection's own worker. So a client may change its
+//! address, and no packet comes to a wrong thread.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+use levada_net::{
+    stop::{self, Stop},
+    udp::UdpSockets,
+};
+use quinn::{EndpointConfig, ServerConfig, TokioRuntime};
+use tokio::runtime::Handle;
+
+use crate::{Serve, cid::MarkedIds, connection, session::VERSION};
+
+/// Handshakes that may be under way before clients have to prove their address first.
+pub const UNPROVEN: usize = 256;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Endpoint {
+    quic: quinn::Endpoint,
+    unproven: Arc<AtomicUsize>,
+}
+
+/// A handshake that is under way.
+#[derive(Debug)]
+pub(crate) struct Unproven(Arc<AtomicUsize>);
+
+impl Unproven {
+    fn begin(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Relaxed);
+        Self(count.clone())
+    }
+}
+
+impl Drop for Unproven {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Endpoint {
+    /// Takes the packets that come to these sockets. Call it within the runtime that is to receive them.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn open(sockets: &UdpSockets) -> io::Result<Self> {
+        let number = sockets.number();
+        let mut config = EndpointConfig::default();
+        config
+            .cid_generator(move || Box::new(MarkedIds::at(number)))
+            .supported_versions(vec![VERSION]);
+        let socket = sockets.socket()?;
+        let quic = quinn::Endpoint::new(config, None, socket, Arc::new(TokioRuntime))?;
+        Ok(Self { quic, unproven: Arc::default() })
+    }
+
+    /// Accepts connections until the stop, which these workers serve in turn.
+    pub async fn accept<N: Serve>(
+        &self,
+        node: Arc<N>,
+        config: ServerConfig,
+        workers: Vec<Handle>,
+        stop: Stop,
+    ) {
+        self.quic.set_server_config(Some(config));
+        for worker in workers.iter().cycle() {
+            let incoming = tokio::select! {
+                Some(incoming) = self.quic.accept() => incoming,
+                () = stop.begun() => return,
+                else => return,
+            };
+            let under_way = self.unproven.load(Relaxed);
+            if !incoming.remote_address_validated() && node.asks_for_proof(under_way) {
+                node.metrics().retries.inc();
+                // An address that is not validated may be asked.
+                let _ = incoming.retry();
+                continue;
+            }
+            let Some(place) = node.place(incoming.remote_address().ip().to_canonical()) else {
+                incoming.refuse();
+                continue;
+            };
+            let handshake = Unproven::begin(&self.unproven);
+            let serving = connection::serve(node.clone(), incoming, place, handshake, stop.clone());
+            let _worker = worker.enter();
+            stop::spawn_until_cut(stop.clone(), serving);
+        }
+    }
+
+    /// Refuses new connections from now on. The open ones go on.
+    pub fn refuse(&self) {
+        self.quic.set_server_config(None);
+    }
+}

@@ -1,0 +1,353 @@
+//! The guard before h3: reads along in the frames of a client's stream, and lets only those pass that h3 may
+//! see.
+//!
+//! ```text
+//!   frame: type (varint) length (varint) payload (length)
+//! ```
+//!
+//! h3 gathers every frame but DATA until it is complete, whatever its length, and forgets the order and the
+//! number of pseudo fields. The guard bounds the length of heads, drops frames of unknown types as they come,
+//! and judges the fields of a head before h3 reads it ([`crate::fields`]).
+
+use std::{
+    collections::VecDeque,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+};
+
+use bytes::Bytes;
+
+use crate::{
+    code::{Code, Fault},
+    fields::{self, PseudoFields},
+};
+
+/// The bytes of incomplete heads that one connection may have.
+const INCOMPLETE_HEADS: usize = 256 << 10;
+/// The longest payload of a frame on the control stream, whose frames hold some numbers.
+const CONTROL_PAYLOAD: u64 = 1 << 10;
+/// A type and a length, each of eight bytes at most.
+const HEADER: usize = 16;
+
+const DATA: u64 = 0x0;
+const HEADERS: u64 = 0x1;
+/// Frames that are errors on the stream of a request (RFC 9114 Sec. 7.2, 11.2.1).
+const UNEXPECTED: [u64; 9] = [0x2, 0x3, 0x4, 0x5, 0x6, 0x7, 0x8, 0x9, 0xd];
+/// Frames of the control stream that h3 knows, and those that it must refuse.
+const CONTROL: [u64; 11] = [0x0, 0x1, 0x2, 0x3, 0x4, 0x5, 0x6, 0x7, 0x8, 0x9, 0xd];
+
+/// The bytes that all incomplete heads of a connection hold.
+#[derive(Debug, Default)]
+pub(crate) struct HeadBytes(AtomicUsize);
+
+/// The frames of one stream.
+#[derive(Debug)]
+pub(crate) struct Frames {
+    stream: StreamKind,
+    place: Place,
+    header: [u8; HEADER],
+    came: usize,
+    /// The part of a head that has come.
+    held: Vec<u8>,
+    /// The longest head.
+    longest: usize,
+    heads: u32,
+    /// The pseudo fields of the first head, when it is complete.
+    pub(crate) pseudo: Option<PseudoFields>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StreamKind {
+    Request,
+    Control,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// Between two frames, or within the type and the length of one.
+    Between,
+    /// In a payload with so many bytes left.
+    Payload { left: u64, passes: bool },
+    /// In a head with so many bytes left.
+    Head { left: usize },
+}
+
+impl Frames {
+    /// The stream of a request whose heads are `longest` bytes long at most.
+    pub(crate) fn of_request(longest: usize) -> Self {
+        Self::new(StreamKind::Request, longest)
+    }
+
+    /// The control stream, behind its type.
+    pub(crate) fn of_control() -> Self {
+        Self::new(StreamKind::Control, 0)
+    }
+
+    fn new(stream: StreamKind, longest: usize) -> Self {
+        Self {
+            stream,
+            place: Place::Between,
+            header: [0; HEADER],
+            came: 0,
+            held: Vec::new(),
+            longest,
+            heads: 0,
+            pseudo: None,
+        }
+    }
+
+    /// Takes in bytes of the stream. The bytes that may pass are added to `out`.
+    ///
+    /// # Errors
+    /// The fault that ends the stream or the connection.
+    pub(crate) fn feed(
+        &mut self,
+        mut chunk: Bytes,
+        out: &mut VecDeque<Bytes>,
+        all: &HeadBytes,
+    ) -> Result<(), Fault> {
+        while !chunk.is_empty() {
+            match self.place {
+                Place::Between => self.begin(&mut chunk, out)?,
+                Place::Payload { left, passes } => {
+                    let piece = chunk.split_to(chunk.len().min(left as usize));
+                    self.payload(left - piece.len() as u64, passes);
+                    if passes {
+                        out.push_back(piece);
+                    }
+                }
+                Place::Head { left } => self.head(left, &mut chunk, out, all)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that the stream may end here.
+    ///
+    /// # Errors
+    /// When it ends within a frame.
+    pub(crate) fn end(&self) -> Result<(), Fault> {
+        match self.place == Place::Between && self.came == 0 {
+            true => Ok(()),
+            false => Err(Fault::Connection(Code::FRAME_ERROR, "the stream ends within a frame")),
+        }
+    }
+
+    /// Forgets what is held of an incomplete head.
+    pub(crate) fn forget(&mut self, all: &HeadBytes) {
+        all.0.fetch_sub(self.held.len(), Relaxed);
+        self.held = Vec::new();
+    }
+
+    /// Reads the type and the length of a frame.
+    fn begin(&mut self, chunk: &mut Bytes, out: &mut VecDeque<Bytes>) -> Result<(), Fault> {
+        if self.came == 0
+            && let Some((kind, length, header)) = type_and_length(chunk)
+        {
+            let whole = chunk.split_to(header);
+            return self.enter(kind, length, whole, out);
+        }
+        while let [first, ..] = **chunk {
+            self.header[self.came] = first;
+            self.came += 1;
+            let _ = chunk.split_to(1);
+            if let Some((kind, length, header)) = type_and_length(&self.header[..self.came]) {
+                self.came = 0;
+                let whole = Bytes::copy_from_slice(&self.header[..header]);
+                return self.enter(kind, length, whole, out);
+            }
+        }
+        Ok(())
+    }
+
+    /// Enters a frame.
+    fn enter(
+        &mut self,
+        kind: u64,
+        length: u64,
+        header: Bytes,
+        out: &mut VecDeque<Bytes>,
+    ) -> Result<(), Fault> {
+        match self.stream {
+            StreamKind::Control if CONTROL.contains(&kind) => {
+                if length > CONTROL_PAYLOAD {
+                    let why = "a frame of the control stream is too long";
+                    return Err(Fault::Connection(Code::EXCESSIVE_LOAD, why));
+                }
+                out.push_back(header);
+                self.payload(length, true);
+            }
+            StreamKind::Request if kind == DATA => {
+                out.push_back(header);
+                self.payload(length, true);
+            }
+            StreamKind::Request if kind == HEADERS => {
+                if length > self.longest as u64 {
+                    return Err(Fault::Stream(Code::EXCESSIVE_LOAD));
+                }
+                out.push_back(header);
+                self.place = Place::Head { left: length as usize };
+                if length == 0 {
+                    return self.judge(&[]);
+                }
+            }
+            StreamKind::Request if UNEXPECTED.contains(&kind) => {
+                let why = "a frame of this type has no place in a request";
+                return Err(Fault::Connection(Code::FRAME_UNEXPECTED, why));
+            }
+            // A frame of an unknown type means nothing (RFC 9114 Sec. 9).
+            _ => self.payload(length, false),
+        }
+        Ok(())
+    }
+
+    fn payload(&mut self, left: u64, passes: bool) {
+        self.place = match left {
+            0 => Place::Between,
+            left => Place::Payload { left, passes },
+        };
+    }
+
+    /// Gathers a head, which passes when it is complete and well-formed.
+    fn head(
+        &mut self,
+        left: usize,
+        chunk: &mut Bytes,
+        out: &mut VecDeque<Bytes>,
+        all: &HeadBytes,
+    ) -> Result<(), Fault> {
+        let piece = chunk.split_to(chunk.len().min(left));
+        if piece.len() == left && self.held.is_empty() {
+            self.judge(&piece)?;
+            out.push_back(piece);
+            return Ok(());
+        }
+        self.held.extend_from_slice(&piece);
+        if all.0.fetch_add(piece.len(), Relaxed) + piece.len() > INCOMPLETE_HEADS {
+            let why = "too many heads are incomplete";
+            return Err(Fault::Connection(Code::EXCESSIVE_LOAD, why));
+        }
+        self.place = Place::Head { left: left - piece.len() };
+        if piece.len() == left {
+            all.0.fetch_sub(self.held.len(), Relaxed);
+            let head = std::mem::take(&mut self.held);
+            self.judge(&head)?;
+            out.push_back(head.into());
+        }
+        Ok(())
+    }
+
+    /// Judges the fields of a complete head, or of trailers.
+    fn judge(&mut self, section: &[u8]) -> Result<(), Fault> {
+        self.place = Place::Between;
+        self.heads += 1;
+        let Some(found) = fields::pseudo_fields(section)? else { return Ok(()) };
+        match self.heads {
+            1 => self.pseudo = Some(found),
+            _ if found != PseudoFields::default() => {
+                return Err(Fault::Stream(Code::MESSAGE_ERROR));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+fn type_and_length(bytes: &[u8]) -> Option<(u64, u64, usize)> {
+    let (kind, first) = varint(bytes)?;
+    let (length, second) = varint(&bytes[first..])?;
+    Some((kind, length, first + second))
+}
+
+/// A variable-length integer and the bytes that it takes (RFC 9000 Sec. 16).
+pub(crate) fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
+    let first = *bytes.first()?;
+    let length = 1 << (first >> 6);
+    let rest = bytes.get(1..length)?;
+    let value =
+        rest.iter().fold(u64::from(first & 0x3f), |value, byte| value << 8 | u64::from(*byte));
+    Some((value, length))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `GET https /` with an authority, by the static table.
+    const HEAD: &[u8] = b"\x00\x00\xd1\xd7\x50\x01a\xc1";
+
+    fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
+        [&[kind, payload.len() as u8], payload].concat()
+    }
+
+    fn passed(stream: &[u8], at_once: usize) -> Result<Vec<u8>, Fault> {
+        let (mut frames, all) = (Frames::of_request(40), HeadBytes::default());
+        let mut out = VecDeque::new();
+        let fed = stream
+            .chunks(at_once)
+            .try_for_each(|chunk| frames.feed(Bytes::copy_from_slice(chunk), &mut out, &all));
+        frames.forget(&all);
+        assert_eq!(all.0.load(Relaxed), 0);
+        fed.and_then(|()| frames.end()).map(|()| out.into_iter().flatten().collect())
+    }
+
+    #[test]
+    fn frames_pass_whole_and_unknown_ones_are_dropped_however_they_are_cut() {
+        let known = [frame(1, HEAD), frame(0, b"body"), frame(0, b""), frame(1, b"\0\0")].concat();
+        let unknown = [frame(0x21, b"grease"), vec![0x40, 0x41, 3], b"abc".to_vec()].concat();
+        let stream = [
+            &unknown[..],
+            &frame(1, HEAD),
+            &unknown,
+            &frame(0, b"body"),
+            &frame(0, b""),
+            &frame(1, b"\0\0"),
+        ]
+        .concat();
+        for at_once in 1..stream.len() {
+            assert_eq!(passed(&stream, at_once).unwrap(), known, "{at_once}");
+        }
+    }
+
+    #[test]
+    fn frames_without_a_place_in_a_request_end_the_connection() {
+        for kind in UNEXPECTED {
+            let fault = passed(&frame(kind as u8, b"abc"), 1).unwrap_err();
+            assert!(matches!(fault, Fault::Connection(Code::FRAME_UNEXPECTED, _)), "{kind}");
+        }
+    }
+
+    #[test]
+    fn heads_that_are_too_long_or_ill_formed_end_the_stream() {
+        assert_eq!(passed(&frame(1, &[0; 41]), 9), Err(Fault::Stream(Code::EXCESSIVE_LOAD)));
+        let twice = b"\x00\x00\xd1\xd1\xd7\x50\x01a\xc1";
+        assert_eq!(passed(&frame(1, twice), 2), Err(Fault::Stream(Code::MESSAGE_ERROR)));
+        let trailers = [frame(1, HEAD), frame(1, HEAD)].concat();
+        assert_eq!(passed(&trailers, 3), Err(Fault::Stream(Code::MESSAGE_ERROR)));
+    }
+
+    #[test]
+    fn stream_that_ends_within_a_frame_ends_the_connection() {
+        let stream = [frame(1, HEAD), frame(0, b"body")].concat();
+        for cut in 1..stream.len() {
+            let ended = passed(&stream[..cut], 100);
+            let whole = cut == HEAD.len() + 2;
+            assert_eq!(ended.is_ok(), whole, "{cut}: {ended:?}");
+        }
+    }
+
+    #[test]
+    fn incomplete_heads_of_a_connection_are_bounded() {
+        let all = HeadBytes::default();
+        let begun = |count| {
+            let one = |_| {
+                let mut frames = Frames::of_request(32 << 10);
+                let head = [&b"\x01\x80\0\x7f\xff"[..], &[0; 30 << 10]].concat();
+                frames.feed(head.into(), &mut VecDeque::new(), &all).map(|()| frames)
+            };
+            (0..count).map(one).collect::<Result<Vec<_>, _>>()
+        };
+        let mut few = begun(8).unwrap();
+        assert!(begun(1).is_err());
+        few.iter_mut().for_each(|frames| frames.forget(&all));
+    }
+}

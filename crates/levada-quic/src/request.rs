@@ -1,0 +1,206 @@
+//! One request over HTTP/3, from its head until the client has all of the response.
+
+use std::{pin::pin, sync::Arc};
+
+use bytes::Bytes;
+use h3::{
+    error::StreamError,
+    server::{RequestResolver, RequestStream},
+};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response,
+    header::{self, CONTENT_LENGTH, DATE},
+    response::Parts,
+};
+use http_body::Body;
+use levada_http1::WatchedStream;
+use tokio::sync::mpsc;
+
+use crate::{
+    RequestBody, Serve,
+    body::BodyError,
+    code::Code,
+    connection::Connection,
+    date,
+    transport::{RequestLine, SendSide, Transport},
+};
+
+/// Says that a request came before the handshake was complete (RFC 8470 Sec. 5.1).
+const EARLY_DATA: HeaderName = HeaderName::from_static("early-data");
+
+/// Fields that are not known in HTTP/3 (RFC 9114 Sec. 4.2).
+const OF_CONNECTIONS: [HeaderName; 5] = [
+    header::CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+/// Why a request ends without a whole response.
+enum Cut {
+    /// The client does not want it any more.
+    Cancelled,
+    /// This side ends the stream with a code.
+    Reset(Code),
+    /// The stream has been ended already.
+    Over,
+}
+
+impl From<StreamError> for Cut {
+    fn from(error: StreamError) -> Self {
+        match error {
+            StreamError::RemoteTerminate { .. } => Self::Cancelled,
+            StreamError::StreamError { .. } | StreamError::ConnectionError { .. } => Self::Over,
+            _ => Self::Reset(Code::INTERNAL_ERROR),
+        }
+    }
+}
+
+/// Answers the request on this stream. `_open` says as long as it lives that the connection is needed.
+pub(crate) async fn answer<N: Serve>(
+    connection: Arc<Connection<N>>,
+    resolver: RequestResolver<Transport, Bytes>,
+    line: Arc<RequestLine>,
+    watched: WatchedStream,
+    _open: mpsc::Sender<()>,
+) {
+    let mut settled = pin!(line.settled());
+    let answered = {
+        let answering = pin!(exchange(&connection, resolver, &line, watched));
+        tokio::select! {
+            biased;
+            answered = answering => answered,
+            _ = &mut settled => Err(Cut::Cancelled),
+        }
+    };
+    match answered {
+        Ok(()) => {
+            connection.answered();
+            settled.await;
+        }
+        Err(Cut::Cancelled) => {
+            line.reset(Code::REQUEST_CANCELLED);
+            connection.cancelled();
+        }
+        Err(Cut::Reset(code)) => line.reset(code),
+        Err(Cut::Over) => {}
+    }
+}
+
+async fn exchange<N: Serve>(
+    connection: &Connection<N>,
+    resolver: RequestResolver<Transport, Bytes>,
+    line: &Arc<RequestLine>,
+    watched: WatchedStream,
+) -> Result<(), Cut> {
+    let limit = connection.limits.head_timeout;
+    let received = tokio::time::timeout(limit, received(resolver, line));
+    let (mut request, mut send) =
+        received.await.map_err(|_| Cut::Reset(Code::REQUEST_INCOMPLETE))??;
+    connection.asked.notify_one();
+    if connection.is_early() {
+        connection.node.metrics().early_requests.inc();
+        match request.method().is_safe() {
+            true => drop(request.headers_mut().insert(EARLY_DATA, HeaderValue::from_static("1"))),
+            // A replay must not repeat its effect (RFC 8470 Sec. 3).
+            false => connection.until_handshaken().await,
+        }
+    }
+    let is_head = *request.method() == Method::HEAD;
+    let response = connection.node.serve(&connection.client(), request).await;
+    let (mut head, body) = response.into_parts();
+    let mut body = watched.watch(body);
+    complete(&mut head, &body, is_head);
+    send.send_response(Response::from_parts(head, ())).await?;
+    send_body(connection, line, &mut send, &mut body).await?;
+    drop(body);
+    send.finish().await?;
+    Ok(())
+}
+
+type Received = (Request<RequestBody>, RequestStream<SendSide, Bytes>);
+
+/// The request, as soon as its head is there and it is known whether a safe one has a body.
+async fn received(
+    resolver: RequestResolver<Transport, Bytes>,
+    line: &Arc<RequestLine>,
+) -> Result<Received, Cut> {
+    let (head, stream) = match resolver.resolve_request().await {
+        Ok(resolved) => resolved,
+        // h3 has answered it.
+        Err(StreamError::HeaderTooBig { .. }) => return Err(Cut::Over),
+        Err(error) => return Err(line.fault().map_or_else(|| error.into(), Cut::Reset)),
+    };
+    let is_connect = *head.method() == Method::CONNECT;
+    if !line.fits(is_connect) || has_fields_of_connections(head.headers()) {
+        return Err(Cut::Reset(Code::MESSAGE_ERROR));
+    }
+    let length = head.headers().get(CONTENT_LENGTH).and_then(length);
+    let (send, recv) = stream.split();
+    let mut body = RequestBody::new(recv, line.clone(), length);
+    // The end of the stream may come in a later packet than the head.
+    let looked = body.look(head.method().is_safe() && !is_connect).await;
+    looked.map_err(|error| match error {
+        BodyError::Stream(error) => error.into(),
+        BodyError::Length => Cut::Over,
+    })?;
+    Ok((head.map(|()| body), send))
+}
+
+/// A length that is wrong is refused by the judge of all requests.
+fn length(value: &HeaderValue) -> Option<u64> {
+    value.to_str().ok()?.parse().ok()
+}
+
+fn has_fields_of_connections(headers: &HeaderMap) -> bool {
+    headers.keys().any(|name| OF_CONNECTIONS.contains(name))
+        || headers
+            .get_all(header::TE)
+            .iter()
+            .any(|te| !te.as_bytes().eq_ignore_ascii_case(b"trailers"))
+}
+
+/// Completes the head of a response, as hyper does over HTTP/2.
+fn complete<B: Body>(head: &mut Parts, body: &B, is_head: bool) {
+    for name in &OF_CONNECTIONS {
+        head.headers.remove(name);
+    }
+    if !head.headers.contains_key(DATE) {
+        head.headers.insert(DATE, date::now());
+    }
+    if !is_head
+        && !body.is_end_stream()
+        && let Some(length) = body.size_hint().exact()
+        && !head.headers.contains_key(CONTENT_LENGTH)
+    {
+        head.headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    }
+}
+
+async fn send_body<N: Serve, B: Body<Data = Bytes> + Unpin>(
+    connection: &Connection<N>,
+    line: &RequestLine,
+    send: &mut RequestStream<SendSide, Bytes>,
+    body: &mut B,
+) -> Result<(), Cut> {
+    while !body.is_end_stream() {
+        let polled = std::future::poll_fn(|cx| std::pin::Pin::new(&mut *body).poll_frame(cx));
+        let Some(frame) = polled.await else { return Ok(()) };
+        // A client must not take what it has for the whole.
+        let frame = frame.map_err(|_| Cut::Reset(Code::INTERNAL_ERROR))?;
+        match frame.into_data() {
+            Ok(data) if data.is_empty() => {}
+            Ok(data) => {
+                line.write(data, &connection.written).await.map_err(|_| Cut::Cancelled)?;
+            }
+            Err(frame) => {
+                if let Ok(trailers) = frame.into_trailers() {
+                    send.send_trailers(trailers).await?;
+                }
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
