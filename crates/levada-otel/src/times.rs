@@ -1,0 +1,192 @@
+//! Histograms of times, in two resolutions at once: the classic buckets of Prometheus, which all of its formats have,
+//! and the buckets of its native histograms, eight between a power of two and the next.
+//!
+//! Every request is counted, by three additions without a lock.
+
+use std::{
+    array,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use prometheus_client::{
+    encoding::{EncodeMetric, MetricEncoder, NoLabelSet},
+    metrics::{MetricType, TypedMetric},
+};
+
+/// The least bound of a classic bucket, in nanoseconds; each bound is twice the one before.
+const LEAST: u64 = 500_000;
+/// Classic buckets with a bound: up to half a minute.
+const CLASSIC: usize = 17;
+/// The binary logarithm of native buckets in a power of two: buckets of 9 percent.
+pub const SCHEMA: i32 = 3;
+const PARTS: usize = 1 << SCHEMA;
+/// The exponent of the shortest time that has a native bucket: 8 microseconds. Shorter ones are in the zero bucket.
+const SHORTEST: i32 = -17;
+/// The exponent of the longest time: 17 minutes. Longer ones are in the last bucket.
+const LONGEST: i32 = 10;
+/// Native buckets; the first one is the zero bucket.
+const NATIVE: usize = 1 + PARTS * (LONGEST - SHORTEST) as usize;
+/// Powers of two to the eighths from 0 to 7: the bounds of native buckets.
+const EIGHTHS: [f64; PARTS] = [
+    1.0,
+    1.090_507_732_665_257_7,
+    1.189_207_115_002_721,
+    1.296_839_554_651_009_6,
+    std::f64::consts::SQRT_2,
+    1.542_210_825_407_940_7,
+    1.681_792_830_507_429,
+    1.834_008_086_409_342_4,
+];
+
+/// The times of something.
+#[derive(Clone, Debug, Default)]
+pub struct TimeHistogram(Arc<Buckets>);
+
+#[derive(Debug)]
+struct Buckets {
+    classic: [AtomicU64; CLASSIC + 1],
+    native: [AtomicU64; NATIVE],
+    nanos: AtomicU64,
+}
+
+impl Default for Buckets {
+    fn default() -> Self {
+        let zeros = || array::from_fn(|_| AtomicU64::new(0));
+        Self {
+            classic: zeros(),
+            native: array::from_fn(|_| AtomicU64::new(0)),
+            nanos: AtomicU64::new(0),
+        }
+    }
+}
+
+/// The native buckets of a histogram at one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NativeBuckets {
+    /// All times.
+    pub count: u64,
+    /// Times below the least bucket.
+    pub zeros: u64,
+    /// Runs of buckets: the index of the first one, and their counts.
+    pub runs: Vec<(i32, Vec<u64>)>,
+}
+
+/// The width of the zero bucket in seconds.
+pub fn zero_threshold() -> f64 {
+    f64::from(SHORTEST).exp2()
+}
+
+impl TimeHistogram {
+    /// Counts a time.
+    pub fn observe(&self, time: Duration) {
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let Buckets { classic, native, nanos: sum } = &*self.0;
+        // Doubling the least bound this many times reaches the time.
+        let bound = (nanos.div_ceil(LEAST)).max(1).next_power_of_two().trailing_zeros() as usize;
+        classic[bound.min(CLASSIC)].fetch_add(1, Relaxed);
+        native[place(time.as_secs_f64())].fetch_add(1, Relaxed);
+        sum.fetch_add(nanos, Relaxed);
+    }
+
+    /// The native buckets. Requests may be counted meanwhile.
+    pub fn native(&self) -> NativeBuckets {
+        let counts: Vec<_> = self.0.native.iter().map(|count| count.load(Relaxed)).collect();
+        let mut runs: Vec<(i32, Vec<u64>)> = Vec::new();
+        for (at, count) in counts.iter().enumerate().skip(1).filter(|(_, count)| **count > 0) {
+            let index = at as i32 + SHORTEST * PARTS as i32;
+            match runs.last_mut() {
+                Some((first, run)) if *first + run.len() as i32 == index => run.push(*count),
+                _ => runs.push((index, vec![*count])),
+            }
+        }
+        NativeBuckets { count: counts.iter().sum(), zeros: counts[0], runs }
+    }
+
+    /// The sum of all times in seconds.
+    pub fn sum(&self) -> f64 {
+        self.0.nanos.load(Relaxed) as f64 / 1e9
+    }
+}
+
+/// The place of the native bucket of a time. Bucket `i` ends at two to the power of `i / 8`, inclusively.
+fn place(seconds: f64) -> usize {
+    if seconds <= zero_threshold() {
+        return 0;
+    }
+    // Above the threshold, so that it is a normal number: its exponent and its digits.
+    let (bits, bias) = (seconds.to_bits(), 1023);
+    let exponent = (bits >> 52) as i32 - bias;
+    let digits = f64::from_bits(bits & (u64::MAX >> 12) | 1.0_f64.to_bits());
+    let part = EIGHTHS.iter().filter(|bound| **bound < digits).count();
+    let place = (exponent - SHORTEST) as usize * PARTS + part;
+    place.min(NATIVE - 1)
+}
+
+impl TypedMetric for TimeHistogram {
+    const TYPE: MetricType = MetricType::Histogram;
+}
+
+impl EncodeMetric for TimeHistogram {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let counts = self.0.classic.each_ref().map(|count| count.load(Relaxed));
+        let bound = |at: usize| match at {
+            CLASSIC => f64::INFINITY,
+            at => (LEAST << at) as f64 / 1e9,
+        };
+        let buckets = array::from_fn::<_, { CLASSIC + 1 }, _>(|at| (bound(at), counts[at]));
+        encoder.encode_histogram::<NoLabelSet>(self.sum(), counts.iter().sum(), &buckets, None)
+    }
+
+    fn metric_type(&self) -> MetricType {
+        Self::TYPE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::{encoding::text::encode, registry::Registry};
+
+    use super::*;
+
+    #[test]
+    fn bucket_ends_at_its_bound() {
+        for part in -136..80 {
+            let bound = (f64::from(part) / 8.0).exp2();
+            let (at, above) = (place(bound * (1.0 - 1e-12)), place(bound * (1.0 + 1e-12)));
+            let index = (part + 136) as usize;
+            assert_eq!((at, above), (index, index + 1), "{bound}");
+        }
+        assert_eq!(place((0.0_f64).exp2()), 136, "a bound belongs to its bucket");
+        assert_eq!((place(0.0), place(f64::MAX)), (0, NATIVE - 1));
+    }
+
+    #[test]
+    fn both_resolutions_count_all_times() {
+        let times = TimeHistogram::default();
+        for micros in [0, 3, 500, 501, 1_000, 1_000_000, 1_000_001, 40_000_000, 4_000_000_000] {
+            times.observe(Duration::from_micros(micros));
+        }
+        let NativeBuckets { count, zeros, runs } = times.native();
+        assert_eq!((count, zeros), (9, 2));
+        assert_eq!(runs.iter().map(|(_, run)| run.iter().sum::<u64>()).sum::<u64>(), 7);
+        // A second, and a bit more than that.
+        assert!(runs.contains(&(0, vec![1, 1])), "{runs:?}");
+        let (mut registry, mut page) = (Registry::default(), String::new());
+        registry.register("t_seconds", "T", times);
+        encode(&mut page, &registry).unwrap();
+        for line in [
+            "t_seconds_count 9",
+            "t_seconds_bucket{le=\"0.0005\"} 3",
+            "t_seconds_bucket{le=\"0.001\"} 5",
+            "t_seconds_bucket{le=\"1.024\"} 7",
+            "t_seconds_bucket{le=\"32.768\"} 7",
+            "t_seconds_bucket{le=\"+Inf\"} 9",
+        ] {
+            assert!(page.contains(&format!("\n{line}\n")), "{line}: {page}");
+        }
+    }
+}
