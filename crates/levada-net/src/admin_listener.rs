@@ -12,6 +12,9 @@ use std::{
         },
     },
     path::Path,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
 };
 
 use rustix::{
@@ -20,9 +23,16 @@ use rustix::{
 };
 use socket2::SockRef;
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::{TcpListener, UnixListener},
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::{TcpListener, TcpStream, UnixListener, UnixStream as UnixConnection},
+    sync::{OwnedSemaphorePermit, Semaphore},
 };
+
+/// Connections that a listener holds at once. Each needs a file descriptor, which clients need as well.
+pub const MOST_CONNECTIONS: usize = 256;
+
+const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nRetry-After: 5\r\n\
+    Connection: close\r\nContent-Length: 47\r\n\r\nthere are too many connections to this address\n";
 
 /// A listener for operators that no runtime knows yet.
 #[derive(Debug)]
@@ -88,42 +98,115 @@ impl StdAdminListener {
     /// # Errors
     /// When the system refuses.
     pub fn start(self) -> io::Result<AdminListener> {
-        match self.0 {
-            Inner::Tcp(listener) => TcpListener::from_std(listener).map(AdminListener::Tcp),
-            Inner::Unix(listener) => UnixListener::from_std(listener).map(AdminListener::Unix),
-        }
+        let open = match self.0 {
+            Inner::Tcp(listener) => Open::Tcp(TcpListener::from_std(listener)?),
+            Inner::Unix(listener) => Open::Unix(UnixListener::from_std(listener)?),
+        };
+        Ok(AdminListener { open, places: Arc::new(Semaphore::new(MOST_CONNECTIONS)) })
     }
 }
 
 /// A listener for operators.
 #[derive(Debug)]
-pub enum AdminListener {
-    /// In the network.
+pub struct AdminListener {
+    open: Open,
+    places: Arc<Semaphore>,
+}
+
+#[derive(Debug)]
+enum Open {
     Tcp(TcpListener),
-    /// A Unix socket.
     Unix(UnixListener),
 }
 
-/// An operator's connection.
-pub trait AdminStream: AsyncRead + AsyncWrite + Send + Unpin {}
+/// An operator's connection, which has one of the listener's places.
+#[derive(Debug)]
+pub struct AdminStream {
+    connection: Connection,
+    _place: OwnedSemaphorePermit,
+}
 
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> AdminStream for S {}
+#[derive(Debug)]
+enum Connection {
+    Tcp(TcpStream),
+    Unix(UnixConnection),
+}
 
 impl AdminListener {
-    /// The next connection, and the address that it comes from; `None`: it came by the Unix socket.
+    /// The next connection, and the address that it comes from; `None`: it came by the Unix socket. As long as
+    /// there are [`MOST_CONNECTIONS`], further ones are told so and closed.
     ///
     /// # Errors
     /// When the system has no connection to give.
-    pub async fn accept(&self) -> io::Result<(Box<dyn AdminStream>, Option<IpAddr>)> {
+    pub async fn accept(&self) -> io::Result<(AdminStream, Option<IpAddr>)> {
+        loop {
+            let (connection, from) = self.open.accept().await?;
+            match self.places.clone().try_acquire_owned() {
+                Ok(place) => return Ok((AdminStream { connection, _place: place }, from)),
+                // A new connection has room for so short an answer.
+                Err(_) => drop(connection.socket().send(FULL)),
+            }
+        }
+    }
+}
+
+impl Open {
+    async fn accept(&self) -> io::Result<(Connection, Option<IpAddr>)> {
         match self {
             Self::Tcp(listener) => {
                 let (stream, from) = listener.accept().await?;
-                Ok((Box::new(stream), Some(from.ip())))
+                Ok((Connection::Tcp(stream), Some(from.ip())))
             }
-            Self::Unix(listener) => {
-                let (stream, _) = listener.accept().await?;
-                Ok((Box::new(stream), None))
-            }
+            Self::Unix(listener) => Ok((Connection::Unix(listener.accept().await?.0), None)),
+        }
+    }
+}
+
+impl Connection {
+    fn socket(&self) -> SockRef<'_> {
+        match self {
+            Self::Tcp(stream) => SockRef::from(stream),
+            Self::Unix(stream) => SockRef::from(stream),
+        }
+    }
+}
+
+impl AsyncRead for AdminStream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match &mut self.get_mut().connection {
+            Connection::Tcp(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Connection::Unix(stream) => Pin::new(stream).poll_read(cx, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for AdminStream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match &mut self.get_mut().connection {
+            Connection::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Connection::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.get_mut().connection {
+            Connection::Tcp(stream) => Pin::new(stream).poll_flush(cx),
+            Connection::Unix(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.get_mut().connection {
+            Connection::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
+            Connection::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }
 }
@@ -176,6 +259,10 @@ mod tests {
         assert_eq!(listen_unix(&path, 0o600).unwrap_err().kind(), ErrorKind::AddrInUse);
         drop(live);
         assert!(path.exists(), "as a process leaves it that is killed");
+        // A process that another test has just forked holds the socket until it runs its program.
+        while UnixStream::connect(&path).is_ok() {
+            std::thread::yield_now();
+        }
         let _live = listen_unix(&path, 0o600).unwrap();
         assert!(UnixStream::connect(&path).is_ok());
     }
@@ -188,6 +275,34 @@ mod tests {
             let _live = listen_unix(&path, mode).unwrap();
             assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, mode);
         }
+    }
+
+    #[tokio::test]
+    async fn connections_beyond_the_bound_are_refused_and_places_come_back() {
+        use tokio::io::AsyncReadExt as _;
+
+        let listener = StdTcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let listener = StdAdminListener::from(listener).start().unwrap();
+        let (mut clients, mut accepted) = (Vec::new(), Vec::new());
+        for _ in 0..MOST_CONNECTIONS {
+            clients.push(TcpStream::connect(address).await.unwrap());
+            accepted.push(listener.accept().await.unwrap());
+        }
+        let mut refused = TcpStream::connect(address).await.unwrap();
+        let mut answer = String::new();
+        let (next, read) = (listener.accept(), refused.read_to_string(&mut answer));
+        let mut next = std::pin::pin!(next);
+        tokio::select! {
+            biased;
+            _ = next.as_mut() => panic!("one more than the bound was accepted"),
+            read = read => drop(read.unwrap()),
+        }
+        assert!(answer.starts_with("HTTP/1.1 503 ") && answer.ends_with("address\n"), "{answer}");
+        accepted.pop();
+        let _client = TcpStream::connect(address).await.unwrap();
+        next.await.unwrap();
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! closing by reset, TCP handoff, and emulated networks within one machine.
 //!
 //! ```text
+//! activation     starts a program with listening sockets, as systemd does
 //! admin_listener a listener for operators, in the network or at a Unix socket
 //! bpf        kernel programs that steer packets of connections that were handed off
 //! client     a client's connection that was accepted
@@ -19,6 +20,7 @@
 //! signals    signals that an operator or a supervisor sends
 //! stop       the stop of a program, as its connections see it
 //! tcp        the kernel's state of a connection; closing by reset
+//! udp        the UDP sockets of one address, and the steering of packets between two processes
 //! lab        emulated hosts (network namespaces) and wires, which end with the process
 //! wire       one emulated wire: rate, delay, loss and a bounded queue in each direction
 //! ```
@@ -26,6 +28,8 @@
 //! This is the only crate with `unsafe`, and each block says why it is sound. It supports Linux
 //! only, except for `wire::Shape`: on other systems the functions return an error.
 
+#[cfg(target_os = "linux")]
+pub mod activation;
 #[cfg(target_os = "linux")]
 pub mod admin_listener;
 #[cfg(target_os = "linux")]
@@ -57,4 +61,6 @@ pub mod proxy_protocol;
 pub mod signals;
 pub mod stop;
 pub mod tcp;
+#[cfg(target_os = "linux")]
+pub mod udp;
 pub mod wire;

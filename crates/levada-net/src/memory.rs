@@ -1,21 +1,28 @@
 //! The memory of this process and of the machine.
 
 use std::{
-    fs,
+    fs::{self, File},
+    os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
+    sync::LazyLock,
 };
 
 /// Bytes of this process that are in the machine's memory; `None` where the system does not say.
 pub fn resident() -> Option<u64> {
-    let statm = fs::read_to_string("/proc/self/statm").ok()?;
-    let pages: u64 = statm.split(' ').nth(1)?.parse().ok()?;
-    Some(pages * rustix::param::page_size() as u64)
+    own_memory(1)
 }
 
 /// Bytes of the address space that this process has taken; `None` where the system does not say.
 pub fn taken() -> Option<u64> {
-    let statm = fs::read_to_string("/proc/self/statm").ok()?;
-    let pages: u64 = statm.split(' ').next()?.parse().ok()?;
+    own_memory(0)
+}
+
+/// A field of `statm` in bytes. The file stays open: nodes read it fifty times a second.
+fn own_memory(field: usize) -> Option<u64> {
+    static STATM: LazyLock<Option<File>> = LazyLock::new(|| File::open("/proc/self/statm").ok());
+    let mut text = [0; 128];
+    let length = STATM.as_ref()?.read_at(&mut text, 0).ok()?;
+    let pages: u64 = str::from_utf8(&text[..length]).ok()?.split(' ').nth(field)?.parse().ok()?;
     Some(pages * rustix::param::page_size() as u64)
 }
 

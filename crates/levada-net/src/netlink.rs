@@ -14,6 +14,7 @@ use std::{
         linux::net::SocketAddrExt as _,
         unix::net::{SocketAddr, UnixListener},
     },
+    sync::Arc,
 };
 
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
@@ -22,63 +23,106 @@ use crate::bpf::BpfError;
 
 /// A BPF program at a device's tc ingress; removed on drop.
 pub(crate) struct Filter {
-    device: u32,
-    place: FilterSlot,
+    place: FilterPlace,
     /// A socket in the device's namespace, whichever thread drops this.
     netlink: Netlink,
-    /// A lock that shows that the filter is in use. It ends with the process, so that a filter left
-    /// behind by a crash is distinguished from an active one.
-    _claim: UnixListener,
+    slot: Arc<DeviceSlot>,
 }
 
 /// The position of a filter among the device's filters, and its name.
 #[derive(Clone, Copy)]
-pub(crate) struct FilterSlot {
+pub(crate) struct FilterPlace {
     name: &'static str,
     priority: u16,
     /// The protocol of the packets it sees, as in their frames.
     protocol: u16,
 }
 
+/// The filters of one process at one device, which may be of both versions of IP.
+pub(crate) type FilterPair = [FilterPlace; 2];
+
 /// The filters of the front-end.
-pub(crate) const STEER: FilterSlot =
-    FilterSlot { name: "levada-steer", priority: 7100, protocol: ALL };
-pub(crate) const STEER6: FilterSlot =
-    FilterSlot { name: "levada-steer6", priority: 7102, protocol: IPV6 };
+pub(crate) const STEER: FilterPair = [
+    FilterPlace { name: "levada-steer", priority: 7100, protocol: ALL },
+    FilterPlace { name: "levada-steer6", priority: 7102, protocol: IPV6 },
+];
 /// The filters of the back-end.
-pub(crate) const GUARD: FilterSlot =
-    FilterSlot { name: "levada-guard", priority: 7101, protocol: ALL };
-pub(crate) const GUARD6: FilterSlot =
-    FilterSlot { name: "levada-guard6", priority: 7103, protocol: IPV6 };
+pub(crate) const GUARD: FilterPair = [
+    FilterPlace { name: "levada-guard", priority: 7101, protocol: ALL },
+    FilterPlace { name: "levada-guard6", priority: 7103, protocol: IPV6 },
+];
+
+/// A process's slot for its filters at a device. There are two: a process that is about to end keeps its
+/// filters beside those of the next one, and each program passes on the packets of connections that are not in
+/// its own table.
+pub(crate) struct DeviceSlot {
+    device: u32,
+    name: String,
+    /// The distance of its filters' priorities from those of the first slot.
+    offset: u16,
+    /// A lock that shows that the slot is in use. It ends with the process, so that a filter left behind by a
+    /// crash is distinguished from an active one.
+    _claim: UnixListener,
+}
+
+/// The slots of a device.
+const OFFSETS: [u16; 2] = [0, 10];
+
+impl DeviceSlot {
+    /// Claims a slot for these filters, and removes filters from it and from the other one that a crash has left
+    /// behind.
+    pub(crate) fn claim(device: &str, filters: FilterPair) -> Result<Arc<Self>, BpfError> {
+        let name = device.to_owned();
+        let index = index_of(device);
+        let index = index.map_err(|why| BpfError::NoDevice { device: name.clone(), why })?;
+        let free = OFFSETS.into_iter().filter_map(|offset| {
+            let suffix = if offset == 0 { String::new() } else { format!("-{offset}") };
+            let address = format!("{}{suffix}@{index}", filters[0].name);
+            let claim = UnixListener::bind_addr(&SocketAddr::from_abstract_name(address).ok()?);
+            Some(Self { device: index, name: name.clone(), offset, _claim: claim.ok()? })
+        });
+        let free: Vec<Self> = free.collect();
+        let left_behind = || -> io::Result<()> {
+            let mut netlink = Netlink::open()?;
+            for (slot, filter) in free.iter().flat_map(|slot| filters.map(|filter| (slot, filter)))
+            {
+                netlink.remove_filter(index, slot.place(filter))?;
+            }
+            Ok(())
+        };
+        left_behind().map_err(|why| BpfError::Attach { device: name.clone(), why })?;
+        let first = free.into_iter().next();
+        first.map(Arc::new).ok_or(BpfError::Taken { device: name })
+    }
+
+    fn place(&self, filter: FilterPlace) -> FilterPlace {
+        FilterPlace { priority: filter.priority + self.offset, ..filter }
+    }
+}
 
 impl Filter {
-    /// Attaches a program, in place of one that a crash has left behind.
+    /// Attaches a program.
     pub(crate) fn attach(
-        device: &str,
-        place: FilterSlot,
+        slot: &Arc<DeviceSlot>,
+        filter: FilterPlace,
         program: BorrowedFd<'_>,
     ) -> Result<Self, BpfError> {
-        let name = device.to_owned();
-        let index = index_of(device).map_err(|why| BpfError::NoDevice { device: name, why })?;
-        let claim = SocketAddr::from_abstract_name(format!("{}@{index}", place.name))
-            .and_then(|name| UnixListener::bind_addr(&name));
-        let claim = claim.map_err(|_| BpfError::Taken { device: device.to_owned() })?;
+        let place = slot.place(filter);
         let put = || {
             let mut netlink = Netlink::open()?;
-            netlink.make_ingress(index)?;
-            netlink.remove_filter(index, place)?;
-            netlink.add_filter(index, place, program)?;
+            netlink.make_ingress(slot.device)?;
+            netlink.add_filter(slot.device, place, program)?;
             Ok(netlink)
         };
-        let netlink = put().map_err(|why| BpfError::Attach { device: device.to_owned(), why })?;
-        Ok(Self { device: index, place, netlink, _claim: claim })
+        let netlink = put().map_err(|why| BpfError::Attach { device: slot.name.clone(), why })?;
+        Ok(Self { place, netlink, slot: slot.clone() })
     }
 }
 
 impl Drop for Filter {
     fn drop(&mut self) {
         // The device may have been removed before.
-        drop(self.netlink.remove_filter(self.device, self.place));
+        drop(self.netlink.remove_filter(self.slot.device, self.place));
     }
 }
 
@@ -122,7 +166,7 @@ impl Netlink {
     fn add_filter(
         &mut self,
         device: u32,
-        place: FilterSlot,
+        place: FilterPlace,
         program: BorrowedFd<'_>,
     ) -> io::Result<()> {
         const OPTIONS: u16 = 2;
@@ -142,7 +186,7 @@ impl Netlink {
         self.ask(message).map(drop)
     }
 
-    fn remove_filter(&mut self, device: u32, place: FilterSlot) -> io::Result<()> {
+    fn remove_filter(&mut self, device: u32, place: FilterPlace) -> io::Result<()> {
         let mut message = NetlinkMessage::new(DELETE_FILTER, ACK);
         message.traffic(device, 0, INGRESS, place.info());
         match self.ask(message) {
@@ -213,7 +257,7 @@ impl Netlink {
     }
 }
 
-impl FilterSlot {
+impl FilterPlace {
     /// The priority and the protocol in one word.
     fn info(self) -> u32 {
         u32::from(self.priority) << 16 | u32::from(self.protocol.to_be())

@@ -28,9 +28,9 @@ pub fn channel() -> (Stopper, Stop) {
 }
 
 impl Stop {
-    /// Whether the stop has begun.
+    /// Whether the stop has begun, or its stopper is gone.
     pub fn has_begun(&self) -> bool {
-        *self.0.borrow() == StopPhase::Draining
+        *self.0.borrow() == StopPhase::Draining || self.0.has_changed().is_err()
     }
 
     /// Returns when the stop has begun.
@@ -51,7 +51,8 @@ impl Stop {
 /// Polls `changed` once, to register the waker, and again only when the receiver has a new value: a
 /// connection polls at each of its turns, from one and the same task.
 pub async fn once_changed<T>(receiver: &watch::Receiver<T>, changed: impl Future<Output = ()>) {
-    let mut changed = std::pin::pin!(changed);
+    // It registers the waker even in a task that has used up its turn.
+    let mut changed = std::pin::pin!(tokio::task::coop::unconstrained(changed));
     let (receiver, mut polled) = (receiver.clone(), false);
     std::future::poll_fn(|cx| {
         if std::mem::replace(&mut polled, true) && matches!(receiver.has_changed(), Ok(false)) {
@@ -103,4 +104,35 @@ pub fn spawn_until_cut(
             () = stop.cut() => {}
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stop_has_begun_when_its_stopper_is_gone() {
+        let (stopper, stop) = channel();
+        assert!(!stop.has_begun());
+        drop(stopper);
+        assert!(stop.has_begun());
+    }
+
+    #[tokio::test]
+    async fn stop_reaches_a_task_that_had_used_its_turn_up() {
+        let (stopper, stop) = channel();
+        let (waits, waiting) = tokio::sync::oneshot::channel();
+        let task = tokio::spawn(async move {
+            while tokio::task::coop::has_budget_remaining() {
+                tokio::task::coop::consume_budget().await;
+            }
+            waits.send(()).unwrap();
+            stop.begun().await;
+        });
+        waiting.await.unwrap();
+        tokio::task::yield_now().await;
+        stopper.begin();
+        let stopped = tokio::time::timeout(std::time::Duration::from_secs(5), task).await;
+        stopped.expect("it learns of the stop").unwrap();
+    }
 }

@@ -9,6 +9,8 @@ use socket2::SockRef;
 pub struct TcpInfo {
     /// Whether it is closed, by a reset or by both sides.
     pub closed: bool,
+    /// Whether neither side has ended it.
+    pub established: bool,
     /// The size of a full segment in bytes.
     pub segment: u32,
     /// Consecutive timeout retransmissions without progress.
@@ -86,9 +88,11 @@ impl TcpInfo {
             long.copy_from_slice(&bytes[at..at + 8]);
             u64::from_ne_bytes(long)
         };
+        const ESTABLISHED: u8 = 1;
         const CLOSE: u8 = 7;
         Self {
             closed: bytes[0] == CLOSE,
+            established: bytes[0] == ESTABLISHED,
             segment: word(16),
             retransmits: bytes[2],
             probes: bytes[3],
@@ -113,6 +117,49 @@ impl TcpInfo {
 /// When the socket is not usable.
 pub fn reset_on_close(socket: &impl AsFd) -> io::Result<()> {
     SockRef::from(socket).set_linger(Some(Duration::ZERO))
+}
+
+/// Sends a segment without data that the peer must acknowledge, whatever the windows are. Linux does so when it
+/// takes an established connection out of repair mode. It is in that mode for some microseconds: sending fails
+/// by EINVAL then, and receiving by EPERM.
+///
+/// # Errors
+/// Without the capability NET_ADMIN, and not on Linux.
+#[cfg(target_os = "linux")]
+pub fn probe(socket: &impl AsFd) -> io::Result<()> {
+    set(socket, libc::IPPROTO_TCP, libc::TCP_REPAIR, 1)?;
+    set(socket, libc::IPPROTO_TCP, libc::TCP_REPAIR, 0)?;
+    // The mode has reset this option, and others may have to bind the same port.
+    SockRef::from(socket).set_reuse_address(true)
+}
+
+/// Does nothing on this system.
+///
+/// # Errors
+/// Always.
+#[cfg(not(target_os = "linux"))]
+pub fn probe(_socket: &impl AsFd) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Sets TCP_RTO_MAX_MS (Linux 6.15): the longest timeout, whatever the number of retransmissions.
+///
+/// # Errors
+/// When the kernel refuses.
+#[cfg(target_os = "linux")]
+pub fn limit_timeout(socket: &impl AsFd, most: Duration) -> io::Result<()> {
+    const TCP_RTO_MAX_MS: libc::c_int = 44;
+    let most = most.as_millis().try_into().map_err(io::Error::other)?;
+    set(socket, libc::IPPROTO_TCP, TCP_RTO_MAX_MS, most)
+}
+
+/// Does nothing on this system.
+///
+/// # Errors
+/// Always.
+#[cfg(not(target_os = "linux"))]
+pub fn limit_timeout(_socket: &impl AsFd, _most: Duration) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// Sets TCP_NOTSENT_LOWAT, which accepted connections inherit from their listener: bytes that cannot be sent

@@ -7,7 +7,7 @@ mod support;
 use std::{
     io::{Read as _, Write as _},
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use levada_net::{
@@ -17,7 +17,7 @@ use levada_net::{
     tcp::TcpInfo,
 };
 
-use support::{PATIENCE, on, restore, take};
+use support::{PATIENCE, on, restore, restore_silently, take};
 
 const SERVICE: SocketAddr = SocketAddr::new(IpAddr::V4(LabCluster::SERVICE), 80);
 const BACKS: [Ipv4Addr; 2] = [LabCluster::back(0), LabCluster::back(1)];
@@ -31,6 +31,17 @@ fn connect(cluster: &LabCluster, listener: &TcpListener) -> (TcpStream, TcpStrea
     let client = on(&cluster.client, || TcpStream::connect(SERVICE).unwrap());
     client.set_read_timeout(Some(PATIENCE)).unwrap();
     (client, listener.accept().unwrap().0)
+}
+
+/// A client's connection from this address.
+fn connect_from(cluster: &LabCluster, from: SocketAddr) -> TcpStream {
+    on(&cluster.client, || {
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
+        let socket = socket.unwrap();
+        socket.bind(&from.into()).unwrap();
+        socket.connect(&SERVICE.into()).unwrap();
+        TcpStream::from(socket)
+    })
 }
 
 fn listen(host: &Host) -> TcpListener {
@@ -102,6 +113,15 @@ fn a_connection_goes_on_at_a_back_end_and_at_another() {
     drop(guards);
 }
 
+/// Waits until data was retransmitted at least once.
+fn wait_for_retransmission(client: &TcpStream) {
+    let begun = Instant::now();
+    while TcpInfo::of(client).unwrap().retransmitted == 0 {
+        assert!(begun.elapsed() < PATIENCE, "the data is acknowledged");
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn what_is_sent_while_a_connection_moves_is_not_answered_by_a_reset() {
     let Some(cluster) = cluster() else { return };
@@ -114,10 +134,7 @@ fn what_is_sent_while_a_connection_moves_is_not_answered_by_a_reset() {
     let _steered = steering.steer(SERVICE, address_of(&client), to).unwrap();
     let connection = take(&steering, front);
     client.write_all(b"early").unwrap();
-    // The data was retransmitted at least once.
-    while levada_net::tcp::TcpInfo::of(&client).unwrap().retransmitted == 0 {
-        std::thread::yield_now();
-    }
+    wait_for_retransmission(&client);
     let mut back = restore(&cluster.backs[0], &connection);
     let mut word = [0; 5];
     back.read_exact(&mut word).unwrap();
@@ -133,10 +150,14 @@ fn a_handoff_is_undone_with_the_kept_state() {
     let to = hop(&cluster.front, BACKS[0]);
     let steered = steering.steer(SERVICE, address_of(&client), to).unwrap();
     let connection = take(&steering, front);
-    // The back-end restored it, sent nothing, and is gone.
-    drop(on(&cluster.backs[0], || handoff::restore(&connection).unwrap()));
+    // The back-end restores it, sends nothing, and goes. What comes meanwhile is not acknowledged.
+    let back = restore_silently(&cluster.backs[0], &connection);
+    client.write_all(b"early").unwrap();
+    wait_for_retransmission(&client);
+    drop(back);
     let mut front = restore(&cluster.front, &connection);
     drop(steered);
+    front.read_exact(&mut [0; 5]).unwrap();
     front.write_all(b"here").unwrap();
     let mut word = [0; 4];
     client.read_exact(&mut word).unwrap();
@@ -153,7 +174,7 @@ fn a_connection_that_cannot_be_moved_stays() {
     let (mut client, mut front) = connect(&cluster, &listener);
     client.write_all(b"unread").unwrap();
     front.peek(&mut [0; 6]).unwrap();
-    steering.block_input(&front).unwrap();
+    steering.input_blocker().block_input(&front).unwrap();
     let error = handoff::extract(&front, handoff::ends(&front).unwrap(), None).unwrap_err();
     assert!(error.to_string().contains("not read"), "{error}");
     unblock_input(&front).unwrap();
@@ -177,13 +198,7 @@ fn a_client_that_begins_anew_is_steered_no_more() {
     let listener = listen(&cluster.front);
     let from = SocketAddr::new(LabCluster::CLIENT.into(), 40_000);
     let steered = steering.steer(SERVICE, from, hop(&cluster.front, BACKS[0])).unwrap();
-    let mut client = on(&cluster.client, || {
-        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
-        let socket = socket.unwrap();
-        socket.bind(&from.into()).unwrap();
-        socket.connect(&SERVICE.into()).unwrap();
-        TcpStream::from(socket)
-    });
+    let mut client = connect_from(&cluster, from);
     let (mut front, _) = listener.accept().unwrap();
     client.write_all(b"new").unwrap();
     front.read_exact(&mut [0; 3]).unwrap();
@@ -208,13 +223,50 @@ fn the_end_of_an_old_connection_does_not_end_the_steering_of_a_new_one() {
 }
 
 #[test]
-fn one_front_end_steers_at_a_device() {
+fn two_front_ends_steer_at_a_device_each_its_own_connections() {
     let Some(cluster) = cluster() else { return };
-    let first = steering(&cluster.front);
-    let start = || on(&cluster.front, || Steering::start(&["eth0".to_owned()], 10).map(drop));
-    assert!(start().unwrap_err().to_string().contains("another Levada"));
-    drop(first);
-    start().unwrap();
+    let start = || on(&cluster.front, || Steering::start(&["eth0".to_owned()], 10));
+    let front_ends = [start().unwrap(), start().unwrap()];
+    assert!(start().err().unwrap().to_string().contains("two other Levada"));
+    let _guards: Vec<Guard> = cluster.backs.iter().map(guard).collect();
+    let listener = listen(&cluster.front);
+    let mut steered = Vec::new();
+    for (at, steering) in front_ends.iter().enumerate() {
+        let (client, front) = connect(&cluster, &listener);
+        let to = hop(&cluster.front, BACKS[at]);
+        let steering_of = steering.steer(SERVICE, address_of(&client), to).unwrap();
+        let connection = take(steering, front);
+        assert!(!front_ends[1 - at].steers(&connection).unwrap());
+        steered.push((client, restore(&cluster.backs[at], &connection), steering_of));
+    }
+    let mut word = [0; 4];
+    for (client, back, _) in &mut steered {
+        client.write_all(b"well").unwrap();
+        back.read_exact(&mut word).unwrap();
+    }
+    // A client that begins anew is steered by neither.
+    let from = SocketAddr::new(LabCluster::CLIENT.into(), 40_000);
+    let to = hop(&cluster.front, BACKS[0]);
+    let _both = front_ends.each_ref().map(|one| one.steer(SERVICE, from, to).unwrap());
+    let mut client = connect_from(&cluster, from);
+    let (mut front, _) = listener.accept().unwrap();
+    client.write_all(b"new").unwrap();
+    front.read_exact(&mut word[..3]).unwrap();
+    // When one has ended, the other goes on, and a third one begins.
+    let [first, _second] = front_ends;
+    let (client, back, _steered) = steered.pop().unwrap();
+    drop((first, steered));
+    // A program that another test starts at this moment has copies of this one's sockets for an instant.
+    let begun = Instant::now();
+    while let Err(error) = start() {
+        assert!(begun.elapsed() < Duration::from_secs(10), "{error}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let (mut client, mut back) = (client, back);
+    back.write_all(b"here").unwrap();
+    client.read_exact(&mut word).unwrap();
+    client.write_all(b"well").unwrap();
+    back.read_exact(&mut word).unwrap();
 }
 
 #[test]

@@ -48,7 +48,7 @@ fn a_cable_carries_whole_transfers_and_takes_its_time() {
     let mut network = Network::new(1);
     let [a, b] = ["a", "b"].map(|name| network.host(name).unwrap());
     let delay = Duration::from_millis(10);
-    let shape = Shape { delay, loss: 0.02, rate: Some(20_000_000), queue: 100 };
+    let shape = Shape { delay, loss: 0.02, rate: Some(20_000_000), queue: 100, ..Shape::default() };
     let wire = network
         .join(&[(&a, Access::at(A).sending(shape)), (&b, Access::at(B).sending(shape))])
         .unwrap();

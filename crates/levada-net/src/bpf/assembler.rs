@@ -58,6 +58,15 @@ impl Assembler {
         self.emit(0x07, to as u8, 0, 0, value);
     }
 
+    pub(super) fn subtract(&mut self, from: Register, value: Register) {
+        self.emit(0x1f, from as u8, value as u8, 0, 0);
+    }
+
+    /// Turns a word in the network's byte order into a number.
+    pub(super) fn number_of_word(&mut self, register: Register) {
+        self.emit(0xdc, register as u8, 0, 0, 32);
+    }
+
     pub(super) fn and(&mut self, to: Register, value: i32) {
         self.emit(0x57, to as u8, 0, 0, value);
     }

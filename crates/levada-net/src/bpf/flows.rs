@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! bucket   four slots, at the upper bits of the flow's product with a secret number
-//! slot     flow:96 used:32 address:32 device:32 acknowledged:32 has_acknowledged:32
+//! slot     flow:96 used:8 has_acknowledged:8 0:16 address:32 device:32 acknowledged:32 expected:32
 //! ```
 //! A flow is in one slot of its bucket or not in the table. There are twice as many buckets as
 //! connections allowed, so all four slots of a bucket are used in one of 570 buckets when the limit
@@ -49,10 +49,15 @@ pub(super) struct Flow([u32; FLOW_WORDS]);
 pub(super) const SLOT: i16 = 32;
 pub(super) const SLOTS: i16 = 4;
 pub(super) const USED: i16 = FLOW_LENGTH as i16;
+pub(super) const HAS_ACKNOWLEDGED: i16 = USED + 1;
 pub(super) const ADDRESS: i16 = 16;
 pub(super) const DEVICE: i16 = 20;
 pub(super) const ACKNOWLEDGED: i16 = 24;
-pub(super) const HAS_ACKNOWLEDGED: i16 = 28;
+pub(super) const EXPECTED: i16 = 28;
+
+/// The word at `USED` of a slot that was taken, and what the program adds to it.
+const TAKEN: u32 = u32::from_ne_bytes([1, 0, 0, 0]);
+const ACKNOWLEDGING: u32 = u32::from_ne_bytes([0, 1, 0, 0]);
 
 /// In words of 32 bits.
 const BUCKET_WORDS: usize = (SLOT as usize / 4) * SLOTS as usize;
@@ -82,12 +87,12 @@ impl Flows {
         self.turn += 1;
         let slots = (0..SLOTS as usize).map(|at| (self.turn + at) % SLOTS as usize);
         let bucket = self.bucket(flow);
-        let free =
-            slots.map(|at| slot(bucket, at)).find(|slot| slot[word(USED)].load(Acquire) == 0);
+        let free = slots.map(|at| slot(bucket, at)).find(|slot| !is_used(slot));
         let Some(slot) = free else { return false };
         slot.iter().zip(flow.0).for_each(|(place, value)| place.store(value, Relaxed));
+        slot[word(EXPECTED)].store(0, Relaxed);
         direct(slot, address, device);
-        slot[word(USED)].store(1, Release);
+        slot[word(USED)].store(TAKEN, Release);
         true
     }
 
@@ -95,8 +100,19 @@ impl Flows {
     /// The program removes it on the client's next SYN.
     pub(super) fn turn(&self, flow: &Flow, address: Ipv4Addr, device: u32) -> bool {
         let found = self.find(flow);
-        found.into_iter().for_each(|slot| direct(slot, address, device));
+        found.into_iter().for_each(|slot| {
+            // It stays free if the program frees it now.
+            slot[word(USED)].fetch_and(TAKEN, Relaxed);
+            direct(slot, address, device);
+        });
         found.is_some()
+    }
+
+    /// Notes the number of the next byte from the client of a flow.
+    pub(super) fn expect(&self, flow: &Flow, number: u32) {
+        if let Some(slot) = self.find(flow) {
+            slot[word(EXPECTED)].store(number, Relaxed);
+        }
     }
 
     pub(super) fn has(&self, flow: &Flow) -> bool {
@@ -106,7 +122,7 @@ impl Flows {
     /// The last acknowledgement that was forwarded since the flow got its current neighbour.
     pub(super) fn acknowledged(&self, flow: &Flow) -> Option<u32> {
         let slot = self.find(flow)?;
-        let has = slot[word(HAS_ACKNOWLEDGED)].load(Acquire) != 0;
+        let has = slot[word(USED)].load(Acquire) & ACKNOWLEDGING != 0;
         has.then(|| u32::from_be(slot[word(ACKNOWLEDGED)].load(Relaxed)))
     }
 
@@ -126,7 +142,7 @@ impl Flows {
         let same = |slot: &[AtomicU32]| {
             slot.iter().zip(flow.0).all(|(place, value)| place.load(Relaxed) == value)
         };
-        slots.into_iter().find(|slot| slot[word(USED)].load(Acquire) != 0 && same(slot))
+        slots.into_iter().find(|slot| is_used(slot) && same(slot))
     }
 }
 
@@ -160,10 +176,13 @@ fn slot(bucket: &[AtomicU32], at: usize) -> &[AtomicU32] {
     &bucket[at * word(SLOT)..][..word(SLOT)]
 }
 
+fn is_used(slot: &[AtomicU32]) -> bool {
+    slot[word(USED)].load(Acquire) & TAKEN != 0
+}
+
 /// A packet between the two writes goes to a wrong destination. It is dropped there, and the client
 /// sends it again.
 fn direct(slot: &[AtomicU32], address: Ipv4Addr, device: u32) {
-    slot[word(HAS_ACKNOWLEDGED)].store(0, Relaxed);
     slot[word(DEVICE)].store(device, Relaxed);
     slot[word(ADDRESS)].store(u32::from_ne_bytes(address.octets()), Release);
 }

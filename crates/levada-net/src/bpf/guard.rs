@@ -6,9 +6,9 @@ use super::{
     BpfError,
     assembler::{Assembler, JumpLabel, Register::*, Size::*},
     kernel::{Program, ProgramType},
-    packet::{self, DROP, PASS, SYN},
+    packet::{self, DROP, IcmpErrors, PASS, SYN},
 };
-use crate::netlink::{Filter, GUARD, GUARD6};
+use crate::netlink::{DeviceSlot, Filter, GUARD};
 use std::os::fd::AsFd as _;
 
 /// Drops packets for `services` that belong to no connection here.
@@ -24,7 +24,8 @@ impl Guard {
     /// Attaches the filter to a device.
     ///
     /// # Errors
-    /// Without the capabilities NET_ADMIN and BPF, or if there is no such device.
+    /// Without the capabilities NET_ADMIN and BPF, if there is no such device, or if two other processes have
+    /// their filters there.
     pub fn start(device: &str, services: &[SocketAddr]) -> Result<Self, BpfError> {
         let (mut four, mut six) = (Vec::new(), Vec::new());
         for service in services {
@@ -33,14 +34,16 @@ impl Guard {
                 SocketAddr::V6(service) => six.push(*service),
             }
         }
+        let slot = DeviceSlot::claim(device, GUARD)?;
         let mut filters = Vec::new();
+        let [guard4, guard6] = GUARD;
         for (place, is_wanted, program) in
-            [(GUARD, !four.is_empty(), program(&four)), (GUARD6, !six.is_empty(), program6(&six))]
+            [(guard4, !four.is_empty(), program(&four)), (guard6, !six.is_empty(), program6(&six))]
         {
             if is_wanted {
                 let guard = Program::load(ProgramType::Classifier, "levada_guard", &program);
                 let guard = guard.map_err(BpfError::Program)?;
-                filters.push(Filter::attach(device, place, guard.as_fd())?);
+                filters.push(Filter::attach(&slot, place, guard.as_fd())?);
             }
         }
         Ok(Self { _filters: filters })
@@ -69,7 +72,7 @@ const HERE: i32 = -1;
 /// ```
 fn program(services: &[SocketAddrV4]) -> Vec<u64> {
     let mut asm = Assembler::default();
-    packet::read_headers(&mut asm);
+    packet::read_headers(&mut asm, IcmpErrors::Pass);
     for (index, service) in services.iter().enumerate() {
         let other = JumpLabel(3 + index);
         asm.load(Word, R1, R10, packet::FLOW + 4);
@@ -88,7 +91,7 @@ fn program(services: &[SocketAddrV4]) -> Vec<u64> {
 /// The filter for IPv6.
 fn program6(services: &[SocketAddrV6]) -> Vec<u64> {
     let mut asm = Assembler::default();
-    packet::read_headers6(&mut asm);
+    packet::read_headers6(&mut asm, IcmpErrors::Pass);
     for (index, service) in services.iter().enumerate() {
         let other = JumpLabel(3 + index);
         for (at, word) in (16..).step_by(4).zip(service.ip().octets().as_chunks().0) {

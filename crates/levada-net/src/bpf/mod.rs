@@ -47,8 +47,8 @@ pub enum BpfError {
         /// The error of the system.
         why: io::Error,
     },
-    /// Another process has attached its filter.
-    #[error("another Levada process already does this at {device}")]
+    /// Two other processes have attached their filters.
+    #[error("two other Levada processes already do this at {device}")]
     Taken {
         /// The name of the device.
         device: String,

@@ -14,12 +14,12 @@ use super::{
     flows::{self, Flow, FlowHash, Flows, SLOT, SLOTS},
     kernel::{self, Program, ProgramType},
     latest::LatestSteerings,
-    packet::{self, ACK, PASS, SYN},
+    packet::{self, ACK, IcmpErrors, PASS, SYN},
     steer6::{Neighbour6, Steered6, Steering6},
 };
 use crate::{
     handoff::Connection,
-    netlink::{Filter, Netlink, STEER},
+    netlink::{DeviceSlot, Filter, Netlink, STEER},
 };
 
 /// The programs and the table of one front-end. Dropping it ends the steering. After a crash the
@@ -29,7 +29,7 @@ pub struct Steering {
     /// Kept only for operators: its descriptor shows the program's cost (`run_time_ns` in
     /// /proc/PID/fdinfo). The attached program would live without it.
     _steer: Program,
-    block_all: Program,
+    input_blocker: InputBlocker,
     _filters: Vec<Filter>,
     six: Steering6,
 }
@@ -73,25 +73,26 @@ impl Steering {
     ///
     /// # Errors
     /// Without the capabilities NET_ADMIN and BPF, on a kernel before 5.10, without such a device,
-    /// or if another front-end steers there.
+    /// or if two other front-ends steer there.
     pub fn start(devices: &[String], connections: u32) -> Result<Self, BpfError> {
+        let slots = devices.iter().map(|device| DeviceSlot::claim(device, STEER));
+        let slots: Vec<_> = slots.collect::<Result<_, _>>()?;
         let flows = Flows::new(connections).map_err(BpfError::Table)?;
         let program = program(flows.as_fd(), flows.hash());
         let steer = Program::load(ProgramType::Classifier, "levada_steer", &program);
         let steer = steer.map_err(BpfError::Program)?;
-        let block_all = Program::load(ProgramType::SocketFilter, "levada_block", &block_all());
-        let block_all = block_all.map_err(BpfError::Program)?;
-        let attach = |device: &String| Filter::attach(device, STEER, steer.as_fd());
-        let filters = devices.iter().map(attach).collect::<Result<_, _>>()?;
+        let input_blocker = InputBlocker::new()?;
+        let attach = |slot| Filter::attach(slot, STEER[0], steer.as_fd());
+        let filters = slots.iter().map(attach).collect::<Result<_, _>>()?;
         Ok(Self {
             table: Arc::new(Mutex::new(SteeringTable {
                 flows,
                 steerings: LatestSteerings::default(),
             })),
             _steer: steer,
-            block_all,
+            input_blocker,
             _filters: filters,
-            six: Steering6::start(devices, connections)?,
+            six: Steering6::start(&slots, connections)?,
         })
     }
 
@@ -164,12 +165,9 @@ impl Steering {
         }
     }
 
-    /// Blocks all input of this socket.
-    ///
-    /// # Errors
-    /// When the kernel refuses.
-    pub fn block_input(&self, socket: &impl AsFd) -> io::Result<()> {
-        self.block_all.filter(socket)
+    /// Blocks the input of sockets.
+    pub fn input_blocker(&self) -> &InputBlocker {
+        &self.input_blocker
     }
 }
 
@@ -181,7 +179,7 @@ pub fn unblock_input(socket: &impl AsFd) -> io::Result<()> {
     kernel::unfilter(socket)
 }
 
-/// Blocks the input of sockets, for processes that steer nothing.
+/// Blocks the input of sockets: the kernel neither takes nor answers what comes for them.
 pub struct InputBlocker(Program);
 
 impl InputBlocker {
@@ -213,6 +211,21 @@ impl Steered {
         }
     }
 
+    /// Tells the number of the next byte from the client, when the connection has left its socket. From then on late
+    /// copies of the SYN that began it are dropped; without this, they look like a new connection.
+    ///
+    /// # Errors
+    /// When the kernel returns an error.
+    pub fn expect(&self, receive_next: u32) -> io::Result<()> {
+        match &self.0 {
+            ByVersion::Four(steered) => {
+                steered.expect(receive_next);
+                Ok(())
+            }
+            ByVersion::Six(steered) => steered.expect(receive_next),
+        }
+    }
+
     /// The sequence number up to which the client has acknowledged data since the connection was
     /// steered to its current neighbour; `None` if no acknowledgement passed. This shows whether
     /// the client got a response if the back-end does not report it.
@@ -234,6 +247,13 @@ impl Steered4 {
         let turned = table.steerings.is_latest(&self.flow, self.number)
             && table.flows.turn(&self.flow, hop.address, hop.device);
         if turned { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
+    }
+
+    fn expect(&self, receive_next: u32) {
+        let table = lock(&self.table);
+        if table.steerings.is_latest(&self.flow, self.number) {
+            table.flows.expect(&self.flow, receive_next);
+        }
     }
 
     fn acknowledged(&self) -> Option<u32> {
@@ -275,15 +295,19 @@ const LOOKUP: i32 = 1;
 const REDIRECT: i32 = 152;
 
 /// ```c
-/// if (!tcp_over_ipv4(packet)) return NO_OPINION;
+/// if (!tcp_over_ipv4(packet) && !icmp_error_about_tcp(packet)) return NO_OPINION;
 /// u32 number = ((u64)flow.ports << 32 | flow.source) * factor >> (64 - bits);
 /// struct slot *slot = lookup(&flows, &number);
 /// for (end = slot + 4; ; slot++) {                                       // unrolled
 ///     if (slot == end) return NO_OPINION;
 ///     if (slot->used && slot->flow == flow) break;
 /// }
-/// if ((flags & (SYN | ACK)) == SYN) { slot->used = 0; return NO_OPINION; }
-/// slot->acknowledged = tcp->ack_seq; slot->has_acknowledged = 1;
+/// if ((flags & (SYN | ACK)) == SYN) {
+///     if (slot->expected - 1 - ntohl(tcp->seq) < 1 << 20) return DROP;
+///     slot->used = 0;
+///     return NO_OPINION;
+/// }
+/// if (flags & ACK) { slot->acknowledged = tcp->ack_seq; slot->has_acknowledged = 1; }
 /// struct bpf_redir_neigh to = { .nh_family = AF_INET, .ipv4_nh = slot->address };
 /// return bpf_redirect_neigh(slot->device, &to, sizeof(to), 0);
 /// ```
@@ -291,15 +315,17 @@ const REDIRECT: i32 = 152;
 /// cache line.
 fn program(table: BorrowedFd<'_>, hash: FlowHash) -> Vec<u64> {
     const FOUND: JumpLabel = JumpLabel(1);
-    const FORGET: JumpLabel = JumpLabel(2);
-    const FIRST: usize = 3;
+    const BEGIN: JumpLabel = JumpLabel(2);
+    const FORGET: JumpLabel = JumpLabel(3);
+    const FORWARD: JumpLabel = JumpLabel(4);
+    const FIRST: usize = 5;
     /// On the stack: the number of the bucket.
     const NUMBER: i16 = -4;
     /// On the stack: `struct bpf_redir_neigh`.
     const TO: i16 = -88;
     const TO_LENGTH: i16 = 20;
     let mut asm = Assembler::default();
-    packet::read_headers(&mut asm);
+    packet::read_headers(&mut asm, IcmpErrors::Follow);
     for (register, at) in [(R7, 0), (R8, 4), (R9, 8)] {
         asm.load(Word, register, R10, packet::FLOW + at);
     }
@@ -317,7 +343,7 @@ fn program(table: BorrowedFd<'_>, hash: FlowHash) -> Vec<u64> {
     asm.jump_if_equal(R0, 0, PASS);
     for at in 0..SLOTS as usize {
         let next = JumpLabel(FIRST + at);
-        asm.load(Word, R1, R0, flows::USED);
+        asm.load(Byte, R1, R0, flows::USED);
         asm.jump_if_equal(R1, 0, next);
         // Ports differ most often.
         for (register, at) in [(R9, 8), (R7, 0), (R8, 4)] {
@@ -326,16 +352,21 @@ fn program(table: BorrowedFd<'_>, hash: FlowHash) -> Vec<u64> {
         }
         asm.jump_always(FOUND);
         asm.place(next);
-        asm.add(R0, SLOT.into());
+        // A pointer beyond the bucket, even if it is not used, is allowed only with the capability PERFMON.
+        if at + 1 < SLOTS as usize {
+            asm.add(R0, SLOT.into());
+        }
     }
     asm.jump_always(PASS);
     asm.place(FOUND);
-    // The client opens a new connection, so its old one no longer exists anywhere.
     packet::load_flags(&mut asm, SYN | ACK);
-    asm.jump_if_equal(R1, SYN, FORGET);
+    asm.jump_if_equal(R1, SYN, BEGIN);
+    // An ICMP error, or a reset without an acknowledgement.
+    asm.jump_if_equal(R1, 0, FORWARD);
     packet::load_acknowledgement(&mut asm);
     asm.store(Word, R0, flows::ACKNOWLEDGED, R1);
-    asm.store_value(Word, R0, flows::HAS_ACKNOWLEDGED, 1);
+    asm.store_value(Byte, R0, flows::HAS_ACKNOWLEDGED, 1);
+    asm.place(FORWARD);
     asm.store_value(Word, R10, TO, libc::AF_INET);
     asm.load(Word, R1, R0, flows::ADDRESS);
     asm.store(Word, R10, TO + 4, R1);
@@ -349,8 +380,11 @@ fn program(table: BorrowedFd<'_>, hash: FlowHash) -> Vec<u64> {
     asm.set(R4, 0);
     asm.call(REDIRECT);
     asm.exit();
+    asm.place(BEGIN);
+    packet::drop_late_syn(&mut asm, flows::EXPECTED, FORGET);
+    // The client opens a new connection, so its old one no longer exists anywhere.
     asm.place(FORGET);
-    asm.store_value(Word, R0, flows::USED, 0);
+    asm.store_value(Byte, R0, flows::USED, 0);
     packet::pass(&mut asm);
     asm.finish()
 }

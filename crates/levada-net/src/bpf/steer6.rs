@@ -13,9 +13,9 @@ use super::{
     assembler::{Assembler, JumpLabel, Register::*, Size::*},
     kernel::{HashTable, Program, ProgramType},
     latest::LatestSteerings,
-    packet::{self, ACK, FLOW6_LENGTH, PASS, SYN},
+    packet::{self, ACK, FLOW6_LENGTH, IcmpErrors, PASS, SYN},
 };
-use crate::netlink::{Filter, STEER6};
+use crate::netlink::{DeviceSlot, Filter, STEER};
 
 /// The program and the table for connections over IPv6.
 pub(super) struct Steering6 {
@@ -34,15 +34,16 @@ struct Flows6 {
 type Flow6 = [u8; FLOW6_LENGTH];
 
 /// The hop's address in the form of `struct bpf_redir_neigh`, its device, the number of the
-/// steering, the last forwarded acknowledgement in the packet's byte order, and whether there was
-/// one.
+/// steering, the last forwarded acknowledgement in the packet's byte order, whether there was one, and
+/// the number of the next byte from the client when it was steered.
 type Entry = [u8; ENTRY_LENGTH];
-const ENTRY_LENGTH: usize = 40;
+const ENTRY_LENGTH: usize = 44;
 const NEIGHBOUR_LENGTH: i32 = 20;
 const DEVICE: i16 = 20;
 const NUMBER: usize = 24;
 const ACKNOWLEDGED: i16 = 32;
 const HAS_ACKNOWLEDGED: i16 = 36;
+const EXPECTED: i16 = 40;
 
 /// The neighbour to which packets are forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,13 +60,13 @@ pub(super) struct Steered6 {
 }
 
 impl Steering6 {
-    pub(super) fn start(devices: &[String], connections: u32) -> Result<Self, BpfError> {
+    pub(super) fn start(slots: &[Arc<DeviceSlot>], connections: u32) -> Result<Self, BpfError> {
         let table = HashTable::new("levada_flows6", connections).map_err(BpfError::Table)?;
         let steer =
             Program::load(ProgramType::Classifier, "levada_steer6", &program(table.as_fd()));
         let steer = steer.map_err(BpfError::Program)?;
-        let attach = |device: &String| Filter::attach(device, STEER6, steer.as_fd());
-        let filters = devices.iter().map(attach).collect::<Result<_, _>>()?;
+        let attach = |slot| Filter::attach(slot, STEER[1], steer.as_fd());
+        let filters = slots.iter().map(attach).collect::<Result<_, _>>()?;
         let flows = Arc::new(Flows6 { table, steerings: Mutex::default() });
         Ok(Self { flows, _steer: steer, _filters: filters })
     }
@@ -92,14 +93,29 @@ impl Steering6 {
 
 impl Steered6 {
     pub(super) fn turn(&self, hop: Neighbour6) -> io::Result<()> {
+        self.change(|entry| {
+            let expected = entry[EXPECTED as usize..].to_owned();
+            *entry = hop.entry(self.number);
+            entry[EXPECTED as usize..].copy_from_slice(&expected);
+        })
+    }
+
+    pub(super) fn expect(&self, receive_next: u32) -> io::Result<()> {
+        self.change(|entry| {
+            entry[EXPECTED as usize..].copy_from_slice(&receive_next.to_ne_bytes());
+        })
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Entry)) -> io::Result<()> {
         let _steerings = self.flows.steerings();
         // The program removes the flow on the client's next SYN.
         let entry = self.flows.table.get(&self.flow)?;
         let number = self.number.to_ne_bytes();
-        match entry.is_some_and(|entry| entry[NUMBER..].starts_with(&number)) {
-            true => self.flows.table.put(&self.flow, &hop.entry(self.number)),
-            false => Err(io::ErrorKind::NotFound.into()),
-        }
+        let Some(mut entry) = entry.filter(|entry| entry[NUMBER..].starts_with(&number)) else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        change(&mut entry);
+        self.flows.table.put(&self.flow, &entry)
     }
 
     pub(super) fn acknowledged(&self) -> io::Result<Option<u32>> {
@@ -155,33 +171,44 @@ const DELETE: i32 = 3;
 const REDIRECT: i32 = 152;
 
 /// ```c
-/// if (!tcp_over_ipv6(packet)) return NO_OPINION;
+/// if (!tcp_over_ipv6(packet) && !icmp_error_about_tcp(packet)) return NO_OPINION;
 /// struct entry *entry = lookup(&flows, &flow);
 /// if (!entry) return NO_OPINION;
-/// if ((flags & (SYN | ACK)) == SYN) { delete(&flows, &flow); return NO_OPINION; }
-/// entry->acknowledged = tcp->ack_seq; entry->has_acknowledged = 1;
+/// if ((flags & (SYN | ACK)) == SYN) {
+///     if (entry->expected - 1 - ntohl(tcp->seq) < 1 << 20) return DROP;
+///     delete(&flows, &flow);
+///     return NO_OPINION;
+/// }
+/// if (flags & ACK) { entry->acknowledged = tcp->ack_seq; entry->has_acknowledged = 1; }
 /// return bpf_redirect_neigh(entry->device, &entry->neighbour, sizeof(entry->neighbour), 0);
 /// ```
 fn program(table: BorrowedFd<'_>) -> Vec<u64> {
-    const FORGET: JumpLabel = JumpLabel(1);
+    const BEGIN: JumpLabel = JumpLabel(1);
+    const FORGET: JumpLabel = JumpLabel(2);
+    const FORWARD: JumpLabel = JumpLabel(3);
     let mut asm = Assembler::default();
-    packet::read_headers6(&mut asm);
+    packet::read_headers6(&mut asm, IcmpErrors::Follow);
     asm.load_map(R1, table);
     packet::address_of_flow6(&mut asm, R2);
     asm.call(LOOKUP);
     asm.jump_if_equal(R0, 0, PASS);
-    // The client opens a new connection, so its old one no longer exists anywhere.
     packet::load_flags(&mut asm, SYN | ACK);
-    asm.jump_if_equal(R1, SYN, FORGET);
+    asm.jump_if_equal(R1, SYN, BEGIN);
+    // An ICMP error, or a reset without an acknowledgement.
+    asm.jump_if_equal(R1, 0, FORWARD);
     packet::load_acknowledgement(&mut asm);
     asm.store(Word, R0, ACKNOWLEDGED, R1);
     asm.store_value(Byte, R0, HAS_ACKNOWLEDGED, 1);
+    asm.place(FORWARD);
     asm.load(Word, R1, R0, DEVICE);
     asm.copy(R2, R0);
     asm.set(R3, NEIGHBOUR_LENGTH);
     asm.set(R4, 0);
     asm.call(REDIRECT);
     asm.exit();
+    asm.place(BEGIN);
+    packet::drop_late_syn(&mut asm, EXPECTED, FORGET);
+    // The client opens a new connection, so its old one no longer exists anywhere.
     asm.place(FORGET);
     asm.load_map(R1, table);
     packet::address_of_flow6(&mut asm, R2);

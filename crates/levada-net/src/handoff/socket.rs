@@ -9,6 +9,7 @@ use std::{
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use super::{Connection, Window, state::is_end};
+use crate::bpf::{InputBlocker, unblock_input};
 
 /// Checks whether this process may use `TCP_REPAIR`.
 ///
@@ -51,7 +52,7 @@ pub fn between(service: SocketAddr, client: SocketAddr) -> io::Result<(SocketAdd
 /// Extracts the state of a connection with these [`ends`]. Closing the socket then sends nothing to
 /// the client. [`undo_extract`] undoes this.
 ///
-/// The socket's input must be blocked before (`bpf::Steering::block_input`), or data that arrives
+/// The socket's input must be blocked before ([`InputBlocker`]), or data that arrives
 /// meanwhile is lost. If the caller has read all data that was ever read from the socket, it can
 /// pass its length in `read`, which saves a system call.
 ///
@@ -142,15 +143,19 @@ fn read_off(
 }
 
 /// Creates the connection's socket on this machine: established without a packet, and silent until
-/// it is [activated](activate). If it is closed before that, no packet is ever sent. It is non-blocking, and
-/// cannot be read yet.
+/// it is [activated](activate). If it is closed before that, no packet is ever sent, and nothing that the client
+/// sends meanwhile is lost: the client sends it again. It is non-blocking, and cannot be read yet.
 ///
 /// # Errors
 /// When the address does not belong to this machine, the connection exists here already (or was
 /// closed here a moment ago), or without the capability.
-pub fn restore(connection: &Connection) -> io::Result<TcpStream> {
+pub fn restore(connection: &Connection, input_blocker: &InputBlocker) -> io::Result<TcpStream> {
     let domain = Domain::for_address(connection.service);
     let socket = Socket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    // The kernel answers packets even in repair mode: at first by a clock that is not the connection's, so that
+    // the client would drop all later answers as older (RFC 7323 Sec. 5), and later it acknowledges bytes that are
+    // lost if the connection goes elsewhere.
+    input_blocker.block_input(&socket)?;
     // Repair mode allows it to bind to an address on which others listen; SO_REUSEADDR would end
     // that.
     set(&socket, REPAIR, ON)?;
@@ -170,9 +175,10 @@ pub fn restore(connection: &Connection) -> io::Result<TcpStream> {
     socket.connect(&connection.client.into())?;
     let mut options = Vec::with_capacity(4);
     options.push([SEGMENT_OPTION, connection.segment.into()]);
-    if let Some((send, receive)) = connection.scale {
-        options.push([SCALE_OPTION, u32::from(send) | u32::from(receive) << 16]);
-    }
+    // A scale of zero where none was negotiated: the kernel has chosen one for a connection that it opens
+    // itself, and would divide our window by it.
+    let (send, receive) = connection.scale.unwrap_or_default();
+    options.push([SCALE_OPTION, u32::from(send) | u32::from(receive) << 16]);
     if connection.sack {
         options.push([SACK_OPTION, 0]);
     }
@@ -194,6 +200,7 @@ pub fn restore(connection: &Connection) -> io::Result<TcpStream> {
 /// # Errors
 /// When the socket is not usable.
 pub fn activate(socket: &impl AsFd) -> io::Result<()> {
+    unblock_input(socket)?;
     set(socket, REPAIR, OFF_WITHOUT_PROBE)
 }
 

@@ -9,7 +9,8 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::{Ethernet, Host, LabError, Network};
+use super::{Access, Ethernet, Host, LabError, Network};
+use crate::wire::{Shape, Wire};
 
 /// The hosts, without programs.
 pub struct LabCluster {
@@ -21,8 +22,15 @@ pub struct LabCluster {
     pub front: Host,
     /// The back-ends.
     pub backs: Vec<Host>,
-    _wires: [Ethernet; 2],
+    _inner: Ethernet,
+    _outer: OuterLink,
     _network: Network,
+}
+
+/// The link between the client and the router; kept while the cluster exists.
+enum OuterLink {
+    Plain { _wire: Ethernet },
+    Shaped { _wire: Wire },
 }
 
 impl LabCluster {
@@ -61,14 +69,28 @@ impl LabCluster {
     /// # Errors
     /// When there can be no network.
     pub fn new(backs: u8) -> Result<Self, LabError> {
-        let network = Network::new(1);
+        Self::behind(backs, None)
+    }
+
+    /// The same with a link to the client that loses, delays or reorders packets, each way.
+    fn behind(backs: u8, shape: Option<Shape>) -> Result<Self, LabError> {
+        let mut network = Network::new(1);
         let (client, router) = (network.host("client")?, network.host("router")?);
         let front = network.host("front")?;
         let names = (0..backs).map(|at| network.host(&format!("back{at}")));
         let backs: Vec<Host> = names.collect::<Result<_, _>>()?;
         let near = Ipv4Addr::new(10, 0, 1, 1);
-        let outer = network
-            .ethernet(&[(&client, Self::DEVICE, Self::CLIENT), (&router, Self::DEVICE, near)])?;
+        let (outer, outer_device) = match shape {
+            None => {
+                let ends = [(&client, Self::DEVICE, Self::CLIENT), (&router, Self::DEVICE, near)];
+                (OuterLink::Plain { _wire: network.ethernet(&ends)? }, Self::DEVICE)
+            }
+            Some(shape) => {
+                let ends = [(&client, Self::CLIENT), (&router, near)]
+                    .map(|(host, address)| (host, Access::at(address).sending(shape)));
+                (OuterLink::Shaped { _wire: network.join(&ends)? }, "wire0")
+            }
+        };
         let mut ends = vec![(&router, "eth1", Self::ROUTER), (&front, Self::DEVICE, Self::FRONT)];
         ends.extend((0..).zip(&backs).map(|(at, back)| (back, Self::DEVICE, Self::back(at))));
         let inner = network.ethernet(&ends)?;
@@ -84,16 +106,16 @@ impl LabCluster {
             host.set("net.ipv4.tcp_max_tw_buckets", "0")?;
         }
         let cluster =
-            Self { client, router, front, backs, _wires: [outer, inner], _network: network };
-        cluster.add_ipv6()?;
+            Self { client, router, front, backs, _inner: inner, _outer: outer, _network: network };
+        cluster.add_ipv6(outer_device)?;
         Ok(cluster)
     }
 
-    fn add_ipv6(&self) -> Result<(), LabError> {
+    fn add_ipv6(&self, outer_device: &'static str) -> Result<(), LabError> {
         let near = ipv6(1, 1);
         let mut own = vec![
-            (&self.client, Self::DEVICE, Self::CLIENT6),
-            (&self.router, Self::DEVICE, near),
+            (&self.client, outer_device, Self::CLIENT6),
+            (&self.router, outer_device, near),
             (&self.router, "eth1", Self::ROUTER6),
             (&self.front, Self::DEVICE, Self::FRONT6),
         ];
@@ -117,7 +139,15 @@ impl LabCluster {
     /// # Panics
     /// When they are possible but the creation fails.
     pub fn for_test(backs: u8) -> Option<Self> {
-        match Self::new(backs) {
+        Self::for_test_behind(backs, None)
+    }
+
+    /// The same with a link of this shape to the client.
+    ///
+    /// # Panics
+    /// When networks are possible but the creation fails.
+    pub fn for_test_behind(backs: u8, shape: Option<Shape>) -> Option<Self> {
+        match Self::behind(backs, shape) {
             Ok(cluster) => Some(cluster),
             Err(why @ (LabError::NotRoot | LabError::Tun(_) | LabError::Ip(_))) => {
                 eprintln!("skipped: {why}");

@@ -11,6 +11,10 @@ pub struct Shape {
     pub delay: Duration,
     /// The probability that a packet is lost, independent of all others.
     pub loss: f64,
+    /// The probability that a packet takes some milliseconds longer, so that later ones overtake it.
+    pub reordering: f64,
+    /// The probability that a packet arrives a second time, some tens of milliseconds later.
+    pub duplicates: f64,
     /// The most packets in the queue, including the one being sent; further packets are dropped.
     pub queue: usize,
 }
@@ -37,7 +41,14 @@ pub enum ShapeError {
 
 impl Default for Shape {
     fn default() -> Self {
-        Self { rate: None, delay: Duration::ZERO, loss: 0.0, queue: DEFAULT_QUEUE }
+        Self {
+            rate: None,
+            delay: Duration::ZERO,
+            loss: 0.0,
+            reordering: 0.0,
+            duplicates: 0.0,
+            queue: DEFAULT_QUEUE,
+        }
     }
 }
 
@@ -51,6 +62,12 @@ impl Shape {
             Self { rate: Some(rate), .. } if rate < 1000 => Err(ShapeError::Rate(rate)),
             Self { delay, .. } if delay > Duration::from_secs(60) => Err(ShapeError::Delay(delay)),
             Self { loss, .. } if !(0.0..=1.0).contains(&loss) => Err(ShapeError::Loss(loss)),
+            Self { reordering, .. } if !(0.0..=1.0).contains(&reordering) => {
+                Err(ShapeError::Loss(reordering))
+            }
+            Self { duplicates, .. } if !(0.0..=1.0).contains(&duplicates) => {
+                Err(ShapeError::Loss(duplicates))
+            }
             Self { queue: 0, .. } => Err(ShapeError::Queue),
             shape => Ok(shape),
         }

@@ -61,7 +61,7 @@ impl Stage {
         }
         self.send(now);
         if self.shape.rate.is_none() {
-            self.flying.push_back((now + self.shape.delay, packet));
+            self.fly(now + self.shape.delay, packet);
             return Fate::Taken;
         }
         if self.waiting.len() >= self.shape.queue {
@@ -95,11 +95,32 @@ impl Stage {
 
     fn send(&mut self, now: Duration) {
         while self.waiting.front().is_some_and(|(sent, _)| *sent <= now) {
-            let gone = self.waiting.pop_front();
-            self.flying.extend(gone.map(|(sent, packet)| (sent + self.shape.delay, packet)));
+            let Some((sent, packet)) = self.waiting.pop_front() else { return };
+            self.fly(sent + self.shape.delay, packet);
         }
     }
+
+    /// Lets a packet propagate until it is due, or a little longer.
+    fn fly(&mut self, due: Duration, packet: Vec<u8>) {
+        let is_late = self.shape.reordering > 0.0 && self.rng.unit() < self.shape.reordering;
+        let due = if is_late { due + OVERTAKEN } else { due };
+        if self.shape.duplicates > 0.0 && self.rng.unit() < self.shape.duplicates {
+            self.land(due + REPEATED, packet.clone());
+        }
+        self.land(due, packet);
+    }
+
+    /// Notes when a packet is due.
+    fn land(&mut self, due: Duration, packet: Vec<u8>) {
+        let at = self.flying.partition_point(|(other, _)| *other <= due);
+        self.flying.insert(at, (due, packet));
+    }
 }
+
+/// How much longer a packet takes that others overtake.
+const OVERTAKEN: Duration = Duration::from_millis(4);
+/// How much later a packet arrives the second time: its connection may have moved or ended meanwhile.
+const REPEATED: Duration = Duration::from_millis(40);
 
 #[cfg(test)]
 mod tests {
@@ -110,6 +131,30 @@ mod tests {
     /// 10 Mbit/s: 1250 bytes per millisecond.
     fn stage(delay: Duration, queue: usize) -> Stage {
         Stage::new(Shape { rate: Some(10_000_000), delay, queue, ..Shape::default() }, 1)
+    }
+
+    #[test]
+    fn packet_that_takes_longer_is_overtaken() {
+        let shape = Shape { reordering: 0.5, ..Shape::default() };
+        let mut stage = Stage::new(shape, 1);
+        (0..20).for_each(|n| _ = stage.offer(vec![n], MS));
+        let taken: Vec<u8> =
+            std::iter::from_fn(|| stage.take(9 * MS)).map(|(_, packet)| packet[0]).collect();
+        assert_eq!(taken.len(), 20);
+        assert!(!taken.is_sorted(), "{taken:?}");
+    }
+
+    #[test]
+    fn packet_that_is_repeated_arrives_twice() {
+        let mut stage = Stage::new(Shape { duplicates: 1.0, ..Shape::default() }, 1);
+        (0..2).for_each(|n| _ = stage.offer(vec![n], u32::from(n) * MS));
+        let taken =
+            std::iter::from_fn(|| stage.take(99 * MS)).map(|(due, packet)| (due, packet[0]));
+        let second = REPEATED + MS;
+        assert_eq!(
+            taken.collect::<Vec<_>>(),
+            [(Duration::ZERO, 0), (MS, 1), (REPEATED, 0), (second, 1)]
+        );
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::{net::TcpStream, time::Duration};
 
 use levada_net::{
-    bpf::Steering,
+    bpf::{InputBlocker, Steering},
     handoff::{self, Connection},
     lab::Host,
 };
@@ -18,15 +18,20 @@ pub(crate) fn on<T: Send>(host: &Host, work: impl FnOnce() -> T + Send) -> T {
 
 /// Extracts a connection from its socket, as a front-end does once its packets are steered.
 pub(crate) fn take(steering: &Steering, stream: TcpStream) -> Connection {
-    steering.block_input(&stream).unwrap();
+    steering.input_blocker().block_input(&stream).unwrap();
     let connection = handoff::extract(&stream, handoff::ends(&stream).unwrap(), None).unwrap();
     drop(stream);
     Connection::from_bytes(&connection.to_bytes()).unwrap()
 }
 
-/// Restores a connection on a host.
+/// Restores a connection on a host, where it is silent.
+pub(crate) fn restore_silently(host: &Host, connection: &Connection) -> TcpStream {
+    on(host, || handoff::restore(connection, &InputBlocker::new().unwrap()).unwrap())
+}
+
+/// Restores and activates a connection on a host.
 pub(crate) fn restore(host: &Host, connection: &Connection) -> TcpStream {
-    let stream = on(host, || handoff::restore(connection).unwrap());
+    let stream = restore_silently(host, connection);
     stream.set_nonblocking(false).unwrap();
     handoff::activate(&stream).unwrap();
     stream
