@@ -7,7 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use levada_http1::Outlet;
@@ -22,6 +22,7 @@ use tokio::{
 
 use crate::{
     channel::{FrameSender, LEASE},
+    ending::FrontEndEnding,
     frame::Frame,
 };
 
@@ -32,15 +33,18 @@ pub struct ArrivedConnection {
     bytes: Vec<u8>,
     read: usize,
     silenced: Option<Arc<SilencedSocket>>,
+    /// Whether our side was closed.
+    is_shut: bool,
     back: StreamReturn,
 }
 
 /// The place that the stream is returned to when it was served.
 #[derive(Clone, Default)]
-pub(crate) struct StreamReturn(Arc<Mutex<Option<ClientSocket>>>);
+pub(crate) struct StreamReturn(Arc<Mutex<Option<(ClientSocket, bool)>>>);
 
 impl StreamReturn {
-    pub(crate) fn take(&self) -> Option<ClientSocket> {
+    /// The stream, and whether our side of it was closed.
+    pub(crate) fn take(&self) -> Option<(ClientSocket, bool)> {
         self.0.lock().take()
     }
 }
@@ -52,7 +56,15 @@ impl ArrivedConnection {
         silenced: Option<Arc<SilencedSocket>>,
     ) -> (Self, StreamReturn) {
         let back = StreamReturn::default();
-        (Self { stream: Some(stream), bytes, read: 0, silenced, back: back.clone() }, back)
+        let arrived = Self {
+            stream: Some(stream),
+            bytes,
+            read: 0,
+            silenced,
+            is_shut: false,
+            back: back.clone(),
+        };
+        (arrived, back)
     }
 
     fn stream(&mut self) -> io::Result<&mut ClientSocket> {
@@ -66,11 +78,20 @@ impl ArrivedConnection {
         }
         self.stream().map(Pin::new)
     }
+
+    /// The same, with the word to the front-end in one packet with those of other connections.
+    fn poll_speaking(&mut self, cx: &Context<'_>) -> Poll<io::Result<Pin<&mut ClientSocket>>> {
+        if let (Some(silenced), Some(stream)) = (&self.silenced, &self.stream) {
+            ready!(silenced.poll_speak(stream.stream(), cx))?;
+        }
+        Poll::Ready(self.stream().map(Pin::new))
+    }
 }
 
 impl Drop for ArrivedConnection {
     fn drop(&mut self) {
-        *self.back.0.lock() = self.stream.take();
+        let is_shut = self.is_shut;
+        *self.back.0.lock() = self.stream.take().map(|stream| (stream, is_shut));
     }
 }
 
@@ -82,6 +103,10 @@ pub struct SilencedSocket {
     /// When the connection arrived.
     since: Instant,
     sender: Arc<FrameSender>,
+    front_end: Arc<FrontEndEnding>,
+    /// Whether the front-end was told that it is answered, or is told with the next packet.
+    is_announced: AtomicBool,
+    has_left: Arc<AtomicBool>,
     spoke: AtomicBool,
     refused: AtomicBool,
     refusing: Notify,
@@ -94,14 +119,20 @@ impl std::fmt::Debug for SilencedSocket {
 }
 
 impl SilencedSocket {
-    pub(crate) fn new(id: u32, sender: Arc<FrameSender>) -> Arc<Self> {
-        let (spoke, refused) = (AtomicBool::new(false), AtomicBool::new(false));
+    pub(crate) fn new(
+        id: u32,
+        sender: Arc<FrameSender>,
+        front_end: Arc<FrontEndEnding>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             id,
             since: Instant::now(),
             sender,
-            spoke,
-            refused,
+            front_end,
+            is_announced: AtomicBool::default(),
+            has_left: Arc::default(),
+            spoke: AtomicBool::default(),
+            refused: AtomicBool::default(),
             refusing: Notify::new(),
         })
     }
@@ -112,16 +143,51 @@ impl SilencedSocket {
         if self.spoke() {
             return Ok(());
         }
+        match self.is_announced.load(Relaxed) {
+            true => self.sender.flush(),
+            false => self.announce(|answers| self.sender.send(answers))?,
+        }
+        if self.sender.is_closed() {
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        self.activate(stream)
+    }
+
+    /// The same, with the word to the front-end in one packet with those of other connections.
+    fn poll_speak(&self, stream: &TcpStream, cx: &Context<'_>) -> Poll<io::Result<()>> {
+        if self.spoke() {
+            return Poll::Ready(Ok(()));
+        }
+        if !self.is_announced.load(Relaxed) {
+            let (sender, has_left) = (&self.sender, &self.has_left);
+            self.announce(|answers| sender.send_together(answers, has_left, cx))?;
+            return Poll::Pending;
+        }
+        ready!(self.sender.poll_left(&self.has_left, cx));
+        Poll::Ready(self.activate(stream))
+    }
+
+    fn announce(&self, send: impl FnOnce(&Frame) -> bool) -> io::Result<()> {
         let heard = self.since.elapsed() < LEASE || self.sender.was_heard(LEASE);
         if !heard {
             self.refuse();
         }
-        if self.refused.load(Relaxed) || !self.sender.send(&Frame::Answers(self.id)) {
+        if self.refused.load(Relaxed) || !send(&Frame::Answers(self.id)) {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
+        self.is_announced.store(true, Relaxed);
+        Ok(())
+    }
+
+    fn activate(&self, stream: &TcpStream) -> io::Result<()> {
         handoff::activate(stream)?;
         self.spoke.store(true, Relaxed);
         Ok(())
+    }
+
+    /// Whether the front-end is about to end, so that the connection must end with its next response.
+    pub fn ends_soon(&self) -> bool {
+        self.front_end.has_begun()
     }
 
     pub(crate) fn spoke(&self) -> bool {
@@ -131,7 +197,7 @@ impl SilencedSocket {
     /// Refuses the request, so that the front-end can use another server. Returns false when it is too
     /// late.
     pub fn refuse(&self) -> bool {
-        if self.spoke() {
+        if self.is_announced.load(Relaxed) {
             return false;
         }
         self.refused.store(true, Relaxed);
@@ -169,7 +235,7 @@ impl AsyncRead for ArrivedConnection {
             }
             return Poll::Ready(Ok(()));
         }
-        this.speaking()?.poll_read(cx, buf)
+        ready!(this.poll_speaking(cx))?.poll_read(cx, buf)
     }
 }
 
@@ -179,7 +245,7 @@ impl AsyncWrite for ArrivedConnection {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.get_mut().speaking()?.poll_write(cx, bytes)
+        ready!(self.get_mut().poll_speaking(cx))?.poll_write(cx, bytes)
     }
 
     fn poll_write_vectored(
@@ -187,7 +253,7 @@ impl AsyncWrite for ArrivedConnection {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.get_mut().speaking()?.poll_write_vectored(cx, slices)
+        ready!(self.get_mut().poll_speaking(cx))?.poll_write_vectored(cx, slices)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -199,7 +265,10 @@ impl AsyncWrite for ArrivedConnection {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.get_mut().speaking()?.poll_shutdown(cx)
+        let this = self.get_mut();
+        let done = ready!(ready!(this.poll_speaking(cx))?.poll_shutdown(cx));
+        this.is_shut |= done.is_ok();
+        Poll::Ready(done)
     }
 }
 

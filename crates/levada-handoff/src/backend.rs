@@ -1,11 +1,18 @@
 //! The back-end: takes connections over and serves them like its own.
 
-use std::{collections::HashMap, io, net::Shutdown, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    io,
+    net::Shutdown,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use levada_http1::{ConnectionEnd, ConnectionLimits, after};
 use levada_net::{
     bpf::{BpfError, Guard, InputBlocker, unblock_input},
-    client::{ClientSocket, watched},
+    client::{ClientSocket, ConnectionOwner, watched},
+    dormant::DormancyWatch,
     handoff::{self, Connection},
     stop::Stop,
     tcp::TcpInfo,
@@ -18,10 +25,12 @@ use tokio::{
 };
 
 use crate::{
-    RETRY,
     arrived::{ArrivedConnection, SilencedSocket},
-    channel::{self, FrameReceiver, FrameSender, Side},
+    channel::{self, FrameReceiver, FrameSender, RETRY, Side},
+    ending::FrontEndEnding,
+    extraction::take_out,
     frame::Frame,
+    handed_off::CountedConnection,
     head::{self, HeadRead},
     serve::Serve,
     settings::{AfterHandoff, HandoffBackendSettings, HandoffSettings},
@@ -30,11 +39,15 @@ use crate::{
 /// The state of a back-end.
 pub struct HandoffBackend {
     input_blocker: InputBlocker,
-    _guards: Vec<Guard>,
+    guards: OnceLock<Vec<Guard>>,
+    interfaces: Vec<String>,
     taking: HandoffBackendSettings,
     secret: String,
     places: Arc<Semaphore>,
 }
+
+/// Looks after the clients' connections, to find those whose client is gone.
+type ClientWatch = Arc<DormancyWatch<ConnectionOwner>>;
 
 /// The connections of a channel that wait for an answer of the front-end.
 #[derive(Default)]
@@ -52,15 +65,41 @@ impl HandoffBackend {
         connections: usize,
     ) -> Result<Self, BpfError> {
         handoff::is_possible().map_err(BpfError::Repair)?;
-        let guard = |device: &String| Guard::start(device, &taking.services);
         warn_of_time_wait();
-        Ok(Self {
+        let backend = Self {
             input_blocker: InputBlocker::new()?,
-            _guards: settings.interfaces.iter().map(guard).collect::<Result<_, _>>()?,
+            guards: OnceLock::new(),
+            interfaces: settings.interfaces.clone(),
             taking: taking.clone(),
             secret: settings.secret.clone(),
             places: Arc::new(Semaphore::new(connections)),
-        })
+        };
+        match backend.guard() {
+            Err(error @ BpfError::Taken { .. }) => {
+                tracing::warn!(%error, "front-ends have to wait until one of them has ended");
+            }
+            done => done?,
+        }
+        Ok(backend)
+    }
+
+    fn guard(&self) -> Result<(), BpfError> {
+        let guard = |device: &String| Guard::start(device, &self.taking.services);
+        let guards = self.interfaces.iter().map(guard).collect::<Result<_, _>>()?;
+        // Only one task attaches them.
+        let _ = self.guards.set(guards);
+        Ok(())
+    }
+
+    /// Waits until the guards are attached.
+    async fn guarded(&self) {
+        while self.guards.get().is_none() {
+            tokio::time::sleep(RETRY).await;
+            match self.guard() {
+                Ok(()) => tracing::info!("front-ends can hand connections here from now on"),
+                Err(error) => tracing::debug!(%error, "front-ends still have to wait"),
+            }
+        }
     }
 }
 
@@ -83,6 +122,11 @@ pub async fn accept<S: Serve>(
     listener: TcpListener,
     stop: Stop,
 ) {
+    tokio::select! {
+        () = backend.guarded() => {}
+        () = stop.begun() => return,
+    }
+    let watch = node.watch(backend.taking.dormant_retries);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -91,11 +135,12 @@ pub async fn accept<S: Serve>(
         match accepted {
             Ok((stream, from)) => {
                 let (node, backend, stop) = (node.clone(), backend.clone(), stop.clone());
+                let watch = watch.clone();
                 tokio::spawn(async move {
                     match channel::open(stream, Side::Back, &backend.secret).await {
                         Ok((sender, receiver)) => {
                             tracing::info!(front_end = %from, "a front-end hands connections here");
-                            receive_frames(&node, &backend, sender, receiver, &stop).await;
+                            receive_frames(&node, &backend, watch, (sender, receiver), stop).await;
                         }
                         Err(error) => {
                             tracing::warn!(%from, %error, "no front-end of ours");
@@ -116,19 +161,30 @@ pub async fn accept<S: Serve>(
 async fn receive_frames<S: Serve>(
     node: &Arc<S>,
     backend: &Arc<HandoffBackend>,
-    sender: Arc<FrameSender>,
-    mut receiver: FrameReceiver,
-    stop: &Stop,
+    watch: Option<ClientWatch>,
+    (sender, mut receiver): (Arc<FrameSender>, FrameReceiver),
+    stop: Stop,
 ) {
     let asking = Arc::new(AskingConnections::default());
+    let ending = Arc::new(FrontEndEnding::default());
+    let connections = ending.clone().connections(&stop);
     let listen = async {
         loop {
             match receiver.receive().await {
                 Ok(Frame::Take { id, after, connection, bytes }) => {
-                    let call =
-                        FrameContext { node, backend, sender: &sender, asking: &asking, stop };
+                    let call = FrameContext {
+                        node,
+                        backend,
+                        watch: watch.as_ref(),
+                        sender: &sender,
+                        asking: &asking,
+                        ending: &ending,
+                        stop: &connections,
+                    };
                     call.take(id, after, &connection, bytes);
                 }
+                Ok(Frame::Leaving) => ending.leaves(),
+                Ok(Frame::Stops) => ending.stops(),
                 Ok(Frame::Keep(id)) => asking.answer(id, true),
                 Ok(Frame::GiveUp(id)) => asking.answer(id, false),
                 Ok(_) => return io::Error::other("it says what only back-ends say"),
@@ -136,9 +192,21 @@ async fn receive_frames<S: Serve>(
             }
         }
     };
+    let leave = async {
+        tokio::select! {
+            () = node.left() => {}
+            () = stop.begun() => {}
+        }
+        // The connections alone keep this node from its end.
+        drop(stop);
+        sender.send(&Frame::Leaving);
+        std::future::pending().await
+    };
     let error = tokio::select! {
         error = listen => error,
         () = sender.pump() => io::ErrorKind::BrokenPipe.into(),
+        () = sender.send_urgent() => io::ErrorKind::BrokenPipe.into(),
+        never = leave => match never {},
     };
     tracing::info!(%error, "a front-end is gone");
     sender.close();
@@ -158,8 +226,10 @@ impl AskingConnections {
 struct FrameContext<'a, S: Serve> {
     node: &'a Arc<S>,
     backend: &'a Arc<HandoffBackend>,
+    watch: Option<&'a ClientWatch>,
     sender: &'a Arc<FrameSender>,
     asking: &'a Arc<AskingConnections>,
+    ending: &'a Arc<FrontEndEnding>,
     stop: &'a Stop,
 }
 
@@ -169,8 +239,8 @@ impl<S: Serve> FrameContext<'_, S> {
         match self.restore(connection) {
             Ok((place, stream)) => {
                 let client = connection.client.ip();
-                let (stream, entry) = watched(stream, client, None);
-                let silenced = SilencedSocket::new(id, self.sender.clone());
+                let (stream, entry) = watched(stream, client, self.watch);
+                let silenced = SilencedSocket::new(id, self.sender.clone(), self.ending.clone());
                 let taken = TakenConnection {
                     id,
                     after,
@@ -180,14 +250,17 @@ impl<S: Serve> FrameContext<'_, S> {
                     asking: self.asking.clone(),
                     connection: self.node.connection(client, Some(silenced.clone())),
                     silenced,
+                    _counted: CountedConnection::new(self.node.observer()),
                 };
                 let (stop, cut) = (self.stop.clone(), self.stop.clone());
+                let given_up = GivenUp { id, sender: Some(self.sender.clone()) };
                 let task = tokio::spawn(async move {
                     tokio::select! {
                         biased;
                         () = taken.serve(stream, bytes, stop) => {}
                         () = cut.cut() => {}
                     }
+                    given_up.disarm();
                     drop(place);
                 });
                 entry.about.is_served_by(&task);
@@ -210,7 +283,33 @@ impl<S: Serve> FrameContext<'_, S> {
         let Ok(place) = self.backend.places.clone().try_acquire_owned() else {
             return refuse("as many connections are open as may be");
         };
-        Ok((place, TcpStream::from_std(handoff::restore(connection)?)?))
+        Ok((
+            place,
+            TcpStream::from_std(handoff::restore(connection, &self.backend.input_blocker)?)?,
+        ))
+    }
+}
+
+/// Tells the front-end of the end of a connection that was given up as dormant: its task is aborted, and with it
+/// the socket is closed by a reset. Such a connection has been answered.
+struct GivenUp {
+    id: u32,
+    /// `None` if it was not given up.
+    sender: Option<Arc<FrameSender>>,
+}
+
+impl GivenUp {
+    /// The task has come to its own end.
+    fn disarm(mut self) {
+        self.sender = None;
+    }
+}
+
+impl Drop for GivenUp {
+    fn drop(&mut self) {
+        if let Some(sender) = &self.sender {
+            sender.send_soon(&Frame::Ended(self.id));
+        }
     }
 }
 
@@ -224,6 +323,7 @@ struct TakenConnection<S: Serve> {
     asking: Arc<AskingConnections>,
     connection: Arc<S::Connection>,
     silenced: Arc<SilencedSocket>,
+    _counted: CountedConnection,
 }
 
 /// The node that answers a request.
@@ -249,16 +349,16 @@ impl<S: Serve> TakenConnection<S> {
                 self.sender.send(&Frame::Refused(self.id));
                 return;
             }
-            let Some(stream) = back.take() else { break };
+            let Some((stream, is_shut)) = back.take() else { break };
             if ending != ConnectionEnd::Resting {
-                part(&stream, &self.node.limits()).await;
+                part(&stream, is_shut, &self.node.limits()).await;
                 break;
             }
             self.sender.send_soon(&Frame::Idle(self.id));
             let mut bytes = Vec::new();
             let came = head::read(&stream, &mut bytes, &self.node.limits(), &stop).await;
             if matches!(came, HeadRead::Over(_)) || bytes.is_empty() {
-                part(&stream, &self.node.limits()).await;
+                part(&stream, false, &self.node.limits()).await;
                 break;
             }
             let next = match came {
@@ -325,7 +425,7 @@ impl<S: Serve> TakenConnection<S> {
     ) -> Result<Connection, (ClientSocket, io::Error)> {
         let socket = stream.stream();
         let left = self.backend.input_blocker.block_input(socket).and_then(|()| {
-            let left = crate::take_out(socket, handoff::ends(socket)?, bytes, false);
+            let left = take_out(socket, handoff::ends(socket)?, bytes, false);
             if left.is_err() {
                 unblock_input(socket)?;
             }
@@ -343,13 +443,15 @@ impl<S: Serve> TakenConnection<S> {
     }
 }
 
-/// Closes this side, and returns when the client has received everything and closed its own. Until then
-/// the client's acknowledgements must arrive here: the front-end steers them until it learns of the
-/// end, and afterwards would answer them with a reset.
-async fn part(stream: &ClientSocket, limits: &ConnectionLimits) {
+/// Closes this side, and returns when the client has received everything and closed its own, or has taken too
+/// little of it for too long. Until then the client's acknowledgements must arrive here: the front-end steers them
+/// until it learns of the end, and afterwards would answer them with a reset.
+async fn part(stream: &ClientSocket, is_shut: bool, limits: &ConnectionLimits) {
     let socket = stream.stream();
-    let _ = socket2::SockRef::from(socket).shutdown(Shutdown::Write);
-    let latest = after(limits.send.time);
+    if !is_shut {
+        let _ = socket2::SockRef::from(socket).shutdown(Shutdown::Write);
+    }
+    let (mut left, mut looked, mut acknowledged) = (limits.send.time, Instant::now(), None);
     let (mut scratch, mut pause, mut waits) = ([0; 1024], SHORTEST_PAUSE, None);
     loop {
         let ended = loop {
@@ -366,16 +468,22 @@ async fn part(stream: &ClientSocket, limits: &ConnectionLimits) {
         if info.closed {
             return;
         }
+        let now = Instant::now();
+        let before = acknowledged.replace(info.acknowledged).unwrap_or(info.acknowledged);
+        left = limits
+            .send
+            .earned(left.saturating_sub(now - looked), info.acknowledged.saturating_sub(before));
+        looked = now;
         let has_all = info.unacked == 0 && info.unsent == 0;
         if has_all && waits.is_none() {
             waits = Some(after(LINGER));
         }
-        let until = waits.unwrap_or(latest);
-        if (has_all && ended) || Instant::now() >= until {
+        let until = waits.unwrap_or(now + left);
+        if (has_all && ended) || now >= until {
             return;
         }
         // The kernel does not notify about the last acknowledgement.
-        let look = Instant::now() + pause;
+        let look = now + pause;
         pause = (pause * 2).min(LONGEST_PAUSE);
         match ended {
             true => tokio::time::sleep_until(look).await,

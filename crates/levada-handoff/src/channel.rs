@@ -15,6 +15,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 
@@ -58,6 +59,10 @@ pub(crate) struct FrameSender {
     closed: AtomicBool,
     /// Notifies that bytes are left to write.
     more: Notify,
+    /// Tasks that wait until their frame has left.
+    waiting: Mutex<Vec<(Arc<AtomicBool>, Waker)>>,
+    /// Notifies that some wait.
+    urgent: Notify,
     ended: Notify,
 }
 
@@ -149,15 +154,7 @@ async fn shake(
         Side::Back => (of_back, of_front),
     };
     let (read, write) = stream.into_split();
-    let outgoing =
-        FrameQueue { marks: FrameSigner::new(sending), pending: Vec::new(), scratch: Vec::new() };
-    let sender = Arc::new(FrameSender {
-        stream: write,
-        outgoing: Mutex::new(outgoing),
-        closed: AtomicBool::new(false),
-        more: Notify::new(),
-        ended: Notify::new(),
-    });
+    let sender = Arc::new(FrameSender::new(write, FrameSigner::new(sending)));
     let marks = FrameSigner::new(receiving);
     let pace = GatherPace::AtOnce(None);
     let receiver = FrameReceiver { stream: read, marks, buffer: Vec::new(), gathers: false, pace };
@@ -194,6 +191,19 @@ async fn check(stream: &mut TcpStream, key: &hmac::Key, message: &[u8]) -> io::R
 }
 
 impl FrameSender {
+    fn new(stream: OwnedWriteHalf, marks: FrameSigner) -> Self {
+        let outgoing = FrameQueue { marks, pending: Vec::new(), scratch: Vec::new() };
+        Self {
+            stream,
+            outgoing: Mutex::new(outgoing),
+            closed: AtomicBool::new(false),
+            more: Notify::new(),
+            waiting: Mutex::default(),
+            urgent: Notify::new(),
+            ended: Notify::new(),
+        }
+    }
+
     /// Sends a frame, after all that wait; false when the channel is closed.
     pub(crate) fn send(&self, frame: &Frame) -> bool {
         let Some(mut outgoing) = self.add(|out| frame.write(out)) else { return false };
@@ -216,6 +226,51 @@ impl FrameSender {
     pub(crate) fn send_soon(&self, frame: &Frame) {
         if self.add(|out| frame.write(out)).is_some() {
             self.more.notify_one();
+        }
+    }
+
+    /// Queues a frame that leaves with those of all other tasks that are ready now, since each write costs a system
+    /// call and wakes the other side. `has_left` is set then, and the task woken. False when the channel is closed.
+    pub(crate) fn send_together(
+        &self,
+        frame: &Frame,
+        has_left: &Arc<AtomicBool>,
+        cx: &Context<'_>,
+    ) -> bool {
+        let mut waiting = self.waiting.lock();
+        waiting.push((has_left.clone(), cx.waker().clone()));
+        let is_open = self.put(|out| frame.write(out));
+        self.urgent.notify_one();
+        is_open
+    }
+
+    /// Ready when `has_left` is set.
+    pub(crate) fn poll_left(&self, has_left: &Arc<AtomicBool>, cx: &Context<'_>) -> Poll<()> {
+        let mut waiting = self.waiting.lock();
+        if has_left.load(Relaxed) {
+            return Poll::Ready(());
+        }
+        // The task may have moved to another waker.
+        waiting.push((has_left.clone(), cx.waker().clone()));
+        self.urgent.notify_one();
+        Poll::Pending
+    }
+
+    /// Sends frames together, until the channel is closed.
+    pub(crate) async fn send_urgent(&self) {
+        while !self.is_closed() {
+            self.urgent.notified().await;
+            // Tasks that are ready add theirs.
+            tokio::task::yield_now().await;
+            let waiting = std::mem::take(&mut *self.waiting.lock());
+            self.flush();
+            if self.is_closed() {
+                return;
+            }
+            for (has_left, waker) in waiting {
+                has_left.store(true, Relaxed);
+                waker.wake();
+            }
         }
     }
 
@@ -289,6 +344,17 @@ impl FrameSender {
         if !self.is_closed() {
             ended.await;
         }
+    }
+}
+
+#[cfg(test)]
+impl FrameSender {
+    /// The sender of a channel whose other side is gone.
+    pub(crate) async fn of_nobody() -> Arc<Self> {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let marks = FrameSigner::new(key(b"", FRONT, b"", b""));
+        Arc::new(Self::new(stream.into_split().1, marks))
     }
 }
 
@@ -401,7 +467,7 @@ fn bad(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-const GREETING: &[u8; 16] = b"levada-handoff/2";
+const GREETING: &[u8; 16] = b"levada-handoff/3";
 const FRONT: &[u8] = b"front";
 const BACK: &[u8] = b"back";
 const NONCE: usize = 32;
@@ -418,6 +484,8 @@ const PAUSE: Duration = Duration::from_millis(1);
 const MAX_IDLE_PAUSES: u32 = 4;
 /// With this many bytes the receiver reads before the end of a pause.
 const GATHERED: u16 = 16 << 10;
+/// The pause between two attempts to connect to a back-end.
+pub(crate) const RETRY: Duration = Duration::from_secs(1);
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// The keep-alive time: without a byte for this long the other side is probed. After three times this
 /// long without an answer the channel is closed.
@@ -463,6 +531,26 @@ mod tests {
         }
         for frame in [Frame::Answers(1), asks, Frame::Ended(1)] {
             assert_eq!(at_front.receive().await.unwrap(), frame);
+        }
+        let sender = back.clone();
+        tokio::spawn(async move { sender.send_urgent().await });
+        let tasks = [2, 3].map(|id| {
+            let (back, has_left) = (back.clone(), Arc::new(AtomicBool::new(false)));
+            tokio::spawn(async move {
+                let mut is_sent = false;
+                std::future::poll_fn(|cx| match std::mem::replace(&mut is_sent, true) {
+                    true => back.poll_left(&has_left, cx),
+                    false => {
+                        assert!(back.send_together(&Frame::Answers(id), &has_left, cx));
+                        Poll::Pending
+                    }
+                })
+                .await;
+            })
+        });
+        for (task, id) in tasks.into_iter().zip([2, 3]) {
+            task.await.unwrap();
+            assert_eq!(at_front.receive().await.unwrap(), Frame::Answers(id));
         }
         assert!(front.send(&Frame::Keep(1)));
         // The first write of a socket may have to wait for the driver.

@@ -5,7 +5,7 @@
 //! ```
 //! The mark is a MAC: it proves that the frame is of this channel and in its place
 //! ([`super::channel`]). Numbers are in network order. An id names a connection on this channel, from
-//! its `Take` to its end.
+//! its `Take` to its end; 0 stands for all.
 
 use levada_net::handoff::{Connection, MalformedState};
 
@@ -55,6 +55,11 @@ pub enum Frame {
     },
     /// From a back-end: the connection has ended.
     Ended(u32),
+    /// From either: this process is about to end. A back-end takes no more connections by this channel soon;
+    /// the connections of a front-end are to end with their next answers.
+    Leaving,
+    /// To a back-end: close the connections that are idle.
+    Stops,
 }
 
 /// An invalid frame.
@@ -96,6 +101,10 @@ const RESUMES: u8 = 7;
 const ASKS: u8 = 8;
 const GIVEN_BACK: u8 = 9;
 const ENDED: u8 = 10;
+const LEAVING: u8 = 11;
+const STOPS: u8 = 12;
+/// The id of a frame that is about all connections of the channel.
+const ALL: u32 = 0;
 
 impl Frame {
     /// Appends kind, id and the rest.
@@ -124,6 +133,8 @@ impl Frame {
                 out.extend(bytes);
             }
             Self::Ended(id) => head(ENDED, *id),
+            Self::Leaving => head(LEAVING, ALL),
+            Self::Stops => head(STOPS, ALL),
         }
     }
 
@@ -159,6 +170,8 @@ impl Frame {
             IDLE => Self::Idle(id),
             RESUMES => Self::Resumes(id),
             ENDED => Self::Ended(id),
+            LEAVING if id == ALL => Self::Leaving,
+            STOPS if id == ALL => Self::Stops,
             _ => return Err(BadFrame::Kind),
         };
         if rest.is_empty() { Ok(frame) } else { Err(BadFrame::Length) }
@@ -196,6 +209,8 @@ mod tests {
             Frame::Asks { id: 8, bytes: bytes.clone() },
             Frame::GivenBack { id: 9, connection, bytes },
             Frame::Ended(10),
+            Frame::Leaving,
+            Frame::Stops,
         ];
         for frame in frames {
             let mut written = Vec::new();
@@ -210,6 +225,7 @@ mod tests {
     fn what_is_no_frame_is_refused() {
         assert_eq!(Frame::read(b""), Err(BadFrame::Length));
         assert_eq!(Frame::read(&[99, 0, 0, 0, 1]), Err(BadFrame::Kind));
+        assert_eq!(Frame::read(&[LEAVING, 0, 0, 0, 1]), Err(BadFrame::Kind));
         assert_eq!(Frame::read(&[ENDED, 0, 0, 0, 1, 0]), Err(BadFrame::Length));
         assert_eq!(Frame::read(&[TAKE, 0, 0, 0, 1, 9]), Err(BadFrame::Kind));
         assert_eq!(Frame::read(&[TAKE, 0, 0, 0, 1, 0, 1]), Err(BadFrame::Length));

@@ -24,6 +24,8 @@ use tokio::net::TcpStream;
 
 use crate::{
     arrived::ArrivedConnection,
+    extraction::take_out,
+    frame::Frame,
     handed_off::{CountedConnection, HandedOffConnection},
     head::{self, HeadRead},
     link::BackendLink,
@@ -35,7 +37,13 @@ use crate::{
 pub struct Front<S: Serve> {
     steering: Steering,
     settings: HandoffSettings,
-    links: Mutex<Vec<Arc<BackendLink<S>>>>,
+    links: Mutex<Links<S>>,
+}
+
+struct Links<S: Serve> {
+    all: Vec<Arc<BackendLink<S>>>,
+    /// This node's last word to back-ends.
+    ending: Option<Frame>,
 }
 
 /// The place of a connection.
@@ -69,7 +77,13 @@ impl<S: Serve> Front<S> {
         handoff::is_possible().map_err(BpfError::Repair)?;
         let connections = u32::try_from(connections).unwrap_or(u32::MAX);
         let steering = Steering::start(&settings.interfaces, connections)?;
-        Ok(Self { steering, settings: settings.clone(), links: Mutex::default() })
+        let links = Mutex::new(Links { all: Vec::new(), ending: None });
+        Ok(Self { steering, settings: settings.clone(), links })
+    }
+
+    /// The size from which a response is worth a handoff.
+    pub fn min_size(&self) -> u64 {
+        self.settings.min_size
     }
 
     /// Connects to back-ends, so that the first connections can be handed over.
@@ -79,21 +93,34 @@ impl<S: Serve> Front<S> {
         }
     }
 
-    /// Closes the connections that rest at back-ends: the node stops.
-    pub fn end(&self) {
-        let links = self.links.lock().clone();
-        links.iter().for_each(|link| link.stop());
+    /// Lets the connections at back-ends end with their next answers: another process has taken over.
+    pub(crate) fn leave(&self) {
+        self.end_by(Frame::Leaving);
+    }
+
+    /// Closes the connections that are idle at back-ends, too: the node stops.
+    pub(crate) fn stop(&self) {
+        self.end_by(Frame::Stops);
+    }
+
+    fn end_by(&self, word: Frame) {
+        let mut links = self.links.lock();
+        links.all.iter().for_each(|link| link.end(word.clone()));
+        links.ending = Some(word);
     }
 
     /// The link to a back-end. Call it within the runtime that is to run the link.
     fn link(&self, node: &Arc<S>, to: HandoffControl) -> Arc<BackendLink<S>> {
         let mut links = self.links.lock();
-        if let Some(link) = links.iter().find(|link| link.is_to(to)) {
+        if let Some(link) = links.all.iter().find(|link| link.is_to(to)) {
             return link.clone();
         }
         let link = BackendLink::new(to, self.settings.after, Arc::downgrade(node));
+        if let Some(word) = &links.ending {
+            link.end(word.clone());
+        }
         tokio::spawn(link.clone().tend(self.settings.secret.clone()));
-        links.push(link.clone());
+        links.all.push(link.clone());
         link
     }
 
@@ -200,7 +227,7 @@ async fn serve_from<S: Serve>(
         }
         let stream = match place {
             ConnectionPlace::Here(stream) => stream,
-            ConnectionPlace::Between(state, steered) => match come_back(&state, steered) {
+            ConnectionPlace::Between(state, steered) => match come_back(node, &state, steered) {
                 Ok(stream) => watched(stream, open.client, None).0,
                 Err(error) => {
                     tracing::warn!(client = %open.client, %error, "a connection was lost between machines");
@@ -214,7 +241,7 @@ async fn serve_from<S: Serve>(
             ending => return Some(ending),
         }
         match back.take() {
-            Some(stream) => (place, bytes) = (ConnectionPlace::Here(stream), Vec::new()),
+            Some((stream, _)) => (place, bytes) = (ConnectionPlace::Here(stream), Vec::new()),
             None => return Some(ConnectionEnd::Broken),
         }
     }
@@ -305,9 +332,16 @@ fn leave<S: Serve>(
     // until it has the connection. If they were dropped here, each would cost a retransmission timeout,
     // and there would be more of them.
     let steered = front.steering.steer(service, client, hop)?;
-    front.steering.block_input(socket)?;
-    match crate::take_out(socket, (service, client), bytes, first) {
-        Ok(connection) => Ok((connection, steered)),
+    front.steering.input_blocker().block_input(socket)?;
+    match take_out(socket, (service, client), bytes, first) {
+        Ok(mut connection) => {
+            let largest = front.settings.max_segment.unwrap_or(u16::MAX);
+            connection.segment = connection.segment.min(largest);
+            if let Err(error) = steered.expect(connection.receive_next) {
+                tracing::debug!(%error, "a late copy of its SYN would cut this connection");
+            }
+            Ok((connection, steered))
+        }
         Err(error) => {
             drop(steered);
             unblock_input(socket)?;
@@ -317,8 +351,13 @@ fn leave<S: Serve>(
 }
 
 /// Puts a connection into a socket of this machine.
-fn come_back(connection: &Connection, steered: Steered) -> std::io::Result<TcpStream> {
-    let socket = handoff::restore(connection)?;
+fn come_back<S: Serve>(
+    node: &Arc<S>,
+    connection: &Connection,
+    steered: Steered,
+) -> std::io::Result<TcpStream> {
+    let front = node.front().ok_or(std::io::ErrorKind::NotConnected)?;
+    let socket = handoff::restore(connection, front.steering.input_blocker())?;
     handoff::activate(&socket)?;
     drop(steered);
     TcpStream::from_std(socket)

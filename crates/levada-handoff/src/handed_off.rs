@@ -9,11 +9,11 @@ use levada_net::{bpf::Steered, client::OpenConnection, handoff::Connection, stop
 use crate::{
     channel::LEASE,
     front::{self, ChosenBackend, Responder},
-    link::{Event, Lease},
+    remote::{Event, Lease},
     serve::{Observe, Serve, Turn},
 };
 
-/// Kept while the connection is elsewhere. No task waits for it: the link acts upon the back-end's
+/// Kept while the connection is elsewhere. No task waits for it: the channel's task acts upon the back-end's
 /// frames at once, which is all there is to do as long as nothing fails.
 pub(crate) struct HandedOffConnection {
     pub(crate) connection: Connection,
@@ -21,6 +21,8 @@ pub(crate) struct HandedOffConnection {
     /// The bytes that its client had sent, until the back-end begins to answer.
     pub(crate) bytes: Vec<u8>,
     turn: Box<dyn Turn>,
+    /// Whether the size of its first answer was looked at.
+    is_measured: bool,
     open: OpenConnection,
     counted: CountedHandoff,
 }
@@ -87,7 +89,7 @@ impl HandedOffConnection {
         open: OpenConnection,
     ) -> Box<Self> {
         let (turn, counted) = (choice.turn, CountedHandoff::new(node.observer()));
-        Box::new(Self { connection, steered, bytes, turn, open, counted })
+        Box::new(Self { connection, steered, bytes, turn, is_measured: false, open, counted })
     }
 
     /// The connection, for its next owner.
@@ -104,14 +106,15 @@ impl HandedOffConnection {
         match event {
             Event::Idle => {
                 self.turn.end();
-                // A stop does not wait for idle connections, wherever they are.
-                if self.open.stop.has_begun() { EventAction::Over } else { EventAction::All }
+                EventAction::All
             }
             Event::Resumes => {
+                self.measure();
                 self.turn.again();
                 EventAction::All
             }
             Event::Ended => {
+                self.measure();
                 self.turn.end();
                 self.counted.observer().handoff("ended");
                 EventAction::Over
@@ -120,9 +123,14 @@ impl HandedOffConnection {
         }
     }
 
-    /// Whether none of its requests is under way.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.turn.is_idle()
+    /// Tells the size of the first answer: when the client asks again, or closes, it has usually acknowledged
+    /// all of it.
+    fn measure(&mut self) {
+        if !std::mem::replace(&mut self.is_measured, true)
+            && let Ok(Some(to)) = self.steered.acknowledged()
+        {
+            self.turn.acknowledged(to.wrapping_sub(self.connection.send_next).into());
+        }
     }
 
     pub(crate) fn stop(&self) -> &Stop {
@@ -141,7 +149,7 @@ impl HandedOffConnection {
     }
 }
 
-/// Handles events that take time, until the link can continue with the connection, or the connection has
+/// Handles events that take time, until the channel's task can continue with the connection, or the connection has
 /// ended or come back.
 pub(crate) async fn attend<S: Serve>(
     node: Arc<S>,
@@ -175,7 +183,7 @@ pub(crate) async fn attend<S: Serve>(
                 return front::go_on(node, handed_off, Responder::Anywhere).await;
             }
             Event::Asks(head) => match front::choose(&node, &head).await {
-                Some(next) if lease.is_at(&next.link) => {
+                Some(next) if next.link.is_to(lease.control()) => {
                     handed_off.turn = next.turn;
                     lease.keep();
                 }

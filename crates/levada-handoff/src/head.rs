@@ -50,8 +50,13 @@ pub(crate) async fn read(
         }
         let until = deadline.unwrap_or_else(|| after(limits.idle_timeout));
         let readable = tokio::select! {
+            biased;
             readable = timeout_at(until, stream.stream().readable()) => readable,
-            () = stop.begun() => return HeadRead::Other,
+            () = stop.begun() => match recv_now(stream.stream(), bytes) {
+                // It came before the connection could be closed.
+                Ok(1..) => continue,
+                _ => return HeadRead::Other,
+            },
         };
         match readable {
             Ok(_) => {}

@@ -1,18 +1,16 @@
-//! A front-end's side of the channel to one back-end: the connections handed over, and their events.
+//! A front-end's side of one back-end: the channel by which connections are handed to it now.
+//!
+//! A back-end whose process is about to end says so. Its channel stays until the connections there have ended;
+//! others are handed over by a new channel, to the process that listens now.
 
 use std::{
-    collections::{HashMap, VecDeque},
     convert::Infallible,
     io::ErrorKind,
     sync::{Arc, Weak},
     time::Duration,
 };
 
-use levada_http1::ConnectionEnd;
-use levada_net::{
-    bpf::{Hop, Steering},
-    handoff::Connection,
-};
+use levada_net::bpf::{Hop, Steering};
 use parking_lot::Mutex;
 use tokio::{
     net::TcpStream,
@@ -21,10 +19,10 @@ use tokio::{
 };
 
 use crate::{
-    RETRY,
-    channel::{self, FrameReceiver, FrameSender, Side},
-    frame::{self, Frame},
-    handed_off::{EventAction, HandedOffConnection, attend},
+    channel::{self, FrameReceiver, RETRY, Side},
+    frame::Frame,
+    handed_off::HandedOffConnection,
+    remote::OpenChannel,
     serve::Serve,
     settings::{AfterHandoff, HandoffControl},
 };
@@ -34,79 +32,34 @@ pub struct BackendLink<S: Serve> {
     to: HandoffControl,
     after: AfterHandoff,
     node: Weak<S>,
-    state: Mutex<LinkState>,
+    state: Mutex<LinkState<S>>,
+    logged: Mutex<LogHistory>,
     /// Notifies that the link is needed; until then there are no attempts to connect.
     wanted: Notify,
 }
 
-#[derive(Default)]
-struct LinkState {
-    open: Option<(Arc<FrameSender>, Hop)>,
-    remote: HashMap<u32, RemoteConnection>,
-    last: u32,
-    /// A connection whose answer has begun, and when; later the link checks whether its client has
-    /// received it.
-    sample: Option<(u32, Instant)>,
-    /// The number of samples in a row without an acknowledgement.
+struct LinkState<S: Serve> {
+    open: Option<Arc<OpenChannel<S>>>,
+    /// Channels to processes of the back-end that take no more connections.
+    former: Vec<Weak<OpenChannel<S>>>,
+    /// This node's last word, for every channel.
+    ending: Option<Frame>,
+    /// The number of clients in a row that have acknowledged nothing of their answers.
     unheard: u32,
     /// No connection is handed over until then.
     rests_until: Option<Instant>,
 }
 
-/// A connection at the back-end.
-struct RemoteConnection {
-    connection: Connection,
-    /// Whether this node can take it back by itself: the back-end has not begun an answer.
-    silent: bool,
-    holder: EventHandler,
-}
-
-/// The handler of a connection's events.
-enum EventHandler {
-    /// The link itself.
-    Link(Box<HandedOffConnection>),
-    /// A task, which has a [`Lease`].
-    Task(Arc<PendingEvents>),
-}
-
-/// A connection that a task handles.
-pub(crate) struct Lease<S: Serve> {
-    link: Arc<BackendLink<S>>,
-    sender: Arc<FrameSender>,
-    id: u32,
-    events: Arc<PendingEvents>,
-}
-
-/// Events of one connection that have not been handled yet.
-#[derive(Default)]
-struct PendingEvents {
-    event: Mutex<VecDeque<Event>>,
-}
-
-/// An event of a connection, reported by its back-end.
-pub(crate) enum Event {
-    /// The back-end refused it, or is gone without an answer: the connection is still this node's.
-    Refused,
-    /// The back-end cannot be heard any more, and reported nothing: the state of the connection is
-    /// unknown.
-    Vanished,
-    /// The back-end is gone.
-    Lost,
-    /// All requests are answered.
-    Idle,
-    /// Another one is being answered.
-    Resumes,
-    /// The back-end asks which node answers this request.
-    Asks(Vec<u8>),
-    /// The back-end gives the connection back.
-    GivenBack(Connection, Vec<u8>),
-    /// The connection has ended.
-    Ended,
+impl<S: Serve> Default for LinkState<S> {
+    fn default() -> Self {
+        Self { open: None, former: Vec::new(), ending: None, unheard: 0, rests_until: None }
+    }
 }
 
 impl<S: Serve> BackendLink<S> {
     pub(crate) fn new(to: HandoffControl, after: AfterHandoff, node: Weak<S>) -> Arc<Self> {
-        Arc::new(Self { to, after, node, state: Mutex::default(), wanted: Notify::new() })
+        let (state, logged) = (Mutex::default(), Mutex::default());
+        Arc::new(Self { to, after, node, state, logged, wanted: Notify::new() })
     }
 
     pub(crate) fn is_to(&self, control: HandoffControl) -> bool {
@@ -120,7 +73,8 @@ impl<S: Serve> BackendLink<S> {
         if state.rests_until.is_some_and(|until| Instant::now() < until) {
             return None;
         }
-        let hop = state.open.as_ref().map(|(_, hop)| *hop);
+        let open = state.open.as_ref().filter(|channel| !channel.is_retired());
+        let hop = open.map(|channel| channel.hop);
         if hop.is_none() {
             self.wanted.notify_one();
         }
@@ -135,95 +89,136 @@ impl<S: Serve> BackendLink<S> {
         &self,
         handed_off: Box<HandedOffConnection>,
     ) -> Result<(), Box<HandedOffConnection>> {
-        let mut state = self.state.lock();
-        let Some((sender, _)) = state.open.clone() else { return Err(handed_off) };
-        let mut id = state.last.wrapping_add(1);
-        while state.remote.contains_key(&id) {
-            id = id.wrapping_add(1);
+        match self.open() {
+            Some(channel) => channel.take(self.after, handed_off),
+            None => Err(handed_off),
         }
-        let write = |out: &mut Vec<u8>| {
-            frame::write_take(out, id, self.after, &handed_off.connection, &handed_off.bytes);
-        };
-        if !sender.put(write) {
-            return Err(handed_off);
-        }
-        state.last = id;
-        let (connection, silent) = (handed_off.connection, true);
-        state.remote.insert(
-            id,
-            RemoteConnection { connection, silent, holder: EventHandler::Link(handed_off) },
-        );
-        Ok(())
     }
 
-    /// Sends the connections that were handed over.
+    /// Sends the connections that were handed over. A channel that is retired has sent them.
     pub fn flush(&self) {
-        let sender = self.state.lock().open.as_ref().map(|(sender, _)| sender.clone());
-        if let Some(sender) = sender {
-            sender.flush();
+        if let Some(channel) = self.open() {
+            channel.sender.flush();
         }
     }
 
-    /// Ends idle connections, and from now on every connection that becomes idle.
-    pub(crate) fn stop(&self) {
-        let idle = |remote: &RemoteConnection| matches!(&remote.holder, EventHandler::Link(held) if held.is_idle());
-        let over: Vec<RemoteConnection> = {
-            let mut state = self.state.lock();
-            state.remote.extract_if(|_, remote| idle(remote)).map(|(_, remote)| remote).collect()
-        };
-        over.into_iter().for_each(RemoteConnection::end);
+    fn open(&self) -> Option<Arc<OpenChannel<S>>> {
+        self.state.lock().open.clone()
+    }
+
+    /// Tells the back-end that this node ends.
+    pub(crate) fn end(&self, word: Frame) {
+        let mut state = self.state.lock();
+        let former = state.former.iter().filter_map(Weak::upgrade);
+        for channel in former.chain(state.open.clone()) {
+            channel.sender.send(&word);
+        }
+        state.ending = Some(word);
     }
 
     /// Keeps a channel to the back-end open while the link is needed.
     pub(crate) async fn tend(self: Arc<Self>, secret: String) {
-        let (to, mut logged) = (self.to.to, LogHistory::default());
+        let to = self.to.to;
         loop {
             self.wanted.notified().await;
-            let mut pause = RETRY;
-            match self.reach(&secret).await {
-                Ok((sender, mut receiver)) => {
-                    let since = Instant::now();
-                    // With the other settings, a client waits for frames.
-                    if self.after == AfterHandoff::Stay {
-                        receiver.gather();
-                    }
-                    if logged.is_new("") {
-                        tracing::info!(back_end = %to, "connections can be handed off");
-                    }
-                    let error = tokio::select! {
-                        error = self.listen(&mut receiver) => error,
-                        () = sender.pump() => self.drain(&mut receiver).await,
-                        never = self.watch_samples(&mut logged) => match never {},
-                    };
-                    if since.elapsed() > LASTING {
-                        logged = LogHistory::default();
-                    }
-                    match logged.is_new(&error.to_string()) {
-                        true => tracing::warn!(back_end = %to, %error, "{GONE}"),
-                        false => tracing::debug!(back_end = %to, %error, "{GONE}"),
-                    }
-                    self.lose(&sender, &error);
-                    if matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::Other) {
-                        pause = AFTER_VIOLATION;
+            let since = Instant::now();
+            let pause = match self.reach(&secret).await {
+                Ok((channel, receiver)) => {
+                    let served = tokio::spawn(self.clone().serve(channel.clone(), receiver));
+                    tokio::select! {
+                        pause = served => pause.unwrap_or(RETRY),
+                        () = channel.retired() => {
+                            tracing::info!(back_end = %to, "the back-end's process takes no more connections");
+                            self.release(&channel);
+                            RETRY.saturating_sub(since.elapsed())
+                        }
                     }
                 }
-                Err(error) => match logged.is_new(&error.to_string()) {
-                    true => tracing::warn!(back_end = %to, %error, "{UNREACHED}"),
-                    false => tracing::debug!(back_end = %to, %error, "{UNREACHED}"),
-                },
-            }
+                Err(error) => {
+                    match self.logged.lock().is_new(&error.to_string()) {
+                        true => tracing::warn!(back_end = %to, %error, "{UNREACHED}"),
+                        false => tracing::debug!(back_end = %to, %error, "{UNREACHED}"),
+                    }
+                    RETRY
+                }
+            };
             sleep(pause).await;
         }
     }
 
+    async fn reach(&self, secret: &str) -> std::io::Result<(Arc<OpenChannel<S>>, FrameReceiver)> {
+        let hop = Steering::hop(self.to.addresses()).map_err(std::io::Error::other)?;
+        let stream = tokio::time::timeout(RETRY * 3, TcpStream::connect(self.to.to)).await??;
+        let (sender, receiver) = channel::open(stream, Side::Front, secret).await?;
+        let channel = OpenChannel::new(self.to, hop, sender, self.node.clone());
+        let mut state = self.state.lock();
+        if let Some(word) = &state.ending {
+            channel.sender.send(word);
+        }
+        state.open = Some(channel.clone());
+        Ok((channel, receiver))
+    }
+
+    /// Handles the frames of a channel until it ends. Returns how long not to open another one.
+    async fn serve(
+        self: Arc<Self>,
+        channel: Arc<OpenChannel<S>>,
+        mut receiver: FrameReceiver,
+    ) -> Duration {
+        let (to, since) = (self.to.to, Instant::now());
+        // With the other settings, a client waits for frames.
+        if self.after == AfterHandoff::Stay {
+            receiver.gather();
+        }
+        if self.logged.lock().is_new("") {
+            tracing::info!(back_end = %to, "connections can be handed off");
+        }
+        let error = tokio::select! {
+            error = channel.listen(&mut receiver) => error,
+            () = channel.sender.pump() => channel.drain(&mut receiver).await,
+            () = channel.is_over() => {
+                // The socket is closed with its last owner.
+                self.release(&channel);
+                channel.sender.close();
+                return Duration::ZERO;
+            }
+            never = self.watch_samples(&channel) => match never {},
+        };
+        let mut logged = self.logged.lock();
+        if since.elapsed() > LASTING {
+            *logged = LogHistory::default();
+        }
+        match !channel.is_retired() && logged.is_new(&error.to_string()) {
+            true => tracing::warn!(back_end = %to, %error, "{GONE}"),
+            false => tracing::debug!(back_end = %to, %error, "{GONE}"),
+        }
+        drop(logged);
+        self.release(&channel);
+        channel.lose(&error);
+        match error.kind() {
+            ErrorKind::InvalidData | ErrorKind::Other => AFTER_VIOLATION,
+            _ => RETRY,
+        }
+    }
+
+    /// Hands nothing over by this channel any more, but by another one.
+    fn release(&self, channel: &Arc<OpenChannel<S>>) {
+        let mut state = self.state.lock();
+        if state.open.take_if(|open| Arc::ptr_eq(open, channel)).is_some() {
+            state.former.retain(|former| former.strong_count() > 0);
+            state.former.push(Arc::downgrade(channel));
+        }
+        self.wanted.notify_one();
+    }
+
     /// Samples whether clients receive answers. A firewall may pass the channel but not the answers,
     /// whose source address is not the back-end's own.
-    async fn watch_samples(&self, logged: &mut LogHistory) -> Infallible {
+    async fn watch_samples(&self, channel: &OpenChannel<S>) -> Infallible {
         let to = self.to.to;
         loop {
             sleep(SAMPLE_INTERVAL).await;
-            if self.is_unheard() {
-                match logged.is_new(UNHEARD) {
+            if self.is_unheard(channel) {
+                match self.logged.lock().is_new(UNHEARD) {
                     true => tracing::warn!(back_end = %to, "{UNHEARD}"),
                     false => tracing::debug!(back_end = %to, "{UNHEARD}"),
                 }
@@ -232,16 +227,10 @@ impl<S: Serve> BackendLink<S> {
     }
 
     /// Whether to pause handoffs for a while from now on.
-    fn is_unheard(&self) -> bool {
+    fn is_unheard(&self, channel: &OpenChannel<S>) -> bool {
+        let Some(heard) = channel.sample(ACKNOWLEDGE_TIMEOUT) else { return false };
         let mut state = self.state.lock();
-        let Some((id, _)) =
-            state.sample.take_if(|(_, since)| since.elapsed() >= ACKNOWLEDGE_TIMEOUT)
-        else {
-            return false;
-        };
-        // A connection that has ended, or has a task, was answered.
-        let waits = |remote: &RemoteConnection| matches!(&remote.holder, EventHandler::Link(held) if !held.was_answered());
-        if !state.remote.get(&id).is_some_and(waits) {
+        if heard {
             state.unheard = 0;
             return false;
         }
@@ -253,122 +242,6 @@ impl<S: Serve> BackendLink<S> {
         state.unheard = MAX_UNHEARD - 1;
         state.rests_until = Some(Instant::now() + WHILE_UNHEARD);
         true
-    }
-
-    async fn reach(&self, secret: &str) -> std::io::Result<(Arc<FrameSender>, FrameReceiver)> {
-        let hop = Steering::hop(self.to.addresses()).map_err(std::io::Error::other)?;
-        let stream = tokio::time::timeout(RETRY * 3, TcpStream::connect(self.to.to)).await??;
-        let (sender, receiver) = channel::open(stream, Side::Front, secret).await?;
-        self.state.lock().open = Some((sender.clone(), hop));
-        Ok((sender, receiver))
-    }
-
-    /// Handles the back-end's frames until the channel ends or a frame is impossible.
-    async fn listen(self: &Arc<Self>, receiver: &mut FrameReceiver) -> std::io::Error {
-        loop {
-            let events = match receiver.receive().await {
-                Ok(frame) => self.note(frame),
-                Err(error) => return error,
-            };
-            if let Err(ProtocolViolation) = events {
-                return std::io::Error::other("it says of a connection what cannot be");
-            }
-        }
-    }
-
-    /// Handles the frames that were sent before the channel closed: a back-end that has just begun an
-    /// answer has reported so. Does not wait for a process that is gone.
-    async fn drain(self: &Arc<Self>, receiver: &mut FrameReceiver) -> std::io::Error {
-        let action = tokio::time::timeout(RETRY, self.listen(receiver)).await;
-        action.unwrap_or_else(|_| ErrorKind::BrokenPipe.into())
-    }
-
-    fn note(self: &Arc<Self>, frame: Frame) -> Result<(), ProtocolViolation> {
-        let (id, event) = match frame {
-            Frame::Answers(id) => (id, None),
-            Frame::Refused(id) => (id, Some(Event::Refused)),
-            Frame::Idle(id) => (id, Some(Event::Idle)),
-            Frame::Resumes(id) => (id, Some(Event::Resumes)),
-            Frame::Asks { id, bytes } => (id, Some(Event::Asks(bytes))),
-            Frame::GivenBack { id, connection, bytes } => {
-                (id, Some(Event::GivenBack(connection, bytes)))
-            }
-            Frame::Ended(id) => (id, Some(Event::Ended)),
-            Frame::Take { .. } | Frame::Keep(_) | Frame::GiveUp(_) => {
-                return Err(ProtocolViolation);
-            }
-        };
-        let mut state = self.state.lock();
-        // This node has already released the connection.
-        let Some(remote) = state.remote.get_mut(&id) else { return Ok(()) };
-        remote.allows(event.as_ref())?;
-        let Some(event) = event else {
-            remote.speaks();
-            state.sample.get_or_insert_with(|| (id, Instant::now()));
-            return Ok(());
-        };
-        let action = match &mut remote.holder {
-            EventHandler::Task(events) => return events.push(event),
-            EventHandler::Link(handed_off) => handed_off.handle(event),
-        };
-        match action {
-            EventAction::All => {}
-            EventAction::Over => {
-                let over = state.remote.remove(&id);
-                drop(state);
-                over.into_iter().for_each(RemoteConnection::end);
-            }
-            EventAction::Takes(event) => {
-                let taken = remote.pass_to_task();
-                let sender = state.open.as_ref().map(|(sender, _)| sender.clone());
-                drop(state);
-                if let (Some((handed_off, events)), Some(sender)) = (taken, sender) {
-                    self.attend(
-                        Lease { link: self.clone(), sender, id, events },
-                        handed_off,
-                        event,
-                    );
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn attend(&self, lease: Lease<S>, handed_off: Box<HandedOffConnection>, event: Event) {
-        let Some(node) = self.node.upgrade() else { return };
-        let cut = handed_off.stop().clone();
-        tokio::spawn(async move {
-            tokio::select! {
-                biased;
-                () = attend(node, lease, handed_off, event) => {}
-                () = cut.cut() => {}
-            }
-        });
-    }
-
-    fn lose(self: &Arc<Self>, sender: &Arc<FrameSender>, error: &std::io::Error) {
-        sender.close();
-        // The back-end's process has ended, or has dropped its silent connections.
-        let known = matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset);
-        let lost = {
-            let mut state = self.state.lock();
-            (state.open, state.sample) = (None, None);
-            std::mem::take(&mut state.remote)
-        };
-        self.wanted.notify_one();
-        for (id, mut remote) in lost {
-            let event = match remote.silent {
-                true if known => Event::Refused,
-                true => Event::Vanished,
-                false => Event::Lost,
-            };
-            if let Some((handed_off, events)) = remote.pass_to_task() {
-                let (link, sender) = (self.clone(), sender.clone());
-                self.attend(Lease { link, sender, id, events }, handed_off, event);
-            } else if let EventHandler::Task(events) = &remote.holder {
-                events.event.lock().push_back(event);
-            }
-        }
     }
 }
 
@@ -390,111 +263,6 @@ impl LogHistory {
     }
 }
 
-/// A back-end that knows the secret sent an impossible frame.
-struct ProtocolViolation;
-
-impl RemoteConnection {
-    /// Whether the event is possible in this state; `None` is the begin of the first answer.
-    fn allows(&self, event: Option<&Event>) -> Result<(), ProtocolViolation> {
-        let possible = match event {
-            None | Some(Event::Refused) => self.silent,
-            Some(Event::GivenBack(connection, _)) => {
-                let ends = (connection.service, connection.client);
-                !self.silent && ends == (self.connection.service, self.connection.client)
-            }
-            Some(_) => !self.silent,
-        };
-        if possible { Ok(()) } else { Err(ProtocolViolation) }
-    }
-
-    fn speaks(&mut self) {
-        self.silent = false;
-        if let EventHandler::Link(handed_off) = &mut self.holder {
-            handed_off.is_answered();
-        }
-    }
-
-    /// Passes the connection to a task, if none has it yet.
-    fn pass_to_task(&mut self) -> Option<(Box<HandedOffConnection>, Arc<PendingEvents>)> {
-        let events = match &self.holder {
-            EventHandler::Link(_) => Arc::<PendingEvents>::default(),
-            EventHandler::Task(_) => return None,
-        };
-        match std::mem::replace(&mut self.holder, EventHandler::Task(events.clone())) {
-            EventHandler::Link(handed_off) => Some((handed_off, events)),
-            EventHandler::Task(_) => None,
-        }
-    }
-
-    fn end(self) {
-        if let EventHandler::Link(handed_off) = self.holder {
-            handed_off.end(ConnectionEnd::Finished);
-        }
-    }
-}
-
-impl PendingEvents {
-    fn push(&self, event: Event) -> Result<(), ProtocolViolation> {
-        let mut waiting = self.event.lock();
-        if waiting.len() >= MAX_EVENTS {
-            return Err(ProtocolViolation);
-        }
-        waiting.push_back(event);
-        Ok(())
-    }
-}
-
-impl<S: Serve> Lease<S> {
-    /// Returns the connection to the link; gives it back when an event has arrived meanwhile.
-    pub(crate) fn leave(
-        &self,
-        handed_off: Box<HandedOffConnection>,
-    ) -> Option<(Box<HandedOffConnection>, Event)> {
-        let mut state = self.link.state.lock();
-        let event = self.events.event.lock().pop_front();
-        match (event, self.remote(&mut state)) {
-            (Some(event), _) => Some((handed_off, event)),
-            (None, Some(remote)) => {
-                remote.holder = EventHandler::Link(handed_off);
-                None
-            }
-            // An event precedes every removal.
-            (None, None) => Some((handed_off, Event::Lost)),
-        }
-    }
-
-    /// Forgets the connection.
-    pub(crate) fn end(&self) {
-        let mut state = self.link.state.lock();
-        if self.remote(&mut state).is_some() {
-            state.remote.remove(&self.id);
-        }
-    }
-
-    /// The connection's entry, unless another channel uses its id for another connection.
-    fn remote<'a>(&self, state: &'a mut LinkState) -> Option<&'a mut RemoteConnection> {
-        let own = |remote: &&mut RemoteConnection| matches!(&remote.holder, EventHandler::Task(events) if Arc::ptr_eq(events, &self.events));
-        state.remote.get_mut(&self.id).filter(own)
-    }
-
-    /// Tells the back-end to answer the request that it asked about.
-    pub(crate) fn keep(&self) {
-        self.sender.send(&Frame::Keep(self.id));
-    }
-
-    /// Tells the back-end to give the connection back.
-    pub(crate) fn give_up(&self) {
-        self.sender.send(&Frame::GiveUp(self.id));
-    }
-
-    pub(crate) fn is_at(&self, link: &Arc<BackendLink<S>>) -> bool {
-        Arc::ptr_eq(&self.link, link)
-    }
-}
-
-/// The most unhandled events of one connection: an answer's end, the next request's begin and end, the
-/// connection's end. A back-end that sends more floods this node.
-const MAX_EVENTS: usize = 64;
 const MAX_LOGGED: usize = 16;
 /// How long a channel must have been open for its end to be logged again.
 const LASTING: Duration = Duration::from_secs(10);
@@ -513,102 +281,32 @@ const UNREACHED: &str = "proxying: connections cannot be handed to this back-end
 
 #[cfg(test)]
 mod tests {
-    use std::net::IpAddr;
-
-    use http::Request;
-    use levada_http1::ConnectionLimits;
-    use levada_net::{handoff::Window, stop::Stop};
+    use tokio::net::TcpListener;
 
     use super::*;
-    use crate::{ArrivedConnection, Choice, Front, Observe, SilencedSocket};
+    use crate::remote::tests::NoNode;
 
-    /// A node that is gone: the link is told by frames alone.
-    struct NoNode;
+    const SECRET: &str = "0123456789abcdef";
 
-    impl Serve for NoNode {
-        type Connection = ();
-
-        fn front(&self) -> Option<&Front<Self>> {
-            None
-        }
-
-        fn limits(&self) -> ConnectionLimits {
-            unreachable!("the node is gone")
-        }
-
-        fn observer(&self) -> Arc<dyn Observe> {
-            unreachable!("the node is gone")
-        }
-
-        fn connection(&self, _: IpAddr, _: Option<Arc<SilencedSocket>>) -> Arc<()> {
-            Arc::new(())
-        }
-
-        async fn serve(
-            _: &Arc<Self>,
-            _: &Arc<()>,
-            _: ArrivedConnection,
-            _: &Stop,
-        ) -> ConnectionEnd {
-            ConnectionEnd::Broken
-        }
-
-        fn ended(&self, (): &(), _: ConnectionEnd) {}
-
-        async fn choose(&self, _: Request<()>) -> Option<Choice> {
-            None
-        }
-
-        fn choose_now(&self, _: Request<()>) -> Option<Choice> {
-            None
-        }
-    }
-
-    fn connection(port: u16) -> Connection {
-        Connection {
-            service: "10.9.9.9:80".parse().unwrap(),
-            client: format!("10.0.1.2:{port}").parse().unwrap(),
-            send_next: 1,
-            receive_next: 2,
-            segment: 1460,
-            scale: None,
-            sack: true,
-            timestamp: None,
-            window: Window::default(),
-        }
-    }
-
-    /// A link with one connection at its back-end, with id 7, that a task handles.
-    fn link() -> (Arc<BackendLink<NoNode>>, Arc<PendingEvents>) {
-        let to = HandoffControl { to: "127.0.0.1:1".parse().unwrap(), also: None };
-        let link = BackendLink::new(to, AfterHandoff::On, Weak::new());
-        let events = Arc::<PendingEvents>::default();
-        let (connection, holder) = (connection(40_000), EventHandler::Task(events.clone()));
-        link.state.lock().remote.insert(7, RemoteConnection { connection, silent: true, holder });
-        (link, events)
-    }
-
-    #[test]
-    fn a_back_end_that_says_what_cannot_be_lies() {
-        let given = |port| Frame::GivenBack { id: 7, connection: connection(port), bytes: vec![] };
-        let asks = Frame::Asks { id: 7, bytes: vec![] };
-        let (link, _) = link();
-        for early in [Frame::Idle(7), Frame::Resumes(7), Frame::Ended(7), asks, given(40_000)] {
-            assert!(link.note(early.clone()).is_err(), "{early:?} before it has spoken");
-        }
-        assert!(link.note(Frame::Answers(7)).is_ok());
-        for late in [Frame::Answers(7), Frame::Refused(7), given(40_001), Frame::Keep(7)] {
-            assert!(link.note(late.clone()).is_err(), "{late:?} after it has spoken");
-        }
-        assert!(link.note(given(40_000)).is_ok());
-    }
-
-    #[test]
-    fn a_flood_is_a_violation_and_an_unknown_connection_is_ignored() {
-        let (link, events) = link();
-        assert!(link.note(Frame::Answers(7)).is_ok());
-        let noted = (0..).take_while(|_| link.note(Frame::Idle(7)).is_ok()).count();
-        assert_eq!((noted, events.event.lock().len()), (MAX_EVENTS, MAX_EVENTS));
-        assert!(link.note(Frame::Ended(8)).is_ok());
+    #[tokio::test]
+    async fn channel_of_a_back_end_that_leaves_without_connections_is_closed() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let to = HandoffControl { to: listener.local_addr().unwrap(), also: None };
+        let link = BackendLink::<NoNode>::new(to, AfterHandoff::Stay, Weak::new());
+        let back = async {
+            let (stream, _) = listener.accept().await.unwrap();
+            channel::open(stream, Side::Back, SECRET).await.unwrap()
+        };
+        let (front, (sender, mut at_back)) = tokio::join!(link.reach(SECRET), back);
+        let (channel, receiver) = front.unwrap();
+        // The first write of a socket may have to wait for the driver.
+        tokio::spawn(async move {
+            sender.send(&Frame::Leaving);
+            sender.pump().await;
+        });
+        link.clone().serve(channel, receiver).await;
+        let end = tokio::time::timeout(RETRY * 3, at_back.receive()).await;
+        let end = end.expect("the channel is closed").unwrap_err();
+        assert_eq!(end.kind(), ErrorKind::UnexpectedEof);
     }
 }

@@ -4,7 +4,7 @@ use std::{net::IpAddr, sync::Arc};
 
 use http::Request;
 use levada_http1::{ConnectionEnd, ConnectionLimits};
-use levada_net::stop::Stop;
+use levada_net::{client::ConnectionOwner, dormant::DormancyWatch, stop::Stop};
 
 use crate::{ArrivedConnection, Front, SilencedSocket, settings::HandoffControl};
 
@@ -13,14 +13,21 @@ pub trait Serve: Send + Sync + Sized + 'static {
     /// The node's own record of a client's connection.
     type Connection: Send + Sync + 'static;
 
-    /// The node's front-end, if it hands connections over.
+    /// The node's front-end, if it hands connections over now.
     fn front(&self) -> Option<&Front<Self>>;
+
+    /// Returns when another process has taken over from this one.
+    fn left(&self) -> impl Future<Output = ()> + Send;
 
     /// The limits of a client's connection.
     fn limits(&self) -> ConnectionLimits;
 
     /// The counters of the node.
     fn observer(&self) -> Arc<dyn Observe>;
+
+    /// Begins to watch connections that were taken over for clients that are gone, if that is configured. Called
+    /// within the runtime.
+    fn watch(&self, retries: Option<u8>) -> Option<Arc<DormancyWatch<ConnectionOwner>>>;
 
     /// A record of a client's connection; with `silenced` of one that a front-end has handed over.
     fn connection(
@@ -61,14 +68,14 @@ pub struct Choice {
 pub trait Turn: Send {
     /// The request is handed over.
     fn handed_over(&self);
+    /// The client has acknowledged so many bytes of the answer to the first request, with its head.
+    fn acknowledged(&mut self, bytes: u64);
     /// The back-end has answered the request.
     fn end(&mut self);
     /// The back-end answers another request.
     fn again(&mut self);
     /// The outcome of the request will not be known.
     fn lose(&mut self);
-    /// Whether no request is under way.
-    fn is_idle(&self) -> bool;
 }
 
 /// The counters that a handoff changes.

@@ -28,9 +28,17 @@ pub struct HandoffSettings {
     pub interfaces: Vec<String>,
     /// The front-end's choice for a connection whose client sends another request.
     pub after: AfterHandoff,
+    /// The largest segment that back-ends send to clients, if it is less than the client allows.
+    pub max_segment: Option<u16>,
+    /// Requests whose response is known to be smaller, in bytes, are proxied.
+    pub min_size: u64,
     /// The settings of a back-end; `None` on a front-end.
     pub backend: Option<HandoffBackendSettings>,
 }
+
+/// The size of a response, in bytes, from which a handoff costs the front-end, the back-end and an unmodified server
+/// behind it about as much as a splicing proxy: docs/operate/handoff.md has the measurements.
+pub const BREAK_EVEN: u64 = 100_000;
 
 /// The settings of a back-end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +48,8 @@ pub struct HandoffBackendSettings {
     /// The service addresses whose connections this back-end accepts. This machine must have all of
     /// them.
     pub services: Vec<SocketAddr>,
+    /// The unanswered retransmissions after which a client counts as gone; `None` leaves it to the kernel.
+    pub dormant_retries: Option<u8>,
 }
 
 /// The treatment of a connection that was handed over when its client sends another request.

@@ -11,7 +11,11 @@ use std::{env, error::Error, fs, path::Path, process::ExitCode};
 
 use levada_net::lab::possible;
 
-use self::{fronts::FRONTS, used::BpfStats, world::World};
+use self::{
+    fronts::{ALONE, FRONTS, HAPROXY},
+    used::BpfStats,
+    world::World,
+};
 
 mod fronts;
 mod used;
@@ -25,18 +29,36 @@ struct Case {
     bytes: usize,
     /// Whether each request has a connection of its own.
     close: bool,
-    /// The highest ratio of the cost to that of the splicing proxy.
-    target: Option<f64>,
+    /// The highest cost of the front-end, as a part of that of the splicing proxy.
+    front: Option<f64>,
+    /// The same of the front-end, the back-end and the server.
+    whole: Option<f64>,
+    /// The highest cost of a back-end, in those of the server alone.
+    back: Option<f64>,
 }
 
-const CASES: [Case; 7] = [
-    Case { name: "1 KB, a connection each", bytes: 1000, close: true, target: None },
-    Case { name: "100 KB, a connection each", bytes: 100_000, close: true, target: None },
-    Case { name: "1 MB, a connection each", bytes: 1_000_000, close: true, target: Some(0.05) },
-    Case { name: "64 KB, kept alive", bytes: 65_536, close: false, target: None },
-    Case { name: "256 KB, kept alive", bytes: 262_144, close: false, target: None },
-    Case { name: "1 MB, kept alive", bytes: 1_000_000, close: false, target: Some(0.05) },
-    Case { name: "50 MB, kept alive", bytes: 50_000_000, close: false, target: None },
+const fn fresh(name: &'static str, bytes: usize) -> Case {
+    Case { name, bytes, close: true, front: None, whole: Some(1.0), back: None }
+}
+
+const fn kept(name: &'static str, bytes: usize) -> Case {
+    Case { close: false, whole: None, ..fresh(name, bytes) }
+}
+
+const CASES: [Case; 8] = [
+    Case {
+        front: Some(0.5),
+        whole: None,
+        back: Some(3.0),
+        ..fresh("1 KB, a connection each", 1000)
+    },
+    fresh("64 KB, a connection each", 65_536),
+    Case { front: Some(0.2), ..fresh("100 KB, a connection each", 100_000) },
+    Case { front: Some(0.05), ..fresh("1 MB, a connection each", 1_000_000) },
+    kept("64 KB, kept alive", 65_536),
+    kept("256 KB, kept alive", 262_144),
+    Case { front: Some(0.05), ..kept("1 MB, kept alive", 1_000_000) },
+    kept("50 MB, kept alive", 50_000_000),
 ];
 
 /// The highest total cost of a connection that is handed off, in microseconds.
@@ -51,7 +73,7 @@ handoff [--rounds N] [--seconds S] [--only TEXT]... [--front TEXT]...
   --front TEXT  front-ends whose name contains this; may be repeated
 
 On Linux as root, with nginx, HAProxy, wrk, curl and iproute2. LEVADA names the binary that is
-measured; without, it is the one beside this.";
+measured; without, it is the one beside this. LEVADA_BACK names another for back-ends.";
 
 struct Options {
     rounds: usize,
@@ -91,7 +113,7 @@ fn run(options: &Options, directory: &Path) -> Result<bool> {
                 costs[front].push(world.load(front, case, options.seconds)?);
             }
         }
-        missed |= report(case, &mut costs);
+        missed |= report(case, &costs);
     }
     Ok(missed)
 }
@@ -136,6 +158,9 @@ struct Cost {
     process: f64,
     /// The steering program's, which runs wherever a packet comes in.
     steering: f64,
+    /// The back-end's that takes connections over, and the server's.
+    back: f64,
+    server: f64,
     /// How many of the connections went to the back-end.
     handed: f64,
     per_second: f64,
@@ -149,50 +174,93 @@ impl Cost {
     fn all(&self) -> f64 {
         self.process + self.steering
     }
+
+    /// Of all machines.
+    fn whole(&self) -> f64 {
+        self.all() + self.back + self.server
+    }
 }
 
-fn report(case: &Case, costs: &mut [Vec<Cost>; FRONTS.len()]) -> bool {
+fn report(case: &Case, costs: &[Vec<Cost>; FRONTS.len()]) -> bool {
     println!("\n{}", case.name);
     println!(
-        "{:20} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}",
-        "", "req/s", "us/req", "steering", "us/MB", "sleeps", "others", "handed"
+        "{:20} {:>8} {:>8} {:>9} {:>9} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}",
+        "",
+        "req/s",
+        "us/req",
+        "steering",
+        "us/MB",
+        "back",
+        "server",
+        "whole",
+        "sleeps",
+        "others",
+        "handed"
     );
-    let mut medians = [None; FRONTS.len()];
-    for (at, rounds) in costs.iter_mut().enumerate() {
-        rounds.sort_by(|a, b| a.all().total_cmp(&b.all()));
-        let Some(median) = rounds.get(rounds.len() / 2) else { continue };
-        medians[at] = Some(median.all());
+    for (front, rounds) in FRONTS.iter().zip(costs).filter(|(_, rounds)| !rounds.is_empty()) {
+        let [us, back, server, whole] =
+            [Cost::all, |cost: &Cost| cost.back, |cost: &Cost| cost.server, Cost::whole]
+                .map(|part: fn(&Cost) -> f64| median(rounds.iter().map(part).collect())[1]);
+        let [per_second, steering, sleeps, others, handed] = [
+            |cost: &Cost| cost.per_second,
+            |cost: &Cost| cost.steering,
+            |cost: &Cost| cost.sleeps,
+            |cost: &Cost| cost.others,
+            |cost: &Cost| cost.handed,
+        ]
+        .map(|part: fn(&Cost) -> f64| median(rounds.iter().map(part).collect())[1]);
         println!(
-            "{:20} {:>10.0} {:>10.1} {:>10.2} {:>10.1} {:>10.2} {:>9.1}% {:>9.1}%",
-            FRONTS[at].name,
-            median.per_second,
-            median.all(),
-            median.steering,
-            median.all() / (case.bytes as f64 / 1e6),
-            median.sleeps,
-            median.others * 100.0,
-            median.handed * 100.0
+            "{:20} {per_second:>8.0} {us:>8.1} {steering:>9.2} {:>9.1} {back:>8.1} {server:>8.1} {whole:>8.1} \
+             {sleeps:>8.2} {:>7.1}% {:>7.1}%",
+            front.name,
+            us / (case.bytes as f64 / 1e6),
+            others * 100.0,
+            handed * 100.0
         );
     }
-    let [handoff, spliced, others @ ..] = medians;
-    for (name, ours) in [(FRONTS[0].name, handoff), (FRONTS[1].name, spliced)] {
-        let Some(ours) = ours else { continue };
-        let beside = FRONTS[2..].iter().zip(&others).filter_map(|(front, cost)| {
-            cost.map(|cost| format!("{:.3} of {}", ours / cost, front.name))
-        });
-        println!("{name}: {}", beside.collect::<Vec<_>>().join(", "));
-    }
-    let verdict = |what: &str, is: f64, most: f64| {
-        let met = is <= most;
-        println!("{what}: {is:.3}, at most {most}: {}", if met { "met" } else { "MISSED" });
-        !met
-    };
     let mut missed = false;
-    if let Some(handoff) = handoff.filter(|_| case.close) {
-        missed |= verdict("us per connection that is handed off", handoff, CONNECTION);
+    let mut verdict = |what: &str, [least, is, greatest]: [f64; 3], most: Option<f64>| {
+        let target = most.map_or(String::new(), |most| {
+            missed |= is > most;
+            format!(", at most {most}: {}", if is <= most { "met" } else { "MISSED" })
+        });
+        println!("{what}: {is:.3} ({least:.3} to {greatest:.3}){target}");
+    };
+    if case.close && !costs[0].is_empty() {
+        let all = median(costs[0].iter().map(Cost::all).collect());
+        verdict("us of the front-end per connection that is handed off", all, Some(CONNECTION));
     }
-    if let (Some(most), Some(handoff), Some(splicing)) = (case.target, handoff, others[1]) {
-        missed |= verdict("per MB, part of HAProxy's", handoff / splicing, most);
+    // Both sides of a comparison ran in the same round.
+    let ratios = |ours: usize, other: usize, part: fn(&Cost) -> f64, of: fn(&Cost) -> f64| {
+        let pairs = costs[ours].iter().zip(&costs[other]);
+        let ratios: Vec<f64> = pairs.map(|(ours, other)| part(ours) / of(other)).collect();
+        (!ratios.is_empty()).then(|| median(ratios))
+    };
+    for (at, front) in FRONTS.iter().enumerate().take(ALONE).filter(|(at, _)| *at != HAPROXY) {
+        let is_handoff = at == 0 || front.start.is_none();
+        if let Some(ratio) = ratios(at, HAPROXY, Cost::all, Cost::all) {
+            let most = case.front.filter(|_| is_handoff);
+            verdict(&format!("{}: the front-end, part of HAProxy's", front.name), ratio, most);
+        }
+        if let Some(ratio) = ratios(at, HAPROXY, Cost::whole, Cost::whole) {
+            let most = case.whole.filter(|_| is_handoff);
+            verdict(&format!("{}: the whole, part of HAProxy's", front.name), ratio, most);
+        }
+        if let Some(ratio) =
+            ratios(at, ALONE, |cost| cost.back, |cost| cost.server).filter(|_| is_handoff)
+        {
+            verdict(
+                &format!("{}: the back-end, times the server alone", front.name),
+                ratio,
+                case.back,
+            );
+        }
     }
     missed
+}
+
+/// The least, the median and the greatest.
+fn median(mut values: Vec<f64>) -> [f64; 3] {
+    values.sort_by(f64::total_cmp);
+    [values[0], values[values.len() / 2], values[values.len() - 1]]
 }

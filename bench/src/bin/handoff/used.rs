@@ -1,4 +1,4 @@
-//! CPU time of a front-end.
+//! CPU time of a process.
 
 use std::{fs, process::Command};
 
@@ -7,6 +7,7 @@ use levada_net::lab::Host;
 use crate::Result;
 
 /// Nanoseconds of a process, and of the programs that it has in the kernel.
+#[derive(Default)]
 pub(crate) struct Used {
     pub(crate) process: u64,
     pub(crate) steering: u64,

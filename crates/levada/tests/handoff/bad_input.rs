@@ -226,26 +226,51 @@ fn front_end_that_lies_gets_nothing_and_others_go_on() {
 }
 
 #[test]
-fn second_front_end_at_an_interface_says_so_and_proxies() {
+fn third_front_end_at_an_interface_says_so_and_proxies_until_another_ends() {
     let Some(mut cluster) = Cluster::new("stay") else { return };
     let first = cluster.running[2].take();
-    let text = front_text("stay", "secret").replace(":80'\n[admin]", ":81'\n[admin]");
-    let text = text.replace("127.0.0.1:9180", "127.0.0.1:9181");
-    let mut command = levada();
-    command.arg("run").arg("-c").arg(cluster.front_file(&text));
-    cluster.start_front_by(command);
-    let (file, to) = (cluster.path("body"), format!("::{SERVICE}:81"));
-    let second = ["--connect-to", &to, "-o", &file, "http://back0.test/1000"];
-    let mut command = Command::new("curl");
-    command.args(ONCE_IT_IS_THERE).args(second);
-    let asked = cluster.client.namespace().run(|| command.status().unwrap()).unwrap();
-    assert!(asked.success() && is_same(&file, 1000));
+    let start = |cluster: &mut Cluster, port: u16| {
+        let text = front_text("stay", "secret");
+        let text = text.replace(":80'\n[admin]", &format!(":{port}'\n[admin]"));
+        let text = text.replace("127.0.0.1:9180", &format!("127.0.0.1:{}", 9000 + port));
+        let file = cluster.path(&format!("front{port}.toml"));
+        fs::write(&file, text).unwrap();
+        let mut command = levada();
+        command.arg("run").arg("-c").arg(file);
+        cluster.start_front_by(command);
+        cluster.running[2].take()
+    };
+    let second = start(&mut cluster, 181);
+    // The back-ends are not told of its service, and refuse.
+    let tried = "levada_handoffs_total{result=\"refused\"}";
+    let get = |cluster: &Cluster, port: u16| {
+        let (file, to) = (cluster.path("body"), format!("::{SERVICE}:{port}"));
+        let asked = ["--connect-to", &to, "-o", &file, "http://back0.test/1000"];
+        let mut command = Command::new("curl");
+        command.args(ONCE_IT_IS_THERE).args(asked);
+        let asked = cluster.client.namespace().run(|| command.status().unwrap()).unwrap();
+        assert!(asked.success() && is_same(&file, 1000));
+    };
+    let until_it_tries = |cluster: &Cluster, port: u16| {
+        let start = Instant::now();
+        while metric_at(&cluster.front, 9000 + port, tried) == 0 {
+            assert!(start.elapsed() < PATIENCE, "nothing is handed over at {port}");
+            get(cluster, port);
+        }
+    };
+    until_it_tries(&cluster, 181);
+    let third = start(&mut cluster, 182);
+    get(&cluster, 182);
     let log = cluster.log();
     let reasons = reasons(&log);
-    assert!(reasons.len() == 1 && reasons[0].contains("another Levada"), "{log}");
+    assert!(reasons.len() == 1 && reasons[0].contains("two other Levada"), "{log}");
+    assert_eq!(metric_at(&cluster.front, 9182, tried), 0);
+    // Killed, the second one leaves its filter behind, which must not be in the way.
+    drop(second);
+    until_it_tries(&cluster, 182);
     // The first does not mind.
     cluster.wait_until_handed_to(0);
-    drop(first);
+    drop((first, third));
 }
 
 #[test]

@@ -2,13 +2,18 @@
 
 use super::*;
 
-const SERVICE6: SocketAddr = SocketAddr::new(std::net::IpAddr::V6(lab::LabCluster::SERVICE6), 80);
+pub(super) const SERVICE6: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V6(lab::LabCluster::SERVICE6), 80);
 
 impl Cluster {
     /// A front-end that listens at all addresses of both versions, and back-ends whose channels are
     /// over IPv6. Clients come over IPv6.
-    fn of_both(after: &str) -> Option<Self> {
-        let mut cluster = Self::bare()?;
+    pub(super) fn of_both(after: &str) -> Option<Self> {
+        Self::bare()?.with_both(after)
+    }
+
+    pub(super) fn with_both(mut self, after: &str) -> Option<Self> {
+        let cluster = &mut self;
         cluster.service = SERVICE6;
         for at in [0, 1] {
             cluster.start_back_of_both(at);
@@ -17,7 +22,7 @@ impl Cluster {
         for at in [0, 1] {
             cluster.wait_until_handed_to(at);
         }
-        Some(cluster)
+        Some(self)
     }
 
     fn start_back_of_both(&mut self, at: usize) {

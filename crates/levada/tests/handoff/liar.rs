@@ -20,7 +20,7 @@ struct Marks {
     count: u64,
 }
 
-const GREETING: &[u8; 16] = b"levada-handoff/2";
+const GREETING: &[u8; 16] = b"levada-handoff/3";
 const NONCE: [u8; 32] = [7; 32];
 
 impl Channel {

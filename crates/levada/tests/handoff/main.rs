@@ -3,12 +3,18 @@
 #![cfg(target_os = "linux")]
 
 mod bad_input;
+mod clients;
+mod flood;
 mod ipv6;
 mod liar;
+mod load;
+mod matrix;
+mod paths;
+mod upgrade;
 
 use std::{
     fs,
-    io::{BufRead as _, BufReader, Read, Write},
+    io::{self, BufRead as _, BufReader, Read, Write},
     net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream},
     os::unix::net::UnixListener,
     path::Path,
@@ -25,6 +31,7 @@ use levada_handoff::{AfterHandoff, fuzzing::Frame};
 use levada_net::{
     handoff::{Connection, Window},
     lab::{self, Child, Host},
+    wire::Shape,
 };
 
 const SERVICE: Ipv4Addr = lab::LabCluster::SERVICE;
@@ -59,7 +66,8 @@ impl std::ops::Deref for Cluster {
     }
 }
 
-/// A server that knows nothing of handoff: `/N` is N bytes, and `/slow/N` too, after a while.
+/// A server that knows nothing of handoff: `/N` is N bytes, and `/slow/N` too, after a while. `/echo` returns the
+/// request's body, which `/late/echo` begins to read after a while.
 #[derive(Default)]
 struct Server {
     requests: AtomicU64,
@@ -70,12 +78,17 @@ struct Server {
 impl Cluster {
     /// Without any process yet. `None` where there can be none, which is said.
     fn bare() -> Option<Self> {
+        Self::bare_behind(None)
+    }
+
+    /// With a link of this shape to the client.
+    fn bare_behind(shape: Option<Shape>) -> Option<Self> {
         let curl = Command::new("curl").arg("-V").stdout(Stdio::null()).status();
         if curl.is_err() {
             eprintln!("skipped: there is no curl");
             return None;
         }
-        let hosts = lab::LabCluster::for_test(2)?;
+        let hosts = lab::LabCluster::for_test_behind(2, shape)?;
         let servers = [0, 1].map(|at| Server::start(&hosts.backs[at], BACKS[at], at));
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("secret"), format!("{SECRET}\n")).unwrap();
@@ -114,6 +127,7 @@ impl Cluster {
     fn start_back_before(&mut self, at: usize, server: &str) {
         let mut command = levada();
         command.args(self.back_arguments(at, server));
+        command.stderr(fs::File::create(self.path(&format!("back{at}.log"))).unwrap());
         self.running[at] = Some(self.backs[at].start(command).unwrap());
     }
 
@@ -128,10 +142,15 @@ impl Cluster {
 
     /// A node with a cache as back-end.
     fn start_caching_back(&mut self, at: usize) {
+        self.start_caching_back_with(at, "");
+    }
+
+    fn start_caching_back_with(&mut self, at: usize, tables: &str) {
         let config = self.directory.path().join("back.toml");
         let back = BACKS[at];
         let text = format!(
             "name = 'back'\n[[listen]]\naddress = '127.0.0.1:8081'\n\
+             [admin]\nlisten = '127.0.0.1:9180'\n{tables}\
              [handoff]\ninterfaces = 'eth0'\nsecret_file = 'secret'\n\
              listen = '{back}:7072'\nservices = '{SERVICE}:80'\n\
              [[site]]\nhosts = '*'\norigin = 'http://{back}:8080'\n"
@@ -184,9 +203,12 @@ impl Cluster {
     fn wait_until_handed_to(&self, at: usize) {
         let start = Instant::now();
         let before = self.handed();
+        // One that was proxied because there was no channel yet may be known to be small afterwards.
+        let mut sizes = 1..;
         while self.handed() == before {
             assert!(start.elapsed() < PATIENCE, "nothing is handed to back-end {at}");
-            let _ = self.curl(&["-s", "-o", "/dev/null", &format!("http://back{at}.test/1")]);
+            let url = format!("http://back{at}.test/{}", sizes.next().unwrap());
+            let _ = self.curl(&["-s", "-o", "/dev/null", &url]);
             thread::sleep(Duration::from_millis(20));
         }
     }
@@ -208,14 +230,20 @@ impl Cluster {
         command.args(["--connect-to", &format!("::{}", self.service), "--max-time", "25"]);
         command.args(arguments);
         let output = self.client.namespace().run(|| command.output().unwrap()).unwrap();
+        // A test that fails shows the error of curl.
+        print!("{}", String::from_utf8_lossy(&output.stderr));
         (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
     fn connect(&self) -> TcpStream {
-        let stream = self.client.namespace().run(|| TcpStream::connect(self.service).unwrap());
-        let stream = stream.unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream
+        self.try_connect().unwrap()
+    }
+
+    fn try_connect(&self) -> io::Result<TcpStream> {
+        let stream = self.client.namespace().run(|| TcpStream::connect(self.service));
+        let stream = stream.unwrap()?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(stream)
     }
 
     fn path(&self, name: &str) -> String {
@@ -228,6 +256,7 @@ fn front_text(after: &str, secret: &str) -> String {
     let mut text = format!(
         "name = 'front'\n[[listen]]\naddress = '{SERVICE}:80'\n\
          [admin]\nlisten = '127.0.0.1:9180'\n\
+         [limits]\ndrain_timeout = '2m'\n\
          [handoff]\ninterfaces = 'eth0'\nsecret_file = '{secret}'\nafter = '{after}'\n"
     );
     let site = "cache = false\npolicy = { name = 'hrw' }\nhealth_check = { interval = '100ms' }\n";
@@ -244,17 +273,26 @@ fn front_text(after: &str, secret: &str) -> String {
 
 /// A metric of a node.
 fn metric(host: &Host, name: &str) -> u64 {
+    metric_at(host, 9180, name)
+}
+
+/// A metric of the node whose admin listener is at this port.
+fn metric_at(host: &Host, port: u16, name: &str) -> u64 {
+    let text = metrics_at(host, port);
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    line.and_then(|rest| rest.trim().parse::<f64>().ok()).unwrap_or(0.0) as u64
+}
+
+fn metrics_at(host: &Host, port: u16) -> String {
     let text = host.namespace().run(|| {
-        let mut stream = TcpStream::connect("127.0.0.1:9180").ok()?;
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
         stream
             .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
             .ok()?;
         let mut text = String::new();
         stream.read_to_string(&mut text).ok().map(|_| text)
     });
-    let text = text.unwrap().unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix(name));
-    line.and_then(|rest| rest.trim().parse::<f64>().ok()).unwrap_or(0.0) as u64
+    text.unwrap().unwrap_or_default()
 }
 
 /// For a front-end that has just been started.
@@ -315,6 +353,10 @@ impl Server {
                     length = value.trim().parse().ok()?;
                 }
             }
+            if target.as_deref() == Some("/late/echo") {
+                // Meanwhile the client fills all buffers on the way.
+                thread::sleep(Duration::from_secs(2));
+            }
             let mut body = vec![0; length];
             reader.read_exact(&mut body).ok()?;
             self.requests.fetch_add(1, Relaxed);
@@ -328,7 +370,7 @@ impl Server {
                 thread::sleep(Duration::from_millis(2600));
             }
             let size = target.rsplit('/').next()?.parse().unwrap_or(length);
-            let sent = if target == "/echo" { body } else { content(size) };
+            let sent = if target.ends_with("/echo") { body } else { content(size) };
             write!(
                 writer,
                 "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nX-Server: back{number}\r\n\
@@ -549,8 +591,14 @@ fn a_front_end_that_crashed_begins_anew() {
     old.write_all(b"GET /10 HTTP/1.1\r\nHost: back0.test\r\n\r\n").unwrap();
     let mut reader = BufReader::new(old.try_clone().unwrap());
     response(&mut reader);
+    const SIZE: usize = 20_000_000;
+    let mut download = BufReader::new(cluster.connect());
+    let get = format!("GET /{SIZE} HTTP/1.1\r\nHost: back0.test\r\n\r\n");
+    download.get_mut().write_all(get.as_bytes()).unwrap();
+    download.fill_buf().unwrap();
     cluster.running[2] = None;
     // The kernel goes on steering for connections that were handed over.
+    assert!(response(&mut download).1 == content(SIZE));
     old.write_all(b"GET /11 HTTP/1.1\r\nHost: back0.test\r\n\r\n").unwrap();
     assert_eq!(response(&mut reader).1, content(11));
     cluster.start_front("stay");
