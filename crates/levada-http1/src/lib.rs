@@ -26,7 +26,7 @@ pub use patience::Patience;
 pub use server::{
     ActiveRequest, ConnectionEnd, ConnectionLimits, EndReason, Fault, Guarded, HeadBounds, Interim,
     Interims, Ledger, Outlet, QUIET, RequestFraming, ScannedBytes, Served, TimedHeads, Watchdog,
-    WatchedBody, WatchedStream, check_parsed, check_trailers, names_host, rest,
+    WatchedBody, WatchedStream, check_parsed, check_trailers, names_host, names_websocket, rest,
 };
 pub use zero_copy::{FileRange, Hold, Segments, ZeroCopyChunk, ZeroCopyQueue};
 

@@ -46,7 +46,15 @@ pub enum ZeroCopyChunk {
     /// Segments of memory.
     Memory(Segments),
     /// A pipe. Its bytes leave in the order in which they came.
-    Pipe(Arc<Pipe>),
+    Pipe(PipedBytes),
+}
+
+/// The bytes in a pipe.
+#[derive(Clone, Debug)]
+pub struct PipedBytes {
+    pub(crate) pipe: Arc<Pipe>,
+    /// Whether the body ends with them.
+    pub(crate) is_last: bool,
 }
 
 /// A guard that is dropped when the bytes it accounts for are no longer needed.
@@ -109,7 +117,7 @@ impl ZeroCopyChunk {
         match self {
             Self::File(range) => range.length(),
             Self::Memory(body) => body.segments.iter().map(|segment| segment.len() as u64).sum(),
-            Self::Pipe(pipe) => pipe.held() as u64,
+            Self::Pipe(piped) => piped.pipe.held() as u64,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 
 use bytes::{Bytes, BytesMut};
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version,
+    HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode,
     header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING},
 };
 use httparse::{ParserConfig, Status};
@@ -29,6 +29,8 @@ pub(super) struct ResponseHeads {
     searched: usize,
     /// How many bytes may still come.
     left: usize,
+    /// Whether the request asks for another protocol.
+    switches: bool,
 }
 
 /// A head.
@@ -64,8 +66,9 @@ fn head_length(read: &[u8], searched: usize) -> Option<usize> {
 }
 
 impl ResponseHeads {
-    pub(super) fn new() -> Self {
-        Self { searched: 0, left: HEADS }
+    /// The heads of a request that asks for another protocol, or of one that does not.
+    pub(super) fn new(switches: bool) -> Self {
+        Self { searched: 0, left: HEADS, switches }
     }
 
     /// Takes heads out of the bytes that have come, up to the final one; `None` when more must come first.
@@ -85,7 +88,10 @@ impl ResponseHeads {
             // Most heads come whole, and parsing finds their end. A head that comes in parts is not parsed
             // before its end has come.
             let came = self.searched == 0 || head_length(read, self.searched).is_some();
-            let message = if came { ParsedHead::take(read, method, fields)? } else { None };
+            let message = match came {
+                true => ParsedHead::take(read, method, fields, self.switches)?,
+                false => None,
+            };
             let Some(message) = message else {
                 self.searched = before;
                 return if before > self.left { Err(BadResponse) } else { Ok(None) };
@@ -113,6 +119,7 @@ impl ParsedHead {
         read: &mut BytesMut,
         method: &Method,
         most: usize,
+        switches: bool,
     ) -> Result<Option<Self>, BadResponse> {
         let mut table = [const { MaybeUninit::uninit() }; FIELDS];
         let table = &mut table[..most.min(FIELDS)];
@@ -128,8 +135,9 @@ impl ParsedHead {
         };
         let status = parsed.code.and_then(|code| StatusCode::from_u16(code).ok());
         let status = status.ok_or(BadResponse)?;
-        // This node never asks for another protocol.
-        if status == StatusCode::SWITCHING_PROTOCOLS {
+        // Only a request that asks for another protocol gets one.
+        let switched = status == StatusCode::SWITCHING_PROTOCOLS;
+        if switched && (!switches || parsed.version == Some(0)) {
             return Err(BadResponse);
         }
         let old = parsed.version == Some(0);
@@ -159,14 +167,18 @@ impl ParsedHead {
             let value = HeaderValue::from_maybe_shared(value);
             headers.append(name, value.map_err(|_| BadResponse)?);
         }
-        if status.is_informational() {
+        if status.is_informational() && !switched {
             return Ok(Some(Self::Interim(status, headers)));
         }
-        let framing = framing(&mut headers, status, method, old)?;
-        let stays = !matches!(framing, BodyFraming::UntilClose) && persistence.stays(old);
+        let framing = match switched {
+            true => BodyFraming::Switched,
+            false => framing(&mut headers, status, method, old)?,
+        };
+        let stays = !matches!(framing, BodyFraming::UntilClose | BodyFraming::Switched)
+            && persistence.stays(old);
+        // Its version is that of one connection: clients of the node get the node's own.
         let mut head = Response::new(());
         *head.status_mut() = status;
-        *head.version_mut() = if old { Version::HTTP_10 } else { Version::HTTP_11 };
         *head.headers_mut() = headers;
         if let Some(Ok(reason)) = reason {
             head.extensions_mut().insert(reason);
@@ -259,7 +271,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn read_as(method: &Method, head: &str) -> Result<Option<FinalHead>, BadResponse> {
-        match ParsedHead::take(&mut BytesMut::from(head.as_bytes()), method, 100)? {
+        match ParsedHead::take(&mut BytesMut::from(head.as_bytes()), method, 100, false)? {
             Some(ParsedHead::Final(answer)) => Ok(Some(answer)),
             _ => Ok(None),
         }
@@ -299,7 +311,7 @@ mod tests {
     /// Reads heads that come in pieces of this size: the interim ones and the final one.
     fn heads(bytes: &[u8], piece: usize) -> Result<(Vec<u16>, u16), BadResponse> {
         let (mut heads, mut read, mut interims) =
-            (ResponseHeads::new(), BytesMut::new(), Vec::new());
+            (ResponseHeads::new(false), BytesMut::new(), Vec::new());
         for piece in bytes.chunks(piece) {
             read.extend_from_slice(piece);
             let interim = |status: StatusCode, _: &HeaderMap| interims.push(status.as_u16());
@@ -358,8 +370,26 @@ mod tests {
         #[test]
         fn any_bytes_are_read_or_refused(rest in "[ -~\\r\\n\u{80}-\u{ff}]{0,80}") {
             let mut bytes = BytesMut::from(format!("HTTP/1.1 200 OK\r\n{rest}").as_bytes());
-            while let Ok(Some(_)) = ParsedHead::take(&mut bytes, &Method::GET, 2) {}
+            while let Ok(Some(_)) = ParsedHead::take(&mut bytes, &Method::GET, 2, true) {}
         }
+    }
+
+    #[test]
+    fn only_a_request_that_asks_for_another_protocol_gets_one() {
+        let head = |version| {
+            BytesMut::from(format!("HTTP/{version} 101 Switching Protocols\r\n\r\nframes").as_str())
+        };
+        let take = |mut read: BytesMut, switches| {
+            let taken = ParsedHead::take(&mut read, &Method::GET, 100, switches);
+            matches!(
+                taken,
+                Ok(Some(ParsedHead::Final(FinalHead { framing: BodyFraming::Switched, .. })))
+            )
+            .then_some(read)
+        };
+        assert_eq!(take(head("1.1"), true).unwrap(), "frames");
+        assert_eq!(take(head("1.1"), false), None);
+        assert_eq!(take(head("1.0"), true), None, "it is older than the field");
     }
 
     #[test]

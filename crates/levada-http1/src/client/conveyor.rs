@@ -12,9 +12,9 @@ use std::{
 
 use bytes::Bytes;
 use levada_net::pipe::Pipe;
-use tokio::{io::Interest, net::TcpStream};
 
-use crate::zero_copy::{LONGEST, ZeroCopyChunk, ZeroCopyQueue};
+use super::Io;
+use crate::zero_copy::{LONGEST, PipedBytes, ZeroCopyChunk, ZeroCopyQueue};
 
 /// The way of one body from server to client.
 pub(super) struct Conveyor {
@@ -23,7 +23,7 @@ pub(super) struct Conveyor {
 }
 
 /// The number of bytes that must be left of a body for a conveyor to pay.
-pub(super) const FROM: u64 = 64 << 10;
+pub(super) const FROM: u64 = 32 << 10;
 
 impl Conveyor {
     /// A way to the client that has this queue; `None` when too many files are open.
@@ -41,24 +41,16 @@ impl Conveyor {
     pub(super) fn poll(
         &self,
         cx: &mut Context<'_>,
-        from: &TcpStream,
+        from: &Io,
         most: u64,
     ) -> Poll<io::Result<Option<Bytes>>> {
         if self.is_full() {
             return Poll::Pending;
         }
-        let most = usize::try_from(most).unwrap_or(LONGEST).min(LONGEST);
-        loop {
-            ready!(from.poll_read_ready(cx))?;
-            match from.try_io(Interest::READABLE, || self.pipe.fill(from, most)) {
-                Ok(_) => {
-                    let chunk = ZeroCopyChunk::Pipe(self.pipe.clone());
-                    return Poll::Ready(Ok(self.zero_copy.hand_in(&chunk, 0, u64::MAX)));
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Poll::Ready(Err(error)),
-            }
-        }
+        let room = usize::try_from(most).unwrap_or(LONGEST).min(LONGEST);
+        let count = ready!(from.poll_fill(cx, &self.pipe, room))?;
+        let is_last = count as u64 == most;
+        let chunk = ZeroCopyChunk::Pipe(PipedBytes { pipe: self.pipe.clone(), is_last });
+        Poll::Ready(Ok(self.zero_copy.hand_in(&chunk, 0, u64::MAX)))
     }
 }

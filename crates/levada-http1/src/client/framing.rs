@@ -19,6 +19,8 @@ pub(super) enum BodyFraming {
     Chunked { place: ChunkState, extra: usize },
     /// Everything until the server closes.
     UntilClose,
+    /// No body: the connection has switched to another protocol.
+    Switched,
     /// The body was malformed.
     Broken,
 }
@@ -56,7 +58,7 @@ impl BodyFraming {
     fn take_any(&mut self, read: &mut BytesMut) -> Result<Option<Frame<Bytes>>, ResponseBodyError> {
         match self {
             Self::Done => Ok(None),
-            Self::Broken => Err(BROKEN),
+            Self::Broken | Self::Switched => Err(BROKEN),
             _ if read.is_empty() => Ok(None),
             Self::UntilClose => Ok(Some(Frame::data(read.split().freeze()))),
             Self::Counted(left) => {

@@ -3,11 +3,12 @@
 use std::{
     io,
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
+use levada_net::pipe::Pipe;
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
     net::{TcpStream, UnixStream},
 };
 use tokio_rustls::client::TlsStream;
@@ -20,6 +21,43 @@ pub enum Io {
     Unix(UnixStream),
     /// TLS over TCP.
     Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Io {
+    /// Whether the bytes of a body come as they are, so that the system can move them by itself.
+    pub(super) fn is_plain(&self) -> bool {
+        !matches!(self, Self::Tls(_))
+    }
+
+    /// Moves at most `most` bytes that have come into an empty pipe; 0 at the end.
+    pub(super) fn poll_fill(
+        &self,
+        cx: &mut Context<'_>,
+        pipe: &Pipe,
+        most: usize,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            let filled = match self {
+                Self::Plain(stream) => {
+                    ready!(stream.poll_read_ready(cx))?;
+                    stream.try_io(Interest::READABLE, || pipe.fill(stream, most))
+                }
+                Self::Unix(stream) => {
+                    ready!(stream.poll_read_ready(cx))?;
+                    stream.try_io(Interest::READABLE, || pipe.fill(stream, most))
+                }
+                Self::Tls(_) => Err(io::ErrorKind::Unsupported.into()),
+            };
+            match filled {
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                    ) => {}
+                filled => return Poll::Ready(filled),
+            }
+        }
+    }
 }
 
 impl AsyncRead for Io {

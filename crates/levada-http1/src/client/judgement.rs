@@ -43,7 +43,8 @@ pub fn read_reply(
     pieces: impl IntoIterator<Item = usize>,
 ) -> ParsedAnswer {
     let method = if head { Method::HEAD } else { Method::GET };
-    let (mut heads, mut framing, mut stays) = (ResponseHeads::new(), None::<BodyFraming>, false);
+    let (mut heads, mut framing, mut stays) =
+        (ResponseHeads::new(false), None::<BodyFraming>, false);
     let (mut reply, mut read, mut arrived) = (ParsedAnswer::default(), BytesMut::new(), 0);
     let mut pieces = pieces.into_iter();
     loop {

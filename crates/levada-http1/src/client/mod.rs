@@ -25,7 +25,7 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, Method, Response, StatusCode, Uri};
+use http::{HeaderMap, Method, Response, StatusCode, Uri, header::UPGRADE};
 use http_body::{Body, Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
@@ -52,7 +52,8 @@ pub struct UpstreamRequest<'a> {
     pub method: &'a Method,
     /// The URI. Its path and query become the request target.
     pub uri: &'a Uri,
-    /// The header fields. The ones that frame the body are replaced.
+    /// The header fields. The ones that frame the body are replaced. With `Upgrade`, the response may switch
+    /// to another protocol ([`UpstreamConnection::into_switched`]).
     pub headers: &'a HeaderMap,
 }
 
@@ -142,7 +143,8 @@ impl<B: Body<Data = Bytes> + Unpin> UpstreamConnection<B> {
     /// Lets the system move the body to the client that has this queue, if it is long. Returns whether it
     /// does.
     pub fn convey(&mut self, zero_copy: &Arc<ZeroCopyQueue>) -> bool {
-        if let (BodyFraming::Counted(left), Io::Plain(_)) = (&self.framing, &self.io)
+        if let BodyFraming::Counted(left) = &self.framing
+            && self.io.is_plain()
             && left.saturating_sub(self.read.len() as u64) >= conveyor::FROM
         {
             self.conveyor = Conveyor::new(zero_copy);
@@ -196,6 +198,13 @@ impl<B: Body<Data = Bytes> + Unpin> UpstreamConnection<B> {
         }
     }
 
+    /// The stream of a connection whose response has switched to another protocol, and the bytes that came
+    /// after it; `None` if it has not.
+    pub fn into_switched(self) -> Option<(Io, Bytes)> {
+        let is_switched = matches!(self.framing, BodyFraming::Switched);
+        is_switched.then(|| (self.io, self.read.freeze()))
+    }
+
     /// The body of a request of which nothing was sent.
     pub fn take_back(&mut self) -> Option<B> {
         self.outgoing.take_back()
@@ -215,7 +224,7 @@ impl<B: Body<Data = Bytes> + Unpin> UpstreamConnection<B> {
         interim: impl Fn(StatusCode, &HeaderMap),
     ) -> Result<Response<()>, UpstreamError> {
         self.outgoing.begin(request, body);
-        let mut heads = ResponseHeads::new();
+        let mut heads = ResponseHeads::new(request.headers.contains_key(UPGRADE));
         let mut deadline = after(timeout);
         std::future::poll_fn(|cx| {
             loop {
@@ -317,12 +326,11 @@ impl<B: Body<Data = Bytes> + Unpin> UpstreamConnection<B> {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<std::io::Result<Option<Bytes>>>> {
-        let (BodyFraming::Counted(left), Some(conveyor), Io::Plain(stream)) =
-            (&mut self.framing, &self.conveyor, &self.io)
+        let (BodyFraming::Counted(left), Some(conveyor)) = (&mut self.framing, &self.conveyor)
         else {
             return Poll::Ready(None);
         };
-        let piece = ready!(conveyor.poll(cx, stream, *left));
+        let piece = ready!(conveyor.poll(cx, &self.io, *left));
         if let Ok(Some(piece)) = &piece {
             *left -= piece.len() as u64;
             if *left == 0 {

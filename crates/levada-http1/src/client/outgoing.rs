@@ -7,7 +7,10 @@ use std::{
 };
 
 use bytes::{Buf, Bytes};
-use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::{
+    HeaderMap, HeaderName, HeaderValue,
+    header::{CONTENT_LENGTH, TRANSFER_ENCODING},
+};
 use http_body::Body;
 use tokio::io::AsyncWrite;
 
@@ -62,11 +65,7 @@ impl<B: Body<Data = Bytes> + Unpin> OutgoingRequest<B> {
                 has_length = true;
                 continue;
             }
-            // One by one: parts of a known length are copied without a call.
-            lines.extend_from_slice(name.as_str().as_bytes());
-            lines.extend_from_slice(b": ");
-            lines.extend_from_slice(value.as_bytes());
-            lines.extend_from_slice(b"\r\n");
+            write_field(&mut lines, name, value);
         }
         let length = body.size_hint().exact().map_or(Length::Chunked, Length::Counted);
         match length {
@@ -94,8 +93,19 @@ impl<B: Body<Data = Bytes> + Unpin> OutgoingRequest<B> {
                 self.body = None;
                 continue;
             };
-            // Trailers end here, as a recipient may let them (RFC 9110 Sec. 6.5.1).
-            let Ok(piece) = frame.map_err(|_| Halt::Body)?.into_data() else { continue };
+            let piece = match frame.map_err(|_| Halt::Body)?.into_data() {
+                Ok(piece) => piece,
+                Err(frame) => {
+                    // After a body of known length there is no place for them.
+                    if let (Length::Chunked, Ok(trailers)) = (&length, frame.into_trailers()) {
+                        self.lines.extend_from_slice(b"0\r\n");
+                        write_fields(&mut self.lines, &trailers);
+                        self.lines.extend_from_slice(b"\r\n");
+                        self.body = None;
+                    }
+                    continue;
+                }
+            };
             match length {
                 Length::Counted(left) => {
                     *left = left.checked_sub(piece.len() as u64).ok_or(Halt::Body)?;
@@ -165,4 +175,17 @@ impl<B: Body<Data = Bytes> + Unpin> OutgoingRequest<B> {
         let body = self.body.take_if(|_| !self.begun);
         body.map(|(body, _)| body)
     }
+}
+
+fn write_fields(lines: &mut Vec<u8>, fields: &HeaderMap) {
+    fields.iter().for_each(|(name, value)| write_field(lines, name, value));
+}
+
+#[inline]
+fn write_field(lines: &mut Vec<u8>, name: &HeaderName, value: &HeaderValue) {
+    // One by one: parts of a known length are copied without a call.
+    lines.extend_from_slice(name.as_str().as_bytes());
+    lines.extend_from_slice(b": ");
+    lines.extend_from_slice(value.as_bytes());
+    lines.extend_from_slice(b"\r\n");
 }

@@ -5,6 +5,8 @@
 //!              v                                                 |
 //!   +------> Head ---- Content-Length: n ----> Counted(n) -------+
 //!   |          |                                                 ^
+//!   |          +---- Upgrade: websocket ----> Switching ---------+  when the answer is HTTP's
+//!   |          |                                                 |
 //!   |          +---- Transfer-Encoding: chunked                  |
 //!   |                     v                                      |
 //!   |                 ChunkSize ---- 0 ---> Trailers --- empty line
@@ -51,6 +53,8 @@ pub struct RequestFraming {
     /// Fields of its trailer section.
     trailers: usize,
     heads: u64,
+    /// Whether the last of them wants the connection closed after its response.
+    closes: bool,
 }
 
 /// The result of [`RequestFraming::feed`].
@@ -81,6 +85,9 @@ enum FramingState {
     ChunkData(u64),
     ChunkEnd,
     Trailers,
+    /// The bytes that follow belong to WebSocket, if the answer switches to it, and to the next request
+    /// otherwise (RFC 9110 section 7.8).
+    Switching,
 }
 
 /// The facts known of the head that is being read.
@@ -93,6 +100,12 @@ struct HeadProgress {
     host: bool,
     length: Option<u64>,
     chunked: bool,
+    /// It asks for WebSocket.
+    upgrade: bool,
+    /// It has `Connection: close`.
+    closes: bool,
+    /// It has `Connection: keep-alive`.
+    keeps: bool,
 }
 
 impl RequestFraming {
@@ -107,6 +120,7 @@ impl RequestFraming {
             overhead: 0,
             trailers: 0,
             heads: 0,
+            closes: false,
         }
     }
 
@@ -133,9 +147,27 @@ impl RequestFraming {
             FramingState::Head if self.searched == 2 * usize::from(self.head.skipped) => {
                 AwaitedPart::Between
             }
+            FramingState::Switching => AwaitedPart::Between,
             FramingState::Head => AwaitedPart::Head,
             _ => AwaitedPart::Body,
         }
+    }
+
+    /// Whether the last head asks for WebSocket. No byte after it is accepted before [`Self::resume`].
+    pub fn is_switching(&self) -> bool {
+        self.place == FramingState::Switching
+    }
+
+    /// Goes on with requests: the answer did not switch to WebSocket.
+    pub fn resume(&mut self) {
+        if self.is_switching() {
+            self.place = FramingState::Head;
+        }
+    }
+
+    /// Whether the connection closes after the response to the last request (RFC 9112 section 9.6).
+    pub(super) fn closes(&self) -> bool {
+        self.closes
     }
 
     /// How many heads were accepted.
@@ -159,6 +191,7 @@ impl RequestFraming {
             }
             FramingState::ChunkEnd => self.chunk_end(bytes),
             FramingState::Trailers => self.trailer(bytes),
+            FramingState::Switching => Ok(0),
         }
     }
 
@@ -185,6 +218,7 @@ impl RequestFraming {
 
     fn head_end(&mut self, version: Version) -> Result<usize, Fault> {
         self.place = self.head.body(version)?;
+        self.closes = self.head.closes || (version == Version::Http10 && !self.head.keeps);
         self.head = HeadProgress::default();
         self.overhead = 0;
         self.trailers = 0;
@@ -310,6 +344,15 @@ impl HeadProgress {
         // The length first: it tells most fields apart without reading a byte.
         match name.len() {
             4 if name.eq_ignore_ascii_case(HOST) => self.host(syntax::trimmed(value)),
+            7 if name.eq_ignore_ascii_case(UPGRADE) => {
+                self.upgrade |= names_websocket(value);
+                Ok(())
+            }
+            10 if name.eq_ignore_ascii_case(CONNECTION) => {
+                self.closes |= names(value, b"close");
+                self.keeps |= names(value, b"keep-alive");
+                Ok(())
+            }
             14 if name.eq_ignore_ascii_case(LENGTH) => self.length(syntax::trimmed(value)),
             17 if name.eq_ignore_ascii_case(ENCODING) => self.encoding(syntax::trimmed(value)),
             _ => Ok(()),
@@ -351,10 +394,25 @@ impl HeadProgress {
             (_, true) if version == Version::Http10 => Err(Fault::EncodingInOldVersion),
             _ if version == Version::Http11 && !self.host => Err(Fault::HostMissing),
             (None, true) => Ok(FramingState::ChunkSize),
+            // A server must ignore the field in HTTP/1.0 (RFC 9110 section 7.8).
+            (None | Some(0), false) if self.upgrade && version == Version::Http11 => {
+                Ok(FramingState::Switching)
+            }
             (None | Some(0), false) => Ok(FramingState::Head),
             (Some(length), false) => Ok(FramingState::Counted(length)),
         }
     }
+}
+
+/// Whether `Upgrade` has WebSocket among its protocols (RFC 6455 section 4.2.1).
+pub fn names_websocket(value: &[u8]) -> bool {
+    names(value, WEBSOCKET)
+}
+
+/// Whether a list has this member.
+fn names(list: &[u8], member: &[u8]) -> bool {
+    let mut members = list.split(|&byte| byte == b',');
+    members.any(|other| syntax::trimmed(other).eq_ignore_ascii_case(member))
 }
 
 /// Without `chunked` at the end of the list, the length of the body is unknown (RFC 9112 section 6.3).
@@ -390,6 +448,9 @@ pub(super) const LONGEST: u64 = i64::MAX as u64;
 
 const HOST: &[u8] = b"host";
 const LENGTH: &[u8] = b"content-length";
+const UPGRADE: &[u8] = b"upgrade";
+const CONNECTION: &[u8] = b"connection";
+const WEBSOCKET: &[u8] = b"websocket";
 const ENCODING: &[u8] = b"transfer-encoding";
 const CHUNKED: &[u8] = b"chunked";
 const FRAMING_FIELDS: [&[u8]; 3] = [HOST, LENGTH, ENCODING];

@@ -33,6 +33,11 @@ impl HeldBytes {
         self.bytes.truncate(self.ready);
     }
 
+    /// All the bytes.
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
     /// Copies the bytes that may be read, as many as fit. Returns false when there are none.
     pub(super) fn read(&mut self, buf: &mut ReadBuf<'_>) -> bool {
         let count = self.ready.min(buf.remaining());

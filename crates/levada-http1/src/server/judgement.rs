@@ -24,8 +24,14 @@ pub fn judge(stream: &[u8], pieces: impl IntoIterator<Item = usize>) -> Judgemen
     let mut pieces = pieces.into_iter();
     loop {
         arrived = pieces.next().map_or(stream.len(), |piece| stream.len().min(arrived + piece));
-        let fed = framing.feed(&stream[accepted..arrived]);
+        let mut fed = framing.feed(&stream[accepted..arrived]);
         accepted += fed.accepted;
+        // Every request for WebSocket gets an answer in HTTP.
+        while framing.is_switching() {
+            framing.resume();
+            fed = framing.feed(&stream[accepted..arrived]);
+            accepted += fed.accepted;
+        }
         if arrived == stream.len() || fed.fault.is_some() {
             return Judgement {
                 accepted,

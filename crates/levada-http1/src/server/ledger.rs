@@ -17,6 +17,7 @@ pub struct Ledger {
     leaves: AtomicBool,
     breaks: AtomicBool,
     rests: AtomicBool,
+    switches: AtomicBool,
     ending: OnceLock<ConnectionEnd>,
 }
 
@@ -91,6 +92,11 @@ impl Ledger {
         self.rests.store(true, Ordering::Relaxed);
     }
 
+    /// Whether the last response has switched to another protocol.
+    pub(super) fn switches(&self) -> bool {
+        self.switches.load(Ordering::Acquire)
+    }
+
     /// Notes why the connection ends. The first reason stays: later ones follow from it.
     pub(super) fn end(&self, ending: ConnectionEnd) {
         let _ = self.ending.set(ending);
@@ -98,6 +104,12 @@ impl Ledger {
 }
 
 impl ActiveRequest {
+    /// This response switches to another protocol: no byte after its request is taken for HTTP. The stream
+    /// can be had back when it was sent ([`Guarded::into_switched`](super::Guarded::into_switched)).
+    pub fn switch(&self) {
+        self.0.switches.store(true, Ordering::Release);
+    }
+
     /// Ends the connection in the middle of this response, by an orderly close. The caller sends no more,
     /// and does not tell hyper so, which would cut the connection.
     pub fn leave(&self) {

@@ -42,7 +42,7 @@ use tokio::{
 
 pub use self::{
     fault::Fault,
-    framing::{HeadBounds, RequestFraming, ScannedBytes},
+    framing::{HeadBounds, RequestFraming, ScannedBytes, names_websocket},
     head::names_host,
     http2_heads::TimedHeads,
     interim::{Interim, Interims},
@@ -56,7 +56,7 @@ use self::{framing::AwaitedPart, held::HeldBytes, turn::WriteTurn};
 use crate::{
     deadline::{DeadlineTimer, after},
     patience::{Patience, SendStall},
-    zero_copy::{self, ZeroCopyChunk, ZeroCopyQueue},
+    zero_copy::{self, PipedBytes, ZeroCopyChunk, ZeroCopyQueue},
 };
 
 /// A client's connection whose requests are well-formed and come in time.
@@ -194,6 +194,28 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
     pub fn into_resting(self) -> (S, Instant) {
         let until = self.awaited.map(|(_, until)| until);
         (self.inner, until.unwrap_or_else(Instant::now))
+    }
+
+    /// The stream of a connection that has switched to another protocol, and the bytes of that protocol that
+    /// have come already.
+    pub fn into_switched(self) -> (S, Vec<u8>) {
+        (self.inner, self.held.into_bytes())
+    }
+
+    /// Waits for the answer to a request for WebSocket, and goes on with the bytes behind it if that is an
+    /// answer in HTTP. The end of the answer wakes the task ([`Self::settle`]).
+    fn poll_switching(&mut self) -> Poll<()> {
+        if self.ledger.switches() || !self.is_quiet() {
+            return Poll::Pending;
+        }
+        self.framing.resume();
+        let scanned = self.framing.feed(self.held.bytes());
+        self.held.release(scanned.accepted);
+        if let Some(fault) = scanned.fault {
+            self.held.forget_rest();
+            self.refuse(ConnectionEnd::Violation(fault));
+        }
+        Poll::Ready(())
     }
 
     /// Whether the connection is lent and all its requests are answered.
@@ -515,7 +537,11 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
                 }
                 Poll::Ready(Ok(sent))
             }
-            ZeroCopyChunk::Pipe(pipe) => {
+            ZeroCopyChunk::Pipe(PipedBytes { pipe, is_last }) => {
+                let length = stand_in.len().min(self.turn.left_piped());
+                if *is_last && length == stand_in.len() && self.framing.closes() {
+                    self.inner.hold_rest();
+                }
                 let sent = ready!(outlet::poll_drain(&mut self.inner, cx, pipe, length))?;
                 if pipe.held() == 0 {
                     // The body waits for an empty pipe, in this very task.
@@ -600,6 +626,7 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
         self.settled = finished;
         self.responding = false;
         let goes_on = match self.reading {
+            ReadState::Open if self.framing.is_switching() => !self.ledger.switches(),
             ReadState::Open if self.rests() => true,
             ReadState::Open => {
                 self.framing.part() != AwaitedPart::Body && self.poll_awaited(cx).is_ready()
@@ -624,6 +651,12 @@ impl<S: AsyncRead + Outlet + Unpin> AsyncRead for Guarded<S> {
         let this = self.get_mut();
         if buf.remaining() == 0 || this.held.read(buf) {
             return Poll::Ready(Ok(()));
+        }
+        if matches!(this.reading, ReadState::Open) && this.framing.is_switching() {
+            ready!(this.poll_switching());
+            if this.held.read(buf) {
+                return Poll::Ready(Ok(()));
+            }
         }
         let start = buf.filled().len();
         if matches!(this.reading, ReadState::Open) && this.rests() {

@@ -54,8 +54,22 @@ pub trait Outlet: AsyncWrite {
         }
     }
 
+    /// Keeps the system from sending the last bytes before our side of the connection is closed: their packet then
+    /// tells its end as well.
+    fn hold_rest(&mut self) {
+        if let Ok(socket) = self.socket() {
+            // Without it, there is a packet more.
+            let _ = rustix::net::sockopt::set_tcp_cork(socket, true);
+        }
+    }
+
     /// Called after bytes have left by [`Self::socket`].
     fn wrote(&mut self) {}
+
+    /// Whether what was done to [`Self::socket`] has to be repeated, once: it met a probe of the client.
+    fn has_met_probe(&self, _error: &io::Error) -> bool {
+        false
+    }
 }
 
 impl<T> Outlet for MonitoredStream<T> {
@@ -65,6 +79,10 @@ impl<T> Outlet for MonitoredStream<T> {
 
     fn wrote(&mut self) {
         Self::wrote(self);
+    }
+
+    fn has_met_probe(&self, error: &io::Error) -> bool {
+        Self::has_met_probe(self, error)
     }
 }
 
@@ -102,6 +120,10 @@ impl<S: AsyncRead + Outlet + Unpin> Outlet for Box<S> {
 
     fn wrote(&mut self) {
         (**self).wrote();
+    }
+
+    fn has_met_probe(&self, error: &io::Error) -> bool {
+        (**self).has_met_probe(error)
     }
 }
 
@@ -156,8 +178,9 @@ fn poll_out(
     cx: &mut Context<'_>,
     mut out: impl FnMut(&TcpStream) -> io::Result<usize>,
 ) -> Poll<io::Result<usize>> {
-    let stream = to.socket()?;
+    let mut repeated = false;
     let sent = loop {
+        let stream = to.socket()?;
         ready!(stream.poll_write_ready(cx))?;
         match stream.try_io(Interest::WRITABLE, || out(stream)) {
             Err(error)
@@ -165,6 +188,7 @@ fn poll_out(
                     error.kind(),
                     io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
                 ) => {}
+            Err(error) if !repeated && to.has_met_probe(&error) => repeated = true,
             sent => break sent,
         }
     };

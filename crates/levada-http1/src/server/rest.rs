@@ -24,6 +24,8 @@ pub enum Served<S> {
     Ended(ConnectionEnd),
     /// It rests. If nothing comes, it ends at this instant.
     Resting(S, Instant),
+    /// It has switched to another protocol. These bytes of it have come already.
+    Switched(S, Vec<u8>),
 }
 
 /// Returns when something happens on a connection that rests: the client sends or leaves, the time is `until`,

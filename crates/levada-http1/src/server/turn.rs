@@ -48,6 +48,11 @@ impl WriteTurn {
         self.length - self.written
     }
 
+    /// The same for bytes in a pipe. They are not copied, so a turn of the same time has more of them.
+    pub(super) fn left_piped(&self) -> usize {
+        4 * self.left()
+    }
+
     /// Notes an attempt to write.
     pub(super) fn wrote<E>(&mut self, progress: &Poll<Result<usize, E>>) {
         match progress {
@@ -127,6 +132,16 @@ mod tests {
         let expected = [64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 1 << 20];
         assert_eq!(turns(over_http1)[..6], expected);
         assert_eq!(turns(over_http2)[..6], expected);
+    }
+
+    #[test]
+    fn a_turn_has_four_times_as_many_bytes_from_a_pipe() {
+        let mut turn = WriteTurn::default();
+        assert_eq!((turn.left(), turn.left_piped()), (64 << 10, 256 << 10));
+        turn.wrote(&Poll::Ready(Ok::<_, io::Error>(256 << 10)));
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(turn.poll(&mut cx).is_pending() && turn.poll(&mut cx).is_ready());
+        assert_eq!(turn.left_piped(), 512 << 10);
     }
 
     const TOTAL: usize = 4 << 20;

@@ -260,6 +260,57 @@ fn a_tolerated_empty_line_does_not_begin_a_head() {
 }
 
 #[test]
+fn bytes_after_a_request_for_websocket_wait_for_its_answer() {
+    let feed = |version: &str, fields: &str| {
+        let mut framing = RequestFraming::new(HeadBounds { head: 1024, fields: 10 });
+        let head = format!("GET / {version}\r\nHost: a\r\n{fields}\r\n");
+        let fed = framing.feed(format!("{head}{GET}").as_bytes());
+        assert_eq!((fed.fault, fed.accepted >= head.len()), (None, true));
+        let waits = framing.is_switching();
+        assert_eq!(waits, fed.accepted == head.len());
+        assert_eq!(framing.part(), AwaitedPart::Between);
+        framing.resume();
+        let rest = if waits { GET } else { "" };
+        assert_eq!(framing.feed(rest.as_bytes()).accepted, rest.len());
+        assert_eq!(framing.heads(), 2);
+        waits
+    };
+    for fields in [
+        "Upgrade: websocket\r\n",
+        "upgrade: h2c,\tWebSocket \r\n",
+        "Upgrade: websocket\r\nContent-Length: 0\r\n",
+    ] {
+        assert!(feed("HTTP/1.1", fields), "{fields}");
+        assert!(!feed("HTTP/1.0", fields), "{fields}");
+    }
+    for fields in ["", "Upgrade: h2c\r\n", "Upgrade: websockets\r\n", "X-Upgrade: websocket\r\n"] {
+        assert!(!feed("HTTP/1.1", fields), "{fields}");
+    }
+}
+
+#[test]
+fn connection_closes_after_the_request_that_wants_it() {
+    let closes = |version: &str, fields: &str| {
+        let mut framing = RequestFraming::new(HeadBounds { head: 1024, fields: 10 });
+        let head = format!("GET / {version}\r\nHost: a\r\n{fields}\r\n");
+        framing.feed(format!("{GET}{head}").as_bytes());
+        assert_eq!(framing.heads(), 2);
+        framing.closes()
+    };
+    for fields in [
+        "Connection: close\r\n",
+        "connection: x,\tClose \r\n",
+        "Connection: x\r\nConnection: close\r\n",
+    ] {
+        assert!(closes("HTTP/1.1", fields) && closes("HTTP/1.0", fields), "{fields}");
+    }
+    for fields in ["", "Connection: closed\r\n", "Connection: Keep-Alive\r\n"] {
+        assert!(!closes("HTTP/1.1", fields), "{fields}");
+        assert_eq!(closes("HTTP/1.0", fields), !fields.contains("Keep-Alive"), "{fields}");
+    }
+}
+
+#[test]
 fn limits_hold_to_the_byte_and_to_the_field() {
     let bounds = HeadBounds { head: GET.len(), fields: 1 };
     assert_eq!(RequestFraming::new(bounds).feed(GET.as_bytes()).accepted, GET.len());
