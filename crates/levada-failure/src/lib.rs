@@ -1,11 +1,15 @@
 //! Failures of one request: the party at fault, the client's response, and whether another server may be
 //! tried.
 
+pub mod grpc;
+
 use std::sync::Arc;
 
 use http::StatusCode;
 use levada_body::ReadError;
 use levada_http1::Fault;
+use levada_tls::client_certificates::ClientRefusal;
+use levada_tunnel::HandshakeFault;
 use levada_upstream::{SendError, ServerFailure};
 
 /// Why a request could not be served as asked.
@@ -35,6 +39,12 @@ pub enum Failure {
     BadPiece,
     /// The body is larger than the site allows.
     BodyTooLarge,
+    /// The site wants a client certificate, and this client may not pass.
+    Certificate(ClientRefusal),
+    /// The request asks for WebSocket in a way that is none.
+    Handshake(HandshakeFault),
+    /// The site, or the route, has no WebSocket.
+    NoWebSocket,
     // The server's: an origin, a peer, a server of a switch.
     /// No server answered.
     Server(ServerFailure),
@@ -56,13 +66,17 @@ impl Failure {
     pub fn status(self) -> StatusCode {
         match self {
             Self::Malformed(fault) => fault.status().unwrap_or(StatusCode::BAD_REQUEST),
+            Self::Handshake(fault) => fault.status(),
             Self::BadHost | Self::BadDigest | Self::BadPiece => StatusCode::BAD_REQUEST,
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::UnknownHost => StatusCode::MISDIRECTED_REQUEST,
+            Self::UnknownHost | Self::Certificate(ClientRefusal::Misdirected) => {
+                StatusCode::MISDIRECTED_REQUEST
+            }
+            Self::Certificate(_) => StatusCode::FORBIDDEN,
             Self::Method => StatusCode::NOT_IMPLEMENTED,
             Self::Expectation => StatusCode::EXPECTATION_FAILED,
             Self::Loop => StatusCode::LOOP_DETECTED,
-            Self::NoPeer => StatusCode::FORBIDDEN,
+            Self::NoPeer | Self::NoWebSocket => StatusCode::FORBIDDEN,
             Self::OnlyIfCached => StatusCode::GATEWAY_TIMEOUT,
             Self::ErrorAnswer(_) | Self::Changed | Self::NoPieces => StatusCode::BAD_GATEWAY,
             Self::Overload | Self::Starting => StatusCode::SERVICE_UNAVAILABLE,
@@ -76,9 +90,12 @@ impl Failure {
                 | ServerFailure::Connect
                 | ServerFailure::NoSocket
                 | ServerFailure::SocketForbidden
-                | ServerFailure::Tls
+                | ServerFailure::Tls(_)
+                | ServerFailure::NotHttp2
                 | ServerFailure::NoResponse
-                | ServerFailure::BadResponse => StatusCode::BAD_GATEWAY,
+                | ServerFailure::StreamReset
+                | ServerFailure::BadResponse
+                | ServerFailure::BadHandshake => StatusCode::BAD_GATEWAY,
                 ServerFailure::PeerFull
                 | ServerFailure::AllDown
                 | ServerFailure::NoMembers
@@ -101,7 +118,10 @@ impl Failure {
             Self::OnlyIfCached => "nothing stored that could be served",
             Self::BadDigest => "levada-digest is neither sha-256= nor md5= with hexadecimal digits",
             Self::BodyTooLarge => "the request body is too large",
+            Self::Certificate(refusal) => refusal.as_str(),
             Self::BadPiece => "this is no piece of a file",
+            Self::Handshake(fault) => fault.as_str(),
+            Self::NoWebSocket => "WebSocket is switched off here",
             Self::Server(failure) => failure.as_str(),
             Self::ErrorAnswer(_) => "the server answered with an error",
             Self::Changed => "the file changed while it was fetched in pieces",
@@ -120,8 +140,11 @@ impl Failure {
             | Self::Method
             | Self::Expectation
             | Self::BadDigest
-            | Self::BadPiece => "http_request_error",
-            Self::NoPeer | Self::BodyTooLarge => "http_request_denied",
+            | Self::BadPiece
+            | Self::Handshake(_) => "http_request_error",
+            Self::NoPeer | Self::BodyTooLarge | Self::NoWebSocket | Self::Certificate(_) => {
+                "http_request_denied"
+            }
             Self::Loop => "proxy_loop_detected",
             Self::Server(failure) => failure.proxy_error(),
             Self::Changed | Self::NoPieces => "http_protocol_error",

@@ -1,4 +1,4 @@
-//! Opens a connection to a server: resolve, connect, TLS, HTTP handshake.
+//! Opens a connection to a server: resolve, connect, TLS.
 
 use std::{
     fmt,
@@ -9,8 +9,7 @@ use std::{
     time::Duration,
 };
 
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use levada_http1::{Io, UpstreamConnection};
+use levada_http1::Io;
 use levada_net::proxy_protocol::ProxyVersion;
 use rustls::pki_types::ServerName;
 use tokio::{
@@ -20,7 +19,9 @@ use tokio::{
 };
 use tokio_rustls::TlsConnector;
 
-use crate::{Origin, PeerProof, ServerFailure, pool::PooledSender};
+use levada_tls::fault::{TlsFault, io_in_words};
+
+use crate::{Origin, PeerProof, ServerFailure, tls_fault::LastTlsFault};
 
 /// Where a server is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,12 +97,23 @@ fn host_and_port(host: &str, port: u16) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
-/// The protocols by which a server is reached.
+/// The protocols by which a configuration has servers reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServerProtocols {
+    /// HTTP/2 rather than HTTP/1.1.
+    pub h2: bool,
+    /// The version of the PROXY protocol by which they get to know clients.
+    pub states_client: Option<ProxyVersion>,
+}
+
+/// The protocols by which a server is reached, with what they need.
 #[derive(Clone, Default)]
 pub struct Wire {
     /// TLS settings; plain text when `None`.
     pub tls: Option<Arc<rustls::ClientConfig>>,
-    /// HTTP/2 over one connection rather than a pool of HTTP/1.1.
+    /// The name to ask for and to find in the certificate; `None`: the host.
+    pub server_name: Option<ServerName<'static>>,
+    /// HTTP/2 rather than HTTP/1.1: with TLS by ALPN, without it by prior knowledge (RFC 9113 Sec. 3).
     pub h2: bool,
     /// The proof that this node is a peer, if the server asks for one.
     pub proof: Option<Arc<PeerProof>>,
@@ -113,10 +125,6 @@ pub struct Wire {
     pub peer: bool,
 }
 
-/// Header fields of an origin's response.
-const HEADERS: usize = 100;
-/// Header fields of a peer's response: as many, and those that the peer adds.
-const PEER_HEADERS: usize = 116;
 /// Between two attempts at a Unix socket with a full queue.
 const BACKLOG_PAUSE: Duration = Duration::from_millis(2);
 
@@ -180,13 +188,13 @@ async fn unix(path: &Path, within: Duration) -> Result<UnixStream, ServerFailure
 }
 
 /// Opens a connection that is ready for requests of this client.
-pub(crate) async fn open(
+pub(crate) async fn dial(
     address: &Address,
     wire: &Wire,
-    tls: Option<Arc<rustls::ClientConfig>>,
+    tls: (Option<Arc<rustls::ClientConfig>>, &LastTlsFault),
     client: Option<IpAddr>,
     within: Duration,
-) -> Result<PooledSender, ServerFailure> {
+) -> Result<Io, ServerFailure> {
     let (host, mut stream) = match address {
         Address::Tcp { host, port } => (host.as_str(), tcp(host, *port, within).await?),
         Address::Found { host, at, .. } => (&**host, found(*at, within).await?),
@@ -195,7 +203,7 @@ pub(crate) async fn open(
             if let Some(version) = wire.states_client {
                 send(&mut stream, &version.header(client, None)).await?;
             }
-            return handshake(Io::Unix(stream), wire).await;
+            return Ok(Io::Unix(stream));
         }
     };
     if let Some(version) = wire.states_client {
@@ -209,14 +217,31 @@ pub(crate) async fn open(
             Err(_) => return Err(ServerFailure::ConnectTimeout),
         }
     }
-    let Some(tls) = tls else {
-        return handshake(Io::Plain(stream), wire).await;
+    let (Some(tls), fault) = tls else {
+        return Ok(Io::Plain(stream));
     };
-    let name = ServerName::try_from(host.to_owned()).map_err(|_| ServerFailure::Tls)?;
+    let name = match &wire.server_name {
+        Some(name) => name.clone(),
+        None => ServerName::try_from(host.to_owned())
+            .map_err(|_| ServerFailure::Tls(TlsFault::OtherName))?,
+    };
     let connecting = TlsConnector::from(tls).connect(name, stream);
     match tokio::time::timeout(within, connecting).await {
-        Ok(Ok(stream)) => handshake(Io::Tls(Box::new(stream)), wire).await,
-        Ok(Err(_)) => Err(ServerFailure::Tls),
+        Ok(Ok(stream)) if wire.h2 && stream.get_ref().1.alpn_protocol() != Some(b"h2") => {
+            Err(ServerFailure::NotHttp2)
+        }
+        Ok(Ok(stream)) => {
+            fault.set(None);
+            Ok(Io::Tls(Box::new(stream)))
+        }
+        Ok(Err(error)) => {
+            let reason = io_in_words(&error);
+            // Requests come by thousands, and the reason stays.
+            if fault.set(Some(&reason)) {
+                tracing::warn!(server = %address, reason, "TLS with a server failed");
+            }
+            Err(ServerFailure::Tls(TlsFault::of_io(&error)))
+        }
         Err(_) => Err(ServerFailure::ConnectTimeout),
     }
 }
@@ -224,22 +249,6 @@ pub(crate) async fn open(
 /// Sends the first bytes of a connection. They find room in the socket's buffer at once.
 async fn send(stream: &mut (impl AsyncWrite + Unpin), header: &[u8]) -> Result<(), ServerFailure> {
     stream.write_all(header).await.map_err(|_| ServerFailure::NoResponse)
-}
-
-async fn handshake(io: Io, wire: &Wire) -> Result<PooledSender, ServerFailure> {
-    if !wire.h2 {
-        let fields = if wire.peer { PEER_HEADERS } else { HEADERS };
-        return Ok(PooledSender::Http1(Box::new(UpstreamConnection::new(io, fields))));
-    }
-    let (sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
-        .timer(TokioTimer::new())
-        .keep_alive_interval(Duration::from_secs(10))
-        .adaptive_window(true)
-        .handshake(TokioIo::new(io))
-        .await
-        .map_err(|_| ServerFailure::NoResponse)?;
-    tokio::spawn(async { drop(connection.await) });
-    Ok(PooledSender::Http2(sender))
 }
 
 #[cfg(test)]

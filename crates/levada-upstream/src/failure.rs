@@ -1,6 +1,7 @@
 //! The reasons why a server does not answer a request.
 
 use levada_http1::UpstreamError;
+use levada_tls::fault::TlsFault;
 
 /// The reason why no server answered a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -16,9 +17,13 @@ pub enum ServerFailure {
     /// The server did not accept a connection in time.
     ConnectTimeout,
     /// TLS with the server failed.
-    Tls,
+    Tls(TlsFault),
+    /// The server is to be reached over HTTP/2, and does not speak it.
+    NotHttp2,
     /// The server closed the connection without a response.
     NoResponse,
+    /// The server reset the stream of the request without a response.
+    StreamReset,
     /// The server did not respond in time.
     ResponseTimeout,
     /// Another server answered earlier, although it was asked later.
@@ -27,6 +32,8 @@ pub enum ServerFailure {
     WentDown,
     /// The response is not HTTP, or violates it.
     BadResponse,
+    /// The response switches to another protocol than WebSocket, or without having understood the request.
+    BadHandshake,
     /// The body of the request ended early or too late.
     RequestBody,
     /// A peer is full and said so.
@@ -52,12 +59,17 @@ impl ServerFailure {
                 "the server's socket may not be used: give this process write permission to it"
             }
             Self::ConnectTimeout => "the server did not accept a connection in time",
-            Self::Tls => "the server's TLS failed",
+            Self::Tls(fault) => fault.of_server(),
+            Self::NotHttp2 => {
+                "the server does not speak HTTP/2: check `protocol`, and the server's own settings"
+            }
             Self::NoResponse => "the server closed without a response",
+            Self::StreamReset => "the server reset the request without a response",
             Self::ResponseTimeout => "the server did not answer in time",
             Self::Late => "the server was late, and another one was asked",
             Self::WentDown => "the server went down before it answered",
             Self::BadResponse => "the server's answer is not HTTP",
+            Self::BadHandshake => "the server's answer to the WebSocket handshake is wrong",
             Self::RequestBody => "the request body broke off",
             Self::PeerFull => "the peer is full",
             Self::AllDown => "every server is down",
@@ -73,10 +85,11 @@ impl ServerFailure {
             Self::Dns => "dns_error",
             Self::Connect | Self::NoSocket | Self::SocketForbidden => "connection_refused",
             Self::ConnectTimeout => "connection_timeout",
-            Self::Tls => "tls_protocol_error",
-            Self::NoResponse => "connection_terminated",
+            Self::Tls(fault) => fault.proxy_error(),
+            Self::NoResponse | Self::StreamReset => "connection_terminated",
             Self::ResponseTimeout | Self::Late => "http_response_timeout",
-            Self::BadResponse => "http_protocol_error",
+            Self::BadResponse | Self::NotHttp2 => "http_protocol_error",
+            Self::BadHandshake => "http_upgrade_failed",
             Self::RequestBody => "http_request_error",
             Self::PeerFull | Self::AllDown | Self::NoMembers | Self::WentDown => {
                 "destination_unavailable"
@@ -94,8 +107,10 @@ impl ServerFailure {
                 | Self::NoSocket
                 | Self::SocketForbidden
                 | Self::ConnectTimeout
-                | Self::Tls
+                | Self::Tls(_)
+                | Self::NotHttp2
                 | Self::NoResponse
+                | Self::StreamReset
                 | Self::ResponseTimeout
                 | Self::Late
                 | Self::BadResponse

@@ -11,13 +11,14 @@
 //! A request goes to another server only if it is safe to repeat (RFC 9110 Sec. 9.2.1), or, where the group
 //! wants that, if no byte of it was sent; and only until the first byte of a response's head.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{sync::Arc, time::Duration};
 
 use http::StatusCode;
 use prometheus_client::metrics::counter::Counter;
 
 use crate::{
-    Clock, RequestBody, RetryBudget, ServerFailure, UpstreamHead, UpstreamResponse, WatchedServer,
+    Clock, RequestBody, RetryBudget, Server, ServerFailure, UpstreamHead, UpstreamResponse,
+    WatchedServer,
     tries::{Event, Over, Tries},
 };
 
@@ -56,15 +57,6 @@ pub trait Group: Send {
     /// The reason why there is none.
     fn next(&mut self) -> Result<(Self::Server, Self::Held), ServerFailure>;
 
-    /// The head as `server` takes it.
-    fn head_for<'h>(
-        &self,
-        _server: &Self::Server,
-        head: &'h UpstreamHead,
-    ) -> Cow<'h, UpstreamHead> {
-        Cow::Borrowed(head)
-    }
-
     /// Whether the response is one; a server may refuse a request by it.
     ///
     /// # Errors
@@ -79,6 +71,11 @@ pub trait Group: Send {
     /// Takes in that the try has failed.
     fn failed(&mut self, _server: Self::Server, _held: Self::Held, _failure: ServerFailure) {}
 
+    /// Whether a late response of `server` is waited for, and no other server asked beside it.
+    fn waits_for(&self, _server: &Self::Server) -> bool {
+        false
+    }
+
     /// Whether the caller answers the request itself when there is no server left to ask. A late server is not
     /// waited for then.
     fn caller_answers(&self) -> bool {
@@ -88,8 +85,8 @@ pub trait Group: Send {
 
 /// Counts the outcomes of requests to servers.
 pub trait OutcomeCounter: Sync {
-    /// Counts a response.
-    fn answered(&self, kind: ServerKind, status: StatusCode);
+    /// Counts a response, with the time from the request to its head.
+    fn answered(&self, server: &Server, kind: ServerKind, status: StatusCode, took: Duration);
     /// Counts a request without a response.
     fn failed(&self, kind: ServerKind, failure: ServerFailure);
     /// The counter of bytes of bodies that servers of this kind send, if they are counted.

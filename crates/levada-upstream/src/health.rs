@@ -1,10 +1,12 @@
 //! Whether a server is up: probes (rise, fall) and outcomes of requests (ejection with backoff).
 
 use std::{
+    cell::Cell,
     future::Future,
+    pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -13,7 +15,10 @@ use levada_types::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::{Clock, Server, ServerFailure, ServerKind};
+use crate::{Clock, Server, ServerFailure, ServerKind, tls_fault::LastTlsFault};
+
+/// Progress of requests is recent until the watch has looked this often.
+const RECENT: u8 = 2;
 
 /// An ejection lasts at most this many times the first one.
 const LONGEST_EJECTION: u32 = 32;
@@ -54,13 +59,15 @@ impl Default for HealthCheck {
 /// The health of one server. Requests read and report it without a lock while all is well.
 pub struct Health {
     up: AtomicBool,
-    /// Whether a head or a piece of a body has come since the flag was reset: by a probe,
+    /// Whether a head or a piece of a body has come since the last probe ended,
     answered: AtomicBool,
-    /// and by a request that took too long.
-    moved: AtomicBool,
+    /// and for how many more looks of the watch that is recent.
+    recent: AtomicU8,
     failed_in_a_row: AtomicU32,
     up_since: AtomicU64,
     went_down: Notify,
+    /// Why TLS with it fails.
+    pub(crate) tls_fault: LastTlsFault,
     state: Mutex<HealthState>,
 }
 
@@ -90,10 +97,11 @@ impl Default for Health {
         Self {
             up: AtomicBool::new(true),
             answered: AtomicBool::new(false),
-            moved: AtomicBool::new(false),
+            recent: AtomicU8::new(0),
             failed_in_a_row: AtomicU32::new(0),
             up_since: AtomicU64::new(0),
             went_down: Notify::new(),
+            tls_fault: LastTlsFault::default(),
             state: Mutex::default(),
         }
     }
@@ -103,6 +111,26 @@ impl Health {
     /// Whether it is up.
     pub fn is_up(&self) -> bool {
         self.up.load(Relaxed)
+    }
+
+    /// Why it is down, in words; `None` if it is up.
+    pub fn why_down(&self) -> Option<String> {
+        if self.is_up() {
+            return None;
+        }
+        let state = self.state.lock();
+        let why = match (state.down_by_probe, state.probes_failed) {
+            (true, 0) if state.probes_good > 0 => {
+                "too few good probes since it was down".to_owned()
+            }
+            (true, 0) => "it has answered no probe yet".to_owned(),
+            (true, failed) => format!("{failed} probes in a row failed"),
+            (false, _) => "requests to it failed in a row".to_owned(),
+        };
+        Some(match self.tls_fault.get() {
+            Some(fault) => format!("{why}: TLS: {fault}"),
+            None => why,
+        })
     }
 
     /// Returns when it is down.
@@ -169,11 +197,22 @@ impl Health {
 
     /// A head or a piece of a body has come. What is written by all requests all the time is written once.
     pub(crate) fn progressed(&self) {
-        for flag in [&self.answered, &self.moved] {
-            if !flag.load(Relaxed) {
-                flag.store(true, Relaxed);
-            }
+        if !self.answered.load(Relaxed) {
+            self.answered.store(true, Relaxed);
         }
+        if self.recent.load(Relaxed) != RECENT {
+            self.recent.store(RECENT, Relaxed);
+        }
+    }
+
+    /// Whether responses of the server have made progress lately: within the last two looks of the watch.
+    pub fn is_moving(&self) -> bool {
+        self.recent.load(Relaxed) > 0
+    }
+
+    /// The watch looks at the server: progress is less recent now. An update that meets progress may be lost.
+    fn ages(&self) {
+        self.recent.store(self.recent.load(Relaxed).saturating_sub(1), Relaxed);
     }
 
     /// A request failed by the server's fault: enough of them in a row eject it.
@@ -265,35 +304,97 @@ impl<W: WatchedServer> WatchedServer for Arc<W> {
     }
 }
 
+impl HealthCheck {
+    /// The time between two looks at a server.
+    fn period(&self) -> Duration {
+        let period = if self.interval.is_zero() { self.eject_for / 4 } else { self.interval };
+        period.max(Duration::from_millis(10))
+    }
+}
+
+/// Spreads the first looks at many servers, so that neither they nor all later ones come at the same moment.
+#[derive(Debug, Default)]
+pub struct FirstLooks(Cell<u32>);
+
+impl FirstLooks {
+    /// The time until the first look at one more server: a millisecond after the one before, within the period.
+    fn wait(&self, check: &HealthCheck) -> Duration {
+        let number = self.0.get();
+        self.0.set(number.wrapping_add(1));
+        Duration::from_millis(u64::from(number) % check.period().as_millis() as u64)
+    }
+}
+
+/// Watches one of many servers for ever, as [`watch`] does.
+pub fn watch_in_turn<W: WatchedServer>(
+    watched: W,
+    clock: Clock,
+    looks: &FirstLooks,
+) -> impl Future<Output = ()> + Send + use<W> {
+    let wait = looks.wait(watched.check());
+    async move {
+        tokio::time::sleep(wait).await;
+        watch(watched, clock).await;
+    }
+}
+
 /// Watches one server for ever: probes it, ends its ejections, and closes connections that have been idle
 /// for too long.
 pub async fn watch(watched: impl WatchedServer, clock: Clock) {
     let (server, check) = (watched.server(), watched.check());
-    let period = if check.interval.is_zero() { check.eject_for / 4 } else { check.interval };
-    let mut ticks = tokio::time::interval(period.max(Duration::from_millis(10)));
+    let mut ticks = tokio::time::interval(check.period());
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut late = None;
     loop {
         ticks.tick().await;
         server.sweep();
+        server.health.ages();
         report(&watched, server.health.tick(check, clock.now()));
         if check.interval.is_zero() {
             continue;
         }
-        if let Some(good) = probe(&watched).await {
+        if let Some(good) = probe(&watched, &mut late).await {
             report(&watched, server.health.probed(good, check, clock.now()));
         }
     }
 }
 
-/// The result of a probe. `None` if it got no answer in time and requests made progress: on a busy server or
-/// link the probe may be what is lost.
-async fn probe(watched: &impl WatchedServer) -> Option<bool> {
+/// A probe under way.
+type Probe<'w> = Pin<Box<dyn Future<Output = bool> + Send + 'w>>;
+
+/// The result of a probe. `None` if it got no answer in time and requests made progress since the one before: on a
+/// full link the probe may be what is lost.
+///
+/// On such a link an answer may also take longer than a probe may. The probe stays in `late` then, and its
+/// answer counts while the next one is under way.
+async fn probe<'w>(watched: &'w impl WatchedServer, late: &mut Option<Probe<'w>>) -> Option<bool> {
     let health = &watched.server().health;
-    health.answered.store(false, Relaxed);
-    match tokio::time::timeout(watched.check().timeout, watched.probe()).await {
+    let mut fresh: Probe<'w> = Box::pin(watched.probe());
+    let answer = {
+        let answered_late = async {
+            let good = match late.take() {
+                Some(late) => late.await,
+                None => false,
+            };
+            if !good {
+                std::future::pending::<()>().await;
+            }
+        };
+        let either = async {
+            tokio::select! {
+                good = &mut fresh => good,
+                () = answered_late => true,
+            }
+        };
+        tokio::time::timeout(watched.check().timeout, either).await
+    };
+    let moved = health.answered.swap(false, Relaxed);
+    match answer {
         Ok(good) => Some(good),
-        Err(_) if watched.counts_answers() && health.answered.load(Relaxed) => None,
-        Err(_) => Some(false),
+        Err(_) => {
+            *late = Some(fresh);
+            if watched.counts_answers() && moved { None } else { Some(false) }
+        }
     }
 }
 
@@ -303,7 +404,7 @@ pub fn report_outcome(watched: &impl WatchedServer, failure: Option<ServerFailur
     match failure {
         None => health.served(),
         // On a busy server or link, other requests may be in its way.
-        Some(failure) if failure.is_timeout() && health.moved.swap(false, Relaxed) => {}
+        Some(failure) if failure.is_timeout() && health.is_moving() => {}
         Some(failure) if failure.blames_server() => {
             report(watched, health.failed(watched.check(), clock.now()));
         }
@@ -327,6 +428,17 @@ mod tests {
     use super::*;
     use crate::{Address, ServerBounds, Wire};
 
+    #[test]
+    fn server_that_is_down_tells_why() {
+        let (check, health) = (HealthCheck::default(), Health::default());
+        assert_eq!(health.why_down(), None);
+        (0..2).for_each(|second| _ = health.probed(false, &check, at(second)));
+        assert_eq!(health.why_down().as_deref(), Some("2 probes in a row failed"));
+        let health = Health::default();
+        (0..3).for_each(|_| _ = health.failed(&check, at(1)));
+        assert_eq!(health.why_down().as_deref(), Some("requests to it failed in a row"));
+    }
+
     fn at(seconds: u64) -> Timestamp {
         Timestamp::from_secs(seconds)
     }
@@ -341,6 +453,14 @@ mod tests {
         assert_eq!(health.probed(true, &check, at(5)), Change::None);
         assert_eq!(health.probed(true, &check, at(6)), Change::Up);
         assert!(health.is_up());
+    }
+
+    #[test]
+    fn first_looks_at_many_servers_come_one_after_another_within_the_period() {
+        let (looks, check) = (FirstLooks::default(), HealthCheck::default());
+        let waits: Vec<_> = (0..4_000).map(|_| looks.wait(&check).as_millis()).collect();
+        let expected: Vec<u128> = (0..2_000).chain(0..2_000).collect();
+        assert_eq!(waits, expected);
     }
 
     #[test]
@@ -412,24 +532,93 @@ mod tests {
         }
     }
 
+    fn server() -> Arc<Server> {
+        let address = Address::Tcp { host: "localhost".to_owned(), port: 0 };
+        let wait = Duration::from_secs(1);
+        let bounds = ServerBounds {
+            connections: 1,
+            queue: 0,
+            queue_timeout: wait,
+            connect_timeout: wait,
+            response_timeout: wait,
+        };
+        Server::new("crowded".into(), address, Wire::default(), bounds, 1)
+    }
+
+    fn crowded(counts: bool, serves: bool) -> Crowded {
+        let timeout = Duration::from_millis(5);
+        let check = HealthCheck { timeout, ..HealthCheck::default() };
+        Crowded { server: server(), check, counts, serves }
+    }
+
     #[tokio::test]
     async fn server_that_answers_others_is_not_taken_for_dead_because_a_probe_is_lost() {
         for (counts, serves, said) in
             [(true, true, None), (true, false, Some(false)), (false, true, Some(false))]
         {
-            let address = Address::Tcp { host: "localhost".to_owned(), port: 0 };
-            let wait = Duration::from_secs(1);
-            let bounds = ServerBounds {
-                connections: 1,
-                queue: 0,
-                queue_timeout: wait,
-                connect_timeout: wait,
-                response_timeout: wait,
-            };
-            let server = Server::new("crowded".into(), address, Wire::default(), bounds, 1);
-            let timeout = Duration::from_millis(5);
-            let check = HealthCheck { timeout, ..HealthCheck::default() };
-            assert_eq!(probe(&Crowded { server, check, counts, serves }).await, said);
+            assert_eq!(probe(&crowded(counts, serves), &mut None).await, said);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_came_since_the_last_probe_outweighs_one_that_is_lost() {
+        let server = crowded(true, false);
+        server.server.health.progressed();
+        assert_eq!(probe(&server, &mut None).await, None);
+        assert_eq!(probe(&server, &mut None).await, Some(false), "nothing came since");
+    }
+
+    #[tokio::test]
+    async fn timeouts_do_not_eject_a_server_whose_responses_move() {
+        let server = crowded(true, false);
+        let clock = Clock::start();
+        let times_out = || {
+            let failures = [
+                ServerFailure::ResponseTimeout,
+                ServerFailure::Late,
+                ServerFailure::ConnectTimeout,
+            ];
+            failures.iter().for_each(|failure| report_outcome(&server, Some(*failure), clock));
+            server.server.health.is_up()
+        };
+        server.server.health.progressed();
+        assert!(times_out() && times_out(), "the link is full");
+        (0..RECENT).for_each(|_| server.server.health.ages());
+        assert!(!times_out(), "nothing has moved for a while");
+    }
+
+    /// A server whose answers to probes take so long.
+    struct Far(Arc<Server>, HealthCheck, Duration);
+
+    impl WatchedServer for Far {
+        const KIND: ServerKind = ServerKind::Peer;
+
+        fn server(&self) -> &Arc<Server> {
+            &self.0
+        }
+
+        fn check(&self) -> &HealthCheck {
+            &self.1
+        }
+
+        async fn probe(&self) -> bool {
+            tokio::time::sleep(self.2).await;
+            true
+        }
+
+        fn changed(&self, _change: Change) {}
+    }
+
+    // The clock stands still, and goes on to the next timer when there is nothing to do.
+    #[tokio::test(start_paused = true)]
+    async fn answer_that_comes_while_the_next_probe_is_under_way_counts() {
+        // Two seconds between probes, and a second for one.
+        for (takes, stays_up) in [(2500, true), (3500, false)] {
+            let server = server();
+            let far = Far(server.clone(), HealthCheck::default(), Duration::from_millis(takes));
+            let watching = watch(far, Clock::start());
+            assert!(tokio::time::timeout(Duration::from_secs(60), watching).await.is_err());
+            assert_eq!(server.health.is_up(), stays_up, "{takes} ms");
         }
     }
 

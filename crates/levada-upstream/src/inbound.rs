@@ -2,45 +2,22 @@
 
 use std::{
     net::IpAddr,
-    pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
 use http::Response;
-use http_body::{Body, Frame, SizeHint};
-use hyper::{body::Incoming, client::conn::http2};
-use levada_http1::{ResponseBodyError, UpstreamConnection, ZeroCopyQueue};
+use http_body::{Frame, SizeHint};
+use levada_cache::strip_response;
+use levada_http1::{UpstreamConnection, ZeroCopyQueue, check_trailers};
 use prometheus_client::metrics::counter::Counter;
 
-use crate::{AdmittedRequest, RequestBody, ResponseGuard, Server, pool::PooledSender};
-
-/// The reason why the body of a response broke off.
-#[derive(Debug, thiserror::Error)]
-pub enum InboundError {
-    /// The connection over HTTP/2, with its error.
-    #[error("the server's body broke off: {0}")]
-    Http2(#[from] hyper::Error),
-    /// The connection over HTTP/1.1, with the reason.
-    #[error("the server's body broke off: {0}")]
-    Http1(&'static str),
-    /// The body of the request, which was still being sent.
-    #[error("the request's body broke off")]
-    Request,
-    /// No piece came for too long.
-    #[error("the server sent nothing for too long")]
-    Stalled,
-}
-
-impl From<ResponseBodyError> for InboundError {
-    fn from(error: ResponseBodyError) -> Self {
-        match error {
-            ResponseBodyError::Broken(reason) => Self::Http1(reason),
-            ResponseBodyError::Request => Self::Request,
-        }
-    }
-}
+use crate::{
+    AdmittedRequest, InboundError, RequestBody, ResponseGuard, Server,
+    http2::Http2Body,
+    switched::{ServerEnd, TunnelHold},
+};
 
 /// A response whose body is still arriving.
 pub type UpstreamResponse = Response<Inbound>;
@@ -62,7 +39,7 @@ pub struct Inbound {
 pub(crate) enum InboundSource {
     /// `None` when the body has ended.
     Http1(Option<Box<UpstreamConnection<RequestBody>>>),
-    Http2(Incoming, Option<http2::SendRequest<RequestBody>>),
+    Http2(Option<Box<Http2Body>>),
 }
 
 impl Inbound {
@@ -80,6 +57,15 @@ impl Inbound {
         body
     }
 
+    /// The connection of a response that has switched to another protocol, with what was held until the end of
+    /// its body. The server's own bounds count it no longer.
+    pub fn into_switched(self) -> Option<ServerEnd> {
+        let Self { source, guard, .. } = self;
+        let InboundSource::Http1(Some(link)) = source else { return None };
+        let (io, ahead) = link.into_switched()?;
+        Some(ServerEnd { io, ahead, hold: TunnelHold::new(guard) })
+    }
+
     /// The server that the response comes from.
     pub fn server(&self) -> &Arc<Server> {
         &self.server
@@ -91,18 +77,24 @@ impl Inbound {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, InboundError>>> {
         let polled = match &mut self.source {
-            InboundSource::Http1(None) => return Poll::Ready(None),
+            InboundSource::Http1(None) | InboundSource::Http2(None) => return Poll::Ready(None),
             InboundSource::Http1(Some(link)) => {
                 link.poll_frame(cx).map(|item| item.map(|frame| frame.map_err(InboundError::from)))
             }
-            InboundSource::Http2(body, _) => Pin::new(body)
-                .poll_frame(cx)
-                .map(|item| item.map(|frame| frame.map_err(InboundError::from))),
+            InboundSource::Http2(Some(body)) => body.poll_frame(cx),
         };
         if let Some(guard) = &self.guard {
             guard.polled(polled.is_ready() || self.waits_for_client());
         }
-        let item = ready!(polled);
+        let mut item = ready!(polled);
+        if let Some(Ok(frame)) = &mut item
+            && let Some(trailers) = frame.trailers_mut()
+        {
+            if check_trailers(trailers).is_err() {
+                return Poll::Ready(Some(Err(InboundError::Trailers)));
+            }
+            strip_response(trailers);
+        }
         if let Some(Ok(frame)) = &item {
             self.server.health.progressed();
             if let (Some(received), Some(data)) = (&self.received, frame.data_ref()) {
@@ -139,6 +131,11 @@ impl Inbound {
         matches!(&self.source, InboundSource::Http1(Some(link)) if link.waits_for_client())
     }
 
+    /// Whether a piece of the request's body was sent beside the response since the last call.
+    pub(crate) fn request_moved(&self) -> bool {
+        matches!(&self.source, InboundSource::Http2(Some(body)) if body.request_moved())
+    }
+
     /// Counts the bytes of the body as they arrive.
     pub(crate) fn count_into(&mut self, received: Counter) {
         self.received = Some(received);
@@ -162,14 +159,11 @@ impl Inbound {
                 if let Some(mut link) = link.take()
                     && link.rest()
                 {
-                    self.server.pool.put(PooledSender::Http1(link), self.client);
+                    self.server.pool.put(link, self.client);
                 }
             }
-            InboundSource::Http2(_, sender) => {
-                if let Some(sender) = sender.take() {
-                    self.server.pool.put(PooledSender::Http2(sender), self.client);
-                }
-            }
+            // Its place on the connection is free for the next request.
+            InboundSource::Http2(body) => drop(body.take()),
         }
     }
 
@@ -177,7 +171,7 @@ impl Inbound {
     pub fn is_end_stream(&self) -> bool {
         match &self.source {
             InboundSource::Http1(link) => link.as_ref().is_none_or(|link| link.is_ended()),
-            InboundSource::Http2(body, _) => body.is_end_stream(),
+            InboundSource::Http2(body) => body.as_ref().is_none_or(|body| body.is_end_stream()),
         }
     }
 
@@ -185,16 +179,16 @@ impl Inbound {
     pub fn has_come(&self) -> bool {
         match &self.source {
             InboundSource::Http1(link) => link.as_ref().is_none_or(|link| link.has_come()),
-            InboundSource::Http2(body, _) => body.is_end_stream(),
+            InboundSource::Http2(body) => body.as_ref().is_none_or(|body| body.is_end_stream()),
         }
     }
 
     /// The bytes that are still to come, as far as they are known.
     pub fn size_hint(&self) -> SizeHint {
         match &self.source {
-            InboundSource::Http1(None) => SizeHint::with_exact(0),
+            InboundSource::Http1(None) | InboundSource::Http2(None) => SizeHint::with_exact(0),
             InboundSource::Http1(Some(link)) => link.size_hint(),
-            InboundSource::Http2(body, _) => body.size_hint(),
+            InboundSource::Http2(Some(body)) => body.size_hint(),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!   send ── Group: the next server, retries, budget, outcomes
 //!     │
-//!   Server::exchange ── FairQueue ── Pool, connect ── levada-http1 or HTTP/2
+//!   Server::exchange ── FairQueue ── Pool, connect ── levada-http1 or http2
 //!     │
 //!   Inbound: the body of the response, with its ResponseGuard ── Relay: goes on elsewhere
 //! ```
@@ -16,6 +16,7 @@
 //! sites, caches or configuration files: it is handed addresses, bounds and health checks.
 
 mod budget;
+mod client_body;
 mod clock;
 mod connect;
 mod failure;
@@ -23,8 +24,12 @@ mod group;
 mod guard;
 mod head_time;
 mod health;
+mod http2;
 mod inbound;
+mod inbound_error;
+mod notices;
 mod origin;
+mod paced;
 mod peer_proof;
 mod pool;
 mod queue;
@@ -33,18 +38,26 @@ mod request;
 mod request_body;
 mod server;
 mod stall;
+mod switched;
+mod tls_fault;
 mod tries;
 
 pub use budget::RetryBudget;
+pub use client_body::{ClientBody, ClientBodyError, QuicBody, QuicBodyError};
 pub use clock::Clock;
-pub use connect::{Address, Wire};
+pub use connect::{Address, ServerProtocols, Wire};
 pub use failure::ServerFailure;
 pub use group::{Group, OutcomeCounter, Retries, SendError, ServerKind, send};
 pub use guard::ResponseGuard;
-pub use health::{Change, Health, HealthCheck, WatchedServer, report_outcome, watch};
-pub use inbound::{Inbound, InboundError, UpstreamResponse};
+pub use health::{
+    Change, FirstLooks, Health, HealthCheck, WatchedServer, report_outcome, watch, watch_in_turn,
+};
+pub use inbound::{Inbound, UpstreamResponse};
+pub use inbound_error::InboundError;
 pub use levada_net::proxy_protocol::ProxyVersion;
+pub use notices::WaitNotices;
 pub use origin::Origin;
+pub use paced::{PacedPlace, PacedQueue};
 pub use peer_proof::PeerProof;
 pub use pool::set_worker;
 pub use queue::{AdmittedRequest, FairQueue, QueueCounts};
@@ -52,3 +65,4 @@ pub use relay::{AskedRest, NoRest, Relay, Rest};
 pub use request::{Subject, UpstreamHead};
 pub use request_body::{BodyBound, RequestBody, Upload, UploadError};
 pub use server::{Server, ServerBounds};
+pub use switched::{ServerEnd, TunnelHold};

@@ -1,6 +1,6 @@
 //! Origins, as a configuration names them.
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc};
 
 /// The address of an origin, or of a server of a switch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -34,6 +34,19 @@ pub enum Origin {
         /// The address.
         at: SocketAddr,
     },
+}
+
+/// As a configuration writes it.
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.tls() { "https" } else { "http" };
+        match self {
+            Self::Tcp { host, port, .. } => write!(f, "{scheme}://{host}:{port}"),
+            Self::Member { host, port, .. } => write!(f, "{scheme}://{host}:{port}"),
+            Self::Discovered { source, .. } => write!(f, "{scheme}://discovery:{source}"),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
 }
 
 impl Origin {

@@ -1,4 +1,4 @@
-//! Idle connections to one server: last in, first out, so that the ones too many go stale and close.
+//! Idle connections over HTTP/1.1 to one server: last in, first out, so that the ones too many go stale and close.
 
 use std::{
     cell::Cell,
@@ -6,7 +6,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hyper::client::conn::http2;
 use levada_http1::UpstreamConnection;
 use parking_lot::Mutex;
 
@@ -14,34 +13,25 @@ use crate::RequestBody;
 
 /// A connection is not used again after sweeps have found it idle for this long: servers close theirs
 /// after 60 s or more, and a request on a connection that is being closed is a request lost.
-const IDLE: Duration = Duration::from_secs(40);
+pub(crate) const IDLE: Duration = Duration::from_secs(40);
 
 thread_local! {
     /// Which worker this thread is, when each worker has a scheduler of its own.
-    static WORKER: Cell<usize> = const { Cell::new(0) };
+    static WORKER: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
 /// Tells this thread which worker it is: it will then use connections of its own.
 pub fn set_worker(index: usize) {
-    WORKER.set(index);
+    WORKER.set(Some(index));
+}
+
+/// Which worker this thread is, if it is one.
+pub(crate) fn worker() -> Option<usize> {
+    WORKER.get()
 }
 
 /// A connection that takes requests.
-pub(crate) enum PooledSender {
-    Http1(Box<UpstreamConnection<RequestBody>>),
-    /// Many requests share it; it stays in the pool while it is in use.
-    Http2(http2::SendRequest<RequestBody>),
-}
-
-impl PooledSender {
-    /// Waits until the connection can take a request; false when it is closed.
-    async fn ready(&mut self) -> bool {
-        match self {
-            Self::Http1(link) => link.is_fresh(),
-            Self::Http2(sender) => sender.is_ready() || sender.ready().await.is_ok(),
-        }
-    }
-}
+type Link = Box<UpstreamConnection<RequestBody>>;
 
 /// The idle connections of one server, per worker.
 pub(crate) struct Pool {
@@ -50,7 +40,7 @@ pub(crate) struct Pool {
 }
 
 struct Idle {
-    sender: PooledSender,
+    link: Link,
     /// The only client whose requests it takes, if it has stated one.
     client: Option<IpAddr>,
     /// The first sweep that found it here: connections that are in use all the time never see one, and
@@ -65,12 +55,7 @@ impl Idle {
 
     /// Whether it has just been used, for more than one request.
     fn is_proved(&self) -> bool {
-        let proved = match &self.sender {
-            PooledSender::Http1(link) => link.is_proved(),
-            // It says which requests it has not taken (GOAWAY).
-            PooledSender::Http2(_) => true,
-        };
-        proved && self.since.is_none()
+        self.link.is_proved() && self.since.is_none()
     }
 }
 
@@ -85,7 +70,7 @@ impl Pool {
 
     /// The connection used last that is still open. `proved`: only one of which that can be expected when the
     /// request arrives. `client`: the client that it must have stated.
-    pub(crate) async fn take(&self, proved: bool, client: Option<IpAddr>) -> Option<PooledSender> {
+    pub(crate) fn take(&self, proved: bool, client: Option<IpAddr>) -> Option<Link> {
         loop {
             let mut idle = {
                 let mut all = self.mine().lock();
@@ -94,26 +79,17 @@ impl Pool {
                     .rposition(|idle| idle.client == client && (!proved || idle.is_proved()))?;
                 all.remove(at)
             };
-            if idle.is_stale() || !idle.sender.ready().await {
-                continue;
+            if !idle.is_stale() && idle.link.is_fresh() {
+                return Some(idle.link);
             }
-            let sender = idle.sender;
-            if let PooledSender::Http2(shared) = &sender {
-                self.put(PooledSender::Http2(shared.clone()), client);
-            }
-            return Some(sender);
         }
     }
 
     /// Keeps a connection for the next request. `client`: the client that it has stated.
-    pub(crate) fn put(&self, sender: PooledSender, client: Option<IpAddr>) {
-        if matches!(&sender, PooledSender::Http2(sender) if sender.is_closed()) {
-            return;
-        }
+    pub(crate) fn put(&self, link: Link, client: Option<IpAddr>) {
         let mut idle = self.mine().lock();
-        let shared = matches!(sender, PooledSender::Http2(_)) && !idle.is_empty();
-        if idle.len() < self.bound && !shared {
-            idle.push(Idle { sender, client, since: None });
+        if idle.len() < self.bound {
+            idle.push(Idle { link, client, since: None });
         }
     }
 
@@ -136,6 +112,6 @@ impl Pool {
     }
 
     fn mine(&self) -> &Mutex<Vec<Idle>> {
-        &self.workers[WORKER.get() % self.workers.len()]
+        &self.workers[WORKER.get().unwrap_or(0) % self.workers.len()]
     }
 }

@@ -120,7 +120,13 @@ impl Relay {
                 return Poll::Pending;
             }
             let Some(healing) = &mut self.healing else {
-                return self.stall.poll(cx).map(|()| Some(Err(InboundError::Stalled)));
+                ready!(self.stall.poll(cx));
+                // The server may be listening to the rest of the request.
+                if self.body.request_moved() {
+                    self.stall.moved(1);
+                    continue;
+                }
+                return Poll::Ready(Some(Err(InboundError::Stalled)));
             };
             match healing.poll(cx, &self.body) {
                 Poll::Ready(Ok(body)) => self.body = body,
@@ -176,6 +182,11 @@ impl Relay {
     pub fn is_end_stream(&self) -> bool {
         let is_whole = |healing: &Healing| healing.position == healing.end;
         self.body.is_end_stream() && self.healing.as_deref().is_none_or(is_whole)
+    }
+
+    /// Whether its server has sent anything lately, on whichever connection.
+    pub fn server_moves(&self) -> bool {
+        self.body.server().health.is_moving()
     }
 
     /// Whether all of the body is here already.

@@ -1,12 +1,20 @@
 //! The head of a request to a server, and the facts that policies and queues go by.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::{
+    borrow::Cow,
+    net::{IpAddr, Ipv4Addr},
+    sync::Arc,
+};
 
-use http::{HeaderMap, Method, Request, StatusCode, Uri, Version};
+use http::{
+    HeaderMap, HeaderValue, Method, StatusCode, Uri,
+    header::{CONNECTION, TE},
+};
 use levada_http1::Interim;
+use levada_otel::Trace;
 use levada_types::{Key, ServiceClass};
 
-use crate::RequestBody;
+use crate::WaitNotices;
 
 /// The head of a request to a server. It is kept, so that another try can send it again.
 #[derive(Clone)]
@@ -17,8 +25,6 @@ pub struct UpstreamHead {
     pub uri: Uri,
     /// The header fields.
     pub headers: HeaderMap,
-    /// The version of HTTP.
-    pub version: Version,
     /// The client that the request counts for where clients take turns.
     pub client: IpAddr,
     /// The address that the PROXY protocol states; `None`: the node speaks for itself.
@@ -27,6 +33,14 @@ pub struct UpstreamHead {
     pub subject: Subject,
     /// Receives interim responses.
     pub interim: Option<Interim>,
+    /// Receives notices that the request waits for its turn at the origin, instead.
+    pub notices: Option<Arc<WaitNotices>>,
+    /// Whether the client takes the trailers of the response.
+    pub takes_trailers: bool,
+    /// The trace of the request, if it is traced.
+    pub trace: Option<Arc<Trace>>,
+    /// The `Sec-WebSocket-Accept` of a server that switches to WebSocket, if the request asks for that.
+    pub websocket: Option<HeaderValue>,
 }
 
 /// A request as a policy sees it.
@@ -54,27 +68,26 @@ impl UpstreamHead {
             method: Method::GET,
             uri: path.parse().unwrap_or_default(),
             headers: HeaderMap::new(),
-            version: Version::HTTP_11,
             client: Ipv4Addr::UNSPECIFIED.into(),
             stated_client: None,
             subject: Subject::default(),
             interim: None,
+            notices: None,
+            takes_trailers: false,
+            trace: None,
+            websocket: None,
         }
     }
 
-    /// The request of this head, as the HTTP/2 client takes it.
-    pub(crate) fn with(&self, body: RequestBody) -> Request<RequestBody> {
-        let mut request = Request::new(body);
-        *request.method_mut() = self.method.clone();
-        *request.uri_mut() = self.uri.clone();
-        *request.headers_mut() = self.headers.clone();
-        *request.version_mut() = self.version;
-        if let Some(interim) = self.interim.clone() {
-            hyper::ext::on_informational(&mut request, move |response| {
-                pass_interim(&interim, response.status(), response.headers());
-            });
+    /// The fields of the request over HTTP/1.1.
+    pub(crate) fn over_http1(&self) -> Cow<'_, HeaderMap> {
+        if !self.takes_trailers {
+            return Cow::Borrowed(&self.headers);
         }
-        request
+        let mut headers = self.headers.clone();
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+        headers.insert(CONNECTION, HeaderValue::from_static("te"));
+        Cow::Owned(headers)
     }
 }
 

@@ -11,24 +11,31 @@ use std::{
 };
 
 use bytes::Bytes;
+use http::Version;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
+use levada_cache::strip_request;
 use levada_http1::{Fault, Patience, check_trailers};
 
-use crate::stall::Stall;
+use crate::{
+    client_body::{ClientBody, ClientBodyError},
+    stall::Stall,
+};
 
 /// The reason why a client's body broke off.
 #[derive(Debug, thiserror::Error)]
 pub enum UploadError {
     /// The client's connection, with its error.
     #[error("the client's body broke off: {0}")]
-    Client(hyper::Error),
+    Client(ClientBodyError),
     /// The trailer section has a fault.
     #[error("the client's trailers have a fault: {}", .0.as_str())]
     Trailers(Fault),
     /// It is longer than its bound.
     #[error("the client's body is too large")]
     TooLarge,
+    /// The client has reset its stream. hyper takes a reset with NO_ERROR for the end of the body.
+    #[error("the client reset its stream")]
+    Reset,
     /// No piece came for too long, or too little in all.
     #[error("the client sent nothing, or too little, for too long")]
     Stalled,
@@ -48,10 +55,12 @@ pub enum RequestBody {
 pub struct Upload {
     /// Pieces that were read ahead, and are sent first.
     ahead: VecDeque<Bytes>,
-    body: Incoming,
+    body: ClientBody,
     bound: Option<BodyBound>,
     stall: Stall,
     progress: Arc<Progress>,
+    /// Whether the body itself knows its end: over HTTP/2.
+    knows_end: bool,
 }
 
 /// The bound of a client's body.
@@ -91,12 +100,24 @@ impl BodyBound {
 pub(crate) struct Progress {
     moved: AtomicBool,
     awaited: AtomicBool,
+    answered: AtomicBool,
 }
 
 impl Progress {
     /// Whether no response could be expected since the last call, because the body was still on its way.
     pub(crate) fn excuses(&self) -> bool {
         self.moved.swap(false, Relaxed) || self.awaited.load(Relaxed)
+    }
+
+    /// Whether a piece of the body was sent since the last call.
+    pub(crate) fn moved(&self) -> bool {
+        self.moved.swap(false, Relaxed)
+    }
+
+    /// Notes that the response has begun. Client and server may take turns from now on, so that the body has no
+    /// deadline of its own any more: that of the response counts both.
+    pub(crate) fn answered(&self) {
+        self.answered.store(true, Relaxed);
     }
 }
 
@@ -134,7 +155,7 @@ impl Upload {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
         self.progress.awaited.store(polled.is_pending(), Relaxed);
         match polled {
-            Poll::Ready(Some(Ok(frame))) => {
+            Poll::Ready(Some(Ok(mut frame))) => {
                 self.stall.moved(frame.data_ref().map_or(0, |data| data.len() as u64));
                 self.progress.moved.store(true, Relaxed);
                 if let (Some(bound), Some(data)) = (&mut self.bound, frame.data_ref())
@@ -142,35 +163,59 @@ impl Upload {
                 {
                     return Poll::Ready(Some(Err(error)));
                 }
-                // Over HTTP/1 the guard has checked them.
-                match frame.trailers_ref().map(check_trailers) {
-                    Some(Err(fault)) => Poll::Ready(Some(Err(UploadError::Trailers(fault)))),
-                    _ => Poll::Ready(Some(Ok(frame))),
+                if let Some(trailers) = frame.trailers_mut() {
+                    // Over HTTP/1 the guard has checked them.
+                    if let Err(fault) = check_trailers(trailers) {
+                        return Poll::Ready(Some(Err(UploadError::Trailers(fault))));
+                    }
+                    strip_request(trailers);
                 }
+                Poll::Ready(Some(Ok(frame)))
             }
             Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(UploadError::Client(error)))),
+            Poll::Ready(None) if self.knows_end && !self.body.is_end_stream() => {
+                Poll::Ready(Some(Err(UploadError::Reset)))
+            }
             Poll::Ready(None) => Poll::Ready(None),
+            Poll::Pending if self.progress.answered.load(Relaxed) => Poll::Pending,
             Poll::Pending => self.stall.poll(cx).map(|()| Some(Err(UploadError::Stalled))),
         }
     }
 }
 
 impl RequestBody {
-    /// A client's body. It fails when it comes slower than `patience` allows, or when it is longer than its
-    /// bound.
-    pub fn client(body: Incoming, bound: Option<BodyBound>, patience: Patience) -> Self {
+    /// A client's body, which came over this version of HTTP. It fails when it comes slower than `patience` allows, or
+    /// when it is longer than its bound.
+    pub fn client(
+        body: ClientBody,
+        version: Version,
+        bound: Option<BodyBound>,
+        patience: Patience,
+    ) -> Self {
         if body.is_end_stream() {
             return Self::None;
         }
         let ahead = VecDeque::new();
         let stall = Stall::new(patience);
-        Self::Client(Upload { ahead, body, bound, stall, progress: Arc::default() })
+        let (progress, knows_end) = (Arc::default(), version == Version::HTTP_2);
+        Self::Client(Upload { ahead, body, bound, stall, progress, knows_end })
     }
 
     pub(crate) fn progress(&self) -> Option<Arc<Progress>> {
         match self {
             Self::None | Self::Text(_) => None,
             Self::Client(upload) => Some(upload.progress.clone()),
+        }
+    }
+
+    /// Has these pieces sent before the rest of the body: they were taken from it.
+    pub(crate) fn put_back(&mut self, pieces: Vec<Bytes>) {
+        match self {
+            Self::None => {}
+            Self::Text(text) => *text = [pieces.concat(), text.to_vec()].concat().into(),
+            Self::Client(upload) => {
+                pieces.into_iter().rev().for_each(|piece| upload.ahead.push_front(piece));
+            }
         }
     }
 

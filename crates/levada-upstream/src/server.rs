@@ -1,24 +1,32 @@
 //! One server, and the exchange of one request with it: wait for a place, take or make a connection, send,
 //! await the head.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    net::IpAddr,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
-use levada_http1::UpstreamRequest;
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use levada_http1::{Io, UpstreamConnection, UpstreamRequest};
 use levada_net::proxy_protocol::ProxyVersion;
+use levada_otel::TimeHistogram;
 use levada_policy::ClientShare;
+use rustls::pki_types::ServerName;
 
 use crate::{
     Address, AdmittedRequest, FairQueue, Health, Inbound, QueueCounts, RequestBody, ServerFailure,
-    UpstreamHead, UpstreamResponse, Wire, connect,
-    head_time::HeadTime,
-    inbound::InboundSource,
-    pool::{Pool, PooledSender},
-    request::pass_interim,
-    request_body::Progress,
+    ServerProtocols, UpstreamHead, UpstreamResponse, Wire, connect, head_time::HeadTime,
+    http2::Http2Pool, inbound::InboundSource, notices::take_interim, pool::Pool,
+    request_body::Progress, switched,
 };
+
+/// Header fields of an origin's response.
+const HEADERS: usize = 100;
+/// Header fields of a peer's response: as many, and those that the peer adds.
+const PEER_HEADERS: usize = 116;
 
 /// A server with the state that all requests to it share.
 pub struct Server {
@@ -32,8 +40,11 @@ pub struct Server {
     /// The settings of TLS for new connections.
     tls: ArcSwapOption<rustls::ClientConfig>,
     pub(crate) pool: Pool,
+    /// The connections over HTTP/2, if it is reached by it.
+    http2: Option<Http2Pool>,
     queue: Arc<FairQueue<()>>,
     head_time: HeadTime,
+    head_histogram: OnceLock<TimeHistogram>,
     bounds: ArcSwap<ServerBounds>,
 }
 
@@ -85,10 +96,12 @@ impl Server {
             address,
             health,
             tls: ArcSwapOption::new(wire.tls.clone()),
+            http2: wire.h2.then(|| Http2Pool::new(workers, connections)),
             wire,
             pool: Pool::new(workers, connections),
             queue: FairQueue::new(ClientShare::All, connections, queue, queue_timeout),
             head_time: HeadTime::default(),
+            head_histogram: OnceLock::new(),
             bounds: ArcSwap::from_pointee(bounds),
         })
     }
@@ -98,6 +111,11 @@ impl Server {
         self.queue.limit(bounds.connections);
         self.queue.bound(bounds.queue, bounds.queue_timeout);
         self.bounds.store(Arc::new(bounds));
+    }
+
+    /// The name that is asked for in TLS, if it is not the host.
+    pub fn server_name(&self) -> Option<&ServerName<'static>> {
+        self.wire.server_name.as_ref()
     }
 
     /// Changes the settings of TLS for new connections: a certificate was renewed.
@@ -132,31 +150,32 @@ impl Server {
         head: &UpstreamHead,
         mut body: RequestBody,
     ) -> Result<UpstreamResponse, Unsent> {
+        if let Some(pool) = self.http2.as_ref().filter(|_| head.websocket.is_none()) {
+            return Box::pin(self.exchange_over_http2(pool, admitted, head, body)).await;
+        }
         let upload = body.progress();
         let repeatable = body.is_none() && head.method.is_idempotent();
         let proved = !repeatable && !matches!(body, RequestBody::Text(_));
         let client = self.wire.states_client.and(head.stated_client);
-        let mut pooled = true;
+        // A connection that becomes a tunnel is taken from no other request.
+        let mut pooled = head.websocket.is_none();
         loop {
-            let reused = if pooled { self.pool.take(proved, client).await } else { None };
+            let reused = if pooled { self.pool.take(proved, client) } else { None };
             let fresh = reused.is_none();
-            let sender = match reused {
-                Some(sender) => sender,
+            let link = match reused {
+                Some(link) => link,
                 None => {
                     if self.wire.states_client.is_some() {
                         self.pool.make_room(self.counts().admitted);
                     }
-                    let within = self.bounds.load().connect_timeout;
                     // Boxed: rarely needed, and larger than all the rest of an exchange.
-                    let tls = self.tls.load_full();
-                    let opening = connect::open(&self.address, &self.wire, tls, client, within);
-                    match Box::pin(opening).await {
-                        Ok(sender) => sender,
+                    match Box::pin(self.dial_for(head, client)).await {
+                        Ok(io) => Box::new(UpstreamConnection::new(io, self.fields())),
                         Err(failure) => return Err(Unsent { failure, back: Some(body) }),
                     }
                 }
             };
-            match self.send(sender, head, body, upload.as_deref()).await {
+            match self.send(link, head, body, upload.as_deref()).await {
                 Ok(response) => {
                     let body = |source| Inbound::new(self.clone(), source, client, admitted);
                     return Ok(response.map(body));
@@ -172,9 +191,45 @@ impl Server {
         }
     }
 
+    /// Opens a connection over HTTP/1.1 that is ready for this request.
+    async fn dial_for(
+        &self,
+        head: &UpstreamHead,
+        client: Option<IpAddr>,
+    ) -> Result<Io, ServerFailure> {
+        if head.websocket.is_none() {
+            return self.dial(client).await;
+        }
+        let within = self.bounds.load().connect_timeout;
+        let (wire, tls) = switched::way(&self.wire, self.tls.load_full());
+        connect::dial(&self.address, &wire, (tls, &self.health.tls_fault), client, within).await
+    }
+
+    /// Opens a connection that is ready for requests of this client.
+    pub(crate) async fn dial(&self, client: Option<IpAddr>) -> Result<Io, ServerFailure> {
+        let within = self.bounds.load().connect_timeout;
+        let tls = (self.tls.load_full(), &self.health.tls_fault);
+        connect::dial(&self.address, &self.wire, tls, client, within).await
+    }
+
+    /// The header fields that a response may have.
+    pub(crate) fn fields(&self) -> usize {
+        if self.wire.peer { PEER_HEADERS } else { HEADERS }
+    }
+
+    /// The time from a request to the head of its response.
+    pub fn response_timeout(&self) -> Duration {
+        self.bounds.load().response_timeout
+    }
+
     /// Takes in the time of the head of a response.
     pub(crate) fn took(&self, time: Duration) {
         self.head_time.took(time);
+    }
+
+    /// The histogram of the times of heads, for operators; `make` makes it at first.
+    pub fn head_histogram(&self, make: impl FnOnce() -> TimeHistogram) -> &TimeHistogram {
+        self.head_histogram.get_or_init(make)
     }
 
     /// Takes in that a response was late, and was not waited for.
@@ -194,72 +249,35 @@ impl Server {
 
     async fn send(
         &self,
-        sender: PooledSender,
+        mut link: Box<UpstreamConnection<RequestBody>>,
         head: &UpstreamHead,
         body: RequestBody,
         upload: Option<&Progress>,
     ) -> Result<Response<InboundSource>, Unsent> {
-        let patience = self.bounds.load().response_timeout;
-        let mut sender = match sender {
-            PooledSender::Http2(sender) => sender,
-            PooledSender::Http1(mut link) => {
-                let request = UpstreamRequest {
-                    method: &head.method,
-                    uri: &head.uri,
-                    headers: &head.headers,
-                };
-                // The server may wait for the end of the request: its time has not begun.
-                let extends = || upload.is_some_and(Progress::excuses);
-                let interim = |status, headers: &HeaderMap| {
-                    if let Some(interim) = &head.interim {
-                        pass_interim(interim, status, headers);
-                    }
-                };
-                return match link.ask(&request, body, patience, extends, interim).await {
-                    Ok(response) => Ok(response.map(|()| InboundSource::Http1(Some(link)))),
-                    Err(error) => {
-                        let failure = ServerFailure::from(error);
-                        let closed = failure == ServerFailure::NoResponse;
-                        Err(Unsent { failure, back: link.take_back().filter(|_| closed) })
-                    }
-                };
-            }
-        };
-        let mut sending = std::pin::pin!(sender.try_send_request(head.with(body)));
-        loop {
-            match tokio::time::timeout(patience, sending.as_mut()).await {
-                Ok(Ok(response)) => {
-                    return Ok(response.map(|body| InboundSource::Http2(body, Some(sender))));
-                }
-                Ok(Err(mut error)) => {
-                    let back = error.take_message().map(Request::into_body);
-                    return Err(Unsent { failure: blame(error.error()), back });
-                }
-                // The server may wait for the end of the request: its time has not begun.
-                Err(_) if upload.is_some_and(Progress::excuses) => {}
-                Err(_) => {
-                    return Err(Unsent { failure: ServerFailure::ResponseTimeout, back: None });
-                }
+        let (method, uri) = (&head.method, &head.uri);
+        let request = UpstreamRequest { method, uri, headers: &head.over_http1() };
+        // The server may wait for the end of the request, or for its turn at the origin: its time has not begun.
+        let waits = || head.notices.as_ref().is_some_and(|notices| notices.excuse());
+        let extends = || upload.is_some_and(Progress::excuses) || waits();
+        let interim = |status, headers: &HeaderMap| take_interim(head, status, headers);
+        match link.ask(&request, body, self.response_timeout(), extends, interim).await {
+            Ok(response) => match switched::check(head, &response) {
+                Ok(()) => Ok(response.map(|()| InboundSource::Http1(Some(link)))),
+                Err(failure) => Err(Unsent { failure, back: None }),
+            },
+            Err(error) => {
+                let failure = ServerFailure::from(error);
+                let closed = failure == ServerFailure::NoResponse;
+                Err(Unsent { failure, back: link.take_back().filter(|_| closed) })
             }
         }
     }
 }
 
 /// A request that got no response. `back` is its body if no byte of it was sent.
-struct Unsent {
-    failure: ServerFailure,
-    back: Option<RequestBody>,
-}
-
-/// The failure that an error of the HTTP/2 client stands for.
-fn blame(error: &hyper::Error) -> ServerFailure {
-    if error.is_user() {
-        return ServerFailure::RequestBody;
-    }
-    if error.is_parse() {
-        return ServerFailure::BadResponse;
-    }
-    ServerFailure::NoResponse
+pub(crate) struct Unsent {
+    pub(crate) failure: ServerFailure,
+    pub(crate) back: Option<RequestBody>,
 }
 
 impl Server {
@@ -288,6 +306,9 @@ impl Server {
     /// Closes connections that have been idle for too long.
     pub fn sweep(&self) {
         self.pool.sweep();
+        if let Some(pool) = &self.http2 {
+            pool.sweep();
+        }
     }
 
     /// Sends a short request without a place among the others, and returns the status of the response
@@ -321,8 +342,8 @@ impl Server {
         self.wire.states_client
     }
 
-    /// Whether requests must carry an absolute URI, as HTTP/2 wants it.
-    pub fn speaks_h2(&self) -> bool {
-        self.wire.h2
+    /// The protocols by which it is reached.
+    pub fn protocols(&self) -> ServerProtocols {
+        ServerProtocols { h2: self.wire.h2, states_client: self.wire.states_client }
     }
 }

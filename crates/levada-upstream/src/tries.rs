@@ -10,12 +10,14 @@
 //! A server that is declared down is not waited for, and neither is a late one alone.
 
 use std::{
+    borrow::Cow,
     future::{Future, poll_fn},
     pin::Pin,
     task::{Context, Poll},
     time::Duration,
 };
 
+use levada_otel::{Attempt, TRACEPARENT, TraceContext};
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
@@ -50,6 +52,10 @@ struct Try<'a, G: Group> {
     exchange: Pin<Box<dyn Future<Output = Exchanged> + Send + 'a>>,
     begun: Instant,
     late: Instant,
+    /// How many were asked before it.
+    earlier: usize,
+    /// Its span, if the request is traced.
+    span: Option<TraceContext>,
     /// One that is down already may be asked all the same.
     was_up: bool,
     /// Ready when the server is declared down; `None` while that is not watched.
@@ -93,15 +99,25 @@ impl<'a, G: Group> Tries<'a, G> {
     }
 
     fn ask(&mut self, (server, held): (G::Server, G::Held), body: RequestBody) {
-        let (asked, head) = (server.server().clone(), self.group.head_for(&server, self.head));
-        let begun = Instant::now();
+        let asked = server.server().clone();
+        let span = self.head.trace.as_ref().map(|trace| trace.ask());
+        let head = match span {
+            None => Cow::Borrowed(self.head),
+            Some(span) => {
+                let mut own = self.head.clone();
+                own.headers.insert(TRACEPARENT, span.field());
+                Cow::Owned(own)
+            }
+        };
+        let (begun, earlier) = (Instant::now(), self.asked);
         let late = begun + asked.late_after();
         let look = if self.asked == 0 { late.min(begun + LOOK) } else { late };
         self.look = self.safe.then_some(look);
         self.asked += 1;
         let was_up = asked.health.is_up();
         let exchange = Box::pin(async move { asked.exchange(&head, body).await });
-        let mut one = Try { server, held, exchange, begun, late, was_up, down: None };
+        let mut one =
+            Try { server, held, exchange, begun, late, earlier, span, was_up, down: None };
         if self.asked > 1 {
             one.watch();
         }
@@ -132,9 +148,11 @@ impl<'a, G: Group> Tries<'a, G> {
         mut response: UpstreamResponse,
     ) -> UpstreamResponse {
         let one = self.under_way.swap_remove(at);
-        one.server.server().took(one.begun.elapsed());
+        let (asked, took) = (one.server.server(), one.begun.elapsed());
+        asked.took(took);
+        one.trace(self.head, Ok(response.status().as_u16()));
         report_outcome(&one.server, None, self.retries.clock);
-        self.retries.counter.answered(G::Server::KIND, response.status());
+        self.retries.counter.answered(asked, G::Server::KIND, response.status(), took);
         if let Some(received) = self.retries.counter.received(G::Server::KIND) {
             response.body_mut().count_into(received.clone());
         }
@@ -178,6 +196,10 @@ impl<'a, G: Group> Tries<'a, G> {
         self.look = late.filter(|late| *late > now);
         let may_leave = self.may_ask() || self.group.caller_answers();
         if self.look.is_some() || !self.retries.asks_beside || !may_leave {
+            return Ok(());
+        }
+        if self.under_way.last().is_some_and(|one| self.group.waits_for(&one.server)) {
+            self.look = Some(now + LOOK);
             return Ok(());
         }
         if !self.affords() {
@@ -233,6 +255,7 @@ impl<'a, G: Group> Tries<'a, G> {
     }
 
     fn failure(&mut self, one: Try<'a, G>, failure: ServerFailure) {
+        one.trace(self.head, Err(failure.proxy_error()));
         let Try { server, held, .. } = one;
         report_outcome(&server, Some(failure), self.retries.clock);
         self.retries.counter.failed(G::Server::KIND, failure);
@@ -243,6 +266,14 @@ impl<'a, G: Group> Tries<'a, G> {
 }
 
 impl<G: Group> Try<'_, G> {
+    /// Adds its span to the trace of the request, if there is one.
+    fn trace(&self, head: &UpstreamHead, outcome: Result<u16, &'static str>) {
+        let (Some(trace), Some(span)) = (&head.trace, self.span) else { return };
+        let (kind, server) = (G::Server::KIND.as_str(), &*self.server.server().name);
+        let (began, earlier) = (self.begun.into_std(), self.earlier);
+        trace.asked(span, &Attempt { kind, server, began, earlier, outcome });
+    }
+
     fn watch(&mut self) {
         if self.down.is_none() && self.was_up {
             let server = self.server.server().clone();

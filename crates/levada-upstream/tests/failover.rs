@@ -106,7 +106,7 @@ impl Group for InOrder {
 struct NoCounter;
 
 impl OutcomeCounter for NoCounter {
-    fn answered(&self, _: ServerKind, _: StatusCode) {}
+    fn answered(&self, _: &Server, _: ServerKind, _: StatusCode, _: Duration) {}
     fn failed(&self, _: ServerKind, _: ServerFailure) {}
     fn received(&self, _: ServerKind) -> Option<&Counter> {
         None
