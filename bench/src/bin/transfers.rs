@@ -73,12 +73,11 @@ fn cases() -> Vec<Case> {
 fn by_chance(load: f64) -> Vec<Transfer> {
     const MEAN: f64 = 17_600.0;
     let mut rng = Rng::new(1);
-    let exponential = |rng: &mut Rng| -(1.0 - rng.unit()).ln();
     let gap = MEAN * (576.0 / 536.0) * 8.0 / (load * MIDDLE.1 as f64);
     let mut now = 1.0;
     let next = |_| {
-        now += exponential(&mut rng) * gap;
-        let bytes = (exponential(&mut rng) * MEAN) as u64 + 1;
+        now += rng.exponential() * gap;
+        let bytes = (rng.exponential() * MEAN) as u64 + 1;
         let client = rng.below(CLIENTS as usize) as u32;
         Transfer { at: Timestamp((now * 1e9) as u64), client, server: 0, bytes }
     };

@@ -30,7 +30,7 @@ pub struct BlockMemory {
     turns: Arc<Semaphore>,
 }
 
-/// Blocks that grow on to their end when memory is short. What they take beyond the bound is little, and
+/// Blocks that grow on to their end when memory is short. The bytes that they take beyond the bound are few, and
 /// one of them ends sooner or later, so that there is room again.
 const TURNS: usize = 16;
 /// The bytes of a block that may come before it waits for its turn: short bodies do not wait.

@@ -18,7 +18,9 @@
 //!    beside the first one.
 //!
 //! The paper's timeout holds beside them, for pieces that do not move at all and for sources whose
-//! rate is unknown.
+//! rate is unknown. It counts from the last bytes of any piece of the transfer: a piece that others are ahead of
+//! is not late while they move. Nor is one late whose source says that it waits for its turn at the origin: asked of
+//! another node, it would wait for the same origin. As published the timeout counts from the request.
 //!
 //! Call [`poll_cancel`](Chunked::poll_cancel) and then [`poll_request`](Chunked::poll_request) until both are
 //! empty, whenever anything has happened. Report the source of each request
@@ -119,6 +121,8 @@ pub struct Request {
     pub id: RequestId,
     /// The bytes of the file: a whole piece, whatever part of it is to be delivered.
     pub range: Range<u64>,
+    /// How many pieces the client takes before it.
+    pub ahead: usize,
 }
 
 /// Constraints on the source of a request.
@@ -137,6 +141,8 @@ pub struct Progress {
     pub came: u64,
     /// The part of them that no transfer has reported yet.
     pub fresh: u64,
+    /// The source has said lately that the request waits for its turn at the origin.
+    pub waits: bool,
 }
 
 /// Something to deliver.
@@ -188,6 +194,8 @@ pub struct Chunked<T> {
     cancelled: Vec<RequestId>,
     timeout: Timeout,
     looked: Timestamp,
+    /// When bytes of any piece came last.
+    moved: Timestamp,
     drain: Drain,
     counts: Counts,
 }
@@ -219,6 +227,10 @@ struct Try {
     late: Timestamp,
     source: Option<usize>,
     came: u64,
+    /// It waits for its turn at the origin.
+    waits: bool,
+    /// When it was last found waiting.
+    waited: Timestamp,
     /// Its predicted finish is too late.
     behind: bool,
 }
@@ -244,6 +256,7 @@ impl<T> Chunked<T> {
             cancelled: Vec::new(),
             timeout: Timeout::new(plan.patience),
             looked: Timestamp::ZERO,
+            moved: Timestamp::ZERO,
             drain: Drain::default(),
             counts: Counts::default(),
             plan,
@@ -308,14 +321,23 @@ impl<T> Chunked<T> {
         let range = self.range(self.slots[at].number);
         let slot = &mut self.slots[at];
         let late = now + self.timeout.limit_after(slot.failures);
-        slot.tries.push(Try { id, begun: now, late, source: None, came: 0, behind: false });
+        slot.tries.push(Try {
+            id,
+            begun: now,
+            late,
+            source: None,
+            came: 0,
+            waits: false,
+            waited: Timestamp::ZERO,
+            behind: false,
+        });
         if std::mem::take(&mut slot.hedge) {
             self.counts.hedges += 1;
         } else if slot.made > 0 {
             self.counts.retries += 1;
         }
         slot.made += 1;
-        Request { id, range }
+        Request { id, range, ahead: at }
     }
 
     /// The sources to skip for a request: those that failed or were late with this piece, those that are
@@ -380,8 +402,16 @@ impl<T> Chunked<T> {
         let mut received: BTreeMap<usize, (u64, usize)> = BTreeMap::new();
         for tried in self.slots.iter_mut().flat_map(|slot| &mut slot.tries) {
             let progress = tried.source.zip(progress(tried.id));
-            if let Some((source, Progress { came, fresh })) = progress {
-                tried.came = came;
+            if let Some((source, Progress { came, fresh, waits })) = progress {
+                if came > tried.came {
+                    self.moved = now;
+                }
+                (tried.came, tried.waits) = (came, waits);
+                // It says nothing about the rate of its source.
+                if waits {
+                    tried.waited = now;
+                    continue;
+                }
                 let (bytes, requests) = received.entry(source).or_default();
                 (*bytes, *requests) = (*bytes + fresh, *requests + 1);
             }
@@ -423,10 +453,14 @@ impl<T> Chunked<T> {
         behind
     }
 
-    /// As published there is nothing to compare.
+    /// As published there is nothing to compare. While a piece waits for the origin, all others compete for it too:
+    /// asked for elsewhere, they would be no sooner.
     fn compare<'a>(&self, sources: &'a Sources, now: Timestamp) -> Option<Comparison<'a>> {
-        let least = self.plan.patience.least;
-        (!self.plan.published).then(|| sources.compare(least, now))?
+        let waits = self.slots.iter().flat_map(|slot| &slot.tries).any(|tried| tried.waits);
+        if self.plan.published || waits {
+            return None;
+        }
+        sources.compare(self.plan.patience.least, now)
     }
 
     /// The bytes that each source still has to send, and in how many requests.
@@ -439,9 +473,11 @@ impl<T> Chunked<T> {
         outstanding
     }
 
-    /// The requests under way whose source is known, in file order.
+    /// The requests under way whose source is known, in file order, without those that wait for the origin: their
+    /// source has nothing to send yet.
     fn asked(&self) -> impl Iterator<Item = (&Slot<T>, &Try, usize)> {
         let tries = self.slots.iter().flat_map(|slot| slot.tries.iter().map(move |t| (slot, t)));
+        let tries = tries.filter(|(_, tried)| !tried.waits);
         tries.filter_map(|(slot, tried)| Some((slot, tried, tried.source?)))
     }
 
@@ -464,6 +500,7 @@ impl<T> Chunked<T> {
         let begun = self.accept(id, payload)?;
         let took = now.since(begun);
         self.timeout.succeeded(took);
+        self.moved = now;
         Some(took)
     }
 
@@ -614,6 +651,11 @@ impl<T> Chunked<T> {
         self.failed || self.span.is_empty() || head.is_some_and(|slot| slot.payload.is_some())
     }
 
+    /// The bytes that are left to deliver.
+    pub fn undelivered(&self) -> u64 {
+        self.span.end.saturating_sub(self.span.start)
+    }
+
     /// The counts so far.
     pub fn counts(&self) -> Counts {
         self.counts
@@ -645,12 +687,18 @@ impl<T> Chunked<T> {
     }
 
     /// When a request is late, as far as is known now. The limit grows with the average while a piece is
-    /// under way: a slow link makes no piece late.
+    /// under way, and counts from the last bytes of any piece unless as published: a slow link makes no piece late.
     fn late_at(&self, slot: &Slot<T>, tried: &Try) -> Timestamp {
         if tried.behind {
             return tried.begun;
         }
-        tried.late.max(tried.begun + self.timeout.limit_after(slot.failures))
+        let limit = self.timeout.limit_after(slot.failures);
+        // While others move, a piece may be behind them: at its source, or on a link that all share.
+        let moved = match self.plan.published {
+            true => tried.begun,
+            false => self.moved.max(tried.begun).max(tried.waited),
+        };
+        tried.late.max(moved + limit)
     }
 
     /// When a piece is to be asked for a second time.
@@ -659,7 +707,7 @@ impl<T> Chunked<T> {
         if self.plan.mode != Mode::Hedge || !alone {
             return None;
         }
-        let average = self.timeout.average().filter(|_| self.is_awaited(slot))?;
+        let average = self.timeout.average().filter(|_| self.is_awaited(slot) && !first.waits)?;
         Some(first.begun + (AMPLE * average).max(SPAN))
     }
 

@@ -3,6 +3,7 @@
 //! The state machines follow quinn: a driver hands them the time and events, and they return requests
 //! and the time of the next call. Sockets, clocks and memory belong to the driver: a node
 //! (`levada-edge`), a client, or the simulator.
+#![doc = include_str!("../README.md")]
 
 mod chunk_url;
 mod chunked;

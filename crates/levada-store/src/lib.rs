@@ -26,12 +26,14 @@ mod memory;
 mod node_name;
 mod object;
 mod packed;
+mod remembered;
 mod segments;
 mod settings;
 mod store;
 mod template;
 mod variants;
 mod weight;
+mod window_room;
 
 /// The memory tier alone, for measurements.
 #[doc(hidden)]
@@ -42,7 +44,9 @@ pub use label::Label;
 pub use loan::{Loan, Loans};
 pub use node_name::NodeName;
 pub use object::{Blocks, Object, StoredBody, StoredHead};
+pub use remembered::Remembered;
 pub use segments::Gathering;
 pub use settings::{CacheSettings, DiskCache};
 pub use store::{ArrivingEntry, DepartingEntry, LabelVerdict, Sought, Store, reread};
 pub use template::HitFields;
+pub use window_room::{NoWindow, WindowRoom, WindowShare};

@@ -265,7 +265,7 @@ impl Object {
     /// The fields of a response from the store, with the node's status behind what caches nearer to the
     /// origin have reported in `Cache-Status`.
     pub fn reply(&self, own: &HitFields<'_>) -> HeaderMap {
-        template::hit(self.head.fields(), self.length(), own)
+        template::hit(self.head.fields(), self.length(), self.freshness.received(), own)
     }
 
     /// Where the body is, if it is not here.

@@ -5,12 +5,17 @@
 //! in: it reads no name, and computes no place in the map. The values of a hit are slices of one copy,
 //! so that threads which serve the same object share no counter.
 
-use std::{cell::RefCell, ops::Range};
+use std::{
+    cell::RefCell,
+    io::Write as _,
+    ops::Range,
+    time::{Duration, SystemTime},
+};
 
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue,
-    header::{AGE, CONTENT_LENGTH, VIA},
+    header::{AGE, CONTENT_LENGTH, DATE, VIA},
 };
 use levada_cache::{CACHE_STATUS, CacheName, CacheStatus, strip_own_target};
 use levada_types::hash64;
@@ -40,6 +45,8 @@ struct Template {
     sources: Box<[ValueSource]>,
     /// The members of `Cache-Status` that were received.
     earlier: Box<[usize]>,
+    /// There was no `Date`.
+    is_undated: bool,
 }
 
 /// Where a value of a hit comes from.
@@ -51,6 +58,8 @@ enum ValueSource {
     Via,
     Age,
     Status,
+    /// The time of arrival: the `Date` of a response that came without one (RFC 9110 Sec. 6.6.1).
+    Arrival,
 }
 
 /// The templates that a thread keeps.
@@ -73,9 +82,14 @@ pub(crate) fn contains(fields: PackedFields<'_>, name: &HeaderName) -> bool {
     with(fields.names, |template| template.names.contains(name)).unwrap_or_default()
 }
 
-/// The fields of a hit with a body of `length` bytes.
-pub(crate) fn hit(fields: PackedFields<'_>, length: u64, sent: &HitFields<'_>) -> HeaderMap {
-    let made = with(fields.names, |template| template.fill(fields, length, sent));
+/// The fields of a hit with a body of `length` bytes, of a response that arrived at `received`.
+pub(crate) fn hit(
+    fields: PackedFields<'_>,
+    length: u64,
+    received: SystemTime,
+    sent: &HitFields<'_>,
+) -> HeaderMap {
+    let made = with(fields.names, |template| template.fill(fields, length, received, sent));
     let mut headers = made.unwrap_or_default();
     if sent.age.is_none() {
         headers.remove(AGE);
@@ -139,6 +153,10 @@ impl Template {
         hit.try_append(VIA, ValueSource::Via).ok()?;
         hit.try_insert(AGE, ValueSource::Age).ok()?;
         hit.try_insert(CACHE_STATUS, ValueSource::Status).ok()?;
+        let is_undated = number(&DATE).is_none();
+        if is_undated {
+            hit.try_insert(DATE, ValueSource::Arrival).ok()?;
+        }
         strip_own_target(&mut hit);
         let sources = hit.values().copied().collect();
         let empty = || HeaderValue::from_static("");
@@ -149,10 +167,17 @@ impl Template {
             hit,
             sources,
             earlier: earlier.unwrap_or_default(),
+            is_undated,
         })
     }
 
-    fn fill(&self, fields: PackedFields<'_>, length: u64, sent: &HitFields<'_>) -> HeaderMap {
+    fn fill(
+        &self,
+        fields: PackedFields<'_>,
+        length: u64,
+        received: SystemTime,
+        sent: &HitFields<'_>,
+    ) -> HeaderMap {
         let mut text = Vec::with_capacity(fields.values.len() + OWN_VALUES);
         text.extend(fields.values);
         let length = appended(&mut text, |text| digits(text, length));
@@ -163,6 +188,11 @@ impl Template {
                 text.extend(b", ");
             }
             sent.status.write(sent.node, text);
+        });
+        let arrival = appended(&mut text, |text| {
+            if self.is_undated {
+                let _ = write!(text, "{}", httpdate::HttpDate::from(received.min(last_date())));
+            }
         });
         let text = Bytes::from(text);
         let mut headers = self.hit.clone();
@@ -176,6 +206,7 @@ impl Template {
                 ValueSource::Length => length.clone(),
                 ValueSource::Age => age.clone(),
                 ValueSource::Status => status.clone(),
+                ValueSource::Arrival => arrival.clone(),
                 ValueSource::Via => {
                     *slot = sent.via.clone();
                     continue;
@@ -193,6 +224,11 @@ const OWN_VALUES: usize = 192;
 fn value(text: &Bytes, place: Range<usize>) -> HeaderValue {
     // Bytes were checked when they were packed or read.
     HeaderValue::from_maybe_shared(text.slice(place)).unwrap_or(HeaderValue::from_static(""))
+}
+
+/// The last moment that a date in HTTP can name, the end of the year 9999.
+fn last_date() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_799)
 }
 
 fn appended(text: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) -> Range<usize> {
@@ -251,7 +287,9 @@ mod tests {
         let head = packed(received);
         let (status, node) = (CacheStatus::default(), CacheName::new("n0"));
         let via = HeaderValue::from_static("1.1 n0");
-        hit(head.fields(), 1200, &HitFields { age, status: &status, node: &node, via: &via })
+        let arrived = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
+        let sent = HitFields { age, status: &status, node: &node, via: &via };
+        hit(head.fields(), 1200, arrived, &sent)
     }
 
     #[test]
@@ -279,12 +317,19 @@ mod tests {
             ("cache-status", "far; hit, near; hit, n0; hit"),
             ("x-empty", ""),
             ("age", "3"),
+            ("date", "Sun, 06 Nov 1994 08:49:37 GMT"),
         ]);
         // The second hit uses the template of the first.
         for _ in 0..2 {
             assert_eq!(hit_of(&received, Some(3)), expected);
         }
         assert!(!hit_of(&received, None).contains_key(AGE));
+    }
+
+    #[test]
+    fn hit_has_the_date_that_was_received_if_there_was_one() {
+        let received = headers(&[("date", "yesterday")]);
+        assert_eq!(hit_of(&received, None)[DATE], "yesterday");
     }
 
     #[test]

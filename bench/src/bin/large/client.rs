@@ -117,17 +117,17 @@ pub(crate) fn fetch(host: &Host, url: &Url, way: Way, pattern: &Pattern) -> Resu
     Ok(begun.elapsed())
 }
 
-/// Fetches by many clients, each of its URL, that begin at the same moment.
+/// Fetches by many clients, each of its URL, that begin at the same moment. `Err` for a client that failed.
 pub(crate) fn crowd(
     host: &Host,
     urls: &[Url],
     way: Way,
     pattern: &Pattern,
-) -> Result<Vec<Duration>> {
+) -> Result<Vec<std::result::Result<Duration, String>>> {
     let start = Barrier::new(urls.len());
     in_threads(urls.len(), |number| {
         start.wait();
-        fetch(host, &urls[number], way, pattern)
+        Ok(fetch(host, &urls[number], way, pattern).map_err(|why| why.to_string()))
     })
 }
 

@@ -18,6 +18,7 @@ use table::Table;
 
 mod bench;
 mod client;
+mod crowds;
 mod faults;
 mod options;
 #[path = "../../origin.rs"]
@@ -38,6 +39,8 @@ type Measure = fn(&Bench) -> Result<Table>;
 const CASES: &[(&str, Measure)] = &[
     ("one client", shapes::single),
     ("many clients", shapes::crowd),
+    ("large crowd", crowds::large),
+    ("narrow origin", crowds::narrow),
     ("slow node", faults::slow),
     ("killed node", faults::killed),
     ("window sweep", sweep::sweep),

@@ -78,6 +78,10 @@ pub(crate) struct World {
 pub(crate) struct Outcome {
     /// Mbit/s of each client.
     pub(crate) rates: Vec<f64>,
+    /// Why clients failed.
+    pub(crate) failed: Vec<String>,
+    /// Requests that the origin got.
+    pub(crate) requests: u64,
     /// From the first request to the last byte.
     pub(crate) took: Duration,
     /// Bytes of bodies that the origin wrote, and bytes that left it over the wire.
@@ -94,6 +98,7 @@ pub(crate) struct Counts {
     pub(crate) late: f64,
     pub(crate) failed: f64,
     pub(crate) hedges: f64,
+    pub(crate) left_out: f64,
 }
 
 impl Outcome {
@@ -109,6 +114,11 @@ impl Outcome {
 impl World {
     /// Starts everything.
     pub(crate) fn new(bench: &Bench, sites: &[Site]) -> Result<Self> {
+        Self::with_origin(bench, sites, ORIGIN_RATE)
+    }
+
+    /// The same with another rate of the origin's link.
+    pub(crate) fn with_origin(bench: &Bench, sites: &[Site], rate: u64) -> Result<Self> {
         let mut network = Network::new(1);
         let origin_host = network.host("origin")?;
         let clients = network.host("clients")?;
@@ -117,7 +127,7 @@ impl World {
             .collect::<std::result::Result<_, _>>()?;
         let shape = |rate, delay| Shape { rate, delay, queue: QUEUE, ..Shape::default() };
         let access = |address, shape: Shape| Access::at(address).sending(shape).receiving(shape);
-        let origin = access(ORIGIN, shape(Some(ORIGIN_RATE), ORIGIN_DELAY));
+        let origin = access(ORIGIN, shape(Some(rate), ORIGIN_DELAY));
         let mut ends =
             vec![(&origin_host, origin), (&clients, access(CLIENTS, shape(None, DELAY)))];
         for (node, host) in hosts.iter().enumerate() {
@@ -177,6 +187,15 @@ impl World {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How often the nodes declared a server down so far, by their logs.
+    pub(crate) fn declared_down(&self) -> usize {
+        let logs = self.logs.iter().map(|log| fs::read_to_string(log).unwrap_or_default());
+        logs.map(|log| {
+            log.lines().filter(|line| line.contains(" WARN ") && line.contains("down")).count()
+        })
+        .sum()
+    }
+
     /// How many peers a node takes for healthy.
     fn healthy_peers(&self, node: usize) -> Result<usize> {
         let page = self.admin(node, "/status")?;
@@ -232,8 +251,16 @@ impl World {
 
     /// Fetches by one client for each URL, all at the same moment, and measures.
     pub(crate) fn fetch(&self, urls: &[Url], way: Way) -> Result<Outcome> {
-        let fetched = self.measure(|| client::crowd(&self.clients, urls, way, &self.pattern), urls);
-        fetched.map_err(|why| format!("{why}\n{}", self.logs()).into())
+        let fetched = self.fetch_as_far(urls, way)?;
+        match fetched.failed.first() {
+            Some(why) => Err(format!("{why}\n{}", self.logs()).into()),
+            None => Ok(fetched),
+        }
+    }
+
+    /// The same, and clients may fail.
+    pub(crate) fn fetch_as_far(&self, urls: &[Url], way: Way) -> Result<Outcome> {
+        self.measure(|| client::crowd(&self.clients, urls, way, &self.pattern), urls)
     }
 
     /// The last lines of the nodes' logs.
@@ -248,9 +275,10 @@ impl World {
 
     fn measure(
         &self,
-        run: impl FnOnce() -> Result<Vec<Duration>>,
+        run: impl FnOnce() -> Result<Vec<std::result::Result<Duration, String>>>,
         urls: &[Url],
     ) -> Result<Outcome> {
+        let requests = self.origin.requests();
         let counts = self.counts();
         let resident = self.memory(Memory::Now)?;
         let (bytes, wire) = (self.origin.bytes(), self.wire.up(0).bytes.load(Relaxed));
@@ -262,8 +290,12 @@ impl World {
             rates: times
                 .iter()
                 .zip(urls)
-                .map(|(time, url)| url.size as f64 * 8e-6 / time.as_secs_f64())
+                .filter_map(|(time, url)| {
+                    Some(url.size as f64 * 8e-6 / time.as_ref().ok()?.as_secs_f64())
+                })
                 .collect(),
+            failed: times.iter().filter_map(|time| time.clone().err()).collect(),
+            requests: self.origin.requests() - requests,
             took,
             origin_bytes: self.origin.bytes() - bytes,
             origin_wire: self.wire.up(0).bytes.load(Relaxed) - wire,
@@ -287,6 +319,7 @@ impl World {
             sum.late += total("levada_large_retries_total{reason=\"late\"");
             sum.failed += total("levada_large_retries_total{reason=\"failed\"");
             sum.hedges += total("levada_large_hedges_total");
+            sum.left_out += total("levada_large_left_out_total");
         }
         sum
     }
@@ -324,6 +357,7 @@ impl std::ops::Sub for Counts {
             late: (self.late - before.late).max(0.0),
             failed: (self.failed - before.failed).max(0.0),
             hedges: (self.hedges - before.hedges).max(0.0),
+            left_out: (self.left_out - before.left_out).max(0.0),
         }
     }
 }

@@ -184,6 +184,56 @@ fn limit_follows_the_times_that_a_slower_link_makes_of_all_pieces() {
 }
 
 #[test]
+fn piece_that_waits_behind_others_is_not_late_while_they_move() {
+    let plan = Plan { chunk: 1000, window: 2, ..Plan::default() };
+    let mut transfer: Chunked<()> = Chunked::new(plan, 2000, 0..2000);
+    transfer.set_width(2);
+    let (asked, mut sources) = (ask_all(&mut transfer, ms(0)), Sources::new(4, None));
+    (0..2).for_each(|at| transfer.asked_of(asked[at].id, at));
+    // The link is full: a byte of the first piece comes in 100 ms, and the second waits at its source.
+    for hundreds in 1..=300 {
+        let now = ms(hundreds * 100);
+        transfer.look(now, &mut sources, |id| {
+            let came = if id == asked[0].id { hundreds } else { 0 };
+            Some(Progress { came, fresh: u64::from(id == asked[0].id), waits: false })
+        });
+        assert_eq!(transfer.late(now).count(), 0, "after {hundreds}00 ms");
+    }
+    // From now on nothing moves.
+    assert_eq!(transfer.poll_timeout(), Some(ms(40_000)));
+    assert_eq!(transfer.late(ms(40_000)).count(), 2);
+}
+
+#[test]
+fn piece_that_waits_for_the_origin_is_neither_late_nor_a_sign_of_a_slow_source() {
+    let plan = Plan { chunk: 1000, window: 2, ..Plan::default() };
+    let mut transfer: Chunked<()> = Chunked::new(plan, 3000, 0..3000);
+    transfer.set_width(2);
+    let (asked, mut sources) = (ask_all(&mut transfer, ms(0)), Sources::new(4, None));
+    assert_eq!([asked[0].ahead, asked[1].ahead], [0, 1]);
+    (0..2).for_each(|at| transfer.asked_of(asked[at].id, at));
+    (0..4).for_each(|source| sources.came(source, Duration::from_secs(1)));
+    for hundreds in 1..=1000 {
+        let now = ms(hundreds * 100);
+        let waits = Progress { came: 0, fresh: 0, waits: true };
+        transfer.look(now, &mut sources, |_| Some(waits));
+        assert_eq!(transfer.late(now).count(), 0, "after {hundreds}00 ms");
+    }
+    transfer.on_chunk(ms(100_000), asked[0].id, ());
+    assert!(matches!(transfer.poll_chunk(ms(100_000)), Next::Piece(..)));
+    transfer.poll_chunk(ms(100_000));
+    let next = transfer.poll_request(ms(100_000)).unwrap();
+    assert_eq!(next.ahead, 1, "the second piece is the next that the client takes");
+    assert!(transfer.choice(next.id, &sources, 4, ms(100_000)).avoided.is_empty());
+    // Its source does not say so any more.
+    let silent = Progress { came: 0, fresh: 0, waits: false };
+    transfer.look(ms(100_100), &mut sources, |_| Some(silent));
+    let late = transfer.poll_timeout().unwrap();
+    assert!(late > ms(100_100), "the timeout counts from now on");
+    assert_eq!(transfer.late(late).next(), Some(asked[1].id));
+}
+
+#[test]
 fn late_piece_is_waited_for_when_no_retry_is_allowed() {
     let mut transfer = wide(Mode::Timeout, 10, 0..10);
     let asked = ask_all(&mut transfer, ms(0));
@@ -292,7 +342,7 @@ impl Crawl {
             let before = self.came[at];
             self.came[at] += bytes;
             if before < 1000 && self.came[at] >= 1000 {
-                let Request { id, range } = self.asked[at].clone();
+                let Request { id, range, .. } = self.asked[at].clone();
                 self.transfer.on_chunk(self.now, id, range);
                 self.sources.received(self.of[at], bytes, 1, self.now);
             }
@@ -300,7 +350,7 @@ impl Crawl {
         let (asked, came) = (&self.asked, self.came);
         self.transfer.look(self.now, &mut self.sources, |id| {
             let at = asked.iter().position(|request| request.id == id)?;
-            Some(Progress { came: came[at], fresh: bytes[at] })
+            Some(Progress { came: came[at], fresh: bytes[at], waits: false })
         });
         self.transfer.late(self.now).collect()
     }
