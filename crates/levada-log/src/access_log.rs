@@ -1,35 +1,55 @@
-//! The access log: one line per request, in formats that common log tools read.
+//! The access logs of a node: one for all requests, and others for single sites.
 
 use std::{
+    hash::{BuildHasher as _, RandomState},
     io,
     net::IpAddr,
     path::PathBuf,
-    sync::Arc,
-    time::{Duration, SystemTime},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
-use http::{HeaderValue, Method, StatusCode, Version};
-use levada_fetch::Counts;
+use http::HeaderMap;
+use levada_otel::LogSender;
+use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 
-use crate::{LineQueue, LogTarget};
+use crate::{
+    LineQueue, LogTarget, WeakLineQueue,
+    entry::{CapturedFields, LogEntry},
+    format::LogFormat,
+};
 
-/// The access log.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The settings of an access log.
+#[derive(Clone, Debug, PartialEq)]
 pub struct AccessLog {
-    /// The file to append to; standard output when `None`.
-    pub path: Option<PathBuf>,
+    /// The place where lines go.
+    pub target: LogTarget,
     /// The format of a line.
     pub format: LogFormat,
+    /// The part of requests that is written; `None`: all.
+    pub sampling: Option<Sampling>,
+    /// The name of the node.
+    pub node: String,
 }
 
-/// The format of a log line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogFormat {
-    /// Apache's and nginx's combined format, with times, cache status and decision appended.
-    Combined,
-    /// One JSON object a line, nginx's variable names where they exist.
-    Json,
+/// Which requests are written when not all are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sampling {
+    /// The part of requests that is chosen at random, at most 1.
+    pub rate: f64,
+    /// Requests that take this long are always written, as are failures.
+    pub slow: Duration,
+}
+
+impl AccessLog {
+    /// All requests, in a file.
+    pub fn to_file(path: PathBuf, format: LogFormat) -> Self {
+        Self { target: LogTarget::File(path), format, sampling: None, node: String::new() }
+    }
 }
 
 /// The most time between a request and its line.
@@ -37,203 +57,123 @@ const DELAY: Duration = Duration::from_secs(1);
 
 /// An open access log.
 pub struct Log {
-    lines: LineQueue,
-    format: LogFormat,
+    lines: Lines,
+    settings: AccessLog,
+    /// The state from which the next random choice is made.
+    chance: AtomicU64,
+}
+
+/// The way of lines to their target.
+pub(crate) enum Lines {
+    Queue(LineQueue),
+    Collector(LogSender),
 }
 
 impl Log {
-    /// Opens the log.
-    pub fn open(settings: &AccessLog, dropped: Counter) -> io::Result<Self> {
-        let target = settings.path.clone().map_or(LogTarget::Stdout, LogTarget::File);
-        Ok(Self { lines: LineQueue::start(target, DELAY, dropped)?, format: settings.format })
+    /// The fields of a request that lines of this log have.
+    pub fn capture(&self, request: &HeaderMap) -> CapturedFields {
+        CapturedFields::of_request(&self.settings.format, request)
     }
 
-    /// The format of its lines.
-    pub fn format(&self) -> LogFormat {
-        self.format
+    pub(crate) fn format(&self) -> &LogFormat {
+        &self.settings.format
     }
 
-    /// Writes a line.
-    pub fn write(&self, line: &str) {
-        self.lines.push(line);
+    pub(crate) fn node(&self) -> &str {
+        &self.settings.node
     }
 
-    /// Opens the file anew, which may have been renamed.
-    pub fn reopen(&self) {
-        self.lines.reopen();
+    pub(crate) fn is_sampled(&self) -> bool {
+        self.settings.sampling.is_some()
     }
 
-    /// Waits until all lines are written. A reader that does not read costs a second.
-    pub async fn close(&self) {
-        let lines = self.lines.clone();
-        let _ = tokio::task::spawn_blocking(move || lines.flush(DELAY)).await;
-    }
-}
-
-/// The fields of a log line that nothing else needs.
-pub struct AccessLine {
-    /// The client.
-    pub client: IpAddr,
-    /// The method.
-    pub method: Method,
-    /// The scheme.
-    pub scheme: &'static str,
-    /// The host.
-    pub host: String,
-    /// Path and query.
-    pub target: String,
-    /// The version of HTTP.
-    pub version: Version,
-    /// The field `Referer`.
-    pub referer: Option<HeaderValue>,
-    /// The field `User-Agent`.
-    pub user_agent: Option<HeaderValue>,
-    /// The server that answered.
-    pub upstream: Option<Arc<str>>,
-    /// The site's policy.
-    pub policy: &'static str,
-    /// The identifier of the request, where requests have one.
-    pub request_id: Option<HeaderValue>,
-    /// The reason why there is no answer, or not all of it.
-    pub failure: Option<&'static str>,
-}
-
-/// All fields of a log line.
-pub struct LogEntry<'a> {
-    /// The fields of the request.
-    pub line: &'a AccessLine,
-    /// The status of the response.
-    pub status: StatusCode,
-    /// Bytes of its body that were sent.
-    pub bytes: u64,
-    /// The time from head to last byte.
-    pub request_time: Duration,
-    /// What the cache did.
-    pub cache: &'static str,
-    /// The reason of the choice of a node.
-    pub decision: &'static str,
-    /// Nodes that were responsible.
-    pub candidates: u32,
-    /// Whether all of the body was sent.
-    pub complete: bool,
-    /// The counts of a large file's transfer.
-    pub pieces: Option<Counts>,
-}
-
-impl LogEntry<'_> {
-    /// Apache's and nginx's combined format, followed by time, cache result, upstream, policy, decision
-    /// and size of the set, for a large file by the counts of its pieces, and by the identifier of the request
-    /// where it has one.
-    pub fn combined(&self) -> String {
-        let line = self.line;
-        let pieces = self.pieces.map_or_else(String::new, |counts| {
-            format!(" pieces={} retries={} hedges={}", counts.pieces, counts.retries, counts.hedges)
-        });
-        let id = line.request_id.as_ref();
-        let id =
-            id.map_or_else(String::new, |id| format!(" request_id={}", escaped(id.as_bytes())));
-        format!(
-            "{} - - [{}] \"{} {} {:?}\" {} {} {} {} {:.3} {} {} {} {} {}{pieces}{id}",
-            line.client,
-            clf_time(SystemTime::now()),
-            line.method,
-            escaped(line.target.as_bytes()),
-            line.version,
-            self.status.as_u16(),
-            self.bytes,
-            quoted(line.referer.as_ref()),
-            quoted(line.user_agent.as_ref()),
-            self.request_time.as_secs_f64(),
-            self.cache,
-            line.upstream.as_deref().unwrap_or("-"),
-            line.policy,
-            self.decision,
-            self.candidates,
-        )
+    pub(crate) fn lines(&self) -> &Lines {
+        &self.lines
     }
 
-    /// One JSON object, with nginx's variable names where they exist.
-    pub fn json(&self) -> String {
-        let line = self.line;
-        let text = |value: &Option<HeaderValue>| {
-            value.as_ref().map(|v| String::from_utf8_lossy(v.as_bytes()).into_owned())
-        };
-        serde_json::json!({
-            "time_iso8601": iso_time(SystemTime::now()),
-            "remote_addr": line.client.to_string(),
-            "request_method": line.method.as_str(),
-            "scheme": line.scheme,
-            "host": line.host,
-            "request_uri": line.target,
-            "server_protocol": format!("{:?}", line.version),
-            "status": self.status.as_u16(),
-            "body_bytes_sent": self.bytes,
-            "request_time": (self.request_time.as_secs_f64() * 1e6).round() / 1e6,
-            "http_referer": text(&line.referer),
-            "http_user_agent": text(&line.user_agent),
-            "upstream_addr": line.upstream.as_deref(),
-            "upstream_cache_status": self.cache,
-            "policy": line.policy,
-            "decision": self.decision,
-            "candidates": self.candidates,
-            "complete": self.complete,
-            "request_id": text(&line.request_id),
-            "error": line.failure,
-            "pieces": self.pieces.map(|counts| counts.pieces),
-            "piece_retries": self.pieces.map(|counts| counts.retries),
-            "piece_hedges": self.pieces.map(|counts| counts.hedges),
-            "window_stalls": self.pieces.map(|counts| counts.stalls),
-        })
-        .to_string()
-    }
-}
-
-fn quoted(value: Option<&HeaderValue>) -> String {
-    format!("\"{}\"", value.map_or_else(|| "-".to_owned(), |v| escaped(v.as_bytes())))
-}
-
-/// Escapes bytes that would end a field or a line, as Apache does: `\"`, `\\` and `\xHH`.
-fn escaped(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len());
-    for &byte in bytes {
-        match byte {
-            b'"' | b'\\' => text.extend(['\\', char::from(byte)]),
-            0x20..=0x7e => text.push(char::from(byte)),
-            _ => text.push_str(&format!("\\x{byte:02x}")),
+    /// Whether this request is written, and the part of requests like it that is.
+    pub(crate) fn admit(&self, entry: &LogEntry<'_>) -> Option<f64> {
+        let Some(Sampling { rate, slow }) = self.settings.sampling else { return Some(1.0) };
+        let is_failure = entry.status.is_server_error() || !entry.complete;
+        if is_failure || entry.request_time >= slow {
+            return Some(1.0);
         }
-    }
-    text
-}
-
-/// `17/May/2015:10:05:03 +0000`, in UTC.
-fn clf_time(time: SystemTime) -> String {
-    // An IMF-fixdate reads "Sun, 17 May 2015 10:05:03 GMT".
-    let date = httpdate::fmt_http_date(time);
-    format!("{}/{}/{}:{} +0000", &date[5..7], &date[8..11], &date[12..16], &date[17..25])
-}
-
-/// `2015-05-17T10:05:03+00:00`.
-fn iso_time(time: SystemTime) -> String {
-    const MONTHS: [&str; 12] =
-        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let date = httpdate::fmt_http_date(time);
-    let month = MONTHS.iter().position(|m| *m == &date[8..11]).map_or(0, |m| m + 1);
-    format!("{}-{month:02}-{}T{}+00:00", &date[12..16], &date[5..7], &date[17..25])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn dates_are_those_of_the_formats() {
-        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_431_857_103);
-        assert_eq!(clf_time(time), "17/May/2015:10:05:03 +0000");
-        assert_eq!(iso_time(time), "2015-05-17T10:05:03+00:00");
+        (self.draw() < rate).then_some(rate)
     }
 
-    #[test]
-    fn nothing_a_client_sends_ends_a_field_or_a_line() {
-        assert_eq!(escaped(b"a\"b\\c\nd\xff"), "a\\\"b\\\\c\\x0ad\\xff");
+    /// A number from 0 to 1, by SplitMix64 (Steele et al., OOPSLA'14).
+    fn draw(&self) -> f64 {
+        let state = self.chance.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+/// All access logs of a node. Logs with one target share its queue, also across reloads, so that changes
+/// neither lose lines nor mix them.
+pub struct Logs {
+    queues: Mutex<Vec<(LogTarget, WeakLineQueue)>>,
+    dropped: Counter,
+    collector: Option<LogSender>,
+}
+
+impl Logs {
+    /// No logs yet. `dropped` counts lines that could not be written. The collector gets records, if there is one.
+    pub fn new(dropped: Counter, collector: Option<LogSender>) -> Self {
+        Self { queues: Mutex::default(), dropped, collector }
+    }
+
+    /// Opens a log.
+    ///
+    /// # Errors
+    /// When the file cannot be opened, no thread can be started, or there is no collector.
+    pub fn open(&self, settings: &AccessLog) -> io::Result<Arc<Log>> {
+        let lines = match (&settings.target, &self.collector) {
+            (LogTarget::Collector, Some(collector)) => Lines::Collector(collector.clone()),
+            (LogTarget::Collector, None) => {
+                return Err(io::Error::other("the node has started without `[telemetry]`"));
+            }
+            _ => Lines::Queue(self.queue(settings)?),
+        };
+        let chance = AtomicU64::new(RandomState::new().hash_one(IpAddr::from([0, 0, 0, 0])));
+        Ok(Arc::new(Log { lines, settings: settings.clone(), chance }))
+    }
+
+    /// The queue of this target, which may be there.
+    fn queue(&self, settings: &AccessLog) -> io::Result<LineQueue> {
+        let mut queues = self.queues.lock();
+        queues.retain(|(_, queue)| queue.upgrade().is_some());
+        let known = queues.iter().find(|(target, _)| *target == settings.target);
+        if let Some(lines) = known.and_then(|(_, queue)| queue.upgrade()) {
+            return Ok(lines);
+        }
+        let target = settings.target.clone();
+        let lines = LineQueue::start(target.clone(), DELAY, self.dropped.clone())?;
+        queues.push((target, lines.downgrade()));
+        Ok(lines)
+    }
+
+    /// Opens all files anew: they may have been renamed.
+    pub fn reopen(&self) {
+        self.running().for_each(|queue| queue.reopen());
+    }
+
+    /// Waits until all lines are written. Readers that do not read cost a second.
+    pub async fn close(&self) {
+        let queues: Vec<_> = self.running().collect();
+        let flush = move || {
+            std::thread::scope(|scope| {
+                for queue in &queues {
+                    scope.spawn(|| queue.flush(DELAY));
+                }
+            });
+        };
+        let _ = tokio::task::spawn_blocking(flush).await;
+    }
+
+    fn running(&self) -> impl Iterator<Item = LineQueue> {
+        let queues: Vec<_> = self.queues.lock().iter().filter_map(|(_, q)| q.upgrade()).collect();
+        queues.into_iter()
     }
 }

@@ -58,6 +58,22 @@ impl Lines {
         }
     }
 
+    /// The next lines until `bytes` of text; none at the end. Must not be called again after an error.
+    pub(crate) fn batch(&mut self, bytes: usize) -> (Vec<Line>, io::Result<()>) {
+        let (mut lines, mut size) = (Vec::new(), 0);
+        while size < bytes {
+            match self.next() {
+                Ok(Some(line)) => {
+                    size += line.text.len();
+                    lines.push(line);
+                }
+                Ok(None) => break,
+                Err(error) => return (lines, Err(error)),
+            }
+        }
+        (lines, Ok(()))
+    }
+
     /// The number of the line last read from the stream.
     pub(crate) fn number(&self) -> u64 {
         self.number

@@ -132,15 +132,52 @@ impl TraceReader {
         self.format
     }
 
-    fn read(&self, line: &Line) -> Result<LogRecord, LineError> {
-        let parsed =
-            if line.too_long { Err(LineProblem::TooLong) } else { (self.format.parse)(&line.text) };
-        parsed.map_err(|problem| LineError {
-            line: line.number,
-            problem,
-            excerpt: excerpt(&line.text),
-        })
+    /// Some of the next lines, whose records another thread may read; `None` at the end. Lines of a file
+    /// that cannot be read further end with an error.
+    pub fn next_batch(&mut self) -> Option<LineBatch> {
+        if self.broken {
+            return None;
+        }
+        let (lines, result) = self.lines.batch(BATCH);
+        let failure = result.err().map(|error| self.broken_by(&error));
+        let is_some = !lines.is_empty() || failure.is_some();
+        is_some.then_some(LineBatch { lines, format: self.format, failure })
     }
+
+    fn broken_by(&mut self, error: &io::Error) -> LineError {
+        self.broken = true;
+        let line = self.lines.number() + 1;
+        let problem = LineProblem::Broken(error.to_string());
+        LineError { line, problem, excerpt: String::new() }
+    }
+}
+
+/// Lines that have been read, but not yet as records.
+pub struct LineBatch {
+    lines: Vec<Line>,
+    format: &'static LineFormat,
+    failure: Option<LineError>,
+}
+
+impl LineBatch {
+    /// The records.
+    pub fn records(&self) -> impl Iterator<Item = Result<LogRecord, LineError>> {
+        let failure = self.failure.iter().map(|error| Err(error.clone()));
+        self.lines.iter().map(|line| read(self.format, line)).chain(failure)
+    }
+
+    /// Bytes of text.
+    pub fn bytes(&self) -> u64 {
+        self.lines.iter().map(|line| line.text.len() as u64 + 1).sum()
+    }
+}
+
+/// Bytes of text in a batch.
+const BATCH: usize = 256 << 10;
+
+fn read(format: &LineFormat, line: &Line) -> Result<LogRecord, LineError> {
+    let parsed = if line.too_long { Err(LineProblem::TooLong) } else { (format.parse)(&line.text) };
+    parsed.map_err(|problem| LineError { line: line.number, problem, excerpt: excerpt(&line.text) })
 }
 
 impl Iterator for TraceReader {
@@ -151,13 +188,8 @@ impl Iterator for TraceReader {
             return None;
         }
         match self.lines.next() {
-            Ok(line) => line.map(|line| self.read(&line)),
-            Err(error) => {
-                self.broken = true;
-                let line = self.lines.number() + 1;
-                let problem = LineProblem::Broken(error.to_string());
-                Some(Err(LineError { line, problem, excerpt: String::new() }))
-            }
+            Ok(line) => line.map(|line| read(self.format, &line)),
+            Err(error) => Some(Err(self.broken_by(&error))),
         }
     }
 }

@@ -18,6 +18,14 @@ pub struct LogRecord {
     pub bytes: Option<u64>,
     /// The time that the request took.
     pub taken: Option<TimeTaken>,
+    /// The client's address, without its port.
+    pub client: Option<String>,
+    /// The field `Referer` as logged.
+    pub referer: Option<String>,
+    /// The field `User-Agent` as logged.
+    pub user_agent: Option<String>,
+    /// The result of the cache as logged, such as `HIT` or `TCP_MEM_HIT`.
+    pub cache: Option<String>,
 }
 
 /// The time that a request took, in seconds, and the event that ended it.

@@ -7,7 +7,7 @@
 //! The parser ignores everything after the bytes, so additional fields (request_time, cache status)
 //! do no harm.
 
-use super::line::{Fields, LineFormat, bytes, request_line, status};
+use super::line::{Fields, LineFormat, bytes, request_line, stated, status};
 use crate::{
     date,
     record::{LineProblem, LogRecord, Parsed, TimeTaken},
@@ -28,19 +28,54 @@ fn parse(line: &str) -> Parsed {
     request_line(&mut record, fields.quoted("request in quotes")?);
     record.status = status(fields.word("status")?)?;
     record.bytes = Some(bytes(fields.word("number of bytes")?)?);
-    record.taken = taken(fields);
+    record.client = client(before, record.host.is_some());
+    combined(&mut record, fields);
     Ok(record)
 }
 
-/// The time after the fields of the combined format, if it is written with a point: `$request_time`
-/// of nginx and Levada. A whole number there can have any meaning, for example Apache's `%D` or
-/// `%T`.
-fn taken(mut fields: Fields<'_>) -> Option<TimeTaken> {
-    fields.quoted("referer").ok()?;
-    fields.quoted("user agent").ok()?;
-    let word = fields.word("time").ok()?;
+/// The first field, or the second one after a virtual host.
+fn client(before: &str, has_host: bool) -> Option<String> {
+    stated(before.split_whitespace().nth(usize::from(has_host))?)
+}
+
+/// Takes the fields of the combined format, and time and cache result after them as Levada writes them and
+/// many do with nginx's `$request_time` and `$upstream_cache_status`.
+fn combined(record: &mut LogRecord, mut fields: Fields<'_>) -> Option<()> {
+    record.referer = stated(fields.quoted("referer").ok()?);
+    record.user_agent = stated(fields.quoted("user agent").ok()?);
+    let mut word = fields.word("time").ok()?;
+    if let Some(taken) = taken(word) {
+        record.taken = taken.checked();
+        word = fields.word("cache result").ok()?;
+    }
+    record.cache = is_cache_result(word).then(|| word.to_owned());
+    Some(())
+}
+
+/// A time that is written with a point. A whole number there can have any meaning, for example Apache's
+/// `%D` or `%T`.
+fn taken(word: &str) -> Option<TimeTaken> {
     let plain = word.contains('.') && word.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-    TimeTaken::InAll(word.parse().ok().filter(|_| plain)?).checked()
+    word.parse().ok().filter(|_| plain).map(TimeTaken::InAll)
+}
+
+/// Whether the word is a result of a cache in nginx or Levada.
+fn is_cache_result(word: &str) -> bool {
+    const RESULTS: [&str; 12] = [
+        "hit",
+        "miss",
+        "expired",
+        "stale",
+        "updating",
+        "revalidated",
+        "bypass",
+        "scarce",
+        "collapsed",
+        "relayed",
+        "pieces",
+        "none",
+    ];
+    RESULTS.iter().any(|result| word.eq_ignore_ascii_case(result))
 }
 
 /// Finds the date by its brackets, because a user name before it may contain blanks and brackets.
@@ -78,11 +113,18 @@ mod tests {
             target: "/a.gif".to_owned(),
             status: Some(200),
             bytes: Some(2326),
-            taken: None,
+            client: Some("10.0.0.2".to_owned()),
+            ..LogRecord::default()
         };
         assert_eq!(common.unwrap(), expected);
         let combined = r#"10.0.0.2 - ann [10/Oct/2000:13:55:36 -0700] "GET /a.gif HTTP/1.0" 200 2326 "http://example.com/\"q\"" "Agent (x)" 0.003 HIT"#;
-        let expected = LogRecord { taken: Some(TimeTaken::InAll(0.003)), ..expected };
+        let expected = LogRecord {
+            taken: Some(TimeTaken::InAll(0.003)),
+            referer: Some(r#"http://example.com/\"q\""#.to_owned()),
+            user_agent: Some("Agent (x)".to_owned()),
+            cache: Some("HIT".to_owned()),
+            ..expected
+        };
         assert_eq!(parse(combined).unwrap(), expected);
         let whole = combined.replace("0.003", "3127");
         assert_eq!(parse(&whole).unwrap().taken, None, "the meaning of the number is unknown");
@@ -101,6 +143,7 @@ mod tests {
             r#"Www.example.com:443 ::1 - - [10/Oct/2000:13:55:36 +0000] "GET / HTTP/1.1" 200 1"#,
         );
         assert_eq!(vhost.host.as_deref(), Some("www.example.com:443"));
+        assert_eq!(vhost.client.as_deref(), Some("::1"));
         let varnish = read(
             r#"::1 - - [10/Oct/2000:13:55:36 +0000] "GET http://example.com/a HTTP/1.1" 200 1 "-" "-""#,
         );

@@ -5,7 +5,7 @@
 //!     "forwarded-for" "agent" "request id" "authority" "upstream"
 //! ```
 
-use super::line::{Fields, LineFormat, bytes, request_line, status};
+use super::line::{Fields, LineFormat, bytes, request_line, stated, status};
 use crate::{
     date,
     record::{LineProblem, LogRecord, Parsed, TimeTaken},
@@ -30,7 +30,7 @@ fn parse(line: &str) -> Parsed {
     fields.word("bytes received")?;
     record.bytes = Some(bytes(fields.word("bytes sent")?)?);
     record.taken = taken(fields);
-    record.host = authority(fields);
+    quoted_fields(&mut record, fields);
     Ok(record)
 }
 
@@ -43,15 +43,17 @@ fn taken(mut fields: Fields<'_>) -> Option<TimeTaken> {
     server.map(|ms| TimeTaken::ToAnswer(ms / 1e3)).or(whole)?.checked()
 }
 
-/// The fourth of the quoted fields; older or shortened formats do not have it.
-fn authority(mut fields: Fields<'_>) -> Option<String> {
+/// Takes the fields in quotes; older or shortened formats lack some.
+fn quoted_fields(record: &mut LogRecord, mut fields: Fields<'_>) -> Option<()> {
     fields.word("duration").ok()?;
     fields.word("upstream time").ok()?;
-    for _ in 0..3 {
-        fields.quoted("field in quotes").ok()?;
-    }
-    let authority = fields.quoted("authority").ok()?;
-    (!matches!(authority, "" | "-")).then(|| authority.to_ascii_lowercase())
+    // The last proxy wrote the last address.
+    let forwarded = fields.quoted("forwarded for").ok()?;
+    record.client = stated(forwarded.rsplit(',').next()?.trim());
+    record.user_agent = stated(fields.quoted("user agent").ok()?);
+    fields.quoted("request id").ok()?;
+    record.host = stated(fields.quoted("authority").ok()?).map(|host| host.to_ascii_lowercase());
+    Some(())
 }
 
 #[cfg(test)]
@@ -65,6 +67,8 @@ mod tests {
         assert_eq!(record.time, Some(1_709_251_200.25));
         assert_eq!(record.taken, Some(TimeTaken::ToAnswer(0.1)));
         assert_eq!(record.host.as_deref(), Some("example.com"));
+        assert_eq!(record.client.as_deref(), Some("10.0.0.2"));
+        assert_eq!(record.user_agent.as_deref(), Some("curl/8"));
         assert_eq!(
             (record.target.as_str(), record.status, record.bytes),
             ("/a?b", Some(200), Some(154))

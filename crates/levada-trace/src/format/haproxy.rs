@@ -8,7 +8,7 @@
 //! Bytes include the response's headers. Captured headers have no names, so none of them is used as
 //! the host; HTTP/2 requests have the host in the URI.
 
-use super::line::{Fields, LineFormat, bytes, request_line, status};
+use super::line::{Fields, LineFormat, bytes, request_line, status, without_port};
 use crate::{
     date,
     record::{LineProblem, LogRecord, Parsed, TimeTaken},
@@ -22,8 +22,9 @@ pub(super) const FORMAT: LineFormat = LineFormat {
 };
 
 fn parse(line: &str) -> Parsed {
-    let (time, rest) = after_date(line)?;
+    let (before, time, rest) = around_date(line)?;
     let mut record = LogRecord { time: Some(time), ..LogRecord::default() };
+    record.client = before.split_whitespace().next_back().and_then(without_port);
     let mut fields = Fields(rest);
     fields.word("frontend")?;
     slashes(fields.word("backend and server")?, 1)?;
@@ -51,11 +52,11 @@ fn taken(timers: &str) -> Option<TimeTaken> {
     TimeTaken::ToAnswer(ms / 1e3).checked()
 }
 
-fn after_date(line: &str) -> Result<(f64, &str), LineProblem> {
+fn around_date(line: &str) -> Result<(&str, f64, &str), LineProblem> {
     for (open, _) in line.match_indices('[') {
         let Some((date, rest)) = line[open + 1..].split_once(']') else { break };
         if let Some(time) = date::clf(date) {
-            return Ok((time, rest));
+            return Ok((&line[..open], time, rest));
         }
     }
     Err(LineProblem::Missing("date in brackets, such as [06/Feb/2009:12:14:14.655]"))
@@ -78,6 +79,7 @@ mod tests {
         assert_eq!((record.method.as_str(), record.target.as_str()), ("GET", "/a"));
         assert_eq!((record.status, record.bytes), (Some(200), Some(2750)));
         assert_eq!(record.taken, Some(TimeTaken::ToAnswer(0.069)));
+        assert_eq!(record.client.as_deref(), Some("10.0.0.2"));
         let syslog = format!("<134>Feb  6 12:14:14 lb haproxy[14]: {bare}");
         assert_eq!(parse(&syslog).unwrap(), record);
     }

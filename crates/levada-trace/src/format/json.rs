@@ -9,9 +9,14 @@
 //! | all three | `request`: a request line, or Caddy's object with `method`, `host`, `uri` |
 //! | status | `status` |
 //! | bytes | `body_bytes_sent`, `size`, `bytes_sent` |
+//! | client | `remote_addr`, `client_ip`, `remote_ip` |
+//! | referrer | `http_referer` |
+//! | user agent | `http_user_agent` |
+//! | cache result | `upstream_cache_status` |
 //! | time | `msec`, `time_iso8601`, `time_local`, `timestamp`, `time`, `ts` |
 //!
-//! Numbers may be in quotes, as nginx writes them.
+//! Numbers may be in quotes, as nginx writes them. Caddy's object `request` has the client and the header
+//! fields, too.
 
 use serde_json::{Map, Value};
 
@@ -49,7 +54,22 @@ fn parse(line: &str) -> Parsed {
         .map(|text| bytes(&text))
         .transpose()?;
     record.taken = taken(&object);
+    record.cache = text(&object, &["upstream_cache_status"]);
+    take_client(&mut record, &object);
     Ok(record)
+}
+
+/// Sets what the client is and says of itself.
+fn take_client(record: &mut LogRecord, object: &Map<String, Value>) {
+    let names = ["remote_addr", "client_ip", "remote_ip"];
+    let request = object.get("request").and_then(Value::as_object);
+    let inner = || text(request?, &names);
+    record.client = text(object, &names).or_else(inner);
+    // Caddy has a list of values for each field.
+    let headers = request.and_then(|request| request.get("headers")?.as_object());
+    let field = |name: &str| headers?.get(name)?.get(0)?.as_str().map(str::to_owned);
+    record.referer = text(object, &["http_referer"]).or_else(|| field("Referer"));
+    record.user_agent = text(object, &["http_user_agent"]).or_else(|| field("User-Agent"));
 }
 
 /// The server's time by nginx's names, else the time of the whole request by nginx's or Caddy's; in
@@ -111,7 +131,7 @@ mod tests {
 
     #[test]
     fn caddy_objects_are_read() {
-        let line = r#"{"level":"info","ts":1709251200.5,"request":{"remote_ip":"::1","method":"GET","host":"localhost","uri":"/"},"duration":0.0009,"size":10900,"status":200}"#;
+        let line = r#"{"level":"info","ts":1709251200.5,"request":{"remote_ip":"::1","method":"GET","host":"localhost","uri":"/","headers":{"User-Agent":["curl/8"]}},"duration":0.0009,"size":10900,"status":200}"#;
         let record = parse(line).unwrap();
         assert_eq!(
             (record.time, record.host.as_deref()),
@@ -119,6 +139,8 @@ mod tests {
         );
         assert_eq!((record.method.as_str(), record.bytes), ("GET", Some(10_900)));
         assert_eq!(record.taken, Some(TimeTaken::InAll(0.0009)));
+        assert_eq!(record.client.as_deref(), Some("::1"));
+        assert_eq!(record.user_agent.as_deref(), Some("curl/8"));
     }
 
     #[test]

@@ -92,6 +92,23 @@ pub(super) fn status(text: &str) -> Result<Option<u16>, LineProblem> {
     number.map(Some).ok_or(LineProblem::Unreadable("status"))
 }
 
+/// A text; `-` and an empty one mean that there is none.
+pub(super) fn stated(text: &str) -> Option<String> {
+    (!matches!(text, "" | "-")).then(|| text.to_owned())
+}
+
+/// The address of `address:port`; IPv6 addresses may be in brackets.
+pub(super) fn without_port(text: &str) -> Option<String> {
+    let address = match text.strip_prefix('[') {
+        Some(inner) => inner.split(']').next().unwrap_or(inner),
+        None => match text.rsplit_once(':') {
+            Some((address, port)) if port.bytes().all(|b| b.is_ascii_digit()) => address,
+            _ => text,
+        },
+    };
+    stated(address)
+}
+
 /// A number of bytes; the common log format writes zero as `-`.
 pub(super) fn bytes(text: &str) -> Result<u64, LineProblem> {
     if text == "-" {

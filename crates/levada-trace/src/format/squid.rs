@@ -6,7 +6,7 @@
 //!
 //! Bytes include the response's headers.
 
-use super::line::{Fields, LineFormat, bytes, set_target, status};
+use super::line::{Fields, LineFormat, bytes, set_target, stated, status};
 use crate::{
     date,
     record::{LineProblem, LogRecord, Parsed, TimeTaken},
@@ -25,9 +25,10 @@ fn parse(line: &str) -> Parsed {
     let mut record = LogRecord { time: Some(time), ..LogRecord::default() };
     let elapsed = fields.word("elapsed time")?.parse::<f64>().ok();
     record.taken = elapsed.and_then(|ms| TimeTaken::InAll(ms / 1e3).checked());
-    fields.word("client")?;
-    let (_, code) =
+    record.client = stated(fields.word("client")?);
+    let (result, code) =
         fields.word("result")?.split_once('/').ok_or(LineProblem::Missing("result/status"))?;
+    record.cache = stated(result);
     record.status = status(code)?;
     record.bytes = Some(bytes(fields.word("number of bytes")?)?);
     record.method = fields.word("method")?.to_owned();
@@ -47,6 +48,8 @@ mod tests {
         assert_eq!((record.host.as_deref(), record.target.as_str()), (Some("example.com"), "/a?b"));
         assert_eq!((record.status, record.bytes), (Some(200), Some(507)));
         assert_eq!(record.taken, Some(TimeTaken::InAll(0.921)));
+        assert_eq!(record.client.as_deref(), Some("10.0.0.2"));
+        assert_eq!(record.cache.as_deref(), Some("TCP_MISS"));
     }
 
     #[test]
