@@ -1,0 +1,75 @@
+//! The states of all nodes of a cluster, which one node asks its peers for, over the connections that peers trust.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{Method, StatusCode};
+use levada_peers::{Member, Membership};
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
+
+use crate::NodeStatus;
+
+/// The path of the question at the listener for peers.
+pub const STATUS_PATH: &str = "/.levada/status";
+
+/// How long a peer may take. A slow one delays no other.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// The largest answer.
+const LARGEST: usize = 4 << 20;
+
+/// A node of a cluster as another one sees it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClusterNode {
+    /// Its name.
+    pub name: String,
+    /// Its address for peers.
+    pub address: String,
+    /// Whether the node that was asked sends requests to it.
+    pub up: bool,
+    /// Why there is no state of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Its state.
+    pub status: Option<NodeStatus>,
+}
+
+/// The states of all nodes in the order of the cluster; `own` is that of the node that asks. Asks all peers at the same
+/// time.
+pub async fn ask_cluster(own: NodeStatus, members: &Membership) -> Vec<ClusterNode> {
+    let mut asking = JoinSet::new();
+    for (node, member) in members.members().filter(|(node, _)| *node != members.me()) {
+        let member = member.clone();
+        asking.spawn(async move { (node, ask(&member).await) });
+    }
+    let described = |member: &Arc<Member>| ClusterNode {
+        name: member.server.name.to_string(),
+        address: member.server.address.to_string(),
+        up: member.server.health.is_up(),
+        ..ClusterNode::default()
+    };
+    let mut nodes: Vec<_> = members.members().map(|(_, member)| described(member)).collect();
+    let me = &mut nodes[members.me().get()];
+    (me.up, me.status) = (true, Some(own));
+    while let Some(asked) = asking.join_next().await {
+        let Ok((node, answer)) = asked else { continue };
+        match answer {
+            Ok(status) => nodes[node.get()].status = Some(status),
+            Err(error) => nodes[node.get()].error = Some(error),
+        }
+    }
+    nodes
+}
+
+async fn ask(member: &Member) -> Result<NodeStatus, String> {
+    let asked = member.ask(Method::GET, STATUS_PATH, Bytes::new(), LARGEST);
+    match tokio::time::timeout(PATIENCE, asked).await {
+        Err(_) => Err("it does not answer in time".to_owned()),
+        Ok(Err(failure)) => Err(failure.as_str().to_owned()),
+        Ok(Ok((StatusCode::OK, text))) => {
+            serde_json::from_slice(&text).map_err(|error| format!("it answers wrongly: {error}"))
+        }
+        Ok(Ok((status, _))) => Err(format!("it answers {status}: its version may be another")),
+    }
+}

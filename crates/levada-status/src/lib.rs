@@ -1,0 +1,43 @@
+//! The state of a node for operators, pages and peers, as types that both sides of a conversation
+//! use.
+//!
+//! ```text
+//! node_status  the state of a node at one moment
+//! switched     the servers of a site's switch
+//! event        what happens: the last events, and those that come
+//! history      the last 15 minutes, second by second
+//! latency      times of responses in buckets
+//! popular      the objects that clients request most, by a sample
+//! watch        turns what a node sees from one look to the next into events
+//! cluster      asks the peers for their states
+//! explanation  the node that would serve a URL, and why
+//! explain      makes explanations
+//! ```
+//!
+//! The crate does not know sockets or sites. A node fills the types, keeps [`Events`], [`History`] and
+//! [`PopularObjects`], and serves them.
+
+mod cluster;
+mod event;
+mod explain;
+mod explanation;
+mod history;
+mod latency;
+mod node_status;
+mod popular;
+mod switched;
+mod watch;
+
+pub use cluster::{ClusterNode, STATUS_PATH, ask_cluster};
+pub use event::{Event, EventKind, Events, unix_time};
+pub use explain::{AskedUrl, DecidingSite, RoutedUrl, explain_settings};
+pub use explanation::{Candidate, ExplainError, Explanation, PiecePlacement, Pieces};
+pub use history::{History, Sample, Totals};
+pub use latency::{LatencyBuckets, LatencyCounts};
+pub use node_status::{
+    CertificateStatus, DrainStatus, HotObject, NodeStatus, PieceSource, RouteSummary, ServerStatus,
+    TransferStatus,
+};
+pub use popular::{PopularObject, PopularObjects};
+pub use switched::{SwitchedServer, SwitchedSite, drain_server};
+pub use watch::{RefusalWatch, RouteWatch, ServerWatch, SetWatch, Watched};
