@@ -9,6 +9,7 @@
 //! exchange            the message by which two nodes compare their logs
 //! ledger              puts orders in force: journal first, then rules and log
 //! journal             keeps rules and the log over a restart, for a node with a disk tier
+//! answer              the answers to orders
 //! report              the result of an order at one node
 //! ```
 //!
@@ -20,6 +21,7 @@
 //! a [`PendingStore`] from before that call until the object is stored. Blocks need no label: their
 //! head names the version that leads to them, and [`Label::born`] is part of that version.
 
+mod answer;
 mod exchange;
 mod invalidated;
 mod journal;
@@ -37,11 +39,12 @@ use levada_store::{Label, LabelVerdict, Object, Sought, label};
 use levada_types::Key;
 use tokio::sync::Notify;
 
+pub use answer::{PurgeAnswer, read_order};
 pub use exchange::Exchange;
 pub use ledger::Merged;
 pub use log::{LogId, LogStates, LoggedOrder, OrderId};
 pub use order::{MAX_ITEMS, OrderError, PurgeOrder, PurgeTarget, absolute};
-pub use report::{Confirmation, NodeReport};
+pub use report::{Confirmation, NodeReport, PurgeReport, PurgeSummary};
 pub use rules::{PurgeVerdict, Rule, Scope};
 pub use sweep::{PendingStore, run as sweep};
 

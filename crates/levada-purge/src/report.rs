@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::OrderId;
+
 /// The result of an order at one node.
 #[derive(Debug, Serialize)]
 pub struct NodeReport {
@@ -27,4 +29,37 @@ pub enum Confirmation {
     /// The node has refused the message: it is another cluster's, or of another version. It will be
     /// asked again.
     Refused,
+}
+
+/// The result of an order, node by node.
+#[derive(Debug, Serialize)]
+pub struct PurgeReport {
+    /// The name of the order, to ask about it later.
+    pub order: String,
+    /// The targets, in the answer to the order itself.
+    #[serde(flatten)]
+    pub what: Option<PurgeSummary>,
+    /// Every node that may have had a copy has confirmed.
+    pub confirmed: bool,
+    /// All nodes.
+    pub nodes: Vec<NodeReport>,
+}
+
+/// The responses that an order purges.
+#[derive(Debug, Serialize)]
+pub struct PurgeSummary {
+    /// The scope.
+    pub purged: &'static str,
+    /// The targets.
+    pub count: usize,
+    /// Whether the responses become stale instead.
+    pub soft: bool,
+}
+
+impl PurgeReport {
+    /// The report on an order. `what` says what it purges, for who gave it.
+    pub fn new(id: OrderId, what: Option<PurgeSummary>, nodes: Vec<NodeReport>) -> Self {
+        let confirmed = nodes.iter().all(|node| node.result == Confirmation::Confirmed);
+        Self { order: id.to_string(), what, confirmed, nodes }
+    }
 }

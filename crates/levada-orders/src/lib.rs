@@ -1,0 +1,15 @@
+//! Purge orders on their way: from clients, operators and peers, to every node of the cluster.
+//!
+//! [`PurgeEndpoint`] receives orders, carries them out at this node, and tells the peers. Nodes compare their
+//! logs of orders with every health probe, so that an order reaches a node that was away.
+
+mod catch_up;
+mod endpoint;
+mod exchange;
+mod invalidation;
+mod wake;
+
+pub use endpoint::{METHOD, ORDERS, PurgeEndpoint, SiteOf};
+pub use exchange::ComparedPeer;
+pub use invalidation::{Invalidated, MissedInvalidations, groups};
+pub use wake::LastAwake;
