@@ -7,22 +7,27 @@ use std::{
 
 use tokio::time::Instant;
 
-/// Pauses that double from [`SHORTEST`] to [`LONGEST`], and begin anew after a success that lasted.
+/// Pauses that double from [`SHORTEST`] to the longest one, and begin anew after a success that lasted.
 pub(crate) struct Backoff {
     next: Duration,
+    longest: Duration,
     attempt_began: Instant,
 }
 
 /// The first pause.
 const SHORTEST: Duration = Duration::from_millis(50);
-/// The longest pause.
+/// The longest pause, unless another one is asked for.
 const LONGEST: Duration = Duration::from_secs(10);
 /// An attempt that lasted so long was a success.
 const LASTING: Duration = Duration::from_secs(15);
 
 impl Backoff {
     pub(crate) fn new() -> Self {
-        Self { next: SHORTEST, attempt_began: Instant::now() }
+        Self::up_to(LONGEST)
+    }
+
+    pub(crate) fn up_to(longest: Duration) -> Self {
+        Self { next: SHORTEST, longest, attempt_began: Instant::now() }
     }
 
     /// Waits after an attempt that failed. The pause is between half and all of its nominal length, so that nodes
@@ -32,7 +37,7 @@ impl Backoff {
             self.next = SHORTEST;
         }
         tokio::time::sleep(self.next.mul_f64(0.5 + 0.5 * chance())).await;
-        self.next = (self.next * 2).min(LONGEST);
+        self.next = (self.next * 2).min(self.longest);
         self.attempt_began = Instant::now();
     }
 }

@@ -130,6 +130,15 @@ impl Followed {
         self.account.members.load_full()
     }
 
+    /// Why the source has named no member, if it has not.
+    pub fn silence(&self) -> Option<String> {
+        if !self.members().is_empty() {
+            return None;
+        }
+        let why = self.failure().unwrap_or_else(|| "it has not answered yet".to_owned());
+        Some(format!("{}: {why}", self.label()))
+    }
+
     /// The reason why the source fails now, if it does.
     pub fn failure(&self) -> Option<String> {
         self.account.failure()

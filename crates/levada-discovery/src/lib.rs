@@ -29,12 +29,12 @@ mod srv;
 mod tls;
 
 pub use discovery::{Discovery, Followed};
-pub use etcd::register;
+pub use etcd::{Leave, register};
 pub use member::Member;
 pub use metrics::DiscoveryMetrics;
 pub use report::{IsUp, Report};
 pub use settings::{
     AddressFamily, ClientTls, ClusterAccess, DiscoverySettings, DnsSource, Endpoint, EtcdSource,
-    EtcdUser, FileSource, KubernetesSource, NamedSource, ResolverSettings, ServicePort, Source,
-    SrvSource,
+    EtcdUser, FileSource, KubernetesSource, NamedSource, Registration, ResolverSettings,
+    ServicePort, Source, SrvSource, SystemFiles,
 };

@@ -5,6 +5,7 @@ use std::{
     collections::BTreeSet,
     fs,
     net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
     sync::{Arc, OnceLock},
     time::{Duration, Instant, SystemTime},
 };
@@ -24,11 +25,9 @@ use tokio::{
     task::AbortHandle,
 };
 
-use crate::{Member, Report, ResolverSettings};
+use crate::{Member, Report, ResolverSettings, SystemFiles};
 
-const RESOLV_CONF: &str = "/etc/resolv.conf";
-const HOSTS: &str = "/etc/hosts";
-/// How often these files are looked at.
+/// How often the files of the system are looked at.
 const LOOK: Duration = Duration::from_secs(1);
 /// Questions under way at once. 10,000 names must not flood a DNS server when a node starts.
 const AT_ONCE: usize = 64;
@@ -153,7 +152,7 @@ impl Resolvers {
                 loop {
                     tokio::time::sleep(LOOK).await;
                     let before = current.borrow().clone();
-                    if Files::now() != before.files {
+                    if Files::now(&before.settings.system) != before.files {
                         tracing::info!("the system resolves names in another way now");
                         let (settings, places) = (before.settings.clone(), before.places.clone());
                         current.send_replace(Arc::new(Resolving::new(settings, places)));
@@ -175,19 +174,18 @@ impl Drop for Resolvers {
 }
 
 impl Files {
-    fn now() -> Self {
-        Self(
-            [RESOLV_CONF, HOSTS]
-                .map(|path| fs::metadata(path).and_then(|file| file.modified()).ok()),
-        )
+    fn now(SystemFiles { resolv_conf, hosts }: &SystemFiles) -> Self {
+        let changed = |path: &PathBuf| fs::metadata(path).and_then(|file| file.modified()).ok();
+        Self([resolv_conf, hosts].map(changed))
     }
 }
 
 impl Resolving {
     fn new(settings: ResolverSettings, places: Arc<Semaphore>) -> Self {
         // Before the files are read, so that a change meanwhile is noticed.
-        let files = Files::now();
-        let (config, options) = system();
+        let files = Files::now(&settings.system);
+        let SystemFiles { resolv_conf, hosts } = &settings.system;
+        let ((config, options), hosts) = (read(resolv_conf), read_hosts(hosts));
         let config = match &settings.servers[..] {
             [] => config,
             servers => {
@@ -197,10 +195,9 @@ impl Resolving {
             }
         };
         let default = match config.name_servers.is_empty() {
-            true => Err(format!("{RESOLV_CONF} names no DNS server")),
+            true => Err(format!("{} names no DNS server", resolv_conf.display())),
             false => build(config, options, &settings),
         };
-        let hosts = Hosts::from_system().unwrap_or_default();
         Self { settings, default, hosts, files, places }
     }
 
@@ -334,9 +331,18 @@ fn name_server(address: SocketAddr) -> NameServerConfig {
     NameServerConfig::new(address.ip(), true, both)
 }
 
-/// The contents of `/etc/resolv.conf`.
-fn system() -> (ResolverConfig, ResolverOpts) {
-    let text = fs::read(RESOLV_CONF).unwrap_or_default();
+/// The names of a file of hosts. Bytes that are no UTF-8 may stand in its comments.
+fn read_hosts(file: &Path) -> Hosts {
+    let (text, mut hosts) = (fs::read(file).unwrap_or_default(), Hosts::default());
+    if let Err(error) = hosts.read_hosts_conf(String::from_utf8_lossy(&text).as_bytes()) {
+        tracing::warn!(%error, file = %file.display(), "it is not used");
+    }
+    hosts
+}
+
+/// The contents of a `resolv.conf`.
+fn read(file: &Path) -> (ResolverConfig, ResolverOpts) {
+    let text = fs::read(file).unwrap_or_default();
     let (parsed, _) = resolv_conf::Config::parse_with_errors(&text);
     let servers = parsed.nameservers.iter().map(|ip| name_server(SocketAddr::new(ip.into(), 53)));
     let search = parsed.get_last_search_or_domain().filter_map(|domain| domain.parse().ok());

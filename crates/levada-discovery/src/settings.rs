@@ -8,15 +8,18 @@ use std::{
     time::Duration,
 };
 
+use crate::Member;
 pub use crate::tls::ClientTls;
 
 /// The sources of a node, and how it resolves names.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct DiscoverySettings {
     /// How names are resolved.
     pub resolver: ResolverSettings,
     /// The sources that the configuration gives a name.
     pub sources: Vec<NamedSource>,
+    /// What this node writes about itself; `None` if it does not.
+    pub registration: Option<Registration>,
 }
 
 /// How names are resolved.
@@ -32,6 +35,23 @@ pub struct ResolverSettings {
     pub timeout: Duration,
     /// The kinds of addresses that are asked for.
     pub family: AddressFamily,
+    /// The files by which the system resolves names.
+    pub system: SystemFiles,
+}
+
+/// The files by which the system resolves names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SystemFiles {
+    /// DNS servers, search domains and options.
+    pub resolv_conf: PathBuf,
+    /// Names that need no DNS server.
+    pub hosts: PathBuf,
+}
+
+impl Default for SystemFiles {
+    fn default() -> Self {
+        Self { resolv_conf: "/etc/resolv.conf".into(), hosts: "/etc/hosts".into() }
+    }
 }
 
 impl Default for ResolverSettings {
@@ -42,6 +62,7 @@ impl Default for ResolverSettings {
             max_ttl: Duration::from_secs(300),
             timeout: Duration::from_secs(2),
             family: AddressFamily::Any,
+            system: SystemFiles::default(),
         }
     }
 }
@@ -131,6 +152,15 @@ pub struct EtcdSource {
     pub user: Option<EtcdUser>,
     /// The files for endpoints with TLS.
     pub tls: ClientTls,
+}
+
+/// A member that keeps itself among those of a source.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Registration {
+    /// Where it is written.
+    pub source: EtcdSource,
+    /// The member.
+    pub me: Member,
 }
 
 /// A user of etcd.

@@ -5,6 +5,7 @@
 //! membership    one generation of the cluster: its nodes by index, and the cluster that policies see
 //! member        one node, as long as it is a member: its server, its purge log, its watch
 //! sources       the nodes and addresses that sources name, from levada-discovery
+//! certificates  messages about certificates to other nodes
 //! log           the known part of a node's purge log
 //! ```
 //!
@@ -12,6 +13,7 @@
 //! of clients: a node decides with the cluster that a membership shows, and sends requests to its servers by
 //! `levada-upstream`.
 
+mod certificates;
 mod log;
 mod member;
 mod membership;

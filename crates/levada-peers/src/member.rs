@@ -2,8 +2,14 @@
 
 use std::sync::{Arc, Weak};
 
-use http::{HeaderValue, header::HOST};
-use levada_upstream::{Change, HealthCheck, Server, ServerKind, UpstreamHead, WatchedServer};
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderValue, Method, StatusCode,
+    header::{CONTENT_TYPE, HOST},
+};
+use levada_upstream::{
+    Change, HealthCheck, Server, ServerFailure, ServerKind, UpstreamHead, WatchedServer,
+};
 use parking_lot::Mutex;
 use tokio::{sync::watch, task::AbortHandle};
 
@@ -54,18 +60,25 @@ impl Member {
         }
     }
 
-    /// A head as it takes it from a peer: over HTTP/2 with an absolute URI.
-    pub fn address(&self, head: &UpstreamHead) -> UpstreamHead {
-        let mut head = head.clone();
-        if self.server.speaks_h2() {
-            let host = head.headers.remove(HOST);
-            let authority = host.as_ref().and_then(|h| h.to_str().ok()).unwrap_or("peer");
-            let target = head.uri.path_and_query().map_or("/", |t| t.as_str());
-            let uri = http::Uri::builder().scheme("http").authority(authority);
-            head.uri = uri.path_and_query(target).build().unwrap_or_default();
-            head.version = http::Version::HTTP_2;
+    /// Sends a short request to its listener for peers. Returns the status and up to `most` bytes of the answer.
+    ///
+    /// # Errors
+    /// The reason why there is no whole answer.
+    pub async fn ask(
+        &self,
+        method: Method,
+        path: &'static str,
+        json: Bytes,
+        most: usize,
+    ) -> Result<(StatusCode, Bytes), ServerFailure> {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Ok(host) = HeaderValue::from_str(&self.server.address.to_string()) {
+            headers.insert(HOST, host);
         }
-        head
+        let uri = http::Uri::from_static(path);
+        let head = UpstreamHead { method, uri, headers, ..UpstreamHead::get("/") };
+        self.server.ask(&head, json, most).await
     }
 }
 
@@ -94,7 +107,7 @@ impl WatchedServer for WatchedPeer {
         if let Ok(host) = HeaderValue::from_str(&server.address.to_string()) {
             head.headers.insert(HOST, host);
         }
-        server.probe(&self.member.address(&head)).await
+        server.probe(&head).await
     }
 
     /// A probe shows only that a peer is there.
@@ -104,7 +117,7 @@ impl WatchedServer for WatchedPeer {
 
     fn changed(&self, _change: Change) {
         if let Some(peers) = self.member.peers.upgrade() {
-            peers.health_changed(&self.member);
+            peers.health_changed();
         }
     }
 }

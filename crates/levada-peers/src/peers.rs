@@ -8,13 +8,11 @@ use std::{
 
 use arc_swap::{ArcSwap, Guard};
 use levada_access::tls;
-use levada_metrics::Metrics;
 use levada_net::stop::Spawn;
 use levada_policy::{LoadTable, NodeIndex};
-use levada_redirector::SwitchMetrics;
 use levada_settings::{Peer, PeerTrust, Peering};
 use levada_types::Timestamp;
-use levada_upstream::{Address, Clock, PeerProof, Server, ServerBounds, ServerKind, Wire};
+use levada_upstream::{Address, Clock, PeerProof, Server, ServerBounds, Wire};
 use parking_lot::Mutex;
 
 use crate::{
@@ -33,7 +31,6 @@ pub struct Peers {
     bounds: Mutex<ServerBounds>,
     workers: usize,
     clock: Clock,
-    metrics: Arc<Metrics>,
     own: Weak<Self>,
 }
 
@@ -78,7 +75,6 @@ impl Peers {
         peering: &Peering,
         bounds: ServerBounds,
         clock: Clock,
-        metrics: &Arc<Metrics>,
         workers: usize,
     ) -> Result<Arc<Self>, PeersError> {
         let PreparedPeers { peering, wire } = prepare(name, peering)?;
@@ -96,7 +92,6 @@ impl Peers {
                 bounds: Mutex::new(bounds),
                 workers,
                 clock,
-                metrics: metrics.clone(),
                 own: own.clone(),
             }
         }))
@@ -159,11 +154,7 @@ impl Peers {
             match after.named(&member.server.name) {
                 Some(same) if Arc::ptr_eq(same, member) && checks_alike => {}
                 Some(same) if Arc::ptr_eq(same, member) => member.stop_watch(),
-                Some(_) => member.leave(),
-                None => {
-                    member.leave();
-                    self.metrics.server_gone(ServerKind::Peer, &member.server);
-                }
+                Some(_) | None => member.leave(),
             }
         }
         MembershipChange { before, after }
@@ -179,7 +170,7 @@ impl Peers {
 
     fn kept(&self, known: &Arc<Member>, peer: &Peer, with: &Peering, wire: &Wire) -> Arc<Member> {
         let address = address(peer);
-        if known.server.address == address && known.server.speaks_h2() == with.h2 {
+        if known.server.address == address && known.server.protocols().h2 == with.h2 {
             known.server.set_tls(wire.tls.clone());
             return known.clone();
         }
@@ -203,13 +194,8 @@ impl Peers {
         self.membership.store(Arc::new(Membership::new(generation, now)));
     }
 
-    pub(crate) fn health_changed(&self, member: &Member) {
+    pub(crate) fn health_changed(&self) {
         self.refresh(self.clock.now());
-        let _making = self.former.lock();
-        // Its watch may end a moment after it has left.
-        if self.now().in_slot(member.slot).is_some_and(|(_, now)| std::ptr::eq(&**now, member)) {
-            self.metrics.server_up(ServerKind::Peer, &member.server);
-        }
     }
 
     /// Whether a refresh is due because a node is in slow start.
@@ -223,7 +209,6 @@ impl Peers {
         for member in now.others() {
             let mut watching = member.watch.lock();
             if watching.is_none() {
-                self.metrics.server_up(ServerKind::Peer, &member.server);
                 *watching = Some(spawn(watch(now.watched(member))));
             }
         }

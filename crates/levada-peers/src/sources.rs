@@ -45,9 +45,7 @@ impl PeerSources {
 
     /// Why the source that names nodes has named none, if it has not.
     pub fn silence(&self) -> Option<String> {
-        let nodes = self.nodes.as_ref().filter(|nodes| nodes.members().is_empty())?;
-        let why = nodes.failure().unwrap_or_else(|| "it has not answered yet".to_owned());
-        Some(format!("no node of the cluster is known: {}: {why}", nodes.label()))
+        Some(format!("no node of the cluster is known: {}", self.nodes.as_ref()?.silence()?))
     }
 
     /// The cluster with the nodes and addresses that the sources name now. This node, `me`, stays whatever they say.

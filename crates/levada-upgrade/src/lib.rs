@@ -15,6 +15,7 @@
 //! entries        the memory tier on its way
 //! orders         purge orders on their way
 //! upgrades       how far an upgrade has come
+//! registrar      the registration of the node in etcd, which the new process goes on with
 //! awaited        the things that a node waits for before it serves clients
 //! ```
 //!
@@ -29,6 +30,7 @@ mod passed;
 mod predecessor;
 mod program;
 pub mod record;
+mod registrar;
 mod run_as;
 mod sockets;
 mod successor;
@@ -41,6 +43,7 @@ pub use orders::{OrderPlace, OrderWay, OrdersHere};
 pub use passed::PassedSockets;
 pub use predecessor::{LetGo, Predecessor, PredecessorGone};
 pub use program::{Program, UntrustedProgram};
+pub use registrar::Registrar;
 pub use run_as::{NoSuchUser, become_user};
 pub use sockets::{
     Addresses, ListenerSockets, NodeSockets, OpenSockets, SocketError, listen, raise_file_limit,

@@ -69,11 +69,11 @@ fn change_user(run_as: &RunAs, settings: &Settings) -> io::Result<()> {
         let made = fs::DirBuilder::new().mode(0o700).create(&disk.path);
         made.and_then(|()| account.own(&disk.path)).map_err(|why| named(&disk.path, why))?;
     }
-    if let Some(path) = settings.access_log.as_ref().and_then(|log| log.path.as_ref())
-        && !path.exists()
-    {
-        let made = fs::File::options().append(true).create_new(true).open(path);
-        made.and_then(|_| account.own(path)).map_err(|why| named(path, why))?;
+    for path in settings.access_logs().filter_map(|log| log.target.path()) {
+        if !path.exists() {
+            let made = fs::File::options().append(true).create_new(true).open(path);
+            made.and_then(|_| account.own(path)).map_err(|why| named(path, why))?;
+        }
     }
     privileges::run_as(&account, Kept { handoff: settings.handoff.is_some() })
 }

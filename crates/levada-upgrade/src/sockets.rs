@@ -5,9 +5,10 @@ use std::{
     io,
     net::{SocketAddr, TcpListener},
     os::fd::OwnedFd,
+    sync::{Arc, OnceLock},
 };
 
-use levada_net::{admin_listener::StdAdminListener, listening, tcp};
+use levada_net::{admin_listener::StdAdminListener, listening, tcp, udp::UdpSockets};
 use levada_settings::{Admin, AdminAddress, Settings};
 use tracing::field::display;
 
@@ -19,6 +20,16 @@ pub enum SocketError {
     /// In the network.
     #[error("cannot listen on {address}: {why}; is another program using it?")]
     Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The system's error.
+        why: io::Error,
+    },
+    /// Over UDP.
+    #[error(
+        "cannot receive UDP at {address} for HTTP/3: {why}; is another program using the port?"
+    )]
+    Udp {
         /// The address.
         address: SocketAddr,
         /// The system's error.
@@ -76,6 +87,8 @@ pub struct ListenerSockets {
     /// The address with the port that was taken.
     pub address: SocketAddr,
     sockets: Vec<TcpListener>,
+    /// For HTTP/3.
+    udp: OnceLock<Arc<UdpSockets>>,
 }
 
 /// All sockets of a node.
@@ -115,19 +128,24 @@ impl OpenSockets {
         &self,
         listeners: impl IntoIterator<Item = &'a ListenerSockets>,
     ) -> io::Result<(Vec<OfferedSockets>, Vec<OwnedFd>)> {
-        let (mut offered, mut sockets) = (Vec::new(), Vec::new());
+        let (mut offered, mut sockets, mut udp) = (Vec::new(), Vec::new(), Vec::new());
         for one in listeners {
             let count = one.sockets.len();
             offered.push(OfferedSockets { address: one.wanted.to_string(), count });
             for socket in &one.sockets {
                 sockets.push(socket.try_clone()?.into());
             }
+            udp.extend(one.udp.get().map(|udp| (udp, udp_name(one.wanted, udp.next()))));
         }
         for (address, of) in &self.0 {
             offered.push(OfferedSockets { address: address.clone(), count: of.len() });
             for socket in of {
                 sockets.push(socket.try_clone()?);
             }
+        }
+        for (of, address) in udp {
+            offered.push(OfferedSockets { address, count: 2 });
+            sockets.extend(of.copies()?);
         }
         Ok((offered, sockets))
     }
@@ -149,7 +167,7 @@ impl ListenerSockets {
             passed.take(&wanted.to_string()).into_iter().map(TcpListener::from).collect();
         let Some(first) = sockets.first() else { return Self::bind(wanted, workers, early_data) };
         let address = local(first, wanted)?;
-        Ok(Self { wanted, address, sockets })
+        Ok(Self { wanted, address, sockets, udp: OnceLock::new() })
     }
 
     /// Takes an address for so many workers, without listening on it.
@@ -170,7 +188,28 @@ impl ListenerSockets {
             address = local(&socket, address)?;
             sockets.push(socket);
         }
-        Ok(Self { wanted, address, sockets })
+        Ok(Self { wanted, address, sockets, udp: OnceLock::new() })
+    }
+
+    /// The sockets for HTTP/3, which are bound, or taken over from the process before, at the first call.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn udp(&self, passed: &mut PassedSockets) -> Result<Arc<UdpSockets>, SocketError> {
+        let address = self.address;
+        if self.udp.get().is_none() {
+            let number = |number| (passed.take(&udp_name(self.wanted, number)), number);
+            let former = [0, 1].map(number).into_iter().find(|(sockets, _)| !sockets.is_empty());
+            let udp = match former {
+                Some((sockets, number)) => UdpSockets::passed(sockets, number),
+                None => UdpSockets::bind(address),
+            };
+            let udp = udp.map_err(|why| SocketError::Udp { address, why })?;
+            // Another thread's sockets would be as good.
+            let _ = self.udp.set(Arc::new(udp));
+        }
+        let gone = || SocketError::Udp { address, why: io::ErrorKind::NotFound.into() };
+        self.udp.get().cloned().ok_or_else(gone)
     }
 
     /// Lets connections in.
@@ -214,8 +253,11 @@ impl NodeSockets {
         passed: &mut PassedSockets,
     ) -> Result<Self, SocketError> {
         let mut all = Self::default();
-        for wanted in settings.listeners.iter().map(|listener| listener.address) {
-            let taken = ListenerSockets::take(wanted, workers, early_data, passed)?;
+        for listener in &settings.listeners {
+            let taken = ListenerSockets::take(listener.address, workers, early_data, passed)?;
+            if listener.http3 {
+                taken.udp(passed)?;
+            }
             all.addresses.clients.push(taken.address);
             all.doors.extend(taken.cloned()?);
             all.listeners.push(taken);
@@ -282,6 +324,11 @@ pub fn listen(listener: &TcpListener) -> Result<(), SocketError> {
         let address = listener.local_addr().unwrap_or(SocketAddr::from(([0; 4], 0)));
         SocketError::Listen { address, why }
     })
+}
+
+/// The name of the UDP sockets of an address for a process that reads the one of this number.
+fn udp_name(wanted: SocketAddr, number: usize) -> String {
+    format!("udp{number}:{wanted}")
 }
 
 /// The listener for operators, or for metrics.

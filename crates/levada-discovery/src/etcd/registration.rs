@@ -9,59 +9,89 @@ use super::{
     client::{Etcd, Quality},
     value,
 };
-use crate::{Endpoint, EtcdSource, Member, api::ApiError, backoff::Backoff};
+use crate::{Endpoint, Registration, api::ApiError, backoff::Backoff};
 
 /// A node that is gone without a word is a member for so long.
 const LEASE_SECONDS: u64 = 10;
-/// Between two renewals: two may fail before the lease expires.
+/// Between two renewals, and the longest pause after a failure: two may fail before the lease expires, and a lease
+/// that outlived its servers is renewed in time, since etcd extends it when it is back.
 const RENEWAL: Duration = Duration::from_secs(3);
 /// The time limit for the last call of a node that leaves.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Keeps `me` among the members of a prefix until `leaving` is ready, and takes it back then. Failures are logged
-/// and tried again; the node serves meanwhile.
-pub async fn register(source: &EtcdSource, me: &Member, leaving: impl Future<Output = ()>) {
-    let key = format!("{}{}", source.prefix, me.name);
-    let mut registration = Registration { source, me, key, lease: None };
-    tokio::select! {
-        () = registration.keep() => {}
-        () = leaving => {}
-    }
-    // If no server can be reached, the lease ends by itself.
-    let _ = timeout(PATIENCE, registration.take_back()).await;
+/// How a node leaves its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leave {
+    /// The key goes with the node.
+    TakeBack,
+    /// Another process of the node has the key from now on.
+    PassOn,
 }
 
-struct Registration<'a> {
-    source: &'a EtcdSource,
-    me: &'a Member,
+/// Keeps a member among those of its source until `leaving` is ready. `told` learns that another node has its name,
+/// and, by `None`, that it is registered. Failures are logged and tried again; the node serves meanwhile.
+pub async fn register(
+    registration: &Registration,
+    told: impl Fn(Option<String>),
+    leaving: impl Future<Output = Leave>,
+) {
+    let key = format!("{}{}", registration.source.prefix, registration.me.name);
+    let mut registered = Registered { registration, key, lease: None, is_refused: false, told };
+    let leave = tokio::select! {
+        _ = registered.keep() => Leave::TakeBack,
+        leave = leaving => leave,
+    };
+    if leave == Leave::TakeBack {
+        // If no server can be reached, the lease ends by itself.
+        let _ = timeout(PATIENCE, registered.take_back()).await;
+    }
+}
+
+struct Registered<'a, F> {
+    registration: &'a Registration,
     key: String,
     /// The lease that the key was written with.
     lease: Option<String>,
+    /// Whether another node has the name.
+    is_refused: bool,
+    told: F,
 }
 
 #[derive(Debug, thiserror::Error)]
 enum RegistrationError {
     #[error(transparent)]
     Api(#[from] ApiError),
-    #[error("another node is registered with this name: {0}; give each node its own `name`")]
-    Taken(String),
+    #[error("another node has the name {name} in etcd, {value}: give each node its own `name`")]
+    Taken { name: String, value: String },
     #[error("the key changes while it is written: do two nodes have this name?")]
     Contended,
 }
 
-impl Registration<'_> {
+impl<F: Fn(Option<String>)> Registered<'_, F> {
     /// Renews the lease, for ever.
-    async fn keep(&mut self) {
-        let (source, node) = (self.source, &*self.me.name);
-        let mut backoff = Backoff::new();
+    async fn keep(&mut self) -> Infallible {
+        let endpoints = &self.registration.source.endpoints;
+        let mut backoff = Backoff::up_to(RENEWAL);
         // Servers that failed one after the other.
         let mut failed = 0;
-        for endpoint in source.endpoints.iter().cycle() {
+        for endpoint in endpoints.iter().cycle() {
             let Err(error) = self.keep_at(endpoint, &mut failed).await;
-            failed += 1;
-            // Once for each outage.
-            if failed == source.endpoints.len() {
-                tracing::warn!(node, %endpoint, %error, "the node cannot register in etcd and keeps trying");
+            match &error {
+                RegistrationError::Taken { .. } => {
+                    failed = 0;
+                    if !std::mem::replace(&mut self.is_refused, true) {
+                        tracing::error!("{error}");
+                    }
+                    (self.told)(Some(error.to_string()));
+                }
+                RegistrationError::Api(_) | RegistrationError::Contended => {
+                    failed += 1;
+                    // Once for each outage.
+                    if failed == endpoints.len() {
+                        let node = &*self.registration.me.name;
+                        tracing::warn!(node, %endpoint, %error, "the node cannot register in etcd and keeps trying");
+                    }
+                }
             }
             backoff.pause().await;
         }
@@ -75,49 +105,58 @@ impl Registration<'_> {
         endpoint: &Endpoint,
         failed: &mut usize,
     ) -> Result<Infallible, RegistrationError> {
-        let etcd = Etcd::new(self.source, endpoint, Quality::Agreed).await?;
+        let etcd = Etcd::new(&self.registration.source, endpoint, Quality::Agreed).await?;
         loop {
             self.renew(&etcd).await?;
-            *failed = 0;
+            (*failed, self.is_refused) = (0, false);
+            (self.told)(None);
             tokio::time::sleep(RENEWAL).await;
         }
     }
 
-    /// Renews the lease. Without one, or with one that has expired, writes the key with a new one.
+    /// Renews the lease, and writes the key if it is not there or its lease is not known here.
     async fn renew(&mut self, etcd: &Etcd) -> Result<(), RegistrationError> {
-        let node = &*self.me.name;
-        if let Some(lease) = &self.lease {
-            if etcd.keep_alive(lease).await? {
-                return Ok(());
-            }
-            tracing::warn!(node, "the node's lease in etcd has expired; it registers again");
+        let me = &self.registration.me;
+        if let Some(lease) = &self.lease
+            && !etcd.keep_alive(lease).await?
+        {
+            tracing::warn!(
+                node = &*me.name,
+                "the node's lease in etcd has expired; it registers again"
+            );
             self.lease = None;
         }
-        let before = etcd.get(&self.key).await?;
-        let value = value::write(self.me);
-        if let Some(pair) = &before
-            && pair.value != value
-        {
-            return Err(RegistrationError::Taken(
-                String::from_utf8_lossy(&pair.value).into_owned(),
-            ));
+        let value = value::write(me);
+        let found = etcd.get(&self.key).await?;
+        if let Some(pair) = &found {
+            if pair.value != value {
+                let value = String::from_utf8_lossy(&pair.value).into_owned();
+                return Err(RegistrationError::Taken { name: me.name.to_string(), value });
+            }
+            // By this lease, or by that of the process that takes over.
+            if self.lease.is_some() {
+                return Ok(());
+            }
         }
-        let lease = etcd.grant(LEASE_SECONDS).await?;
-        let before = before.map_or(0, |pair| pair.mod_revision);
+        let lease = match &self.lease {
+            Some(lease) => lease.clone(),
+            None => etcd.grant(LEASE_SECONDS).await?,
+        };
+        let before = found.map_or(0, |pair| pair.mod_revision);
         if !etcd.put(&self.key, &value, &lease, before).await? {
             return Err(RegistrationError::Contended);
         }
-        tracing::info!(node, key = self.key, "the node is registered in etcd");
+        tracing::info!(node = &*me.name, key = self.key, "the node is registered in etcd");
         self.lease = Some(lease);
         Ok(())
     }
 
     async fn take_back(self) {
         let Some(lease) = self.lease else { return };
-        for endpoint in &self.source.endpoints {
-            let revoked = async {
-                Etcd::new(self.source, endpoint, Quality::Agreed).await?.revoke(&lease).await
-            };
+        let source = &self.registration.source;
+        for endpoint in &source.endpoints {
+            let revoked =
+                async { Etcd::new(source, endpoint, Quality::Agreed).await?.revoke(&lease).await };
             if revoked.await.is_ok() {
                 return;
             }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use levada_discovery::{EtcdSource, EtcdUser, Member, Source, register};
-use tokio::sync::oneshot;
+use levada_discovery::{EtcdSource, EtcdUser, Leave, Member, Registration, Source, register};
+use tokio::{sync::oneshot, task::JoinHandle};
 
 use crate::{
     PATIENCE, certificates::Certificates, etcd_servers::EtcdServers, failure_becomes, follow,
@@ -203,16 +203,18 @@ async fn etcd_with_passwords_is_read_by_a_user() {
 }
 
 /// A node that registers in a task; the sender lets it leave.
-fn node(source: &EtcdSource, name: &str, address: &str) -> (Leave, tokio::task::JoinHandle<()>) {
-    let (leave, leaving) = oneshot::channel::<()>();
-    let (source, member) = (source.clone(), Member::new(name, address.parse().unwrap()));
+fn node(source: &EtcdSource, name: &str, address: &str) -> (LeaveSender, JoinHandle<()>) {
+    let (leave, leaving) = oneshot::channel();
+    let me = Member::new(name, address.parse().unwrap());
+    let registration = Registration { source: source.clone(), me };
     let task = tokio::spawn(async move {
-        register(&source, &member, async { drop(leaving.await) }).await;
+        let leaving = async { leaving.await.unwrap_or(Leave::TakeBack) };
+        register(&registration, |_| {}, leaving).await;
     });
     (leave, task)
 }
 
-type Leave = oneshot::Sender<()>;
+type LeaveSender = oneshot::Sender<Leave>;
 
 #[tokio::test]
 async fn node_is_registered_as_long_as_it_runs() {
@@ -230,7 +232,7 @@ async fn node_is_registered_as_long_as_it_runs() {
     assert_eq!(etcd.get("/nodes/a").await.unwrap().1, lease);
 
     // A node that leaves takes its key along, before its lease expires.
-    leave_b.send(()).unwrap();
+    leave_b.send(Leave::TakeBack).unwrap();
     b.await.unwrap();
     assert_eq!(etcd.get("/nodes/b").await, None);
     members_become(&followed, &["a 10.0.0.1:7070"]).await;
@@ -258,9 +260,40 @@ async fn second_node_of_a_name_does_not_take_the_place_of_the_first() {
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert!(registered(&etcd, "/nodes/a").await.0.contains("10.0.0.1:7070"));
     // It does when the first has left: a node that moved to another address.
-    leave_first.send(()).unwrap();
+    leave_first.send(Leave::TakeBack).unwrap();
     first.await.unwrap();
     assert!(registered(&etcd, "/nodes/a").await.0.contains("10.0.0.2:7070"));
+}
+
+#[tokio::test]
+async fn key_passes_to_the_process_that_takes_over() {
+    let etcd = EtcdServers::start(1, &[]).await;
+    let source = etcd.source("/nodes/");
+    let (leave_old, old) = node(&source, "a", "10.0.0.1:7070");
+    let (_, of_old) = registered(&etcd, "/nodes/a").await;
+    let (leave_new, new) = node(&source, "a", "10.0.0.1:7070");
+    let of_new = another_lease(&etcd, "/nodes/a", &of_old).await;
+    leave_old.send(Leave::PassOn).unwrap();
+    old.await.unwrap();
+    assert_eq!(registered(&etcd, "/nodes/a").await.1, of_new);
+    leave_new.send(Leave::TakeBack).unwrap();
+    new.await.unwrap();
+    assert_eq!(etcd.get("/nodes/a").await, None);
+}
+
+#[tokio::test]
+async fn key_is_written_again_when_the_process_that_took_over_has_failed() {
+    let etcd = EtcdServers::start(1, &[]).await;
+    let source = etcd.source("/nodes/");
+    let (_leave_old, _old) = node(&source, "a", "10.0.0.1:7070");
+    let (_, of_old) = registered(&etcd, "/nodes/a").await;
+    let (_leave_new, new) = node(&source, "a", "10.0.0.1:7070");
+    let of_new = another_lease(&etcd, "/nodes/a", &of_old).await;
+    new.abort();
+    assert!(new.await.is_err());
+    // It is not renewed any more.
+    etcd.revoke(&of_new).await;
+    assert_eq!(registered(&etcd, "/nodes/a").await.1, of_old);
 }
 
 #[tokio::test]
@@ -272,6 +305,20 @@ async fn registered_node_stays_a_member_while_the_disk_of_etcd_is_full() {
     etcd.fill().await;
     tokio::time::sleep(Duration::from_secs(12)).await;
     assert_eq!(registered(&etcd, "/nodes/a").await, before);
+}
+
+/// Waits until a key has another lease than this one.
+async fn another_lease(etcd: &EtcdServers, key: &str, lease: &str) -> String {
+    let found = async {
+        loop {
+            let (_, now) = registered(etcd, key).await;
+            if now != lease {
+                return now;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, found).await.expect("the key has another lease")
 }
 
 /// Waits for a key; its value and lease.

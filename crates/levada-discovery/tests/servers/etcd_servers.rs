@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     net::SocketAddr,
+    path::PathBuf,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
@@ -13,8 +14,12 @@ use levada_discovery::{ClientTls, Endpoint, EtcdSource, EtcdUser};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::{PATIENCE, certificates::Certificates, request, reserve};
+
+/// Each server of etcd allocates 128 MB of disk at its start: as many run at once as a small disk has room for.
+static ROOM: Semaphore = Semaphore::const_new(4);
 
 /// A cluster of etcd. Its processes end when it is dropped.
 pub(crate) struct EtcdServers {
@@ -24,6 +29,8 @@ pub(crate) struct EtcdServers {
     pub(crate) certificates: Option<Certificates>,
     /// The token of the tests' own calls.
     token: Option<String>,
+    /// Given back when the directory is gone.
+    _room: SemaphorePermit<'static>,
 }
 
 struct Server {
@@ -56,6 +63,7 @@ impl EtcdServers {
         arguments: Vec<String>,
         certificates: Option<Certificates>,
     ) -> Self {
+        let room = ROOM.acquire_many(count as u32).await.unwrap();
         let addresses = reserve(2 * count);
         let servers = addresses.chunks(2).map(|pair| Server {
             client: pair[0],
@@ -64,7 +72,8 @@ impl EtcdServers {
         });
         let servers = servers.collect();
         let directory = tempfile::tempdir().unwrap();
-        let mut cluster = Self { directory, servers, arguments, certificates, token: None };
+        let mut cluster =
+            Self { directory, servers, arguments, certificates, token: None, _room: room };
         cluster.start_all().await;
         cluster
     }
@@ -83,13 +92,13 @@ impl EtcdServers {
         let peers = self.servers.iter().enumerate();
         let peers = peers.map(|(index, server)| format!("s{index}=http://{}", server.peer));
         let peers = peers.collect::<Vec<_>>().join(",");
+        let log = self.log(index);
         let server = &mut self.servers[index];
         if server.process.is_some() {
             return;
         }
         let (client, peer) =
             (format!("{scheme}://{}", server.client), format!("http://{}", server.peer));
-        let log = self.directory.path().join(format!("s{index}.log"));
         let process = Command::new("etcd")
             .arg(format!("--name=s{index}"))
             .arg(format!(
@@ -241,16 +250,30 @@ impl EtcdServers {
     async fn call(&self, path: &str, body: &Value) -> Value {
         let end = Instant::now() + PATIENCE;
         loop {
-            let mut last = String::new();
+            let mut failures = Vec::new();
             for index in 0..self.servers.len() {
                 match self.try_call(index, path, body).await {
                     Ok((status, answer)) if status.is_success() => return answer,
-                    other => last = format!("{other:?}"),
+                    other => failures.push(other),
                 }
             }
-            assert!(Instant::now() < end, "{path}: {last}");
+            assert!(Instant::now() < end, "{path}: {failures:?}\n{}", self.logs());
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
+    }
+
+    /// The end of what each server wrote.
+    fn logs(&self) -> String {
+        let logs = (0..self.servers.len()).map(|index| {
+            let log = std::fs::read_to_string(self.log(index)).unwrap_or_default();
+            let lines = log.lines().collect::<Vec<_>>();
+            lines[lines.len().saturating_sub(20)..].join("\n")
+        });
+        logs.collect::<Vec<_>>().join("\n\n")
+    }
+
+    fn log(&self, index: usize) -> PathBuf {
+        self.directory.path().join(format!("s{index}.log"))
     }
 
     async fn try_call(
