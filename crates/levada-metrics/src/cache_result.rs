@@ -27,6 +27,19 @@ impl CacheResult {
     /// The number of results.
     pub const COUNT: usize = 9;
 
+    /// All results.
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::Hit,
+        Self::Miss,
+        Self::Expired,
+        Self::Revalidated,
+        Self::Bypass,
+        Self::Collapsed,
+        Self::Pieces,
+        Self::Relayed,
+        Self::None,
+    ];
+
     /// Its name in logs and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {

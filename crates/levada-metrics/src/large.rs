@@ -1,12 +1,14 @@
 //! The metrics of transfers in pieces.
 
 use levada_fetch::{Counts, Sources};
+use levada_store::NoWindow;
+use parking_lot::Mutex;
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::Registry,
 };
-use std::sync::atomic::AtomicU64;
+use std::{collections::HashMap, sync::atomic::AtomicU64};
 
 use crate::label_value::LabelValue;
 
@@ -26,6 +28,11 @@ struct PieceServerLabel {
     server: String,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct WindowWaitLabel {
+    outcome: LabelValue,
+}
+
 /// The counters of large files.
 #[derive(Default)]
 pub struct LargeMetrics {
@@ -35,7 +42,12 @@ pub struct LargeMetrics {
     retries: Family<RetryReasonLabel, Counter>,
     hedges: Counter,
     stalls: Counter,
-    left_out: Family<PieceServerLabel, Counter>,
+    window_waits: Family<WindowWaitLabel, Counter>,
+    windows_waiting: Gauge,
+    /// By the names of nodes.
+    left_out: Mutex<HashMap<String, u64>>,
+    /// The same, and the next, of the nodes that are sources when a page is made.
+    left_out_shown: Family<PieceServerLabel, Counter>,
     seconds: Family<PieceServerLabel, Gauge<f64, AtomicU64>>,
 }
 
@@ -64,9 +76,19 @@ impl LargeMetrics {
             all.retries.clone(),
         );
         registry.register(
+            "large_window_waits",
+            "Transfers that found no memory for a window, by what they got in the end",
+            all.window_waits.clone(),
+        );
+        registry.register(
+            "large_transfers_waiting",
+            "Transfers that wait for memory for a window",
+            all.windows_waiting.clone(),
+        );
+        registry.register(
             "large_left_out",
             "Times that a node was skipped as a source for a while, because it was late or slow",
-            all.left_out.clone(),
+            all.left_out_shown.clone(),
         );
         registry.register(
             "large_source_seconds",
@@ -85,13 +107,20 @@ impl LargeMetrics {
 
     /// Counts a node that is skipped from now on.
     pub fn left_out(&self, server: &str) {
-        self.left_out.get_or_create_owned(&PieceServerLabel { server: server.to_owned() }).inc();
+        *self.left_out.lock().entry(server.to_owned()).or_default() += 1;
     }
 
-    pub(crate) fn server_gone(&self, server: &str) {
-        let labels = PieceServerLabel { server: server.to_owned() };
-        self.left_out.remove(&labels);
-        self.seconds.remove(&labels);
+    /// Counts a transfer that found no memory for a window, and why it got none in the end.
+    pub fn waited_for_window(&self, failed: Option<NoWindow>) {
+        let outcome = match failed {
+            None => "window",
+            Some(NoWindow::TooSmall) => "too_small",
+            Some(NoWindow::QueueFull) => "queue_full",
+            Some(NoWindow::QueueTimeout) => "queue_timeout",
+        };
+        self.window_waits
+            .get_or_create_owned(&WindowWaitLabel { outcome: LabelValue(outcome) })
+            .inc();
     }
 
     /// Adds the counts of a transfer that has ended.
@@ -108,11 +137,27 @@ impl LargeMetrics {
         self.stalls.inc_by(counts.stalls);
     }
 
-    /// Sets the gauges of the sources with these numbers and names.
-    pub fn look_at(&self, sources: &Sources, names: impl Iterator<Item = (usize, String)>) {
+    /// Shows the sources with these numbers and names on the next page, and no others; and how many transfers
+    /// wait for a window.
+    pub fn show(
+        &self,
+        sources: &Sources,
+        names: impl Iterator<Item = (usize, String)>,
+        waiting: usize,
+    ) {
+        self.windows_waiting.set(waiting as i64);
+        self.left_out_shown.clear();
+        self.seconds.clear();
+        let mut former = std::mem::take(&mut *self.left_out.lock());
         for (number, server) in names {
+            let left_out = former.remove(&server);
+            let labels = PieceServerLabel { server };
             if let Some(average) = sources.average(number) {
-                self.seconds.get_or_create(&PieceServerLabel { server }).set(average.as_secs_f64());
+                self.seconds.get_or_create(&labels).set(average.as_secs_f64());
+            }
+            if let Some(times) = left_out {
+                self.left_out_shown.get_or_create(&labels).inc_by(times);
+                *self.left_out.lock().entry(labels.server).or_default() += times;
             }
         }
     }

@@ -2,18 +2,23 @@
 
 use std::{
     sync::{Arc, OnceLock, atomic::AtomicU64},
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use http::StatusCode;
+use levada_acme::CertificateMetrics;
 use levada_announce::RouteMetrics;
 use levada_compress::CompressMetrics;
 use levada_discovery::DiscoveryMetrics;
 use levada_handoff::Observe;
 use levada_http1::ConnectionEnd;
+use levada_otel::{ExportMetrics, Family as PageFamily, NativeBuckets, Sample};
 use levada_policy::Pick;
+use levada_quic::QuicMetrics;
 use levada_redirector::SwitchMetrics;
 use levada_store::disk::DiskMetrics;
+use levada_tls::metrics::TlsMetrics;
+use levada_tunnel::TunnelMetrics;
 use levada_upstream::{OutcomeCounter, Server, ServerFailure, ServerKind};
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -27,8 +32,9 @@ use prometheus_client::{
 };
 
 use crate::{
-    AnsweredRequest, CacheResult, LargeMetrics, PageFormat, SiteMetrics, label_value::LabelValue,
-    process, site::Sites,
+    AnsweredRequest, CacheResult, CpuMetrics, LargeMetrics, PageFormat, ShownUpstreams,
+    SiteMetrics, Work, cpu::did, label_value::LabelValue, process, protobuf, site::Sites,
+    upstreams::Upstreams,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -56,12 +62,6 @@ struct MovedLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ServerLabels {
-    kind: LabelValue,
-    server: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct EndingLabels {
     reason: LabelValue,
 }
@@ -75,17 +75,6 @@ struct HandoffLabels {
 struct PurgeLabels {
     scope: LabelValue,
     kind: LabelValue,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct SwitchLabels {
-    site: String,
-    server: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct SiteLabels {
-    site: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -122,7 +111,6 @@ pub struct Metrics {
     pub origin_bytes: Counter,
     decisions: Family<DecisionLabels, Counter>,
     set_sizes: Histogram,
-    servers: Family<ServerLabels, Gauge>,
     moved_places: Family<MovedLabels, Gauge<f64, AtomicU64>>,
     /// Entries that this process got from the one before it.
     pub takeover_objects: Gauge,
@@ -144,6 +132,8 @@ pub struct Metrics {
     pub moved: Counter,
     /// The announcement of the route.
     pub route: RouteMetrics,
+    /// Certificates.
+    pub certificates: CertificateMetrics,
     /// Sources of members.
     pub discovery: DiscoveryMetrics,
     /// Compression.
@@ -173,15 +163,23 @@ pub struct Metrics {
     pub tracked_bytes: Gauge<i64>,
     /// Requests that lack the part their key is taken from: the URL was used.
     pub fallbacks: Counter,
-    switch_outstanding: Family<SwitchLabels, Gauge>,
-    switch_waiting: Family<SiteLabels, Gauge>,
-    switch_limit: Family<SiteLabels, Gauge>,
+    upstreams: Upstreams,
     reloads: Family<ResultLabels, Counter>,
     last_reload: Gauge<i64>,
     /// The disk tier.
     pub disk: DiskMetrics,
     /// Transfers in pieces.
     pub large: LargeMetrics,
+    /// Connections that have switched to WebSocket.
+    pub tunnels: TunnelMetrics,
+    /// CPU time by kind of work.
+    pub cpu: CpuMetrics,
+    /// Traces, metrics and logs that a collector gets.
+    pub exports: ExportMetrics,
+    /// TLS towards clients.
+    pub tls: TlsMetrics,
+    /// HTTP/3.
+    pub quic: QuicMetrics,
 }
 
 impl Default for Metrics {
@@ -265,11 +263,6 @@ impl Default for Metrics {
                 "Nodes held responsible for the object, per decision",
                 Histogram::new(exponential_buckets(1.0, 2.0, 8))
             ),
-            servers: register!(
-                "upstream_healthy",
-                "Whether an origin or a peer is up",
-                Family::default()
-            ),
             takeover_objects: register!(
                 "takeover_objects",
                 "Stored entries that this process took over from the one before it",
@@ -313,6 +306,8 @@ impl Default for Metrics {
                 Counter::default()
             ),
             route: RouteMetrics::registered(&mut registry),
+            quic: QuicMetrics::registered(&mut registry),
+            certificates: CertificateMetrics::registered(&mut registry),
             discovery: DiscoveryMetrics::registered(&mut registry),
             collapsed: register!(
                 "cache_coalesced",
@@ -367,21 +362,7 @@ impl Default for Metrics {
                 "Requests that lack the part their key is taken from: the URL was used",
                 Counter::default()
             ),
-            switch_outstanding: register!(
-                "server_requests_in_flight",
-                "Requests in flight at a server of a switch",
-                Family::default()
-            ),
-            switch_waiting: register!(
-                "server_requests_waiting",
-                "Requests that wait for a server of a switch",
-                Family::default()
-            ),
-            switch_limit: register!(
-                "server_requests_limit",
-                "The most requests in flight at all servers of a switch together",
-                Family::default()
-            ),
+            upstreams: Upstreams::registered(&mut registry),
             reloads: register!("config_reloads", "Reloads, by result", Family::default()),
             last_reload: register!(
                 "config_last_reload_success",
@@ -391,6 +372,10 @@ impl Default for Metrics {
             disk: DiskMetrics::registered(&mut registry),
             compress: CompressMetrics::registered(&mut registry),
             large: LargeMetrics::registered(&mut registry),
+            tunnels: TunnelMetrics::registered(&mut registry),
+            cpu: CpuMetrics::registered(&mut registry),
+            exports: ExportMetrics::registered(&mut registry),
+            tls: TlsMetrics::registered(&mut registry),
             registry,
         }
         .started()
@@ -410,30 +395,9 @@ impl Metrics {
         self.last_reload.set(i64::from(ok));
     }
 
-    /// Forgets the gauges of all switches, whose servers may be gone.
-    pub fn clear_switches(&self) {
-        self.switch_outstanding.clear();
-        self.switch_waiting.clear();
-        self.switch_limit.clear();
-    }
-
-    /// Sets the gauges of one switch: requests at each server, requests that wait, and the admission limit.
-    pub fn set_switch(
-        &self,
-        site: &str,
-        servers: impl Iterator<Item = (String, u32)>,
-        waiting: usize,
-        limit: usize,
-    ) {
-        let site = site.to_owned();
-        for (server, held) in servers {
-            let labels = SwitchLabels { site: site.clone(), server };
-            self.switch_outstanding.get_or_create(&labels).set(held.into());
-        }
-        let labels = SiteLabels { site };
-        self.switch_waiting.get_or_create(&labels).set(waiting as i64);
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        self.switch_limit.get_or_create(&labels).set(limit);
+    /// Begins a page with the gauges of origins, peers and servers: the caller shows every one that the node has.
+    pub fn show_upstreams(&self) -> ShownUpstreams<'_> {
+        self.upstreams.show()
     }
 
     /// The series of the site with this name.
@@ -441,8 +405,15 @@ impl Metrics {
         self.sites.of(Some(name))
     }
 
+    /// Counts a request that begins.
+    pub fn began(&self) {
+        self.in_flight.inc();
+        did(Work::Miss);
+    }
+
     /// Counts a request that was answered; `site` is `None` if it belongs to none.
     pub fn request(&self, site: Option<&SiteMetrics>, request: AnsweredRequest) {
+        did(request.cache.into());
         site.unwrap_or(&self.no_site).request(request);
         if request.cache == CacheResult::Collapsed {
             self.collapsed.inc();
@@ -475,19 +446,44 @@ impl Metrics {
         self.sites.bytes()
     }
 
-    /// The page that Prometheus scrapes.
-    pub fn page(&self, format: PageFormat) -> String {
+    /// The page that Prometheus scrapes, with these servers.
+    pub fn page(&self, format: PageFormat, shown: ShownUpstreams<'_>) -> Vec<u8> {
+        let page = self.openmetrics(shown);
+        match format {
+            PageFormat::Protobuf => {
+                protobuf::page(&page, |family, sample| self.native(family, sample))
+            }
+            text => text.of(page).into_bytes(),
+        }
+    }
+
+    fn openmetrics(&self, shown: ShownUpstreams<'_>) -> String {
+        let _shown = shown.all();
         let mut page = String::new();
         if prometheus_client::encoding::text::encode(&mut page, &self.registry).is_err() {
             page.clear();
         }
         process::append(&mut page, self.started);
-        format.of(page)
+        page
+    }
+
+    /// The native buckets of a histogram on the page, if it has any.
+    fn native(&self, family: &PageFamily<'_>, sample: &Sample<'_>) -> Option<NativeBuckets> {
+        let label = |name: &str| {
+            let label = sample.labels.iter().find(|(known, _)| *known == name);
+            label.map(|(_, value)| &**value)
+        };
+        match family.name.strip_prefix("levada_")? {
+            Sites::DURATIONS => self.sites.native(label("site")?),
+            Upstreams::HEAD_TIMES => self.upstreams.native(label("kind")?, label("server")?),
+            _ => None,
+        }
     }
 }
 
 impl OutcomeCounter for Metrics {
-    fn answered(&self, kind: ServerKind, status: StatusCode) {
+    fn answered(&self, server: &Server, kind: ServerKind, status: StatusCode, took: Duration) {
+        self.upstreams.took(server, kind, took);
         let counter = || {
             let upstream = LabelValue(kind.as_str());
             let labels = UpstreamLabels { upstream, code: status.as_u16() };
@@ -516,20 +512,6 @@ impl SwitchMetrics for Metrics {
             DecisionLabels { policy: LabelValue(policy), reason: LabelValue(pick.reason.as_str()) };
         self.decisions.get_or_create(&labels).inc();
         self.set_sizes.observe(f64::from(pick.set_size));
-    }
-
-    fn server_up(&self, kind: ServerKind, server: &Server) {
-        let (kind, name) = (LabelValue(kind.as_str()), server.name.to_string());
-        let labels = ServerLabels { kind, server: name };
-        self.servers.get_or_create(&labels).set(i64::from(server.health.is_up()));
-    }
-
-    fn server_gone(&self, kind: ServerKind, server: &Server) {
-        let server = server.name.to_string();
-        if kind == ServerKind::Peer {
-            self.large.server_gone(&server);
-        }
-        self.servers.remove(&ServerLabels { kind: LabelValue(kind.as_str()), server });
     }
 
     fn moved(&self, kind: ServerKind, policy: &'static str, part: f64) {

@@ -1,6 +1,9 @@
-//! The page that Prometheus scrapes, in the two text formats of the field.
+//! The page that Prometheus scrapes, in the two text formats of the field; and the choice of a format.
 
 use std::fmt::Write as _;
+
+/// The media type of protobuf, as Prometheus asks for it.
+const PROTOBUF: &str = "application/vnd.google.protobuf";
 
 /// A format of the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,14 +12,19 @@ pub enum PageFormat {
     Text,
     /// OpenMetrics 1.0.
     OpenMetrics,
+    /// Prometheus' protobuf, with native histograms.
+    Protobuf,
 }
 
 impl PageFormat {
     /// The format for a client with this `Accept`.
     pub fn accepted(accept: &str) -> Self {
-        match accept.contains("application/openmetrics-text") {
-            true => Self::OpenMetrics,
-            false => Self::Text,
+        let place = |wanted: &str| accept.split(',').position(|kind| kind.contains(wanted));
+        // Prometheus names first what it likes best.
+        match (place(PROTOBUF), place("application/openmetrics-text")) {
+            (Some(protobuf), text) if text.is_none_or(|text| protobuf < text) => Self::Protobuf,
+            (_, Some(_)) => Self::OpenMetrics,
+            _ => Self::Text,
         }
     }
 
@@ -25,15 +33,18 @@ impl PageFormat {
         match self {
             Self::Text => "text/plain; version=0.0.4; charset=utf-8",
             Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Self::Protobuf => {
+                "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"
+            }
         }
     }
 
-    /// A page in OpenMetrics in this format.
+    /// A page in OpenMetrics in this text format.
     ///
     /// In the text format the name of a counter has its suffix in the metadata, too, and there are no units and
     /// no end.
     pub(crate) fn of(self, page: String) -> String {
-        if self == Self::OpenMetrics {
+        if self != Self::Text {
             return page;
         }
         let (mut text, mut help) = (String::with_capacity(page.len()), None);
@@ -76,6 +87,11 @@ mod tests {
     fn openmetrics_is_for_those_who_ask_for_it() {
         let prometheus = "application/openmetrics-text;version=1.0.0;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
         assert_eq!(PageFormat::accepted(prometheus), PageFormat::OpenMetrics);
+        let protobuf = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.6";
+        let (first, last) =
+            (format!("{protobuf},{prometheus}"), format!("{prometheus},{protobuf}"));
+        assert_eq!(PageFormat::accepted(&first), PageFormat::Protobuf);
+        assert_eq!(PageFormat::accepted(&last), PageFormat::OpenMetrics);
         assert_eq!(PageFormat::accepted("*/*"), PageFormat::Text);
     }
 }

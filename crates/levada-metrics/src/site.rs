@@ -7,14 +7,11 @@ use std::{
 };
 
 use http::StatusCode;
+use levada_otel::{NativeBuckets, TimeHistogram};
 use parking_lot::Mutex;
 use prometheus_client::{
     encoding::EncodeLabelSet,
-    metrics::{
-        counter::Counter,
-        family::Family,
-        histogram::{Histogram, exponential_buckets},
-    },
+    metrics::{counter::Counter, family::Family},
     registry::Registry,
 };
 
@@ -63,26 +60,11 @@ pub(crate) struct Sites {
     by_name: Mutex<HashMap<String, Arc<SiteMetrics>>>,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Default)]
 struct Families {
     requests: Family<RequestLabels, Counter>,
     bytes: Family<SiteLabel, Counter>,
-    durations: Family<SiteLabel, Histogram, fn() -> Histogram>,
-}
-
-impl Default for Families {
-    fn default() -> Self {
-        Self {
-            requests: Family::default(),
-            bytes: Family::default(),
-            durations: Family::new_with_constructor(durations),
-        }
-    }
-}
-
-/// Buckets from half a millisecond to half a minute.
-fn durations() -> Histogram {
-    Histogram::new(exponential_buckets(0.0005, 2.0, 17))
+    durations: Family<SiteLabel, TimeHistogram>,
 }
 
 /// The series of one site.
@@ -93,18 +75,21 @@ pub struct SiteMetrics {
     /// The counters for any other status.
     others: Mutex<HashMap<(bool, StatusCode, CacheResult), Counter>>,
     bytes: Counter,
-    durations: Histogram,
+    durations: TimeHistogram,
     families: Families,
 }
 
 impl Sites {
+    /// The name of the family of durations.
+    pub(crate) const DURATIONS: &str = "http_request_duration_seconds";
+
     pub(crate) fn registered(registry: &mut Registry) -> Self {
         let sites = Self::default();
         let Families { requests, bytes, durations } = sites.families.clone();
         registry.register("http_requests", "Requests answered", requests);
         registry.register("http_response_bytes", "Bytes of bodies sent", bytes);
         registry.register(
-            "http_request_duration_seconds",
+            Self::DURATIONS,
             "Time from the request's head to the end of its response",
             durations,
         );
@@ -130,6 +115,12 @@ impl Sites {
     /// Requests answered, by listener and cache result.
     pub(crate) fn count(&self, from_peer: bool, cache: CacheResult) -> u64 {
         self.by_name.lock().values().map(|site| site.count(from_peer, cache)).sum()
+    }
+
+    /// The native buckets of the durations of a site with this name.
+    pub(crate) fn native(&self, site: &str) -> Option<NativeBuckets> {
+        let label = SiteLabel { site: site.to_owned() };
+        Some(self.families.durations.get(&label)?.native())
     }
 
     /// Bytes of bodies sent.
@@ -163,7 +154,7 @@ impl SiteMetrics {
             counter.or_insert_with(|| self.counter(from_peer, status, cache)).inc();
         }
         self.bytes.inc_by(bytes);
-        self.durations.observe(elapsed.as_secs_f64());
+        self.durations.observe(elapsed);
     }
 
     fn counter(&self, from_peer: bool, status: StatusCode, cache: CacheResult) -> Counter {
