@@ -2,6 +2,7 @@
 //! this machine.
 
 mod access;
+mod acme;
 mod adjustments;
 mod caching;
 mod classes;
@@ -13,27 +14,30 @@ mod files;
 mod handling;
 mod handoff;
 mod levels;
+mod log;
+mod origin_tls;
 mod peering;
 mod route;
 mod servers;
 mod site;
 mod site_files;
 mod site_route;
+mod telemetry;
+mod tls;
 
 use std::{net::SocketAddr, num::NonZero, path::Path as FilePath, sync::Arc, thread};
 
 use levada_access::country::Countries;
 use levada_cache::eviction::{DEFAULT_EVICTION, find_eviction};
+use levada_document::{Findings, Path};
 use levada_edge::settings::{
-    AccessLog, Admin, AdminAddress, CacheSettings, Certificate, DiskCache, Listener, LogFormat,
-    PurgeSettings, RunAs, Runtime, Settings, TrustedProxies,
+    Admin, AdminAddress, CacheSettings, Certificate, DiskCache, Listener, PurgeSettings, RunAs,
+    Runtime, Settings, TrustedProxies,
 };
 
 use super::{
-    errors::Findings,
     file::{self, File, RuntimeMode},
     text::{Address, OperatorAddress},
-    tree::Path,
 };
 
 /// Makes settings of `file`. The caller uses them only if no error was found, here or before.
@@ -47,6 +51,8 @@ pub(crate) fn settings(
     check.addresses();
     // Every site is checked before the first failure returns, so that all errors are reported.
     let listeners = check.listeners();
+    let tickets = check.session_tickets();
+    let acme = check.acme();
     let trusted = check.trusted();
     let discovery = check.discovery();
     let peering = check.peering();
@@ -56,7 +62,8 @@ pub(crate) fn settings(
     let admin = check.admin();
     let run_as = check.run_as();
     let handoff = check.handoff();
-    let access_log = check.access_log();
+    let access_log = check.access_log(&file.log, &check.root.key("log"));
+    let telemetry = check.telemetry();
     let route = check.route();
     Some(Settings {
         name: file.name.as_ref()?.to_string(),
@@ -64,6 +71,8 @@ pub(crate) fn settings(
         run_as: run_as?,
         splice: file.runtime.splice,
         listeners: listeners?,
+        tickets: tickets?,
+        acme: acme?,
         trusted: trusted?,
         discovery: discovery?,
         peering: peering?,
@@ -75,6 +84,7 @@ pub(crate) fn settings(
         sites: sites?,
         limits: (&file.limits).into(),
         access_log: access_log?,
+        telemetry: telemetry?,
         route: route?,
         seed: file.seed.map(i64::unsigned_abs),
     })
@@ -192,16 +202,31 @@ impl Check<'_, '_> {
             .tls
             .iter()
             .enumerate()
-            .map(|(i, pair)| self.certificate(&pair.certificate, &pair.key, &tls.index(i)))
+            .map(|(i, pair)| self.of_listener(pair, &tls.index(i)))
             .collect();
-        if listen.h2c && !listen.tls.is_empty() {
-            let message = "has no effect beside `tls`, where HTTP/2 is negotiated";
+        if listen.h2c && (listen.acme || !listen.tls.is_empty()) {
+            let message = "has no effect beside TLS, where HTTP/2 is negotiated";
             self.findings.warning(&path.key("h2c"), message, None);
+        }
+        if listen.tls.is_empty() && !listen.acme && self.findings.has(&path.key("handshake")) {
+            self.findings.warning(&path.key("handshake"), "has no effect without `tls`", None);
+        }
+        let handshake = self.handshake(&listen.handshake, &path.key("handshake"));
+        if listen.http3 && listen.tls.is_empty() && !listen.acme {
+            let help = "list a certificate in `tls`, or remove `http3`".to_owned();
+            self.findings.error(
+                &path.key("http3"),
+                "needs `tls`: HTTP/3 is always encrypted",
+                Some(help),
+            );
         }
         Some(Listener {
             address: listen.address?.0,
+            handshake: handshake?,
             tls: certificates.into_iter().collect::<Option<_>>()?,
+            acme: listen.acme,
             h2c: listen.h2c,
+            http3: listen.http3,
             dormant_retries: listen.dormant_retries.into(),
         })
     }
@@ -226,6 +251,15 @@ impl Check<'_, '_> {
         Some(trusted)
     }
 
+    /// A certificate of a listener: it must be usable now.
+    fn of_listener(&mut self, pair: &file::Certificate, path: &Path) -> Option<Certificate> {
+        let files = self.certificate(&pair.certificate, &pair.key, path);
+        let ocsp = pair.ocsp.as_ref().map(|ocsp| self.directory.join(ocsp));
+        let files = Certificate { ocsp, ..files? };
+        self.belongs_together(&files, path);
+        Some(files)
+    }
+
     /// Reads a certificate and its key at `path`.
     fn certificate(
         &mut self,
@@ -235,10 +269,10 @@ impl Check<'_, '_> {
     ) -> Option<Certificate> {
         let certificate = self.pem(certificate, "CERTIFICATE", &path.key("certificate"));
         let key = self.pem(key, "PRIVATE KEY", &path.key("key"));
-        Some(Certificate { certificate: certificate?, key: key? })
+        Some(Certificate { certificate: certificate?, key: key?, ocsp: None })
     }
 
-    /// The size of the memory tier. What is on its way beside the tier takes up to three quarters of it again,
+    /// The size of the memory tier. Bodies on their way take up to three quarters of it again,
     /// so it can have half of the memory at most.
     fn memory_tier(&mut self, tier: crate::text::Size) -> crate::text::Size {
         let Some(limit) = self.file.limits.memory else { return tier };
@@ -302,20 +336,6 @@ impl Check<'_, '_> {
         let (path, expose_tags) = (self.root.key("purge"), *expose_tags);
         let token = self.secret(["token", "token_file"], token, token_file, &path)?;
         Some(PurgeSettings { token, expose_tags })
-    }
-
-    /// The outer `None` marks an error, the inner an absent value.
-    fn access_log(&mut self) -> Option<Option<AccessLog>> {
-        let format = match self.file.log.format {
-            file::LogFormat::Combined => LogFormat::Combined,
-            file::LogFormat::Json => LogFormat::Json,
-        };
-        let path = match self.file.log.access.as_str() {
-            "off" => return Some(None),
-            "stdout" => None,
-            given => Some(self.in_existing_directory(given, &self.root.key("log").key("access"))?),
-        };
-        Some(Some(AccessLog { path, format }))
     }
 }
 

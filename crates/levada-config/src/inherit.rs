@@ -34,9 +34,13 @@ const REWRITES: [&str; 3] = ["strip_prefix", "add_prefix", "rewrite"];
 pub(crate) fn complete(file: &mut Json) {
     let (handling, servers) = (&*HANDLING_KEYS, &*SERVERS_KEYS);
     let defaults = file["defaults"].as_object().cloned().unwrap_or_default();
+    let log = file["log"].as_object().cloned().unwrap_or_default();
     let sites = file.get_mut("site").and_then(Json::as_array_mut);
     for site in sites.into_iter().flatten().filter_map(Json::as_object_mut) {
         let routes = site.remove("route");
+        if let Some(own) = site.get_mut("log").and_then(Json::as_object_mut) {
+            *own = laid_over(&log, std::mem::take(own));
+        }
         *site = laid_over(&defaults, std::mem::take(site));
         let Some(Json::Array(mut routes)) = routes else { continue };
         for route in routes.iter_mut().filter_map(Json::as_object_mut) {

@@ -4,24 +4,19 @@
 
 mod check;
 mod env;
-mod errors;
 pub mod file;
 mod inherit;
-pub mod scenario;
 pub mod schema;
 mod shape;
 pub mod text;
-mod tree;
 
 use std::path::Path as FilePath;
 
 use levada_edge::settings::{AdminAddress, Settings};
 
-pub use errors::{Problem, Report, Severity, did_you_mean};
-pub use tree::Source;
+pub use levada_document::{Problem, Report, Severity, Source, did_you_mean, read_source};
 
-use errors::Findings;
-use tree::{Node, Path};
+use levada_document::{Findings, Node, Path};
 
 /// The environment of a file, on which its meaning may depend.
 pub struct Surroundings<'a> {
@@ -56,29 +51,6 @@ pub fn load(path: &FilePath) -> std::io::Result<Checked> {
     };
     Ok(check(&source, &surroundings))
 }
-
-/// Reads the file at `path`, if it is not too large for a configuration.
-///
-/// # Errors
-/// When it cannot be read, or is larger.
-pub fn read_source(path: &FilePath) -> std::io::Result<Source> {
-    Ok(Source { name: path.display().to_string(), text: read_bounded(path)? })
-}
-
-/// The text of the file at `path`. The limit reports a disk image, named by mistake, at once.
-fn read_bounded(path: &FilePath) -> std::io::Result<String> {
-    use std::io::{Error, ErrorKind, Read};
-    let mut text = String::new();
-    let file = std::fs::File::open(path)?;
-    let most = LARGEST_FILE;
-    if file.take(most + 1).read_to_string(&mut text)? as u64 > most {
-        return Err(Error::new(ErrorKind::FileTooLarge, format!("larger than {most} bytes")));
-    }
-    Ok(text)
-}
-
-/// A limit far beyond any cluster's configuration.
-const LARGEST_FILE: u64 = 16 << 20;
 
 /// Checks a configuration.
 pub fn check(source: &Source, surroundings: &Surroundings<'_>) -> Checked {

@@ -7,11 +7,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value as Json};
 
-use super::{
-    errors::{Findings, did_you_mean},
-    schema::{describe, example, format_of, words},
-    tree::{Entry, Node, Path, Value},
-};
+use super::schema::{describe, example, format_of, words};
+use levada_document::{Entry, Findings, Node, Path, Value, did_you_mean};
 
 /// Reads `node` by `schema`. `None` when it is wrong as a whole; the error has been reported then.
 ///

@@ -4,7 +4,8 @@ use std::{fs, path::Path as FilePath, time::Duration};
 
 use levada_edge::settings::{
     AccessLog, CacheRules, CookieStorage, Delivery, HandoffControl, LargeSettings, LogFormat,
-    MissLimits, Mode, PeerTrust, ProxyVersion, PurgeSettings, RouteLevel, RunAs, Runtime, Speaker,
+    LogTarget, MissLimits, Mode, PeerTrust, ProxyVersion, PurgeSettings, RouteLevel, RunAs,
+    Runtime, SiteRoute, Speaker,
 };
 use proptest::prelude::*;
 
@@ -85,7 +86,12 @@ fn the_least_file_takes_every_default() {
     assert_eq!(settings.sites[0].servers.policy.name, "adaptive");
     assert_eq!(settings.sites[0].delivery, Delivery::Proxy);
     assert!(settings.peering.is_none() && settings.admin.is_none() && settings.seed.is_none());
-    let stdout = AccessLog { path: None, format: LogFormat::Combined };
+    let stdout = AccessLog {
+        target: LogTarget::Stdout,
+        format: LogFormat::combined(),
+        sampling: None,
+        node: "a".to_owned(),
+    };
     assert_eq!(settings.access_log, Some(stdout));
 }
 
@@ -353,7 +359,18 @@ fn version_of_the_proxy_protocol_is_one_that_exists() {
     assert_error(&text("'v3'"), "site[0].proxy_protocol", "\"v1\"");
     assert_error(&text("true"), "site[0].proxy_protocol", "\"v1\"");
     let settings = check_text(&text("'v2'")).settings.unwrap();
-    assert_eq!(settings.sites[0].servers.proxy_protocol, Some(ProxyVersion::V2));
+    assert_eq!(settings.sites[0].servers.protocols.states_client, Some(ProxyVersion::V2));
+}
+
+#[test]
+fn servers_are_reached_over_the_protocol_of_their_site_or_route() {
+    let routes = "[[site.route]]\npath = '/rpc/*'\norigin = 'http://10.0.0.2'\nprotocol = 'h2'\n\
+                  [[site.route]]\npath = '/old/*'\norigin = 'http://10.0.0.3'\n";
+    let settings = check_text(&format!("{LEAST}{SITE}{routes}")).settings.unwrap();
+    let of = |route: &SiteRoute| route.servers.as_ref().unwrap().protocols.h2;
+    let routes: Vec<bool> = settings.sites[0].routes.all.iter().map(of).collect();
+    assert_eq!((settings.sites[0].servers.protocols.h2, routes), (false, vec![true, false]));
+    assert_error(&format!("{LEAST}{SITE}protocol = 'h2c'\n"), "site[0].protocol", "\"h2\"");
 }
 
 #[test]
@@ -806,4 +823,43 @@ fn wrong_cache_rules_are_refused_with_their_place() {
     }
     let large = "large = { enabled = true }\ncache_key = { device = true }";
     assert_error(&site(large), "site[0].large.enabled", "cannot stand beside");
+}
+
+#[test]
+fn sites_get_certificates_by_the_ways_that_listeners_allow() {
+    let acme = |listen: &str, acme: &str, site: &str| {
+        format!(
+            "name = 'a'\n[acme]\nagree = true\n{acme}\n{listen}\n\
+             [[site]]\nhosts = ['www.example.com', '10.0.0.1', '*']\norigin = 'http://b'\n{site}\n"
+        )
+    };
+    let at = |port: u16, more: &str| format!("[[listen]]\naddress = '0.0.0.0:{port}'\n{more}\n");
+    let (plain, secure) = (at(80, ""), at(443, "acme = true"));
+    let both = format!("{plain}{secure}");
+    let dns = "dns_command = ['/bin/true']";
+    let wanted = |text: &str| {
+        let mut wanted = settings(text).acme.unwrap().certificates;
+        let one = wanted.pop().unwrap();
+        assert_eq!((one.names, wanted.len()), (vec!["www.example.com".to_owned()], 0));
+        one.proofs.iter().map(|proof| proof.as_str()).collect::<Vec<_>>()
+    };
+    assert_eq!(wanted(&acme(&both, "", "")), ["http-01", "tls-alpn-01"]);
+    assert_eq!(wanted(&acme(&both, dns, "")), ["http-01", "tls-alpn-01", "dns-01"]);
+    assert_eq!(wanted(&acme(&secure, "", "")), ["tls-alpn-01"]);
+    assert_eq!(wanted(&acme(&both, dns, "acme = 'dns-01'")), ["dns-01"]);
+    let off = settings(&acme(&both, "", "acme = 'off'"));
+    assert!(off.acme.unwrap().certificates.is_empty());
+    let eab = "[acme.external_account]\nid = 'k'\nkey = 'YSBrZXkgb2Ygc29tZSBsZW5ndGg='";
+    let account = settings(&acme(&both, eab, "")).acme.unwrap().external_account.unwrap();
+    assert_eq!(account.key, b"a key of some length");
+
+    assert_error(&acme(&secure, "", "acme = 'http-01'"), "site[0].acme", "needs a listener");
+    assert_error(&acme(&both, "challenge = 'dns-01'", ""), "site[0].hosts", "needs a command");
+    let refused = acme(&both, "", "").replace("agree = true", "agree = false");
+    assert_error(&refused, "acme.agree", "terms of service");
+    let without = acme(&both, "", "").replace("[acme]\nagree = true", "");
+    assert_error(&without, "listen[1].acme", "no `[acme]`");
+    assert_warning(&acme(&plain, "", ""), "acme", "no listener shows");
+    let high = format!("{}{}", at(8080, ""), at(8443, "acme = true"));
+    assert_warning(&acme(&high, "", ""), "acme", "port 80 or 443");
 }

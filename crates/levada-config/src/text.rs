@@ -5,7 +5,7 @@
 
 use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
-use levada_edge::settings::{AddressPrefix, AdminAddress};
+use levada_edge::settings::{AddressPrefix, AdminAddress, BREAK_EVEN};
 use levada_types::{ByteSize, format_duration, parse_duration, parse_rate};
 
 /// A duration, such as `"300ms"`.
@@ -15,6 +15,15 @@ pub struct Time(pub Duration);
 /// An amount of bytes, such as `"64MiB"`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size(pub u64);
+
+/// The size from which a response is worth a handoff: `"auto"`, or a size such as `"100KiB"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeastSize {
+    /// As measured.
+    Auto,
+    /// This one.
+    Size(Size),
+}
 
 /// Bytes per second, written in bytes (`"5MiB/s"`) or in bits (`"40Mbit/s"`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -124,6 +133,12 @@ pub const FORMATS: &[Format] = &[
         expected: "a size",
         example: "64MiB",
         measure: |text| text.parse().ok().map(|Size(bytes)| Some(bytes.into())),
+    },
+    Format {
+        name: "levada-least-size",
+        expected: "`auto`, or a size",
+        example: "auto",
+        measure: |text| LeastSize::from_str(text).ok().map(|_| None),
     },
     Format {
         name: "levada-rate",
@@ -260,6 +275,40 @@ impl fmt::Display for Size {
         ByteSize(self.0).fmt(f)
     }
 }
+
+impl Default for LeastSize {
+    fn default() -> Self {
+        Self::Size(Size::default())
+    }
+}
+
+impl LeastSize {
+    /// In bytes.
+    pub fn bytes(self) -> u64 {
+        match self {
+            Self::Auto => BREAK_EVEN,
+            Self::Size(Size(bytes)) => bytes,
+        }
+    }
+}
+
+impl FromStr for LeastSize {
+    type Err = Malformed;
+    fn from_str(text: &str) -> Result<Self, Malformed> {
+        if text == AUTO { Ok(Self::Auto) } else { text.parse().map(Self::Size) }
+    }
+}
+
+impl fmt::Display for LeastSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str(AUTO),
+            Self::Size(size) => size.fmt(f),
+        }
+    }
+}
+
+const AUTO: &str = "auto";
 
 impl FromStr for Rate {
     type Err = Malformed;
@@ -579,6 +628,7 @@ macro_rules! text {
 text! {
     Time = "levada-duration",
     Size = "levada-size",
+    LeastSize = "levada-least-size",
     Rate = "levada-rate",
     NodeName = "levada-name",
     HostField = "levada-host-field",

@@ -91,7 +91,9 @@ fn assert_known(value: &toml::Value, schema: &Json, path: &str) {
 /// Everything at once, in the order of the lines. `UPDATE_EXPECT=1` writes the reports anew.
 #[test]
 fn all_mistakes_are_reported_at_once() {
-    for name in ["wrong", "wrong-rules", "wrong-members"] {
+    for name in
+        ["wrong", "wrong-rules", "wrong-members", "wrong-logs", "wrong-telemetry", "wrong-acme"]
+    {
         let text = crate_file(&format!("tests/config/{name}.toml"));
         let text = fs::read_to_string(text).expect("readable");
         let source = Source { name: format!("{name}.toml"), text };

@@ -1,4 +1,4 @@
-//! Who may use a site, and how much of it: whether limits limit anything, and the files that rules are read from.
+//! Access to a site and its limits: whether limits limit anything, and the files that rules are read from.
 
 use std::{str::FromStr, sync::Arc};
 
@@ -19,8 +19,8 @@ use super::{Check, levels::KeyLevels};
 use crate::{
     file::{self, OneOrMany, OrOff},
     text::{Root, Upstream},
-    tree::Path,
 };
+use levada_document::Path;
 
 fn on<T>(switch: &Option<OrOff<T>>) -> Option<&T> {
     switch.as_ref().and_then(OrOff::on)

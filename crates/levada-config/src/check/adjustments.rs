@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, io::Read, sync::Arc};
 
 use http::{HeaderValue, StatusCode};
 
+use levada_document::Path;
 use levada_edge::settings::{Adjustments, ClientCountries};
 use levada_rules::{
     Conditions, CountryLookup, ErrorPage, ErrorPages, ErrorStatus, FieldEdit, FieldEdits,
@@ -11,7 +12,7 @@ use levada_rules::{
 };
 
 use super::{Check, levels::KeyLevels};
-use crate::{file, tree::Path};
+use crate::file;
 
 /// The largest page in bytes.
 const LARGEST_PAGE: u64 = 1 << 20;
@@ -43,6 +44,7 @@ impl Check<'_, '_> {
             rewrite: rewrite?,
             maintenance: maintenance?,
             pages: pages?,
+            request_id: of.request_id,
         };
         Some(adjustments.change_something().then(|| Arc::new(adjustments)))
     }

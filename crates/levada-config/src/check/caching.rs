@@ -3,15 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use http::HeaderName;
+use levada_document::Path;
 use levada_edge::settings::{CachingRules, KeyRules, QueryRule, Selector, StatusTtl, Statuses};
 use levada_rules::{Purpose, TextPattern};
 use levada_types::parse_duration;
 
 use super::{Check, levels::KeyLevels};
-use crate::{
-    file::{self, CountedQuery, OneOrMany, StripCookies},
-    tree::Path,
-};
+use crate::file::{self, CountedQuery, OneOrMany, StripCookies};
 
 impl Check<'_, '_> {
     /// The forced lifetimes, and those of responses without one.

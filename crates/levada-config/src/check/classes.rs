@@ -1,16 +1,14 @@
 //! Rules of service classes: whether they are valid, whether each can ever be the first to match, and
 //! whether the policy uses classes at all.
 
+use levada_document::Path;
 use levada_edge::settings::{ClassRule, ClassRules, ClassSettings, PolicyChoice};
 use levada_policy::Need;
 use levada_types::ServiceClass;
 use regex::RegexBuilder;
 
 use super::Check;
-use crate::{
-    file::{self, OneOrMany},
-    tree::Path,
-};
+use crate::file::{self, OneOrMany};
 
 /// The largest size of a compiled regular expression, in bytes.
 const LARGEST_REGEX: usize = 1 << 20;
@@ -91,7 +89,7 @@ impl Check<'_, '_> {
     /// Whether any listener speaks the protocol of the rule.
     fn tls_can_be(&mut self, rule: &ClassRule, path: &Path) {
         let Some(tls) = rule.tls else { return };
-        if !self.file.listen.iter().any(|listen| listen.tls.is_empty() != tls) {
+        if !self.file.listen.iter().any(|listen| (listen.acme || !listen.tls.is_empty()) == tls) {
             let which = if tls { "has certificates" } else { "is without certificates" };
             let message = format!("never matches: no `[[listen]]` {which}");
             self.findings.warning(&path.key("tls"), message, None);

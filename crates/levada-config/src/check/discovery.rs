@@ -2,16 +2,15 @@
 
 use std::{net::IpAddr, sync::Arc};
 
+use levada_document::{Path, did_you_mean};
 use levada_edge::settings::{
     DiscoverySettings, DnsSource, FileSource, NamedSource, Source, SrvSource,
 };
 
 use super::Check;
 use crate::{
-    errors::did_you_mean,
     file,
     text::{NodeName, Upstream},
-    tree::Path,
 };
 
 /// The keys that say where members are to be found.
@@ -27,6 +26,7 @@ impl Check<'_, '_> {
         }
         let list = self.root.key("discovery");
         let mut sources = Vec::new();
+        let mut registration = None;
         for (position, table) in self.file.discovery.iter().enumerate() {
             let path = list.index(position);
             let before = &self.file.discovery[..position];
@@ -36,10 +36,14 @@ impl Check<'_, '_> {
                 let message = format!("{:?} is the name of discovery[{other}] already", name.0);
                 self.findings.error(&path.key("name"), message, None);
             }
-            sources.push(self.source(table, &path));
+            let source = self.source(table, &path);
+            if let Some(Source::Etcd(etcd)) = source.as_ref().map(|named| &named.source) {
+                registration = registration.or(self.registration(table, etcd, &path.key("etcd")));
+            }
+            sources.push(source);
         }
         let sources = sources.into_iter().collect::<Option<_>>()?;
-        Some(DiscoverySettings { resolver: resolver.into(), sources })
+        Some(DiscoverySettings { resolver: resolver.into(), sources, registration })
     }
 
     fn source(&mut self, table: &file::Discovery, path: &Path) -> Option<NamedSource> {

@@ -1,13 +1,15 @@
 //! `etcd` and `kubernetes` of a source.
 
+use levada_document::Path;
 use levada_edge::settings::{
-    ClientTls, ClusterAccess, Endpoint, EtcdSource, EtcdUser, KubernetesSource, ServicePort,
+    ClientTls, ClusterAccess, Endpoint, EtcdSource, EtcdUser, KubernetesSource, Member,
+    Registration, ServicePort,
 };
 
 use super::Check;
 use crate::{
     file::{self, PodPort},
-    tree::Path,
+    text::NodeName,
 };
 
 impl Check<'_, '_> {
@@ -99,6 +101,42 @@ impl Check<'_, '_> {
             }
         }
         Some(ClientTls { authority, identity })
+    }
+
+    /// The registration of this node, if a source has `register`.
+    pub(super) fn registration(
+        &mut self,
+        table: &file::Discovery,
+        source: &EtcdSource,
+        path: &Path,
+    ) -> Option<Registration> {
+        let etcd = table.etcd.as_ref()?;
+        if !etcd.register {
+            if etcd.advertise.is_some() {
+                let message = "has no effect without `register`";
+                self.findings.warning(&path.key("advertise"), message, None);
+            }
+            return None;
+        }
+        let peering = self.file.peering.as_ref();
+        let followed = peering.and_then(|peering| peering.discovery.as_ref());
+        let name = table.name.as_ref()?;
+        if followed != Some(name) {
+            let message = "only peers register, and `[peering]` does not use this source";
+            let help = format!("write `discovery = \"{}\"` below `[peering]`", name.0);
+            self.findings.error(&path.key("register"), message, Some(help));
+            return None;
+        }
+        let listen = peering?.listen.as_ref()?.0;
+        let address = etcd.advertise.as_ref().map_or(listen, |address| address.0);
+        if address.ip().is_unspecified() {
+            let message = format!("needs `advertise`: {} is no address for peers", address.ip());
+            let help = "for example `advertise = \"10.0.0.1:7070\"`, this node's own address";
+            self.findings.error(&path.key("register"), message, Some(help.to_owned()));
+            return None;
+        }
+        let NodeName(me) = self.file.name.as_ref()?;
+        Some(Registration { source: source.clone(), me: Member::new(me.as_str(), address) })
     }
 
     pub(super) fn kubernetes(

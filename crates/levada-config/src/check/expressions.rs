@@ -1,10 +1,10 @@
 //! Expressions: read, with a remedy for each mistake.
 
+use levada_document::{Path, did_you_mean};
 use levada_edge::settings::Expression;
 use levada_rules::{ExpressionError, FUNCTIONS, NAMES, Purpose};
 
 use super::Check;
-use crate::{errors::did_you_mean, tree::Path};
 
 impl Check<'_, '_> {
     /// The outer `None` marks an error.

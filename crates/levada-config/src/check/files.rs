@@ -8,7 +8,8 @@ use std::{
 };
 
 use super::Check;
-use crate::{text::Upstream, tree::Path};
+use crate::text::Upstream;
+use levada_document::Path;
 
 /// The largest size of certificates and secrets.
 const LARGEST: u64 = 4 << 20;

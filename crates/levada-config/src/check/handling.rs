@@ -31,6 +31,7 @@ impl Check<'_, '_> {
             adjustments: adjustments?,
             // The caller knows which level states each rule.
             access: AccessSettings::default(),
+            websocket: (&of.websocket).into(),
         })
     }
 

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use levada_document::Path;
 use levada_edge::settings::{
     self, HandoffBackendSettings, HandoffControl, HandoffSettings, KeyFrom, SwitchServer,
 };
@@ -10,7 +11,6 @@ use super::{Check, levels::KeyLevels};
 use crate::{
     file::{self, After},
     text::Address,
-    tree::Path,
 };
 
 impl Check<'_, '_> {
@@ -35,6 +35,8 @@ impl Check<'_, '_> {
                 After::Back => settings::AfterHandoff::Back,
                 After::On => settings::AfterHandoff::On,
             },
+            max_segment: handoff.max_segment,
+            min_size: handoff.min_size.bytes(),
             backend: backend?,
         }))
     }
@@ -66,7 +68,8 @@ impl Check<'_, '_> {
         let services: Vec<_> =
             services.iter().map(|service| self.single(*service, &services_at)).collect();
         let services = services.into_iter().collect::<Option<_>>();
-        Some(Some(HandoffBackendSettings { listen: listen?, services: services? }))
+        let dormant_retries = handoff.dormant_retries.into();
+        Some(Some(HandoffBackendSettings { listen: listen?, services: services?, dormant_retries }))
     }
 
     fn single(&mut self, address: Address, path: &Path) -> Option<SocketAddr> {

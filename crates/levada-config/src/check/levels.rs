@@ -1,6 +1,6 @@
 //! The levels of a file at which a key can be stated: a route, its site, and `[defaults]`.
 
-use crate::{errors::Findings, tree::Path};
+use levada_document::{Findings, Path};
 
 /// Tables that can state a key, the nearest first. A problem is reported where the key was stated.
 #[derive(Clone)]

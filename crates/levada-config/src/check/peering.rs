@@ -1,9 +1,10 @@
 //! The cluster: names, and how its nodes trust each other.
 
+use levada_document::{Path, did_you_mean};
 use levada_edge::settings::{Peer, PeerTrust, Peering};
 
 use super::Check;
-use crate::{errors::did_you_mean, file, file::Protocol, text::NodeName, tree::Path};
+use crate::{file, file::Protocol, text::NodeName};
 
 /// Shorter secrets can be guessed by trying.
 const SHORTEST_SECRET: usize = 16;

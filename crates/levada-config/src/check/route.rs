@@ -1,9 +1,10 @@
 //! The node's route: one BGP daemon, and values that the daemon accepts.
 
+use levada_document::Path;
 use levada_edge::settings::{RouteLevel, RouteRules, RouteSettings, Speaker};
 
 use super::Check;
-use crate::{file, tree::Path};
+use crate::file;
 
 impl Check<'_, '_> {
     /// The outer `None` marks an error, the inner a node without a route.

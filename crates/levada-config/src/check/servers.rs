@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use levada_document::Path;
 use levada_edge::settings::{KeyFrom, SwitchServer, SwitchSettings};
 use serde_json::Value as Json;
 
@@ -10,7 +11,6 @@ use crate::{
     file::{self, KeyKind, OneOrMany},
     inherit,
     text::{Root, Upstream},
-    tree::Path,
 };
 
 /// Keys that apply to servers only.

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use levada_document::{Path, did_you_mean};
 use levada_edge::settings::{
-    Delivery, LargeSettings, Origin, PolicyChoice, SiteRoutes, SiteServers, SiteSettings,
+    Delivery, LargeSettings, Origin, PolicyChoice, ServerProtocols, SiteRoutes, SiteServers,
+    SiteSettings,
 };
 use levada_policy::{POLICIES, ParameterError, ParameterValue, Parameters, PolicyEntry};
 use levada_rules::Conditions;
@@ -11,10 +13,8 @@ use levada_types::ByteSize;
 
 use super::{Check, levels::KeyLevels};
 use crate::{
-    errors::did_you_mean,
     file::{self, OneOrMany, Scalar},
     text::{Root, Upstream},
-    tree::Path,
 };
 
 impl Check<'_, '_> {
@@ -74,14 +74,18 @@ impl Check<'_, '_> {
         let large = self.large(site, path);
         let access = self.access(&site.handling.clients, &levels, (None, None));
         let routes = self.routes((site, access.as_ref()), default, path);
+        let log = self.site_log(site, path);
+        let tls = self.site_tls(site, path);
         let settings = SiteSettings {
             hosts: site.hosts.as_ref()?.as_slice().iter().map(|host| host.0.clone()).collect(),
             classes: classes?,
+            tls: tls?,
             delivery,
             servers: servers?,
             handling: self.handled(handling?, access?, (site, &levels))?,
             large,
             routes: SiteRoutes::default(),
+            log: log?,
         };
         Some(SiteSettings { routes: routes?, ..settings })
     }
@@ -107,12 +111,17 @@ impl Check<'_, '_> {
             let list = levels.key(self.findings, "origin");
             self.socket(origin, &if origins.len() == 1 { list } else { list.index(at) });
         }
+        let tls = self.origin_tls((site, of), levels);
         Some(SiteServers {
+            tls: tls?,
             origins: origins.iter().map(origin).collect(),
             switch: switch?,
             files: files?,
             origin_host: of.origin_host.as_ref().map(ToString::to_string),
-            proxy_protocol: of.proxy_protocol.map(Into::into),
+            protocols: ServerProtocols {
+                h2: of.protocol == file::Protocol::H2,
+                states_client: of.proxy_protocol.map(Into::into),
+            },
             policy: policy?,
             health: (&of.health_check).into(),
             misses: (&of.misses).into(),

@@ -3,21 +3,20 @@
 use std::collections::BTreeMap;
 
 use http::HeaderValue;
+use levada_document::Path;
 use levada_edge::settings::FilesSettings;
 use levada_files::FilePath;
 
 use super::{Check, levels::KeyLevels};
-use crate::{
-    file::{self, FilesOrRoot},
-    tree::Path,
-};
+use crate::file::{self, FilesOrRoot};
 
 /// Keys of servers, which a directory does not have.
 const OF_SERVERS: [&str; 3] = ["origin", "servers", "server"];
-const WITHOUT_EFFECT: [&str; 8] = [
+const WITHOUT_EFFECT: [&str; 9] = [
     "misses",
     "health_check",
     "origin_host",
+    "protocol",
     "proxy_protocol",
     "key",
     "slow_start",

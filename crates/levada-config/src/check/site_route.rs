@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use http::{HeaderName, HeaderValue, Method, StatusCode};
+use levada_document::Path;
 use levada_edge::settings::{AccessSettings, PolicyChoice, RouteAnswer, SiteRoute, SiteRoutes};
 use levada_rules::{
     Conditions, FieldPattern, PathPattern, PathRegex, PatternError, Purpose, RouteTable, Scheme,
@@ -13,7 +14,6 @@ use super::{Check, levels::KeyLevels};
 use crate::{
     file::{self, ClientScheme, FieldMatch, OneOrMany},
     inherit,
-    tree::Path,
 };
 
 impl Check<'_, '_> {

@@ -88,6 +88,7 @@ impl From<&Resolver> for settings::ResolverSettings {
                 AddressFamily::Ipv4 => settings::AddressFamily::Ipv4,
                 AddressFamily::Ipv6 => settings::AddressFamily::Ipv6,
             },
+            system: settings::SystemFiles::default(),
         }
     }
 }

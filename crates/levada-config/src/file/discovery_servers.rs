@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::OneOrMany;
-use crate::text::Root;
+use crate::text::{Address, Root};
 
 /// Keys of etcd. See docs/operate/discovery.md.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -35,6 +35,12 @@ pub struct Etcd {
     /// A PEM file with its private key.
     #[schemars(extend("examples" = ["/etc/levada/etcd.key"]))]
     pub key: Option<String>,
+    /// Writes a key of this node with a lease of ten seconds, which the node renews. For the source of
+    /// `[peering]` only.
+    pub register: bool,
+    /// The address that `register` writes. The default is `peering.listen`.
+    #[schemars(extend("examples" = ["10.0.0.1:7070"]))]
+    pub advertise: Option<Address>,
 }
 
 /// The ready endpoints of a service in Kubernetes. See docs/operate/discovery.md.

@@ -84,6 +84,8 @@ pub struct Handling {
     /// Who may make such requests, and how many.
     #[serde(flatten)]
     pub clients: Clients,
+    /// Connections that switch to WebSocket. See docs/operate/websocket.md.
+    pub websocket: WebSocket,
     /// A beginning of the path that the origin does not get.
     #[schemars(extend("examples" = ["/api"]))]
     pub strip_prefix: Option<String>,
@@ -98,8 +100,36 @@ pub struct Handling {
     /// Answers all clients alike while servers are worked on: `true`, or a table. See
     /// docs/operate/rewrites.md.
     pub maintenance: Option<Maintenance>,
+    /// Whether each request has an identifier, `X-Request-Id`: a trusted proxy's or a new one. The origin and the
+    /// client get it, and access logs, traces and errors have it. See docs/operate/headers.md.
+    pub request_id: bool,
     /// Whether clients see in `Proxy-Status` why a node was chosen.
     pub debug: bool,
+}
+
+/// Connections that switch to WebSocket.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct WebSocket {
+    /// Whether requests for WebSocket reach the servers. Otherwise they get 403.
+    pub enabled: bool,
+    /// Time without a byte in either direction after which such a connection ends. Pings of its ends count as
+    /// bytes.
+    #[schemars(extend("x-minimum" = "1s", "x-maximum" = "30d"))]
+    pub idle_timeout: Time,
+}
+
+impl Default for WebSocket {
+    fn default() -> Self {
+        let edge = settings::WebSocketSettings::default();
+        Self { enabled: edge.enabled, idle_timeout: Time(edge.idle_timeout) }
+    }
+}
+
+impl From<&WebSocket> for settings::WebSocketSettings {
+    fn from(file: &WebSocket) -> Self {
+        Self { enabled: file.enabled, idle_timeout: file.idle_timeout.0 }
+    }
 }
 
 /// Changes of header fields. Each field is inherited by itself.
@@ -303,11 +333,13 @@ impl Default for Handling {
             request_headers: HeaderEdits::default(),
             response_headers: HeaderEdits::default(),
             clients: Clients::default(),
+            websocket: WebSocket::default(),
             strip_prefix: None,
             add_prefix: None,
             rewrite: None,
             error_pages: BTreeMap::new(),
             maintenance: None,
+            request_id: false,
             debug: false,
         }
     }

@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::values::OneOrMany;
-use crate::text::Address;
+use super::{listen::DormantRetries, values::OneOrMany};
+use crate::text::{Address, LeastSize};
 
 /// TCP handoff: docs/operate/handoff.md.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -23,6 +23,15 @@ pub struct Handoff {
     pub interfaces: OneOrMany<String>,
     /// Handling of further requests on a connection that was handed off.
     pub after: After,
+    /// On a front-end: the largest TCP segment in bytes that back-ends send to clients. Needed only where ICMP does
+    /// not get through; 1220 suits every path of IPv6.
+    #[schemars(range(min = 536, max = 65495))]
+    pub max_segment: Option<u16>,
+    /// On a front-end: requests whose response is known to be smaller are proxied. Sizes are learned from earlier
+    /// responses; what is not known is handed off. `"auto"` is 100 KB, from where a handoff costs the whole
+    /// cluster about as much as a proxy: docs/operate/handoff.md.
+    #[schemars(extend("examples" = ["auto", "100 KB"]))]
+    pub min_size: LeastSize,
     /// On a back-end: the address for front-ends, on the network that it shares with them.
     #[schemars(extend("examples" = ["10.0.1.1:7072"]))]
     pub listen: Option<Address>,
@@ -30,6 +39,9 @@ pub struct Handoff {
     /// example on `lo`.
     #[schemars(extend("examples" = ["192.0.2.10:80"]))]
     pub services: OneOrMany<Address>,
+    /// On a back-end: number of unacknowledged retransmissions after which a connection that it took is reset, or
+    /// `"off"`, as in `[[listen]]`: docs/operate/anycast.md.
+    pub dormant_retries: DormantRetries,
 }
 
 /// Handling of further requests on a connection that was handed off.

@@ -25,6 +25,14 @@ pub struct Limits {
     /// may, and warns if that is below twice this number.
     #[schemars(range(min = 1, max = 10_000_000))]
     pub connections: u32,
+    /// Connections that have switched to WebSocket, on all sites together, shared by clients as `capacity` is. A
+    /// stream of HTTP/2 counts as one. Further ones get 503.
+    #[schemars(range(max = 10_000_000))]
+    pub tunnels: u32,
+    /// Time in which these connections end when the node drains or stops, each at a random moment, so that not
+    /// all clients come back at once. A stop takes half of `drain_timeout` at most. See docs/operate/websocket.md.
+    #[schemars(extend("x-maximum" = "1d"))]
+    pub tunnel_grace: Time,
     /// Bound on the resident memory of the process. Near it, the memory tier shrinks, each client has few requests
     /// and connections, and fetches do not begin; at the bound, all clients are turned away. `cache.memory` can be
     /// half of it. Three quarters of the memory of the machine, or of the control group, by default. See
@@ -69,10 +77,11 @@ pub struct Limits {
     /// Connections to one origin or peer.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub server_connections: u32,
-    /// Requests that may wait for a connection to one origin or peer.
+    /// Requests that may wait for a connection to one origin or peer, and requests that may wait for the window
+    /// of a large file (docs/operate/large-files.md).
     #[schemars(range(max = 1_000_000))]
     pub queue: u32,
-    /// Time that a request may wait for a connection.
+    /// Time that a request may wait for a connection, or for a window.
     #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1h"))]
     pub queue_timeout: Time,
     /// Tries of one request, with the first.
@@ -106,6 +115,8 @@ impl Default for Limits {
             capacity: edge.capacity,
             serve_rate: edge.serve_rate.map(Rate),
             connections: count(edge.connections),
+            tunnels: edge.tunnels,
+            tunnel_grace: Time(edge.tunnel_grace),
             memory: edge.memory.map(Size),
             head_timeout: Time(edge.head_timeout),
             idle_timeout: Time(edge.idle_timeout),
@@ -138,6 +149,8 @@ impl From<&Limits> for settings::Limits {
             capacity: file.capacity,
             serve_rate: file.serve_rate.map(|Rate(bytes)| bytes),
             connections: file.connections as usize,
+            tunnels: file.tunnels,
+            tunnel_grace: file.tunnel_grace.0,
             memory: file.memory.map(|Size(bytes)| bytes),
             head_timeout: file.head_timeout.0,
             idle_timeout: file.idle_timeout.0,

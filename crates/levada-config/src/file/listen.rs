@@ -4,6 +4,7 @@ use levada_edge::settings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Handshake;
 use crate::text::{Address, FileMode, OperatorAddress};
 
 /// An address for clients.
@@ -15,11 +16,19 @@ pub struct Listen {
     #[schemars(extend("examples" = ["0.0.0.0:8080"]))]
     pub address: Option<Address>,
     /// Certificates, chosen by the client's server name (SNI). The first one is for clients without a server
-    /// name. Without certificates, the address speaks plain HTTP.
+    /// name. Without certificates and `acme`, the address speaks plain HTTP.
     #[schemars(extend("examples" = [[{"certificate": "a.pem", "key": "a.key"}]]))]
     pub tls: Vec<Certificate>,
+    /// The versions, cipher suites and curves of TLS: docs/operate/tls.md.
+    pub handshake: Handshake,
+    /// Whether the address shows the certificates that `[acme]` orders, besides those of `tls`:
+    /// docs/operate/certificates.md.
+    pub acme: bool,
     /// Whether HTTP/2 without TLS is accepted besides HTTP/1.1, for clients with prior knowledge.
     pub h2c: bool,
+    /// Whether HTTP/3 is served besides, at the same port of UDP, and offered by `Alt-Svc`. It needs `tls`:
+    /// docs/operate/http3.md.
+    pub http3: bool,
     /// Number of unacknowledged retransmissions after which a connection is reset, or `"off"`:
     /// docs/operate/anycast.md.
     pub dormant_retries: DormantRetries,
@@ -69,6 +78,9 @@ pub struct Certificate {
     /// A PEM file with the private key.
     #[schemars(extend("examples" = ["/etc/levada/cdn.key"]))]
     pub key: Option<String>,
+    /// A file with an OCSP answer about the certificate (DER), which is stapled to it. See docs/operate/tls.md.
+    #[schemars(extend("examples" = ["/etc/levada/cdn.ocsp"]))]
+    pub ocsp: Option<String>,
 }
 
 /// The admin listener.

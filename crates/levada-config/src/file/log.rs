@@ -1,33 +1,46 @@
-//! `[log]`: the access log.
+//! `[log]` and `[site.log]`: access logs.
+
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The access log.
+use crate::text::Time;
+
+/// An access log.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Log {
-    /// `"off"`, `"stdout"`, or a file to which lines are appended.
+    /// `"off"`, `"stdout"`, a file or a named pipe to which lines are appended, `"syslog"` for the daemon of
+    /// this machine, or `"syslog:udp://HOST:PORT"`, `"syslog:tcp://HOST:PORT"`, `"syslog:unix:PATH"`, or
+    /// `"otlp"` for the collector of `[telemetry]`.
     #[schemars(length(min = 1))]
     pub access: String,
-    /// The form of a line.
-    pub format: LogFormat,
-}
-
-/// The form of a line of the access log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum LogFormat {
-    /// Apache's and nginx's combined format, followed by times, cache status and decision.
-    #[default]
-    Combined,
-    /// One JSON object per line, with nginx's variable names where they exist.
-    Json,
+    /// The form of a line: `"combined"`, `"common"`, `"json"`, or a string with variables such as
+    /// `$remote_addr`.
+    #[schemars(length(min = 1))]
+    pub format: String,
+    /// The facility of lines for syslog.
+    #[schemars(extend("examples" = ["daemon"]))]
+    pub facility: String,
+    /// The part of requests whose lines are written, chosen at random. Lines of failures and of slow requests
+    /// are always written.
+    #[schemars(range(min = 0, max = 1))]
+    pub sample: f64,
+    /// With `sample`: requests that take this long are always written.
+    #[schemars(extend("x-maximum" = "1h"))]
+    pub slow: Time,
 }
 
 impl Default for Log {
     /// On standard output, where containers and service managers pick it up.
     fn default() -> Self {
-        Self { access: "stdout".to_owned(), format: LogFormat::default() }
+        Self {
+            access: "stdout".to_owned(),
+            format: "combined".to_owned(),
+            facility: "local7".to_owned(),
+            sample: 1.0,
+            slow: Time(Duration::from_secs(1)),
+        }
     }
 }

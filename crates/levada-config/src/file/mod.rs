@@ -7,6 +7,7 @@
 //! wrong values and checked for everything else. The schema has the required keys.
 
 mod access;
+mod acme;
 mod cache;
 mod compress;
 mod discovery;
@@ -18,6 +19,7 @@ mod large;
 mod limits;
 mod listen;
 mod log;
+mod origin_tls;
 mod peering;
 mod policy;
 mod route;
@@ -25,6 +27,8 @@ mod runtime;
 mod servers;
 mod site;
 mod site_route;
+mod telemetry;
+mod tls;
 mod trusted;
 mod values;
 
@@ -35,6 +39,7 @@ use serde::{Deserialize, Serialize};
 pub use access::{
     Bandwidth, BasicAuth, Clients, Cors, ForwardAuth, Limit, LimitScope, SignedForm, SignedUrls,
 };
+pub use acme::{Acme, AcmeChallenge, AcmeExternalAccount, SiteAcme};
 pub use cache::{Admission, Cache, DiskCache, Purge};
 pub use compress::{Coding, Compress};
 pub use discovery::{AddressFamily, Discovery, Resolver};
@@ -48,7 +53,8 @@ pub use handoff::{After, Handoff};
 pub use large::{Large, LargeProfile, LargeRetry};
 pub use limits::Limits;
 pub use listen::{Admin, Certificate, DormantRetries, Listen, Off};
-pub use log::{Log, LogFormat};
+pub use log::Log;
+pub use origin_tls::OriginTls;
 pub use peering::{Peer, PeerTls, Peering, Protocol};
 pub use policy::{Policy, Scalar};
 pub use route::{Bird, ExaBgp, Route, Unwell};
@@ -56,6 +62,11 @@ pub use runtime::{Runtime, RuntimeMode};
 pub use servers::{ClassRule, KeyFrom, KeyKind, Server, ServerAdmission, ServiceClass};
 pub use site::{Delivery, HealthCheck, Misses, ProxyProtocol, Site, SiteServers};
 pub use site_route::{ClientScheme, FieldMatch, Redirect, Respond, SiteRoute};
+pub use telemetry::Telemetry;
+pub use tls::{
+    ClientCertificateMode, ClientCertificates, ClientFields, Handshake, MaxVersion, MinVersion,
+    SessionTickets,
+};
 pub use trusted::Trusted;
 pub use values::{OneOrMany, OrOff};
 
@@ -76,8 +87,12 @@ pub struct File {
     /// The addresses for clients, one table per address.
     #[schemars(length(min = 1))]
     pub listen: Vec<Listen>,
+    /// Session tickets of TLS: docs/operate/tls.md.
+    pub session_tickets: SessionTickets,
     /// Proxies in front of this node, whose statements about clients count.
     pub trusted: Vec<Trusted>,
+    /// Certificates that the node orders by itself. Without this table it orders none.
+    pub acme: Option<Acme>,
     /// The admin listener.
     pub admin: Admin,
     /// The node's membership in a cluster. Without this table, the node stands alone.
@@ -109,6 +124,8 @@ pub struct File {
     pub limits: Limits,
     /// The anycast route by which clients reach this node: docs/operate/anycast.md.
     pub route: Option<Route>,
-    /// The access log. The event log is chosen with `--log-level` and goes to standard error.
+    /// The access log: docs/operate/logs.md. The event log is chosen with `--log-level` and goes to standard error.
     pub log: Log,
+    /// Traces, metrics and logs for OpenTelemetry. Without this table nothing is sent, and no request is traced.
+    pub telemetry: Option<Telemetry>,
 }

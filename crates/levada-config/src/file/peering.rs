@@ -75,14 +75,14 @@ pub struct PeerTls {
     pub authority: Option<String>,
 }
 
-/// The protocol between peers.
+/// The protocol of servers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Protocol {
     /// HTTP/1.1 over a pool of connections: the least work per byte.
     #[default]
     Http1,
-    /// HTTP/2 over one connection: the fewest connections.
+    /// HTTP/2, over TLS where there is TLS, else without (h2c): the fewest connections, and what gRPC needs.
     H2,
 }
 

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::values::{OneOrMany, count};
 use super::{
-    ClassRule, FilesOrRoot, Handling, KeyFrom, Large, Policy, Server, ServerAdmission, SiteRoute,
+    ClassRule, ClientCertificates, FilesOrRoot, Handling, Handshake, KeyFrom, Large, Log,
+    OriginTls, Policy, Protocol, Server, ServerAdmission, SiteAcme, SiteRoute,
 };
 use crate::text::{HostField, HostPattern, Time, Upstream};
 
@@ -34,10 +35,20 @@ pub struct Site {
     /// Whether the class of requests that match no rule is learned from service times, by the first segment
     /// of the path.
     pub learn_classes: bool,
+    /// The versions, cipher suites and curves of TLS for these hosts, instead of those of the listener: docs/operate/tls.md.
+    pub handshake: Option<Handshake>,
+    /// Certificates that clients show. Without this table they are not asked for one.
+    pub client_certificates: Option<ClientCertificates>,
     /// How the answer of the chosen node reaches the client.
     pub delivery: Delivery,
     /// Large files, fetched in pieces through the whole cluster.
     pub large: Large,
+    /// How the names of its certificate are proved, or `"off"`: docs/operate/certificates.md. The default is
+    /// `acme.challenge`.
+    pub acme: Option<SiteAcme>,
+    /// The access log of this site. Keys that it does not state are those of `[log]`. See
+    /// docs/operate/logs.md.
+    pub log: Option<Log>,
 }
 
 /// The servers of a site or of a route, and how a request gets one of them.
@@ -70,9 +81,14 @@ pub struct SiteServers {
     /// The `Host` field of requests to the origin. The default is the client's own.
     #[schemars(extend("examples" = ["origin.example.com"]))]
     pub origin_host: Option<HostField>,
+    /// The protocol of origins and servers. See docs/operate/http2.md.
+    pub protocol: Protocol,
     /// The version of the PROXY protocol by which connections to origins and servers begin with the client's
     /// address. Such a connection takes requests of one client only.
     pub proxy_protocol: Option<ProxyProtocol>,
+    /// TLS with origins and servers: trusted authorities, names, the certificate of this node. See
+    /// docs/operate/tls.md.
+    pub origin_tls: Option<OriginTls>,
     /// The policy that chooses the node of a request. The default is the top-level `[policy]`, or
     /// `adaptive`.
     pub policy: Option<Policy>,

@@ -1,10 +1,10 @@
-//! The problems of a configuration: all at once, each with its place and its remedy.
+//! The problems of a file: all at once, each with its place and its remedy.
 
 use std::fmt;
 
 use serde::Serialize;
 
-use super::tree::{Node, Path, Source, Span};
+use crate::tree::{Node, Path, Source, Span};
 
 /// An error or a warning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -82,7 +82,7 @@ impl fmt::Display for Report {
 }
 
 /// Collects the problems that the checks find.
-pub(crate) struct Findings<'a> {
+pub struct Findings<'a> {
     source: &'a Source,
     root: &'a Node,
     problems: Vec<Problem>,
@@ -93,27 +93,23 @@ pub(crate) struct Findings<'a> {
 const MOST: usize = 100;
 
 impl<'a> Findings<'a> {
-    pub(crate) fn new(source: &'a Source, root: &'a Node) -> Self {
+    /// No problems yet of `source`, whose tree is `root`.
+    pub fn new(source: &'a Source, root: &'a Node) -> Self {
         Self { source, root, problems: Vec::new(), left_out: 0 }
     }
 
     /// Reports an error at `path`, or at the nearest table around it when the key is missing.
-    pub(crate) fn error(&mut self, path: &Path, message: impl Into<String>, help: Option<String>) {
+    pub fn error(&mut self, path: &Path, message: impl Into<String>, help: Option<String>) {
         self.add(Severity::Error, self.root.place(path), path, message.into(), help);
     }
 
     /// Reports a warning at `path`.
-    pub(crate) fn warning(
-        &mut self,
-        path: &Path,
-        message: impl Into<String>,
-        help: Option<String>,
-    ) {
+    pub fn warning(&mut self, path: &Path, message: impl Into<String>, help: Option<String>) {
         self.add(Severity::Warning, self.root.place(path), path, message.into(), help);
     }
 
     /// Reports an error at a known place, such as that of a key.
-    pub(crate) fn error_at(
+    pub fn error_at(
         &mut self,
         place: Span,
         path: &Path,
@@ -124,12 +120,12 @@ impl<'a> Findings<'a> {
     }
 
     /// Whether the file has a value at `path`, right or wrong.
-    pub(crate) fn has(&self, path: &Path) -> bool {
+    pub fn has(&self, path: &Path) -> bool {
         self.root.entry(path).is_some()
     }
 
     /// The place of the key itself, for errors of the key.
-    pub(crate) fn key_place(&self, path: &Path) -> Span {
+    pub fn key_place(&self, path: &Path) -> Span {
         self.root.entry(path).map_or_else(|| self.root.place(path), |entry| entry.key.clone())
     }
 
@@ -154,7 +150,8 @@ impl<'a> Findings<'a> {
         }
     }
 
-    pub(crate) fn into_report(mut self) -> Report {
+    /// The problems by line.
+    pub fn into_report(mut self) -> Report {
         self.problems.sort_by_key(|problem| (problem.line, problem.column));
         let file = self.source.name.clone();
         Report { file, problems: self.problems, left_out: self.left_out }
@@ -168,7 +165,7 @@ pub fn did_you_mean<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -
 
 /// The name in `known` that `given` may be a misspelling of: at most a third of its letters differ,
 /// or one letter of a short name.
-fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // A text this long is no misspelt key, and the distance costs the product of the lengths.
     if given.len() > 64 {
         return None;

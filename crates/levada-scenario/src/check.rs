@@ -6,25 +6,43 @@
 
 use std::path::Path as FilePath;
 
+use levada_document::{Findings, Node, Path, Source};
 use levada_sim::{Library, Policy, Problem as Wrong, Problems, Scenario};
 use levada_trace::generate::GENERATORS;
 
-use super::{
-    errors::Findings,
-    tree::{Node, Path, Source},
-};
-
-/// Changes by the command line.
+/// Changes by the command line, or by the keywords of a call.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
-    /// `--policy`. Another policy does not get the parameters of the file's policy.
+    /// Another policy does not get the parameters of the file's policy.
     pub policy: Option<String>,
-    /// `--servers`
+    /// Number of servers.
     pub servers: Option<usize>,
-    /// `--seed`
+    /// Seed.
     pub seed: Option<u64>,
-    /// `--set`, key and value; they apply last.
+    /// Other keys and their values; they apply last.
     pub sets: Vec<(String, String)>,
+    /// The words of errors for the changes.
+    pub names: ChangeNames,
+}
+
+/// The name that an error has for each kind of change.
+#[derive(Clone, Copy, Debug)]
+pub struct ChangeNames {
+    /// Of the policy.
+    pub policy: &'static str,
+    /// Of the number of servers.
+    pub servers: &'static str,
+    /// Of the seed.
+    pub seed: &'static str,
+    /// Of any other key.
+    pub set: &'static str,
+}
+
+impl Default for ChangeNames {
+    /// The options of the command line.
+    fn default() -> Self {
+        Self { policy: "--policy", servers: "--servers", seed: "--seed", set: "--set" }
+    }
 }
 
 /// A scenario that was read.
@@ -81,12 +99,12 @@ impl Changes {
         problems: &mut Problems,
     ) -> Vec<(String, &'static str)> {
         let flags = [
-            ("policy.name", "--policy", self.policy.is_some()),
-            ("servers.count", "--servers", self.servers.is_some()),
-            ("seed", "--seed", self.seed.is_some()),
+            ("policy.name", self.names.policy, self.policy.is_some()),
+            ("servers.count", self.names.servers, self.servers.is_some()),
+            ("seed", self.names.seed, self.seed.is_some()),
         ];
         let flags = flags.iter().filter(|flag| flag.2).map(|flag| (flag.0.to_owned(), flag.1));
-        let sets = self.sets.iter().map(|(key, _)| (key.clone(), "--set"));
+        let sets = self.sets.iter().map(|(key, _)| (key.clone(), self.names.set));
         let options: Vec<_> = flags.chain(sets).collect();
         // The command line replaces these values, so their problems are gone.
         problems.0.retain(|problem| options.iter().all(|(key, _)| *key != problem.place));

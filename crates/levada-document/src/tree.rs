@@ -8,9 +8,9 @@ use toml::{
 };
 
 /// Bytes of the file, from and to.
-pub(crate) type Span = Range<usize>;
+pub type Span = Range<usize>;
 
-/// A configuration file's name and text.
+/// A file's name and text.
 pub struct Source {
     /// The name, for errors.
     pub name: String,
@@ -20,7 +20,7 @@ pub struct Source {
 
 impl Source {
     /// Line and column (in characters) of a byte, both from 1.
-    pub(crate) fn position(&self, byte: usize) -> (usize, usize) {
+    pub fn position(&self, byte: usize) -> (usize, usize) {
         let mut end = byte.min(self.text.len());
         while !self.text.is_char_boundary(end) {
             end -= 1;
@@ -34,19 +34,27 @@ impl Source {
 
 /// A value and its place.
 #[derive(Debug)]
-pub(crate) struct Node {
-    pub(crate) span: Span,
-    pub(crate) value: Value,
+pub struct Node {
+    /// Its place in the file.
+    pub span: Span,
+    /// The value.
+    pub value: Value,
 }
 
 /// A value of TOML.
 #[derive(Debug)]
-pub(crate) enum Value {
+pub enum Value {
+    /// A string.
     Text(String),
+    /// A whole number.
     Integer(i64),
+    /// A finite number with a fraction.
     Number(f64),
+    /// True or false.
     Switch(bool),
+    /// An array.
     List(Vec<Node>),
+    /// A table by its keys.
     Table(BTreeMap<String, Entry>),
     /// A value that no key takes, by the name of its type: a date, a number beyond 64 bits,
     /// infinity.
@@ -57,20 +65,24 @@ pub(crate) enum Value {
 
 /// A value in a table, with the place of its key.
 #[derive(Debug)]
-pub(crate) struct Entry {
-    pub(crate) key: Span,
-    pub(crate) node: Node,
+pub struct Entry {
+    /// The place of the key.
+    pub key: Span,
+    /// The value.
+    pub node: Node,
 }
 
 /// A mistake in the file's syntax.
-pub(crate) struct SyntaxError {
-    pub(crate) span: Span,
-    pub(crate) message: String,
+pub struct SyntaxError {
+    /// Its place in the file.
+    pub span: Span,
+    /// The mistake.
+    pub message: String,
 }
 
 impl Node {
     /// Reads TOML. After a syntax error, the rest of the tree is not reliable.
-    pub(crate) fn parse(text: &str) -> (Self, Vec<SyntaxError>) {
+    pub fn parse(text: &str) -> (Self, Vec<SyntaxError>) {
         let (table, errors) = DeTable::parse_recoverable(text);
         let errors = errors.into_iter().map(|error| SyntaxError {
             span: error.span().unwrap_or(0..0),
@@ -81,7 +93,7 @@ impl Node {
     }
 
     /// The place of `path`, or of the nearest table around it that exists.
-    pub(crate) fn place(&self, path: &Path) -> Span {
+    pub fn place(&self, path: &Path) -> Span {
         let mut node = self;
         for step in path.steps() {
             match node.child(step) {
@@ -93,7 +105,7 @@ impl Node {
     }
 
     /// The entry of a table at `path`, which ends in a key.
-    pub(crate) fn entry(&self, path: &Path) -> Option<&Entry> {
+    pub fn entry(&self, path: &Path) -> Option<&Entry> {
         let steps = path.steps();
         let (last, before) = steps.split_last()?;
         let table = before.iter().try_fold(self, |node, step| node.child(step))?;
@@ -112,7 +124,7 @@ impl Node {
     }
 
     /// The value as an error shows it, shortened.
-    pub(crate) fn brief(&self) -> String {
+    pub fn brief(&self) -> String {
         match &self.value {
             Value::Text(text) => format!("{:?}", shortened(text)),
             Value::Integer(number) => number.to_string(),
@@ -159,7 +171,7 @@ fn node(value: Spanned<DeValue<'_>>) -> Node {
 /// The path to a value: `site[1].policy.busy`. Longer paths share their beginnings, so that walking
 /// a large list below a long key costs no more than any other.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Path(Option<Rc<Stage>>);
+pub struct Path(Option<Rc<Stage>>);
 
 #[derive(Debug)]
 struct Stage {
@@ -174,11 +186,13 @@ enum Step {
 }
 
 impl Path {
-    pub(crate) fn key(&self, key: impl Into<Cow<'static, str>>) -> Self {
+    /// The path of `key` in the table here.
+    pub fn key(&self, key: impl Into<Cow<'static, str>>) -> Self {
         self.and(Step::Key(key.into()))
     }
 
-    pub(crate) fn index(&self, index: usize) -> Self {
+    /// The path of an element of the list here.
+    pub fn index(&self, index: usize) -> Self {
         self.and(Step::Index(index))
     }
 

@@ -1,0 +1,56 @@
+//! The collector of traces, metrics and logs: a URL, and fields that may be sent there.
+
+use http::{HeaderName, HeaderValue};
+use levada_edge::settings::{CollectorSettings, CollectorTargets, ExportSettings};
+
+use super::Check;
+use crate::text::{Root, Upstream};
+
+impl Check<'_, '_> {
+    /// The outer `None` marks an error, the inner a node without a collector.
+    pub(super) fn telemetry(&mut self) -> Option<Option<CollectorSettings>> {
+        let Some(telemetry) = &self.file.telemetry else { return Some(None) };
+        let path = self.root.key("telemetry");
+        let url = telemetry.endpoint.as_deref()?;
+        let root_ends = url.find("://").map_or(0, |at| at + 3);
+        let root_ends = url[root_ends..].find('/').map_or(url.len(), |at| root_ends + at);
+        let (root, prefix) = url.split_at(root_ends);
+        let server = root.parse().ok().map(|root: Root| super::site::origin(&Upstream::Root(root)));
+        let targets = CollectorTargets::below(prefix);
+        if server.is_none() || targets.is_none() {
+            let message = format!("{url:?} is no URL with http or https and a host");
+            let help = "for example \"http://127.0.0.1:4318\"".to_owned();
+            self.findings.error(&path.key("endpoint"), message, Some(help));
+        }
+        let mut headers = Some(Vec::new());
+        for (name, value) in &telemetry.headers {
+            let field = name.parse::<HeaderName>().ok().zip(HeaderValue::from_str(value).ok());
+            if field.is_none() {
+                let message = "not a field that can be sent".to_owned();
+                let help = "for example Authorization = \"Bearer ${TOKEN}\"".to_owned();
+                self.findings.error(&path.key("headers").key(name.clone()), message, Some(help));
+            }
+            // Its value may be a secret, which no log shows.
+            let secret = |(name, mut value): (_, HeaderValue)| {
+                value.set_sensitive(true);
+                (name, value)
+            };
+            headers = headers.zip(field).map(|(mut all, field)| {
+                all.push(secret(field));
+                all
+            });
+        }
+        Some(Some(CollectorSettings {
+            server: server?,
+            targets: targets?,
+            headers: headers?,
+            export: ExportSettings {
+                sample: telemetry.sample,
+                metrics_interval: telemetry.metrics_interval.map(|time| time.0),
+                event_log: telemetry.event_log,
+                service: telemetry.service.clone(),
+                node: self.file.name.as_ref().map_or_else(String::new, ToString::to_string),
+            },
+        }))
+    }
+}
