@@ -7,7 +7,7 @@
 use std::net::IpAddr;
 
 use http::{
-    HeaderMap, StatusCode,
+    HeaderMap, HeaderValue, StatusCode,
     header::{AUTHORIZATION, HOST},
 };
 use levada_store::identity::without_port;
@@ -19,6 +19,8 @@ use crate::tls;
 pub enum OrderRefusal {
     /// The token is missing or wrong.
     Token,
+    /// A browser says that a page of another site sends the order.
+    OtherSite,
     /// There is no token, and the order comes from another machine.
     OtherMachine,
 }
@@ -28,7 +30,7 @@ impl OrderRefusal {
     pub fn status(self) -> StatusCode {
         match self {
             Self::Token => StatusCode::UNAUTHORIZED,
-            Self::OtherMachine => StatusCode::FORBIDDEN,
+            Self::OtherMachine | Self::OtherSite => StatusCode::FORBIDDEN,
         }
     }
 
@@ -36,6 +38,7 @@ impl OrderRefusal {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Token => "an order needs the token of [admin]: Authorization: Bearer TOKEN\n",
+            Self::OtherSite => "an order does not come from a page of another site\n",
             Self::OtherMachine => {
                 "orders from other machines need a token: set `token_file` in [admin]\n"
             }
@@ -50,17 +53,32 @@ pub fn may_order(
     client: Option<IpAddr>,
     headers: &HeaderMap,
 ) -> Result<(), OrderRefusal> {
+    if is_of_another_site(headers) {
+        return Err(OrderRefusal::OtherSite);
+    }
     let Some(client) = client else { return Ok(()) };
     let Some(token) = token else {
         let is_here = client.to_canonical().is_loopback();
         return if is_here { Ok(()) } else { Err(OrderRefusal::OtherMachine) };
     };
+    if shows(token, headers) { Ok(()) } else { Err(OrderRefusal::Token) }
+}
+
+/// Whether a request shows the token (RFC 6750 Sec. 2.1).
+pub fn shows(token: &str, headers: &HeaderMap) -> bool {
     let shown = headers.get(AUTHORIZATION).map(|value| value.as_bytes()).unwrap_or_default();
-    let shown = match shown.split_at_checked(BEARER.len()) {
-        Some((scheme, shown)) if scheme.eq_ignore_ascii_case(BEARER) => shown.trim_ascii(),
-        _ => &[],
-    };
-    if tls::equal(shown, token.as_bytes()) { Ok(()) } else { Err(OrderRefusal::Token) }
+    match shown.split_at_checked(BEARER.len()) {
+        Some((scheme, shown)) if scheme.eq_ignore_ascii_case(BEARER) => {
+            tls::equal(shown.trim_ascii(), token.as_bytes())
+        }
+        _ => false,
+    }
+}
+
+/// Whether a browser says that a page of another site makes this request (Fetch Metadata, Sec. 2.3).
+pub fn is_of_another_site(headers: &HeaderMap) -> bool {
+    let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
+    matches!(site, Some(b"cross-site" | b"same-site"))
 }
 
 const BEARER: &[u8] = b"bearer ";
@@ -108,6 +126,20 @@ mod tests {
         }
         assert_eq!(may_order(Some("secret"), here, &none), Err(OrderRefusal::Token));
         assert_eq!(may_order(Some("secret"), None, &none), Ok(()), "by the Unix socket");
+    }
+
+    #[test]
+    fn order_from_a_page_of_another_site_is_refused() {
+        let here = "127.0.0.1".parse().ok();
+        let site = http::HeaderName::from_static("sec-fetch-site");
+        for (said, result) in [
+            ("same-origin", Ok(())),
+            ("none", Ok(())),
+            ("same-site", Err(OrderRefusal::OtherSite)),
+            ("cross-site", Err(OrderRefusal::OtherSite)),
+        ] {
+            assert_eq!(may_order(None, here, &fields(site.clone(), said)), result, "{said}");
+        }
     }
 
     #[test]

@@ -40,6 +40,7 @@ async fn sweep(
                 ended();
             }
         });
+        watch.probe().await;
     }
 }
 

@@ -100,7 +100,7 @@ impl ForwardAuth {
     pub(crate) fn new(settings: &ForwardAuthSettings, workers: usize) -> Option<Self> {
         let ForwardAuthSettings { server, timeout, .. } = settings;
         let address = Address::from(server);
-        let tls = server.tls().then(tls::origin_client);
+        let tls = server.tls().then(|| tls::origin_client(false));
         let wire = Wire { tls, ..Wire::default() };
         let host = HeaderValue::from_str(&address.host()).ok()?;
         let bounds = ServerBounds {

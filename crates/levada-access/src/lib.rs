@@ -1,4 +1,4 @@
-//! Who may do what at a node, and how much of it.
+//! Access to a node, and its limits.
 //!
 //! ```text
 //! access           a site's rules at work: one decision for each request, at the node that met its client
@@ -33,6 +33,7 @@ pub mod admin_access;
 pub mod basic_auth;
 pub mod client_network;
 pub mod client_shares;
+pub mod collector;
 pub mod concurrency;
 pub mod cors;
 pub mod country;

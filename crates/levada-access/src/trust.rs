@@ -8,6 +8,7 @@ use std::net::IpAddr;
 
 use http::{HeaderMap, HeaderName};
 
+use levada_tls::client_fields::is_about_certificates;
 use levada_types::AddressPrefix;
 
 /// The addresses of the clients that a request has come from, as proxies state them.
@@ -79,12 +80,13 @@ fn address(text: &str) -> Option<IpAddr> {
     text.parse().ok().or_else(with_port).map(|address: IpAddr| address.to_canonical())
 }
 
-/// Whether the field says for whom a request is, or which URL it is really for.
+/// Whether the field says for whom a request is, with which certificate, or which URL it is really for.
 fn is_statement(name: &HeaderName) -> bool {
     let name = name.as_str();
     name.starts_with("x-forwarded-")
         || matches!(name, "forwarded" | "x-real-ip" | "x-original-url" | "x-rewrite-url")
         || name.contains('_')
+        || is_about_certificates(name)
 }
 
 #[cfg(test)]

@@ -66,12 +66,16 @@ struct RouteState {
 /// A route's status, for operators and for ExaBGP's process.
 #[derive(Serialize)]
 pub struct RouteStatus {
-    level: &'static str,
-    reason: &'static str,
-    seconds: f64,
+    /// How it is announced.
+    pub level: &'static str,
+    /// Why it is at this level.
+    pub reason: &'static str,
+    /// The seconds since it is.
+    pub seconds: f64,
     load: f64,
     dry_run: bool,
-    error: Option<String>,
+    /// Why the daemon does not have it, if it does not.
+    pub error: Option<String>,
     /// The number of this state. `/route?after=N` waits for another one.
     number: u64,
     /// The lines for ExaBGP now, and the ones for when this node is gone.
@@ -138,6 +142,12 @@ impl Route {
     pub fn is_withdrawn(&self) -> bool {
         let state = self.state.borrow();
         state.level == RouteLevel::Withdrawn && state.error.is_none()
+    }
+
+    /// How it is announced, and why.
+    pub fn level(&self) -> (&'static str, &'static str) {
+        let controller = self.controller.lock();
+        (controller.level.as_str(), controller.reason.as_str())
     }
 
     /// The status at `now`, the time since the start.

@@ -3,6 +3,7 @@
 use std::{
     ffi::OsString,
     fs::File,
+    io,
     net::{SocketAddr, TcpListener},
     path::PathBuf,
     process::{ExitStatus, Stdio},
@@ -24,9 +25,13 @@ pub struct Node {
     config: PathBuf,
     log: PathBuf,
     wrapper: Vec<OsString>,
+    prepare: Option<Box<Prepare>>,
     output: fn() -> Stdio,
     process: Option<Process>,
 }
+
+/// Changes the command that starts a node.
+type Prepare = dyn Fn(&mut std::process::Command) -> io::Result<()> + Send + Sync;
 
 /// The addresses of one node.
 #[derive(Clone, Copy, Debug)]
@@ -49,13 +54,22 @@ impl Node {
     /// A node with its configuration and log file; it does not run yet.
     pub fn new(name: String, addresses: Addresses, config: PathBuf, log: PathBuf) -> Self {
         let (wrapper, output) = (Vec::new(), Stdio::null as fn() -> Stdio);
-        Self { name, addresses, config, log, wrapper, output, process: None }
+        Self { name, addresses, config, log, wrapper, prepare: None, output, process: None }
     }
 
     /// The node run by this program and its arguments, which must replace itself with the node.
     #[must_use]
     pub fn wrapped_by(self, wrapper: Vec<OsString>) -> Self {
         Self { wrapper, ..self }
+    }
+
+    /// The node started by a command that this changes before.
+    #[must_use]
+    pub fn prepared_by(
+        self,
+        prepare: impl Fn(&mut std::process::Command) -> io::Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        Self { prepare: Some(Box::new(prepare)), ..self }
     }
 
     /// The node with a standard output that is never read.
@@ -77,7 +91,11 @@ impl Node {
         let executable = std::env::current_exe().context("cannot find this executable")?;
         let mut words = self.wrapper.iter().cloned().chain([executable.into_os_string()]);
         let program = words.next().context("there is no program")?;
-        let mut child = Command::new(program)
+        let mut command = Command::new(program);
+        if let Some(prepare) = &self.prepare {
+            prepare(command.as_std_mut()).context("the start of a node cannot be prepared")?;
+        }
+        let mut child = command
             .args(words)
             .args(["--log-level", "warn", "run", "--stop-with-stdin", "-c"])
             .arg(&self.config)

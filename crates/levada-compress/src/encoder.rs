@@ -19,7 +19,7 @@ const ZSTD_WINDOW: u32 = 23;
 /// The buffer between brotli and its output.
 const BR_BUFFER: usize = 16 << 10;
 
-/// What to do after the bytes of a call.
+/// The action after the bytes of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Then {
     /// More bytes come soon: keep what cannot be coded well yet.

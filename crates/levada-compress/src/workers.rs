@@ -17,7 +17,7 @@ pub struct Workers {
     /// Bodies beyond them.
     queue: usize,
     bodies: AtomicUsize,
-    /// Those of them that wait for a thread or have one. A stream whose source or client is slow has
+    /// The streams that wait for a thread or have one. A stream whose source or client is slow has
     /// a place and costs no time.
     busy: AtomicUsize,
     pub(crate) metrics: CompressMetrics,

@@ -33,8 +33,9 @@ pub struct Decider {
     name: &'static str,
     shards: Box<[Mutex<PolicyShard>]>,
     observes: bool,
-    /// The choice and the deployment that it was built from.
-    plan: (PolicyChoice, Deployment),
+    choice: PolicyChoice,
+    /// The nodes that it is built for.
+    deployment: Mutex<Deployment>,
 }
 
 struct PolicyShard {
@@ -57,8 +58,28 @@ impl Decider {
             name: entry.name,
             shards: (0..).zip(policies).map(shard).collect(),
             observes,
-            plan: (choice.clone(), deployment),
+            choice: choice.clone(),
+            deployment: Mutex::new(deployment),
         })
+    }
+
+    /// Goes on with the thresholds for another number of nodes that choose by themselves. Keeps what it has learned.
+    ///
+    /// # Errors
+    /// When the policy cannot be built for so many. Nothing has changed then.
+    pub fn follow(&self, redirectors: u32) -> Result<(), BuildError> {
+        let mut deployment = self.deployment.lock();
+        let changed = Deployment { redirectors, ..*deployment };
+        if changed == *deployment {
+            return Ok(());
+        }
+        for (shard, policy) in self.shards.iter().zip(instances(&self.choice, &changed)?) {
+            let shard = &mut *shard.lock();
+            let learned = std::mem::replace(&mut shard.policy, policy);
+            shard.policy.inherit(learned);
+        }
+        *deployment = changed;
+        Ok(())
     }
 
     /// Takes over a copy of what `former`, a decider of the same policy, has learned.
@@ -77,7 +98,7 @@ impl Decider {
 
     /// The policy and its parameters.
     pub(crate) fn choice(&self) -> &PolicyChoice {
-        &self.plan.0
+        &self.choice
     }
 
     /// The name of the policy.
@@ -139,14 +160,31 @@ impl Decider {
         (pick, candidates, bound)
     }
 
+    /// The nodes that are responsible for a request's object now, in the policy's order, and the object's share of
+    /// recent requests, if the policy counts them. Unlike [`foretell`](Self::foretell) it copies nothing.
+    pub fn responsible(
+        &self,
+        request: &Request,
+        cluster: &Cluster,
+    ) -> (Vec<NodeIndex>, Option<f64>) {
+        if cluster.is_empty() {
+            return (Vec::new(), None);
+        }
+        let shard = self.shard(request.key).lock();
+        let Candidates { mut order, set_size } = shard.policy.candidates(request, cluster);
+        let share = shard.policy.bound(request, cluster).and_then(|bound| bound.share);
+        order.truncate(set_size);
+        (order, share)
+    }
+
     /// The part of the places of a sample of objects that moves when `after` follows `before`; `None` if the policy
     /// gives objects no place. What it has learned does not count.
     pub fn moved(&self, before: &Cluster, after: &Cluster) -> Option<f64> {
         if before.is_empty() || after.is_empty() {
             return None;
         }
-        let (choice, deployment) = &self.plan;
-        let policy = levada_policy::build(&choice.name, &choice.parameters, deployment);
+        let (choice, deployment) = (&self.choice, *self.deployment.lock());
+        let policy = levada_policy::build(&choice.name, &choice.parameters, &deployment);
         levada_policy::moved(&mut *policy.ok()?, before, after, SAMPLE)
     }
 
@@ -207,7 +245,7 @@ impl PreparedDecider {
         let (entry, deployment) = plan(choice, of)?;
         let before = before.filter(|before| before.name == entry.name).cloned();
         match before {
-            Some(same) if same.plan == (choice.clone(), deployment) => {
+            Some(same) if same.choice == *choice && *same.deployment.lock() == deployment => {
                 Ok(Self { decider: same, former: None })
             }
             former => {
@@ -276,5 +314,36 @@ mod tests {
         let changed = prepared(&choice("lard", "t_high", 80), Some(&former)).commit();
         assert!(!Arc::ptr_eq(&changed, &former));
         assert_eq!((homes(&changed), homes(&former)), (learned.clone(), learned));
+    }
+
+    #[test]
+    fn threshold_follows_the_number_of_nodes_that_choose() {
+        let loads = LoadTable::new(2);
+        let nodes = (0..2).map(|n| Node::new(&format!("node-{n}"))).collect();
+        let cluster = Cluster::new(nodes, loads.clone());
+        let request = Request::new(Key(7 << 30));
+        let fdr = prepared(&choice("fdr", "slots", 1_000), None).commit();
+        let pick = || fdr.pick(&request, &cluster, Timestamp::ZERO).expect("there are nodes");
+        let first = pick();
+        // Busy at 2/5 of the capacity, and with four that choose at a quarter of this.
+        loads.set(first.node, 20);
+        assert_eq!(pick().node, first.node);
+        fdr.follow(4).expect("it can be built");
+        assert_ne!(pick().node, first.node);
+    }
+
+    #[test]
+    fn decider_forgets_nothing_when_the_number_of_nodes_changes() {
+        let nodes = (0..3).map(|n| Node::new(&format!("node-{n}"))).collect();
+        let cluster = Cluster::new(nodes, LoadTable::new(3));
+        let lard = prepared(&choice("lard", "t_high", 65), None).commit();
+        let homes = || -> Vec<_> {
+            let pick =
+                |key: u64| lard.pick(&Request::new(Key(key << 30)), &cluster, Timestamp::ZERO);
+            (0..50).map(|key| pick(key).map(|pick| pick.node)).collect()
+        };
+        let learned = homes();
+        lard.follow(4).expect("it can be built");
+        assert_eq!(homes(), learned);
     }
 }

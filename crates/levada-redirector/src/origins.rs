@@ -22,14 +22,15 @@ use std::{
 use arc_swap::{ArcSwap, Guard};
 use http::HeaderValue;
 use levada_net::stop::Spawn;
+use levada_tls::origin::ServerName;
 use levada_upstream::{
-    Change, Clock, HealthCheck, Origin, ProxyVersion, Server, ServerBounds, ServerFailure,
-    ServerKind, WatchedServer, watch,
+    Change, Clock, FirstLooks, HealthCheck, Origin, Server, ServerBounds, ServerFailure,
+    ServerKind, ServerProtocols, WatchedServer, watch_in_turn,
 };
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 
-use crate::{SwitchMetrics, sources::Found, switch::Connect};
+use crate::{sources::Found, switch::Connect};
 
 /// The origins of a site at work.
 pub struct Origins {
@@ -64,7 +65,6 @@ pub struct WatchedOrigin {
     weight: f64,
     check: HealthCheck,
     host: Option<HeaderValue>,
-    metrics: Arc<dyn SwitchMetrics>,
     /// The task that watches it.
     watch: Mutex<Option<AbortHandle>>,
 }
@@ -75,16 +75,16 @@ pub struct OriginPlan<'a> {
     pub check: &'a HealthCheck,
     /// The host of health checks.
     pub host: Option<HeaderValue>,
-    /// The version of the PROXY protocol by which they get to know clients.
-    pub states_client: Option<ProxyVersion>,
+    /// The protocols by which they are reached.
+    pub protocols: ServerProtocols,
     /// The address and the protocols of an origin.
-    pub connect: Connect,
+    pub connect: Connect<'a>,
+    /// The name that they are asked for in TLS, if it is not their host.
+    pub server_name: Option<ServerName<'static>>,
     /// The bounds of a server.
     pub bounds: ServerBounds,
     /// Threads that send requests.
     pub workers: usize,
-    /// Shows operators whether they are up.
-    pub metrics: &'a Arc<dyn SwitchMetrics>,
 }
 
 impl Origins {
@@ -116,9 +116,6 @@ impl Origins {
         let stay: HashSet<_> = list.all.iter().map(Arc::as_ptr).collect();
         for gone in before.all.iter().filter(|origin| !stay.contains(&Arc::as_ptr(origin))) {
             gone.stop_watch();
-            if gone.source.is_some() {
-                gone.metrics.server_gone(ServerKind::Origin, &gone.server);
-            }
         }
         self.list.store(Arc::new(list));
     }
@@ -135,11 +132,11 @@ impl Origins {
     }
 
     /// Watches the origins that have no watch yet, until `spawn`'s tasks end.
-    pub fn tend(&self, clock: Clock, spawn: &Spawn<'_>) {
+    pub fn tend(&self, clock: Clock, looks: &FirstLooks, spawn: &Spawn<'_>) {
         for origin in &self.list.load().all {
             let mut watching = origin.watch.lock();
             if watching.is_none() {
-                *watching = Some(spawn(Box::pin(watch(origin.clone(), clock))));
+                *watching = Some(spawn(Box::pin(watch_in_turn(origin.clone(), clock, looks))));
             }
         }
     }
@@ -164,17 +161,21 @@ fn keep(known: &Known<'_>, found: &Found, plan: &OriginPlan<'_>) -> Arc<WatchedO
     let is_alike = |old: &&&Arc<WatchedOrigin>| {
         old.check == *plan.check
             && old.host == plan.host
-            && old.server.states_client() == plan.states_client
+            && old.server.protocols() == plan.protocols
+            && old.server.server_name() == plan.server_name.as_ref()
     };
     let known = known.get(&found.origin).filter(is_alike);
     if let Some(known) = known {
         known.server.set_bounds(plan.bounds);
+        if found.origin.tls() {
+            known.server.set_tls((plan.connect)(&found.origin, plan.protocols).1.tls);
+        }
         if known.weight == found.weight && known.source == found.source {
             return Arc::clone(known);
         }
     }
     let make = || {
-        let (address, wire) = (plan.connect)(&found.origin, plan.states_client);
+        let (address, wire) = (plan.connect)(&found.origin, plan.protocols);
         let name = match (&found.source, &found.name) {
             (Some(source), Some(name)) => format!("{source}/{name}").into(),
             _ => address.to_string().into(),
@@ -188,7 +189,6 @@ fn keep(known: &Known<'_>, found: &Found, plan: &OriginPlan<'_>) -> Arc<WatchedO
         weight: found.weight,
         check: plan.check.clone(),
         host: plan.host.clone(),
-        metrics: plan.metrics.clone(),
         watch: Mutex::default(),
     })
 }
@@ -224,6 +224,12 @@ impl OriginOrder {
             true => ServerFailure::NoMembers,
             false => ServerFailure::AllDown,
         }
+    }
+
+    /// Whether an origin that is up has not been tried.
+    pub fn has_other(&self) -> bool {
+        let all = self.list.all.iter();
+        all.filter(|origin| origin.server.health.is_up()).any(|origin| !self.was_tried(origin))
     }
 
     fn was_tried(&self, origin: &Arc<WatchedOrigin>) -> bool {
@@ -314,7 +320,6 @@ impl WatchedServer for WatchedOrigin {
         true
     }
 
-    fn changed(&self, _change: Change) {
-        self.metrics.server_up(Self::KIND, &self.server);
-    }
+    /// The next request looks at its health anew.
+    fn changed(&self, _change: Change) {}
 }

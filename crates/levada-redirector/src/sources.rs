@@ -53,10 +53,9 @@ impl Sources {
         self.0.iter().flatten().any(|followed| changed.contains(followed.source()))
     }
 
-    /// The sources that have not named a member, with the reason if they fail.
-    pub fn silent(&self) -> impl Iterator<Item = (&str, Option<String>)> {
-        let silent = self.0.iter().flatten().filter(|followed| followed.members().is_empty());
-        silent.map(|followed| (followed.label(), followed.failure()))
+    /// Why a source has named no member, if there is one that has not.
+    pub fn silence(&self) -> Option<String> {
+        self.0.iter().flatten().find_map(|followed| followed.silence())
     }
 
     /// The members in the places of these servers, each list for one of them.

@@ -17,6 +17,8 @@ pub struct Adjustments {
     pub maintenance: Option<Maintenance>,
     /// The bodies of errors.
     pub pages: ErrorPages,
+    /// Whether requests have identifiers, which origins and clients get.
+    pub request_id: bool,
 }
 
 impl Adjustments {
@@ -27,11 +29,12 @@ impl Adjustments {
             || self.rewrite.is_some()
             || self.maintenance.is_some()
             || !self.pages.is_empty()
+            || self.request_id
     }
 
     /// Whether requests need identifiers.
     pub fn use_request_id(&self) -> bool {
-        self.request.uses_request_id() || self.response.uses_request_id()
+        self.request_id || self.request.uses_request_id() || self.response.uses_request_id()
     }
 
     /// The changes, for operators.
@@ -42,6 +45,9 @@ impl Adjustments {
         }
         words.extend(self.rewrite.iter().flat_map(Rewrite::in_words));
         words.extend(self.pages.in_words());
+        if self.request_id {
+            words.push("requests have identifiers".to_owned());
+        }
         words.extend(self.request.in_words("request field"));
         words.extend(self.response.in_words("response field"));
         words

@@ -19,8 +19,14 @@ pub fn between(old: &Settings, new: &Settings) -> Result<Vec<String>, String> {
     }
     let parts = [
         ("[[listen]]", old.listeners != new.listeners),
+        ("[session_tickets]", old.tickets != new.tickets),
+        ("[acme]", old.acme != new.acme),
         ("[peering]", peering(old) != peering(new)),
-        ("[[discovery]]", old.discovery.sources != new.discovery.sources),
+        (
+            "[[discovery]]",
+            old.discovery.sources != new.discovery.sources
+                || old.discovery.registration != new.discovery.registration,
+        ),
         ("[resolver]", old.discovery.resolver != new.discovery.resolver),
         ("[[trusted]]", old.trusted != new.trusted),
         ("[admin]", old.admin != new.admin),
@@ -102,6 +108,7 @@ fn fixed(old: &Settings, new: &Settings) -> Vec<&'static str> {
         ("`purge.expose_tags`", purge(&old.purge) != purge(&new.purge)),
         ("[handoff]", old.handoff != new.handoff),
         ("[route]", old.route != new.route),
+        ("[telemetry]", old.telemetry != new.telemetry),
         (
             "`limits.compress_workers` and `limits.compress_queue`",
             compression(&old.limits) != compression(&new.limits),

@@ -1,10 +1,13 @@
 //! A request that an operator asks about, and the route of a site that it takes.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::{
+    borrow::Cow,
+    net::{IpAddr, Ipv4Addr},
+};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use levada_rules::{RequestFacts, Scheme};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{Handling, SiteRoutes};
 
@@ -101,7 +104,7 @@ impl ExplainedRequest {
         let tried = tried.take(taken.unwrap_or(routes.all.len()));
         let not_taken = tried.filter_map(|(conditions, route)| {
             let failed = conditions.first_that_fails(&facts)?;
-            Some(RouteNotTaken { name: route.name.to_string(), because: failed.as_str() })
+            Some(RouteNotTaken { name: route.name.to_string(), because: failed.as_str().into() })
         });
         Some(TakenRoute {
             number: taken,
@@ -116,7 +119,7 @@ impl ExplainedRequest {
 }
 
 /// The route that a request takes.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TakenRoute {
     /// Its number, from 0.
     #[serde(skip)]
@@ -130,7 +133,7 @@ pub struct TakenRoute {
 }
 
 /// An expression that a request meets.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct EvaluatedExpression {
     /// The key of the configuration that has it.
     pub place: String,
@@ -144,10 +147,10 @@ pub struct EvaluatedExpression {
 }
 
 /// A route that does not take a request.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RouteNotTaken {
     /// Its name.
     pub name: String,
     /// The matcher that does not hold.
-    pub because: &'static str,
+    pub because: Cow<'static, str>,
 }

@@ -13,21 +13,29 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 pub use countries::ClientCountries;
 pub use levada_access::{
     access::{AccessSettings, Bandwidth, BasicSettings, LimitSettings},
+    collector::{CollectorSettings, CollectorTargets},
     tls::Certificate,
     trust::TrustedProxies,
 };
+pub use levada_acme::{AcmeSettings, DnsCommand, ExternalAccount, Proof, WantedCertificate};
 pub use levada_announce::{RouteLevel, RouteRules, RouteSettings, Speaker};
 pub use levada_cache::{CacheRules, CookieStorage, IgnoredFields, StatusTtl, Statuses};
 pub use levada_compress::{Coding, CompressSettings, Levels, TypePattern};
 pub use levada_discovery::{
     AddressFamily, ClientTls, ClusterAccess, DiscoverySettings, DnsSource, Endpoint, EtcdSource,
-    EtcdUser, FileSource, KubernetesSource, NamedSource, ResolverSettings, ServicePort, Source,
-    SrvSource,
+    EtcdUser, FileSource, KubernetesSource, Member, NamedSource, Registration, ResolverSettings,
+    ServicePort, Source, SrvSource, SystemFiles,
 };
 pub use levada_fetch::{Mode, Patience, Plan};
 pub use levada_files::FilesSettings;
-pub use levada_handoff::{AfterHandoff, HandoffBackendSettings, HandoffControl, HandoffSettings};
-pub use levada_log::access_log::{AccessLog, LogFormat};
+pub use levada_handoff::{
+    AfterHandoff, BREAK_EVEN, HandoffBackendSettings, HandoffControl, HandoffSettings,
+};
+pub use levada_log::{
+    LogFormat, LogTarget,
+    access_log::{AccessLog, Sampling},
+};
+pub use levada_otel::ExportSettings;
 pub use levada_policy::classify::{ClassRule, ClassRules};
 pub use levada_redirector::{
     AdmissionLimits, ClassSettings, KeyFrom, PolicyChoice, SwitchServer, SwitchSettings,
@@ -36,9 +44,17 @@ pub use levada_rules::{
     Adjustments, CachingRules, Expression, KeyRules, QueryRule, RouteAnswer, RouteTable, Selector,
 };
 pub use levada_store::{CacheSettings, DiskCache};
+use levada_tls::door::SiteDoor;
+pub use levada_tls::{
+    client_certificates::{ClientCertificateMode, ClientCertificateSettings},
+    client_fields::ClientFields,
+    handshake::{HandshakeSettings, TlsVersion},
+    origin::OriginTls,
+    tickets::TicketSettings,
+};
 use levada_types::format_duration;
 pub use levada_types::{AddressPrefix, AdminAddress, NoPrefix};
-pub use levada_upstream::{HealthCheck, Origin, ProxyVersion};
+pub use levada_upstream::{HealthCheck, Origin, ProxyVersion, ServerProtocols};
 
 /// Everything one node needs to run.
 #[derive(Clone, Debug)]
@@ -53,6 +69,10 @@ pub struct Settings {
     pub splice: bool,
     /// The listeners for clients.
     pub listeners: Vec<Listener>,
+    /// The keys of TLS session tickets.
+    pub tickets: TicketSettings,
+    /// Certificates that the node orders by itself.
+    pub acme: Option<AcmeSettings>,
     /// The proxies in front of this node whose statements about clients count.
     pub trusted: Vec<TrustedProxies>,
     /// The cluster that this node belongs to; `None` when it stands alone.
@@ -73,8 +93,10 @@ pub struct Settings {
     pub sites: Vec<SiteSettings>,
     /// Limits on the resources that clients use.
     pub limits: Limits,
-    /// The access log.
+    /// The access log of sites that have none of their own.
     pub access_log: Option<AccessLog>,
+    /// The collector that gets traces, metrics and logs; `None`: nothing is exported.
+    pub telemetry: Option<CollectorSettings>,
     /// The route to this node; `None`: Levada does not manage it.
     pub route: Option<RouteSettings>,
     /// Seeds every random choice, so that a run can be repeated; `None` takes one from the system.
@@ -113,10 +135,16 @@ pub enum Runtime {
 pub struct Listener {
     /// The address to listen on; port 0 takes a free port.
     pub address: SocketAddr,
-    /// Certificates by SNI; plain text when empty.
+    /// Certificates by SNI; plain text when empty, unless there are ordered ones.
     pub tls: Vec<Certificate>,
+    /// The choices of TLS handshakes.
+    pub handshake: HandshakeSettings,
+    /// Whether certificates are shown that the node orders by itself.
+    pub acme: bool,
     /// Whether HTTP/2 without TLS (prior knowledge) is accepted besides HTTP/1.1.
     pub h2c: bool,
+    /// Whether HTTP/3 is served at the same address over UDP; with TLS only.
+    pub http3: bool,
     /// The number of unacknowledged retransmissions after which a connection is reset; `None` leaves it
     /// to the kernel, which takes a quarter of an hour.
     pub dormant_retries: Option<u8>,
@@ -125,7 +153,20 @@ pub struct Listener {
 impl Listener {
     /// A listener for plain HTTP/1.1, with defaults for the rest.
     pub fn plain(address: SocketAddr) -> Self {
-        Self { address, tls: Vec::new(), h2c: false, dormant_retries: Some(DORMANT_RETRIES) }
+        Self {
+            address,
+            tls: Vec::new(),
+            acme: false,
+            handshake: HandshakeSettings::default(),
+            h2c: false,
+            http3: false,
+            dormant_retries: Some(DORMANT_RETRIES),
+        }
+    }
+
+    /// Whether connections begin with TLS.
+    pub fn is_encrypted(&self) -> bool {
+        self.acme || !self.tls.is_empty()
     }
 }
 
@@ -226,6 +267,8 @@ pub struct SiteSettings {
     pub hosts: Vec<String>,
     /// How requests are classified into service classes.
     pub classes: ClassSettings,
+    /// Its TLS handshakes with clients.
+    pub tls: SiteTls,
     /// How a chosen peer's answer reaches the client.
     pub delivery: Delivery,
     /// The servers, and how a request gets one of them.
@@ -236,9 +279,53 @@ pub struct SiteSettings {
     pub large: Option<LargeSettings>,
     /// The routes of the site.
     pub routes: SiteRoutes,
+    /// The access log.
+    pub log: SiteLog,
+}
+
+/// The TLS handshakes of a site with its clients.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SiteTls {
+    /// Their choices; `None`: as at the listener.
+    pub handshake: Option<HandshakeSettings>,
+    /// The certificates of clients; `None`: they are not asked for one.
+    pub clients: Option<Arc<ClientCertificateSettings>>,
+}
+
+/// The access log of a site.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum SiteLog {
+    /// That of the node.
+    #[default]
+    OfNode,
+    /// One of its own, or none.
+    Own(Option<Box<AccessLog>>),
 }
 
 impl Settings {
+    /// The files of all certificates that clients and peers are shown.
+    pub fn certificate_files(&self) -> Vec<PathBuf> {
+        let of_clients = self.listeners.iter().flat_map(|listener| &listener.tls);
+        let of_peers = self.peering.iter().filter_map(|peering| match &peering.trust {
+            PeerTrust::Mtls { identity, .. } => Some(identity),
+            PeerTrust::Secret(_) => None,
+        });
+        let mut files: Vec<_> =
+            of_clients.chain(of_peers).map(|pair| pair.certificate.clone()).collect();
+        files.sort();
+        files.dedup();
+        files
+    }
+
+    /// All access logs of the node and its sites.
+    pub fn access_logs(&self) -> impl Iterator<Item = &AccessLog> {
+        let own = self.sites.iter().filter_map(|site| match &site.log {
+            SiteLog::Own(log) => log.as_deref(),
+            SiteLog::OfNode => None,
+        });
+        self.access_log.iter().chain(own)
+    }
+
     /// The site of a host without a port: the most exact pattern wins.
     pub fn site(&self, host: &str) -> Option<&SiteSettings> {
         let exactness = |pattern: &String| match pattern.strip_prefix('*') {
@@ -255,6 +342,22 @@ impl Settings {
 }
 
 impl SiteSettings {
+    /// Whether the site or a route has files for TLS with its servers: a reload reads them again.
+    pub fn has_tls_files(&self) -> bool {
+        let routes = self.routes.all.iter().filter_map(|route| route.servers.as_ref());
+        let mut tls = routes.chain([&self.servers]).filter_map(|servers| servers.tls.as_ref());
+        tls.any(|tls| tls.has_files())
+    }
+
+    /// The site, as handshakes see it.
+    pub fn door(&self) -> SiteDoor<'_> {
+        SiteDoor {
+            hosts: &self.hosts,
+            handshake: self.tls.handshake.as_ref(),
+            clients: self.tls.clients.as_deref(),
+        }
+    }
+
     /// Its first host, by which a site is identified.
     pub fn name(&self) -> &str {
         self.hosts.first().map_or("", String::as_str)
@@ -287,14 +390,33 @@ pub struct SiteServers {
     pub files: Option<FilesSettings>,
     /// The `Host` sent to the origin; the client's own when `None`.
     pub origin_host: Option<String>,
-    /// The version of the PROXY protocol by which origins and servers get to know clients.
-    pub proxy_protocol: Option<ProxyVersion>,
+    /// The protocols by which origins and servers are reached.
+    pub protocols: ServerProtocols,
+    /// TLS with origins and servers; `None`: the authorities of this system are trusted.
+    pub tls: Option<Arc<OriginTls>>,
     /// The policy that chooses the node for a request.
     pub policy: PolicyChoice,
     /// Health checks of origins.
     pub health: HealthCheck,
     /// Limits on requests in flight at the origins.
     pub misses: MissLimits,
+}
+
+impl SiteServers {
+    /// The origins, or the servers of the switch, with the protocol by which each is reached, for operators.
+    pub fn in_words(&self) -> Vec<String> {
+        let switched = self.switch.iter().flat_map(|switch| &switch.servers);
+        let all = self.origins.iter().chain(switched.map(|server| &server.origin));
+        let words = |origin: &Origin| {
+            let protocol = match (self.protocols.h2, origin.tls()) {
+                (false, _) => "HTTP/1.1",
+                (true, true) => "HTTP/2",
+                (true, false) => "HTTP/2 without TLS (h2c)",
+            };
+            format!("{origin} by {protocol}")
+        };
+        all.map(words).collect()
+    }
 }
 
 /// How requests are handled: everything that can differ per route and is decided when the configuration is
@@ -315,6 +437,23 @@ pub struct Handling {
     pub adjustments: Option<Arc<Adjustments>>,
     /// Who may make such requests, and how many.
     pub access: AccessSettings,
+    /// Connections that switch to WebSocket.
+    pub websocket: WebSocketSettings,
+}
+
+/// Connections that switch to WebSocket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WebSocketSettings {
+    /// Whether there are any.
+    pub enabled: bool,
+    /// The longest time without a byte in either direction.
+    pub idle_timeout: Duration,
+}
+
+impl Default for WebSocketSettings {
+    fn default() -> Self {
+        Self { enabled: true, idle_timeout: Duration::from_secs(3600) }
+    }
 }
 
 impl Handling {
@@ -347,6 +486,9 @@ impl Handling {
         if let Some(adjustments) = &self.adjustments {
             words.extend(adjustments.in_words());
         }
+        if !self.websocket.enabled {
+            words.push("no WebSocket".to_owned());
+        }
         words
     }
 }
@@ -361,6 +503,7 @@ impl Default for Handling {
             compress: None,
             adjustments: None,
             access: AccessSettings::default(),
+            websocket: WebSocketSettings::default(),
         }
     }
 }
@@ -456,6 +599,10 @@ pub struct Limits {
     pub serve_rate: Option<u64>,
     /// The most client connections.
     pub connections: usize,
+    /// The most connections that have switched to WebSocket.
+    pub tunnels: u32,
+    /// The time in which these end when the node drains or stops.
+    pub tunnel_grace: Duration,
     /// The bound on the resident memory of the process; `None`: it follows from the machine.
     pub memory: Option<u64>,
     /// Time from the first byte of a request head to its last.
@@ -482,7 +629,7 @@ pub struct Limits {
     pub response_body_timeout: Duration,
     /// The most connections to one origin or peer.
     pub server_connections: usize,
-    /// The most requests that wait for such a connection.
+    /// The most requests that wait for such a connection, or for the window of a large file.
     pub queue: usize,
     /// The longest wait.
     pub queue_timeout: Duration,
@@ -508,6 +655,8 @@ impl Default for Limits {
             capacity: 3072,
             serve_rate: None,
             connections: 10_000,
+            tunnels: 10_000,
+            tunnel_grace: Duration::from_secs(10),
             memory: None,
             head_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(75),

@@ -29,10 +29,12 @@ use levada_policy::{
     ClientShare, Cluster, LoadTable, Node as ClusterNode, NodeIndex, Pick, lard_thresholds,
     weighted_lard_admission_limit,
 };
+use levada_tls::origin::ServerName;
 use levada_types::Timestamp;
 use levada_upstream::{
-    Address, Change, Clock, FairQueue, HealthCheck, Origin, OutcomeCounter, ProxyVersion,
-    QueueCounts, Server, ServerBounds, ServerKind, WatchedServer, Wire, watch,
+    Address, Change, Clock, FairQueue, FirstLooks, HealthCheck, Origin, OutcomeCounter,
+    QueueCounts, Server, ServerBounds, ServerKind, ServerProtocols, WatchedServer, Wire,
+    watch_in_turn,
 };
 use parking_lot::Mutex;
 
@@ -45,10 +47,6 @@ use crate::{Decider, FoundBy, PolicyChoice, SharedDecider, SwitchServer, SwitchS
 pub trait SwitchMetrics: OutcomeCounter + Send + Sync {
     /// A policy has chosen a server.
     fn decision(&self, policy: &'static str, pick: Pick);
-    /// A server has come up, or has gone down.
-    fn server_up(&self, kind: ServerKind, server: &Server);
-    /// A server has left for good.
-    fn server_gone(&self, kind: ServerKind, server: &Server);
     /// Servers have joined or left: a policy has moved this part of the places of objects.
     fn moved(&self, kind: ServerKind, policy: &'static str, part: f64);
 }
@@ -80,7 +78,7 @@ pub struct SwitchView {
 
 /// The way to a server: its address and its protocols, with the version of the PROXY protocol by which it gets
 /// to know clients.
-pub type Connect = fn(&Origin, Option<ProxyVersion>) -> (Address, Wire);
+pub type Connect<'a> = Box<dyn Fn(&Origin, ServerProtocols) -> (Address, Wire) + 'a>;
 
 /// The settings of a switch and of its site.
 pub struct SwitchPlan<'a> {
@@ -94,10 +92,12 @@ pub struct SwitchPlan<'a> {
     pub decider: &'a SharedDecider,
     /// The host of health checks.
     pub host: Option<HeaderValue>,
-    /// The version of the PROXY protocol by which servers get to know clients.
-    pub states_client: Option<ProxyVersion>,
+    /// The protocols by which they are reached.
+    pub protocols: ServerProtocols,
     /// The address and the protocols of a server.
-    pub connect: Connect,
+    pub connect: Connect<'a>,
+    /// The name that servers are asked for in TLS, if it is not their host.
+    pub server_name: Option<ServerName<'static>>,
     /// The bounds of a server, except for its connections.
     pub bounds: ServerBounds,
     /// Threads that send requests.
@@ -131,8 +131,10 @@ impl Switch {
         let members: Vec<_> = (plan.settings.servers.iter())
             .map(|server| {
                 let same = |(old, member): &&(&SwitchServer, &Arc<Member>)| {
-                    let by = member.server.states_client();
-                    old.origin == server.origin && by == plan.states_client
+                    let by = member.server.protocols();
+                    old.origin == server.origin
+                        && by == plan.protocols
+                        && member.server.server_name() == plan.server_name.as_ref()
                 };
                 let old = known.get(server.name.as_str()).filter(same);
                 old.map_or_else(
@@ -143,19 +145,19 @@ impl Switch {
                     },
                     |(_, member)| {
                         member.server.set_bounds(bounds(plan));
+                        if server.origin.tls() {
+                            let (_, wire) = (plan.connect)(&server.origin, plan.protocols);
+                            member.server.set_tls(wire.tls);
+                        }
                         Arc::clone(member)
                     },
                 )
             })
             .collect();
         let stay: HashSet<_> = members.iter().map(Arc::as_ptr).collect();
-        let names: HashSet<_> = members.iter().map(|member| &member.server.name).collect();
         for gone in before.members.iter().filter(|member| !stay.contains(&Arc::as_ptr(member))) {
             gone.sit(&LoadTable::new(0), None);
             gone.stop_watch();
-            if !names.contains(&gone.server.name) {
-                self.metrics.server_gone(ServerKind::Switched, &gone.server);
-            }
         }
         if *before.check != *plan.check || before.host != plan.host {
             before.members.iter().for_each(|member| member.stop_watch());
@@ -228,14 +230,13 @@ impl Switch {
     }
 
     /// Watches the servers that have no watch yet, until `spawn`'s tasks end.
-    pub fn tend(self: &Arc<Self>, spawn: &Spawn<'_>) {
+    pub fn tend(self: &Arc<Self>, looks: &FirstLooks, spawn: &Spawn<'_>) {
         let view = self.view.load_full();
         for member in &view.members {
             let mut watching = member.watch.lock();
             if watching.is_none() {
-                self.metrics.server_up(ServerKind::Switched, &member.server);
                 let watched = self.watched(member, &view);
-                *watching = Some(spawn(Box::pin(watch(watched, self.clock))));
+                *watching = Some(spawn(Box::pin(watch_in_turn(watched, self.clock, looks))));
             }
         }
     }
@@ -333,7 +334,7 @@ fn bounds(plan: &SwitchPlan<'_>) -> ServerBounds {
 }
 
 fn make(server: &SwitchServer, plan: &SwitchPlan<'_>) -> Arc<Member> {
-    let (address, wire) = (plan.connect)(&server.origin, plan.states_client);
+    let (address, wire) = (plan.connect)(&server.origin, plan.protocols);
     let name = server.name.as_str().into();
     Member::new(Server::new(name, address, wire, bounds(plan), plan.workers))
 }
@@ -366,13 +367,12 @@ impl WatchedServer for WatchedMember {
     }
 
     fn changed(&self, change: Change) {
-        let (switch, server) = (&self.switch, &self.member.server);
+        let switch = &self.switch;
         switch.refresh();
         if change == Change::Down
             && let Some(at) = self.member.at()
         {
             switch.decider.load().failed(at, &switch.view.load().cluster);
         }
-        switch.metrics.server_up(Self::KIND, server);
     }
 }

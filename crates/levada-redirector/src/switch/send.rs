@@ -265,7 +265,9 @@ impl Drop for ServerTurn {
         if self.decider.observes()
             && let Some(node) = self.held.member().at()
         {
-            let service_time = self.sent.elapsed();
+            // A tunnel lasts as long as its client likes.
+            let tunnel = status == StatusCode::SWITCHING_PROTOCOLS;
+            let service_time = if tunnel { latency } else { self.sent.elapsed() };
             let outcome = RequestOutcome { node, latency, service_time, ok };
             self.decider.observe(&outcome, self.clock.now());
         }
