@@ -7,40 +7,74 @@
 use std::{net::IpAddr, sync::Arc, time::Instant};
 
 use arc_swap::ArcSwapOption;
-use http::{HeaderValue, StatusCode, header};
-use levada_access::{client_shares::ClientPlace, concurrency::ConcurrencyPlace};
+use http::{HeaderValue, Response, StatusCode};
+use levada_access::{
+    client_shares::ClientPlace, collector::CollectorSettings, concurrency::ConcurrencyPlace,
+};
 use levada_fetch::Counts;
-use levada_log::access_log::{AccessLine, Log, LogEntry};
+use levada_log::{
+    AccessLine, LogEntry,
+    access_log::{Log, Logs},
+};
 use levada_policy::{Outstanding, Pick, RequestOutcome};
 use levada_redirector::{ChosenServer, Decider};
 
-use levada_metrics::{AnsweredRequest, CacheResult, SiteMetrics};
+use levada_metrics::{AnsweredRequest, CacheResult, SiteMetrics, Work, did};
+use levada_otel::{BegunRequest, EndedRequest, Exporter, Trace, TraceContext, Tracer};
+use levada_status::LatencyBuckets;
+use levada_tunnel::{EndReason, TunnelEnd};
+use prometheus_client::metrics::counter::Counter;
 
 use crate::{
-    body_error::BodyError,
-    clock::Clock,
-    metrics::Metrics,
-    request::RequestContext,
-    resource::Resource,
-    settings::{AccessLog, LogFormat},
-    start_error::StartError,
+    body_error::BodyError, clock::Clock, metrics::Metrics, request::RequestContext,
+    resource::Resource, settings::AccessLog, start_error::StartError,
 };
-use levada_failure::Failed;
+use levada_failure::{Failed, Failure};
 
 /// The parts of a node that records are written to.
 pub(crate) struct Telemetry {
     pub(crate) clock: Clock,
     pub(crate) metrics: Arc<Metrics>,
-    /// The access log, if enabled.
+    /// The access logs of all sites.
+    pub(crate) logs: Logs,
+    /// The access log of sites that have none of their own, if enabled.
     pub(crate) log: ArcSwapOption<Log>,
+    /// The times of responses to clients.
+    pub(crate) latencies: LatencyBuckets,
+    /// Requests that were refused because the node was full.
+    pub(crate) refused: Counter,
+    /// Exports traces, metrics and logs, if the node has a collector.
+    pub(crate) exporter: Option<Exporter>,
 }
 
 impl Telemetry {
+    /// Without access logs yet.
+    pub(crate) fn new(
+        clock: Clock,
+        metrics: Arc<Metrics>,
+        collector: Option<&CollectorSettings>,
+    ) -> Self {
+        let exporter = collector.map(|collector| collector.exporter(&metrics.exports));
+        let records = exporter.as_ref().map(|exporter| exporter.logs.clone());
+        let logs = Logs::new(metrics.log_lines_dropped.clone(), records);
+        let (latencies, refused) = (LatencyBuckets::default(), Counter::default());
+        let log = ArcSwapOption::empty();
+        Self { clock, metrics, logs, log, latencies, refused, exporter }
+    }
+
+    /// Waits for what is written and exported last. Readers and collectors that stand still cost two seconds.
+    pub(crate) async fn close(&self) {
+        let exported = async {
+            if let Some(exporter) = &self.exporter {
+                exporter.close().await;
+            }
+        };
+        tokio::join!(self.logs.close(), exported);
+    }
+
     /// Opens an access log.
     pub(crate) fn open(&self, log: Option<&AccessLog>) -> Result<Option<Arc<Log>>, StartError> {
-        let dropped = || self.metrics.log_lines_dropped.clone();
-        let open = |log| Log::open(log, dropped()).map(Arc::new).map_err(StartError::Log);
-        log.map(open).transpose()
+        log.map(|log| self.logs.open(log).map_err(StartError::Log)).transpose()
     }
 }
 
@@ -53,6 +87,8 @@ pub(crate) trait TransferCounts: Send + Sync {
 pub(crate) struct AccessRecord {
     telemetry: Arc<Telemetry>,
     started: Instant,
+    /// When the connection became a tunnel.
+    switched: Option<Instant>,
     head_sent: Option<Instant>,
     pub(crate) status: StatusCode,
     pub(crate) cache: CacheResult,
@@ -77,14 +113,17 @@ pub(crate) struct AccessRecord {
     bytes: u64,
     complete: bool,
     line: Option<Box<AccessLine>>,
+    /// The trace, if the request is traced.
+    trace: Option<Arc<Trace>>,
 }
 
 impl AccessRecord {
     pub(crate) fn begin(telemetry: &Arc<Telemetry>, from_peer: bool) -> Box<Self> {
-        telemetry.metrics.in_flight.inc();
+        telemetry.metrics.began();
         Box::new(Self {
             telemetry: telemetry.clone(),
             started: Instant::now(),
+            switched: None,
             head_sent: None,
             status: StatusCode::OK,
             cache: CacheResult::None,
@@ -101,6 +140,7 @@ impl AccessRecord {
             bytes: 0,
             complete: false,
             line: None,
+            trace: None,
         })
     }
 
@@ -111,15 +151,22 @@ impl AccessRecord {
         record
     }
 
-    /// Notes the site, and the client and the request if there is an access log.
-    pub(crate) fn note(&mut self, context: &RequestContext) {
+    /// Notes the site, and the client and the request if the site has an access log. Begins the trace.
+    pub(crate) fn note(&mut self, context: &mut RequestContext) {
         self.site = Some(context.resource.site.metrics.clone());
-        if self.telemetry.log.load().is_none() {
-            return;
+        if let Some(exporter) = &self.telemetry.exporter {
+            self.trace = self.traced(&exporter.tracer, context);
+            self.stage("admission");
         }
+        let log = match &context.resource.site.log {
+            Some(own) => own.clone(),
+            None => self.telemetry.log.load_full(),
+        };
+        let Some(log) = log else { return };
         let RequestContext { connection, resource, parts, .. } = context;
-        let field = |name| parts.headers.get(name).cloned();
         self.line = Some(Box::new(AccessLine {
+            fields: log.capture(&parts.headers),
+            log,
             client: if self.from_peer { connection.client } else { context.client },
             method: parts.method.clone(),
             scheme: resource.scheme,
@@ -129,17 +176,34 @@ impl AccessRecord {
                 None => resource.target().to_owned(),
             },
             version: parts.version,
-            referer: field(header::REFERER),
-            user_agent: field(header::USER_AGENT),
             upstream: None,
             policy: resource.site.decider.name(),
             request_id: None,
             failure: None,
+            span: self.trace.as_ref().map(|trace| trace.context()),
         }));
     }
 
-    /// Notes the identifier of the request, if there is an access log.
+    fn traced(&self, tracer: &Arc<Tracer>, context: &mut RequestContext) -> Option<Arc<Trace>> {
+        let RequestContext { resource, parts, .. } = context;
+        let request = BegunRequest {
+            method: parts.method.as_str(),
+            scheme: resource.scheme,
+            host: resource.host(),
+            target: resource.target(),
+            began: self.started,
+            from_peer: self.from_peer,
+        };
+        let trace = tracer.begin(&mut parts.headers, &request)?;
+        parts.extensions.insert(trace.clone());
+        Some(trace)
+    }
+
+    /// Notes the identifier of the request, if there is an access log or a trace.
     pub(crate) fn identify(&mut self, id: HeaderValue) {
+        if let (Some(trace), Ok(id)) = (&self.trace, id.to_str()) {
+            trace.note("levada.request_id", id);
+        }
         if let Some(line) = &mut self.line {
             line.request_id = Some(id);
         }
@@ -148,6 +212,7 @@ impl AccessRecord {
     /// The policy has decided for the node with this slot.
     pub(crate) fn decided(&mut self, resource: &Resource, pick: Pick, slot: usize) {
         self.pick = Some(pick);
+        self.stage("decision");
         let decider = resource.decider();
         self.decider = decider.observes().then(|| decider.clone());
         if let Some(piece) = &resource.piece {
@@ -176,6 +241,9 @@ impl AccessRecord {
     pub(crate) fn failed(&mut self, client: IpAddr, failed: &Failed) {
         let reason = failed.failure.as_str();
         tracing::info!(%client, status = failed.failure.status().as_u16(), reason, "refused");
+        if matches!(failed.failure, Failure::Overload) {
+            self.telemetry.refused.inc();
+        }
         if let Some(line) = &mut self.line {
             line.failure = Some(reason);
             line.upstream.clone_from(&failed.next_hop);
@@ -191,18 +259,59 @@ impl AccessRecord {
     }
 
     /// The head is on its way.
-    pub(crate) fn head(&mut self, status: StatusCode) {
-        self.status = status;
+    pub(crate) fn head<B>(&mut self, response: &Response<B>) {
+        self.status = response.status();
+        self.stage(match self.cache {
+            CacheResult::Hit => "response",
+            CacheResult::Collapsed => "wait",
+            _ => "fetch",
+        });
+        if let Some(line) = &mut self.line {
+            line.note_response(response.headers());
+        }
         // Only a policy that learns from service times needs it.
         self.head_sent = self.decider.as_ref().map(|_| Instant::now());
     }
 
+    /// Ends a stage of the request, if it is traced.
+    pub(crate) fn stage(&self, name: &'static str) {
+        if let Some(trace) = &self.trace {
+            trace.stage(name);
+        }
+    }
+
+    /// The request waits for the fetch of another one, with this trace.
+    pub(crate) fn follows(&self, other: impl FnOnce() -> Option<TraceContext>) {
+        if let Some(trace) = &self.trace
+            && let Some(other) = other()
+        {
+            trace.follows(other);
+        }
+    }
+
     pub(crate) fn sent(&mut self, bytes: usize) {
         self.bytes += bytes as u64;
+        did(Work::Bytes);
     }
 
     pub(crate) fn finished(&mut self) {
         self.complete = true;
+    }
+
+    /// The connection becomes a tunnel, which lasts as long as its ends like.
+    pub(crate) fn switched(&mut self) {
+        self.in_service = None;
+        self.complete = false;
+        self.switched = Some(Instant::now());
+    }
+
+    /// The tunnel has ended.
+    pub(crate) fn tunnelled(&mut self, end: &TunnelEnd) {
+        self.bytes = end.from_server;
+        self.complete = end.reason == EndReason::Closed;
+        if let Some(line) = self.line.as_mut().filter(|_| !self.complete) {
+            line.failure = Some(end.reason.as_str());
+        }
     }
 
     /// The body will not be complete: the client's connection is cut.
@@ -241,10 +350,13 @@ impl Drop for AccessRecord {
                 status: self.status,
                 cache: self.cache,
                 bytes: self.bytes,
-                elapsed: self.started.elapsed(),
+                elapsed: self.switched.unwrap_or_else(Instant::now) - self.started,
             };
             metrics.request(self.site.as_deref(), request);
-            if !self.complete {
+            if !self.from_peer {
+                self.telemetry.latencies.count(request.elapsed);
+            }
+            if !self.complete && self.switched.is_none() {
                 metrics.aborted.inc();
             }
         }
@@ -253,28 +365,29 @@ impl Drop for AccessRecord {
         {
             decider.observe(&outcome, self.telemetry.clock.now());
         }
-        if let (Some(log), Some(line)) = (&*self.telemetry.log.load(), &self.line) {
-            log.write(&self.describe(line, log.format()));
+        if let Some(line) = &self.line {
+            let entry = LogEntry {
+                line,
+                status: self.status,
+                bytes: self.bytes,
+                request_time: self.started.elapsed(),
+                cache: self.cache.as_str(),
+                decision: self.pick.map_or("-", |p| p.reason.as_str()),
+                candidates: self.pick.map_or(0, |p| p.set_size),
+                complete: self.complete,
+                pieces: self.pieces.as_ref().map(|transfer| transfer.counts()),
+            };
+            entry.write();
         }
-    }
-}
-
-impl AccessRecord {
-    fn describe(&self, line: &AccessLine, format: LogFormat) -> String {
-        let entry = LogEntry {
-            line,
-            status: self.status,
-            bytes: self.bytes,
-            request_time: self.started.elapsed(),
-            cache: self.cache.as_str(),
-            decision: self.pick.map_or("-", |p| p.reason.as_str()),
-            candidates: self.pick.map_or(0, |p| p.set_size),
-            complete: self.complete,
-            pieces: self.pieces.as_ref().map(|transfer| transfer.counts()),
-        };
-        match format {
-            LogFormat::Combined => entry.combined(),
-            LogFormat::Json => entry.json(),
+        if let Some(trace) = &self.trace {
+            trace.stage("body");
+            trace.end(&EndedRequest {
+                status: self.status.as_u16(),
+                bytes: self.bytes,
+                cache: self.cache.as_str(),
+                decision: self.pick.map(|pick| pick.reason.as_str()),
+                complete: self.complete,
+            });
         }
     }
 }

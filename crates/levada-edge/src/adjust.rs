@@ -13,18 +13,25 @@ use http::{
     header::{CACHE_CONTROL, RETRY_AFTER},
 };
 use levada_metrics::CacheResult;
+use levada_orders::METHOD;
 use levada_rules::{Adjustments, FieldEdits, REQUEST_ID};
 
 use crate::{
     access_record::AccessRecord, body::ResponseBody, client_connection::ListenerKind, node::Node,
-    purge::endpoint::METHOD, request::RequestContext, respond,
+    request::RequestContext, respond,
 };
 
 /// The most bytes of an identifier that a proxy states.
 const LONGEST_ID: usize = 128;
 
-/// The changes that are left when the response is there. `None` for the request of a peer.
-pub(crate) struct Adjusting(Option<Arc<FieldEdits>>);
+/// The changes that are left when the response is there. There are none for the request of a peer.
+pub(crate) struct Adjusting {
+    edits: Option<Arc<FieldEdits>>,
+    /// The identifier of the request, if it has one.
+    id: Option<HeaderValue>,
+    /// Whether the response has it.
+    answers_id: bool,
+}
 
 impl Adjusting {
     /// Begins to answer a request: gives it an identifier, and keeps what its response needs of it.
@@ -35,16 +42,30 @@ impl Adjusting {
         record: &mut AccessRecord,
     ) -> Self {
         let is_peer = context.connection.listener == ListenerKind::Peer;
-        if adjustments.use_request_id() {
+        let id = adjustments.use_request_id().then(|| {
             let trusted = is_peer || node.trust.load().trusts(context.connection.client);
-            record.identify(identified(context, trusted));
+            let id = identified(context, trusted);
+            record.identify(id.clone());
+            id
+        });
+        Self {
+            edits: (!is_peer).then(|| adjustments.response.bind(|| context.facts())),
+            id: id.filter(|_| !is_peer),
+            answers_id: adjustments.request_id,
         }
-        Self((!is_peer).then(|| adjustments.response.bind(|| context.facts())))
+    }
+
+    /// The identifier for a response that this node makes.
+    pub(crate) fn id(&self) -> Option<&HeaderValue> {
+        self.id.as_ref()
     }
 
     /// Changes the response.
     pub(crate) fn finish(self, response: &mut Response<ResponseBody>, cache: CacheResult) {
-        if let Some(edits) = self.0 {
+        if let Some(id) = self.id.filter(|_| self.answers_id) {
+            response.headers_mut().insert(REQUEST_ID, id);
+        }
+        if let Some(edits) = self.edits {
             edits.apply(response.headers_mut(), cache.as_str());
         }
     }

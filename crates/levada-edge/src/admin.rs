@@ -13,12 +13,22 @@ use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use levada_access::admin_access;
 use levada_net::{admin_listener::AdminListener, stop::Stop};
+use levada_page::{Page, PageBody, Stalled};
+use levada_status::EventKind;
 use levada_upstream::Server;
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
 
-use crate::{explain, node::Node, reload::Reloader, servers, upgrade::upgrade};
-use levada_metrics::{CacheResult, PageFormat};
+use crate::{
+    explain,
+    node::Node,
+    page::{self, NodePage},
+    reload::Reloader,
+    sites::Site,
+    status::switched,
+    upgrade::upgrade,
+};
+use levada_metrics::PageFormat;
 use levada_upgrade::NotUpgraded;
 
 /// The pages of a listener.
@@ -41,6 +51,7 @@ pub(crate) async fn serve(
     listener: AdminListener,
     stop: Stop,
 ) {
+    let page = Arc::new(Page::new(Arc::new(NodePage::new(reloader.node.clone()))));
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -50,20 +61,25 @@ pub(crate) async fn serve(
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
-        let (reloader, cut) = (reloader.clone(), stop.clone());
+        let (reloader, page, cut) = (reloader.clone(), page.clone(), stop.clone());
         tokio::spawn(async move {
-            let (reloader, stop) = (&reloader, &cut);
+            let (reloader, page, stop) = (&reloader, &page, &cut);
             let service = service_fn(|request: Request<Incoming>| async move {
-                let answer = match pages {
-                    Pages::All => administer(reloader, stop, client, request).await,
-                    Pages::Metrics => metrics_page(&reloader.node, &request),
+                let shown = match pages {
+                    Pages::All => page::answer(page, &reloader.node, client, &request),
+                    Pages::Metrics => None,
                 };
-                Ok::<_, Infallible>(answer)
+                let answer = match (shown, pages) {
+                    (Some(shown), _) => return Ok::<_, Infallible>(shown),
+                    (None, Pages::All) => administer(reloader, stop, client, request).await,
+                    (None, Pages::Metrics) => metrics_page(&reloader.node, request).await,
+                };
+                Ok(answer.map(PageBody::Whole))
             });
             let served = hyper::server::conn::http1::Builder::new()
                 .timer(TokioTimer::new())
                 .header_read_timeout(Duration::from_secs(30))
-                .serve_connection(TokioIo::new(stream), service);
+                .serve_connection(TokioIo::new(Stalled::new(stream)), service);
             let mut served = pin!(served);
             // An admin connection works while the node drains, but does not delay its end. Who has asked for
             // an upgrade gets the answer.
@@ -89,8 +105,7 @@ async fn administer(
 ) -> Response<Full<Bytes>> {
     let node = &reloader.node;
     let settings = node.settings.load_full();
-    let hosts = settings.admin.iter().flat_map(|admin| &admin.hosts);
-    if client.is_some() && !admin_access::names_this_listener(request.headers(), hosts) {
+    if !page::names_this_listener(&settings, client, request.headers()) {
         let message = "this Host is not an IP address, localhost or one of `hosts` in [admin]\n";
         return text(StatusCode::MISDIRECTED_REQUEST, message);
     }
@@ -115,21 +130,31 @@ async fn administer(
         let answer = node.purging.handle_question(&order);
         return answer.into_response(|text| Full::new(Bytes::from(text)));
     }
+    if is_get && path == "/cluster" {
+        return json(StatusCode::OK, &node.cluster().await);
+    }
     if is_get && path == "/route" {
         return routed(node, &request).await;
     }
     if is_post && ORDERS.contains(&path) {
         return carry_out(reloader, stop, &request).await;
     }
-    answer(node, &request)
+    answer_aside(node, request).await
 }
 
 /// Answers a request on the listener for metrics.
-fn metrics_page(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+async fn metrics_page(node: &Arc<Node>, request: Request<Incoming>) -> Response<Full<Bytes>> {
     if METRICS_PAGES.contains(&request.uri().path()) {
-        return answer(node, request);
+        return answer_aside(node, request).await;
     }
     text(StatusCode::NOT_FOUND, "metrics and health only: /metrics /healthz /readyz\n")
+}
+
+/// Answers on a thread that does not serve clients: pages of a node with thousands of sites take long to make.
+async fn answer_aside(node: &Arc<Node>, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    let node = node.clone();
+    let answered = tokio::task::spawn_blocking(move || answer(&node, &request)).await;
+    answered.unwrap_or_else(|error| text(StatusCode::SERVICE_UNAVAILABLE, &format!("{error}\n")))
 }
 
 fn answer(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
@@ -141,15 +166,16 @@ fn answer(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
     match request.uri().path() {
         "/" => text(
             StatusCode::OK,
-            "/metrics /healthz /readyz /status /drain /route /servers /purge?order=ORDER /explain?url=URL, \
+            "a page for browsers; /live /metrics /healthz /readyz /status /cluster /events /drain /route /servers /purge?order=ORDER /explain?url=URL, \
              POST /purge /reload /upgrade?binary=PATH /drain?rate=N /drain?undo /servers/drain?server=NAME /servers/resume?server=NAME\n",
         ),
         "/healthz" => text(StatusCode::OK, "alive\n"),
         "/readyz" => ready(node),
         "/metrics" => metrics(node, request.headers().get(ACCEPT)),
-        "/status" => json(StatusCode::OK, &status(node)),
-        "/drain" => json(StatusCode::OK, &draining(node)),
-        "/servers" => json(StatusCode::OK, &servers::list(&node.sites.load())),
+        "/status" => json(StatusCode::OK, &node.status()),
+        "/events" => json(StatusCode::OK, &node.events.since(0)),
+        "/drain" => json(StatusCode::OK, &node.draining()),
+        "/servers" => json(StatusCode::OK, &switched(&node.sites.load())),
         "/explain" => explained(node, request),
         _ => text(StatusCode::NOT_FOUND, "no such page; / lists them\n"),
     }
@@ -190,11 +216,28 @@ async fn carry_out(
         path => path == "/servers/drain",
     };
     let server = argument(request, "server").unwrap_or_default();
-    match servers::drain(&node.sites.load(), &server, argument(request, "site").as_deref(), drained)
-    {
-        Ok(()) => json(StatusCode::OK, &servers::list(&node.sites.load())),
+    match drain_server(node, &server, argument(request, "site").as_deref(), drained) {
+        Ok(()) => json(StatusCode::OK, &switched(&node.sites.load())),
         Err(reason) => text(StatusCode::NOT_FOUND, &format!("{reason}\n")),
     }
+}
+
+/// Drains a server of switches, or undoes that, on every site or on the site of one host.
+fn drain_server(
+    node: &Node,
+    server: &str,
+    host: Option<&str>,
+    drained: bool,
+) -> Result<(), String> {
+    let sites = node.sites.load();
+    let wanted = |site: &&Arc<Site>| {
+        host.is_none_or(|host| site.settings.hosts.iter().any(|own| own.eq_ignore_ascii_case(host)))
+    };
+    let switches = sites.iter().filter(wanted).filter_map(|site| site.switch.as_deref());
+    let switches: Vec<_> = switches.collect();
+    let sites = levada_status::drain_server(&switches, server, drained)?;
+    tracing::info!(server, drained, sites, "an operator changed a server's drain");
+    Ok(())
 }
 
 /// Begins a drain, or undoes it.
@@ -202,7 +245,8 @@ fn drain(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
     if request.uri().query() == Some("undo") {
         node.drain.undo();
         tracing::info!("the drain is undone");
-        return json(StatusCode::OK, &draining(node));
+        node.events.tell(EventKind::DrainUndone, "the node is in service again");
+        return json(StatusCode::OK, &node.draining());
     }
     let rate = match argument(request, "rate").map(|rate| rate.parse()) {
         None => node.settings().limits.drain_rate,
@@ -217,8 +261,10 @@ fn drain(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
     if node.route.is_none() {
         node.drain.close();
     }
-    tracing::info!(downloads = node.drain.running(), "draining");
-    json(StatusCode::OK, &draining(node))
+    let downloads = node.drain.running();
+    tracing::info!(downloads, "draining");
+    node.events.tell(EventKind::DrainBegun, format!("the node drains: {downloads} long downloads"));
+    json(StatusCode::OK, &node.draining())
 }
 
 /// The node's route, at once or, with `after`, when it has changed.
@@ -231,26 +277,6 @@ async fn routed(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes
         route.wait_for_change(number).await;
     }
     json(StatusCode::OK, &route.status(node.clock.uptime()))
-}
-
-/// The progress of a drain.
-#[derive(Serialize)]
-struct Draining {
-    draining: bool,
-    /// Long downloads that still run and can be moved.
-    downloads: u64,
-    /// Downloads that were moved since the node started.
-    moved: u64,
-    in_flight: i64,
-}
-
-fn draining(node: &Node) -> Draining {
-    Draining {
-        draining: node.drain.is_on(),
-        downloads: node.drain.running(),
-        moved: node.drain.moved(),
-        in_flight: node.metrics.in_flight.get(),
-    }
 }
 
 /// A query argument.
@@ -267,20 +293,22 @@ fn arguments(request: &Request<Incoming>, name: &str) -> Vec<String> {
 
 /// Ready when the node serves clients, does not drain, and every site has an origin or server that is up.
 fn ready(node: &Node) -> Response<Full<Bytes>> {
-    let mut missing = node.awaited.missing();
-    if missing.is_empty() && !node.purging.serves() {
-        missing.push("start: the listeners for clients are not open yet".to_owned());
-    }
-    if node.drain.is_on() {
-        missing.push("service: the node drains".to_owned());
-    }
-    missing.extend(node.cut_off().map(|why| format!("origins: {why}")));
+    let missing = node.missing();
     let ready = missing.is_empty();
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     json(status, &serde_json::json!({ "ready": ready, "missing": missing }))
 }
 
 fn metrics(node: &Node, accept: Option<&HeaderValue>) -> Response<Full<Bytes>> {
+    let format = PageFormat::accepted(accept.and_then(|a| a.to_str().ok()).unwrap_or_default());
+    let mut response = Response::new(Full::from(page_of_metrics(node, format)));
+    let kind = HeaderValue::from_static(format.content_type());
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}
+
+/// The page of metrics at this moment.
+pub(crate) fn page_of_metrics(node: &Node, format: PageFormat) -> Vec<u8> {
     let metrics = &node.metrics;
     let whole = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
     metrics.cache_bytes.set(whole(node.cache.store.bytes()));
@@ -294,14 +322,13 @@ fn metrics(node: &Node, accept: Option<&HeaderValue>) -> Response<Full<Bytes>> {
     metrics.misses.set(whole(misses as u64));
     metrics.misses_waiting.set(whole(waiting as u64));
     let sites = node.sites.load();
-    metrics.clear_switches();
+    let mut shown = metrics.show_upstreams();
     for site in sites.iter() {
-        let Some(switch) = &site.switch else { continue };
-        let (view, counts) = (switch.view(), switch.counts());
-        let held =
-            view.members.iter().map(|member| (member.server.name.to_string(), member.held()));
-        metrics.set_switch(&site.name(), held, counts.waiting, counts.limit);
+        shown.origins(&site.origins);
+        site.switch.iter().for_each(|switch| shown.switch(&site.name(), switch));
     }
+    let peers = node.peers.as_ref().map(|peers| peers.now());
+    peers.iter().flat_map(|now| now.others()).for_each(|peer| shown.peer(&peer.server));
     let mut deciders: Vec<_> = sites.iter().map(|site| &site.decider).collect();
     // Sites may share one.
     deciders.sort_by_key(|decider| Arc::as_ptr(decider));
@@ -310,19 +337,14 @@ fn metrics(node: &Node, accept: Option<&HeaderValue>) -> Response<Full<Bytes>> {
     let (objects, bytes) = tracked.fold((0, 0), |(o, b), t| (o + t.objects, b + t.bytes));
     metrics.tracked_objects.set(whole(objects as u64));
     metrics.tracked_bytes.set(whole(bytes as u64));
-    let names: Vec<_> = match &node.peers {
-        Some(peers) => {
-            let (now, name) = (peers.now(), |server: &Server| server.name.to_string());
-            now.members().map(|(_, member)| (member.slot, name(&member.server))).collect()
-        }
+    let name = |server: &Server| server.name.to_string();
+    let sources: Vec<_> = match &peers {
+        Some(now) => now.members().map(|(_, one)| (one.slot, name(&one.server))).collect(),
         None => vec![(0, node.settings().name.clone())],
     };
-    metrics.large.look_at(&node.large.sources.lock().clone(), names.into_iter());
-    let format = PageFormat::accepted(accept.and_then(|a| a.to_str().ok()).unwrap_or_default());
-    let mut response = text(StatusCode::OK, &metrics.page(format));
-    let kind = HeaderValue::from_static(format.content_type());
-    response.headers_mut().insert(CONTENT_TYPE, kind);
-    response
+    let (performance, waiting) = (node.large.sources.lock().clone(), node.large.waiting());
+    metrics.large.show(&performance, sources.into_iter(), waiting);
+    metrics.page(format, shown)
 }
 
 fn explained(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
@@ -339,89 +361,6 @@ fn explained(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> 
     match explain::live(node, &asked) {
         Ok(explanation) => json(StatusCode::OK, &explanation),
         Err(error) => text(StatusCode::BAD_REQUEST, &format!("{error}\n")),
-    }
-}
-
-/// The state of the node, for `levada demo` and scripts.
-#[derive(Serialize)]
-struct Status {
-    name: String,
-    uptime_seconds: f64,
-    in_flight: i64,
-    in_service: u32,
-    capacity: u32,
-    hits: u64,
-    misses: u64,
-    collapsed: u64,
-    relayed: u64,
-    bytes_sent: u64,
-    origin_bytes: u64,
-    cache_bytes: u64,
-    cache_objects: usize,
-    peers: Vec<ServerStatus>,
-    origins: Vec<ServerStatus>,
-}
-
-#[derive(Serialize)]
-struct ServerStatus {
-    name: String,
-    address: String,
-    up: bool,
-    /// Requests sent and not finished, as the policies count them.
-    outstanding: Option<u32>,
-    connections: usize,
-    waiting: usize,
-    /// The source that has named it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    source: Option<String>,
-}
-
-fn status(node: &Node) -> Status {
-    let count = |result| node.metrics.count(false, result) + node.metrics.count(true, result);
-    let members = node.peers.as_ref().map(|peers| peers.membership());
-    let peers = members.iter().flat_map(|now| {
-        now.members().map(|(n, member)| server_status(&member.server, Some(now.loads().of(n))))
-    });
-    let sites = node.sites.load();
-    let lists: Vec<_> = sites.iter().map(|site| site.origins.list().clone()).collect();
-    let origins = lists.iter().flat_map(|list| list.all());
-    Status {
-        name: node.settings().name.clone(),
-        uptime_seconds: node.clock.uptime().as_secs_f64(),
-        in_flight: node.metrics.in_flight.get(),
-        in_service: node.capacity.held(),
-        capacity: node.settings().limits.capacity,
-        hits: count(CacheResult::Hit),
-        misses: [CacheResult::Miss, CacheResult::Expired, CacheResult::Revalidated]
-            .into_iter()
-            .map(count)
-            .sum(),
-        collapsed: count(CacheResult::Collapsed),
-        relayed: count(CacheResult::Relayed),
-        bytes_sent: node.metrics.bytes_sent(),
-        origin_bytes: node.metrics.origin_bytes.get(),
-        cache_bytes: node.cache.store.bytes(),
-        cache_objects: node.cache.store.entries(),
-        peers: peers.collect(),
-        origins: origins.map(origin_status).collect(),
-    }
-}
-
-fn origin_status(origin: &Arc<levada_redirector::WatchedOrigin>) -> ServerStatus {
-    let source = origin.source.as_ref().map(ToString::to_string);
-    ServerStatus { source, ..server_status(&origin.server, None) }
-}
-
-fn server_status(server: &Server, outstanding: Option<u32>) -> ServerStatus {
-    let counts = server.counts();
-    ServerStatus {
-        name: server.name.to_string(),
-        address: server.address.to_string(),
-        up: server.health.is_up(),
-        outstanding,
-        connections: counts.admitted,
-        waiting: counts.waiting,
-        source: None,
     }
 }
 

@@ -16,7 +16,7 @@ use levada_http1::ActiveRequest;
 use levada_store::Object;
 use levada_upstream::Relay;
 
-use crate::{access_record::AccessRecord, body_error::BodyError};
+use crate::{access_record::AccessRecord, body_error::BodyError, open_tunnel::OpenTunnel};
 
 /// The body of a response on its way to a client.
 pub(crate) struct ResponseBody {
@@ -49,6 +49,8 @@ pub(crate) enum Source {
     Upstream(Box<Relay>),
     /// Another body, compressed on its way.
     Coded(Box<(Coder, Source)>),
+    /// None: the connection, or the stream, is to become a tunnel.
+    Tunnel(Box<OpenTunnel>),
 }
 
 impl<R: ReadAt + 'static> From<Script<R>> for Source {
@@ -80,6 +82,14 @@ impl ResponseBody {
         self.source = Source::Coded(Box::new((coder, source)));
     }
 
+    /// Takes the text, if it is one.
+    pub(crate) fn take_text(&mut self) -> Option<Bytes> {
+        match &mut self.source {
+            Source::Text(text) => Some(std::mem::take(text)),
+            _ => None,
+        }
+    }
+
     /// Has the body come from elsewhere.
     pub(crate) fn replace(&mut self, source: Source) {
         self.source = source;
@@ -94,6 +104,17 @@ impl ResponseBody {
     pub(crate) fn slow_down_to(&mut self, pacer: &Arc<Pacer>, free: u64) {
         let pace = self.pace.take().map_or_else(Paced::default, |pace| *pace);
         self.pace = Some(Box::new(pace.also(pacer, free)));
+    }
+
+    /// The tunnel that the connection is to become, which takes the record over.
+    pub(crate) fn take_tunnel(&mut self) -> Option<(Box<OpenTunnel>, Option<Box<AccessRecord>>)> {
+        if !matches!(self.source, Source::Tunnel(_)) {
+            return None;
+        }
+        match std::mem::replace(&mut self.source, Source::Empty) {
+            Source::Tunnel(tunnel) => Some((tunnel, self.record.take())),
+            _ => None,
+        }
     }
 
     /// Whether it is in memory.
@@ -141,7 +162,7 @@ impl ResponseBody {
 impl Source {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match self {
-            Self::Empty => Poll::Ready(None),
+            Self::Empty | Self::Tunnel(_) => Poll::Ready(None),
             Self::Text(text) => {
                 let text = std::mem::take(text);
                 *self = Self::Empty;
@@ -189,7 +210,7 @@ impl Source {
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Self::Empty => true,
+            Self::Empty | Self::Tunnel(_) => true,
             Self::Text(text) => text.is_empty(),
             Self::Stored { object, next } => *next >= object.body().len(),
             Self::Script(script) => script.left() == Some(0),
@@ -200,7 +221,7 @@ impl Source {
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Empty => SizeHint::with_exact(0),
+            Self::Empty | Self::Tunnel(_) => SizeHint::with_exact(0),
             Self::Text(text) => SizeHint::with_exact(text.len() as u64),
             Self::Stored { object, next: 0 } => SizeHint::with_exact(object.length()),
             Self::Stored { .. } => SizeHint::default(),

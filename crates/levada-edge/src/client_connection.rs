@@ -12,6 +12,7 @@ use http::HeaderValue;
 use levada_access::pace::Pacer;
 use levada_handoff::SilencedSocket;
 use levada_http1::{Interim, Interims, ZeroCopyQueue};
+use levada_tls::client_certificates::CertifiedClient;
 use levada_types::Key;
 use parking_lot::Mutex;
 
@@ -34,6 +35,8 @@ pub(crate) struct ClientConnection {
     pub(crate) client: IpAddr,
     /// Whether the other end has proved that it is a peer.
     pub(crate) is_peer: bool,
+    /// Its certificate, if the site that the connection was made for asks for one.
+    pub(crate) certified: Option<Arc<CertifiedClient>>,
     address: OnceLock<HeaderValue>,
     /// The rate of its responses, in bytes per second, where the last site that it asked bounds it.
     pacer: Mutex<Option<(u64, Arc<Pacer>)>>,
@@ -45,26 +48,39 @@ pub(crate) struct ClientConnection {
     pub(crate) zero_copy: Option<Arc<ZeroCopyQueue>>,
     /// Set on a connection that a front-end has handed over.
     pub(crate) silenced: Option<Arc<SilencedSocket>>,
+    /// The offer of HTTP/3 in its responses.
+    pub(crate) alt_svc: Option<HeaderValue>,
+}
+
+/// The other end of a connection.
+pub(crate) struct Who {
+    pub(crate) client: IpAddr,
+    pub(crate) is_peer: bool,
+    pub(crate) certified: Option<Arc<CertifiedClient>>,
+    /// The offer of HTTP/3 in its responses.
+    pub(crate) alt_svc: Option<HeaderValue>,
 }
 
 impl ClientConnection {
     pub(crate) fn new(
         listener: ListenerKind,
-        client: IpAddr,
-        is_peer: bool,
+        who: Who,
         plain: bool,
         last_key: Arc<AtomicU64>,
     ) -> Arc<Self> {
+        let Who { client, is_peer, certified, alt_svc } = who;
         Arc::new(Self {
             listener,
             client,
             is_peer,
+            certified,
             address: OnceLock::new(),
             pacer: Default::default(),
             last_key,
             interims: Arc::default(),
             zero_copy: plain.then(Arc::default),
             silenced: None,
+            alt_svc,
         })
     }
 
@@ -74,12 +90,14 @@ impl ClientConnection {
             listener: ListenerKind::Client { tls: false },
             client,
             is_peer: false,
+            certified: None,
             address: OnceLock::new(),
             pacer: Default::default(),
             last_key: Arc::default(),
             interims: Arc::default(),
             zero_copy: Some(Arc::default()),
             silenced,
+            alt_svc: None,
         })
     }
 

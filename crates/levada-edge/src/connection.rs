@@ -15,15 +15,18 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderValue, Request, StatusCode, Version, header::CONNECTION};
-use hyper::{body::Incoming, service::service_fn};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use levada_access::{client_shares::ClientShares, peer_places::PeerPlaces};
+use http::{HeaderValue, Method, Request, StatusCode, Version, header::CONNECTION};
+use hyper::{
+    body::{Body as _, Incoming},
+    service::service_fn,
+    upgrade::OnUpgrade,
+};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use levada_access::{client_shares::ClientShares, peer_places::PeerPlaces, tls::PROOF_PROTOCOL};
 use levada_announce::drain::Drain;
 use levada_handoff::ArrivedConnection;
 use levada_http1::{
-    ConnectionEnd, ConnectionLimits, EndReason, Guarded, HeadBounds, Ledger, Outlet, Patience,
-    QUIET, Served, TimedHeads, Watchdog, rest,
+    ConnectionEnd, EndReason, Guarded, Ledger, Outlet, QUIET, Served, TimedHeads, Watchdog, rest,
 };
 use levada_net::{
     client::{ClientSocket, ConnectionOwner, OpenConnection},
@@ -31,21 +34,28 @@ use levada_net::{
     proxy_protocol::ProxyHeader,
     stop::Stop,
 };
-use levada_upstream::PeerProof;
+use levada_tls::{
+    client_certificates::CertifiedClient,
+    door::{Accepted, Door},
+};
+use levada_upstream::{ClientBody, PeerProof};
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     sync::{Notify, Semaphore},
 };
-use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use tokio_rustls::server::TlsStream;
 
 use crate::{
-    client_connection::{ClientConnection, ListenerKind},
+    bounds::{connection_limits, listener_limits},
+    client_connection::{ClientConnection, ListenerKind, Who},
     listener,
     metrics::Metrics,
     node::Node,
     pipeline,
+    quic::Http3,
     settings::Limits,
+    tunnel::{self, TunnelSlot},
 };
 use levada_failure::Failure;
 
@@ -56,11 +66,13 @@ const BUFFER: usize = 256 << 10;
 /// The purpose of a listener, and the protocols that it speaks.
 pub(crate) struct ListenerRole {
     pub(crate) listener: ListenerKind,
-    pub(crate) tls: Option<TlsAcceptor>,
+    pub(crate) tls: Option<Door>,
     /// The proof that peers give; `None`: TLS has one, or clients need none.
     pub(crate) proof: Option<Arc<PeerProof>>,
     /// HTTP/2 without TLS, by prior knowledge.
     pub(crate) h2c: bool,
+    /// HTTP/3 at the same address.
+    pub(crate) http3: Option<Http3>,
     /// How many connections may be open.
     pub(crate) places: Arc<Semaphore>,
     /// Instead, at the listener for peers.
@@ -86,10 +98,6 @@ const RESET_STREAMS: usize = 64;
 const HEADERS: usize = 100;
 /// How long a connection may still bring its first request when the node stops.
 const LAST_CALL: Duration = Duration::from_secs(1);
-/// Bytes that a node adds to a head on its way to a peer, at most.
-const ADDED_BYTES: usize = 4 << 10;
-/// The fields among it.
-const ADDED_FIELDS: usize = 16;
 /// How an HTTP/2 connection begins (RFC 9113 Sec. 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -100,6 +108,7 @@ struct Begun {
     /// Whether it speaks HTTP/2.
     h2: bool,
     stream: ClientStream,
+    certified: Option<Arc<CertifiedClient>>,
     place: Box<dyn fmt::Debug + Send>,
     stop: Stop,
 }
@@ -124,11 +133,15 @@ pub(crate) async fn serve(
     let _counted = CountedConnection::new(&node.metrics.connections);
     let socket = stream.connection().clone();
     let Some(begun) = Box::pin(begin(&node, &role, stream, read, open)).await else { return };
-    let Begun { client, is_peer, h2, stream, place: _place, stop } = begun;
+    let Begun { client, is_peer, h2, stream, certified, place: _place, stop } = begun;
     let plain = !h2 && matches!(stream, ClientStream::Plain(_));
     let connection = || {
         let last_key = socket.about.last_key().clone();
-        ClientConnection::new(role.listener, client, is_peer, plain, last_key)
+        // A site that asks for certificates is not served over HTTP/3.
+        let http3 = role.http3.as_ref().filter(|_| certified.is_none());
+        let alt_svc = http3.map(|http3| http3.alt_svc.clone());
+        let who = Who { client, is_peer, certified: certified.clone(), alt_svc };
+        ClientConnection::new(role.listener, who, plain, last_key)
     };
     let ending = match stream {
         ClientStream::Plain(stream) if h2 => {
@@ -177,31 +190,38 @@ async fn begin(
         && read.is_empty()
         && speaks_h2(&node.settings().limits, &stream, &open.stop).await;
     let client = open.client;
-    if node.front.is_some() && role.may_hand_over() && !h2c && !announced {
+    if node.front.get().is_some() && role.may_hand_over() && !h2c && !announced {
         let last_key = stream.connection().about.last_key().clone();
-        let connection = ClientConnection::new(role.listener, client, is_peer, true, last_key);
+        let who = Who { client, is_peer, certified: None, alt_svc: None };
+        let connection = ClientConnection::new(role.listener, who, true, last_key);
         let ending = levada_handoff::serve(node, &connection, stream, read, open).await;
         ending.into_iter().for_each(|ending| ended(&node.metrics, client, ending));
         return None;
     }
-    let (stream, h2) = match &role.tls {
-        None => (ClientStream::Plain(stream), h2c),
-        Some(tls) => {
+    let (stream, h2, certified) = match &role.tls {
+        None => (ClientStream::Plain(stream), h2c, None),
+        Some(door) => {
             let handshake = async {
                 let failed = |error| io::Error::other(format!("TLS handshake: {error}"));
-                tls.accept(stream).await.map_err(failed)
+                let accepting = door.accept(stream, client, &node.metrics.tls);
+                node.metrics.cpu.handshake(accepting).await.map_err(failed)
             };
-            let stream = in_time(limit, client, &open.stop, handshake).await;
-            let stream = stream.map_err(|ending| ended(&node.metrics, client, ending)).ok()?;
-            let h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+            let accepted = in_time(limit, client, &open.stop, handshake).await;
+            let accepted = accepted.map_err(|ending| ended(&node.metrics, client, ending)).ok()?;
+            let Accepted { stream, client: certified } = accepted;
+            let protocol = stream.get_ref().1.alpn_protocol();
+            if protocol == Some(PROOF_PROTOCOL) {
+                return None;
+            }
+            let h2 = protocol == Some(b"h2");
             if is_peer {
                 keep_place(role, &mut open).await?;
             }
-            (ClientStream::Encrypted(Box::new(stream)), h2)
+            (ClientStream::Encrypted(Box::new(stream)), h2, certified)
         }
     };
     let OpenConnection { place, stop, .. } = open;
-    Some(Begun { client, is_peer, h2, stream, place, stop })
+    Some(Begun { client, is_peer, h2, stream, certified, place, stop })
 }
 
 /// Exchanges the place of an unproven connection for that of a peer. Until there is one, the connection may
@@ -250,16 +270,22 @@ where
     S: AsyncRead + Outlet + Unpin + Send + 'static,
 {
     let (asked, mut idle_until) = (AtomicBool::new(false), None);
+    let switched = TunnelSlot::default();
     loop {
         let guard = |guarded: Guarded<S>| match stop.has_begun() || node.drain.is_on() {
             true => guarded,
             false => guarded.resting_after(QUIET, idle_until),
         };
-        let served =
-            Box::pin(async { requests(node, &connection(), stream, stop, &asked, guard).await });
+        let served = Box::pin(async {
+            requests(node, &connection(), stream, stop, (&asked, &switched), guard).await
+        });
         match served.await {
             Served::Ended(ending) => return ending,
             Served::Resting(rested, until) => (stream, idle_until) = (rested, Some(until)),
+            Served::Switched(stream, ahead) => {
+                Box::pin(switched.run(node, stream, ahead, stop)).await;
+                return ConnectionEnd::Finished;
+            }
         }
         let _counted = CountedConnection::new(&node.metrics.connections_resting);
         let mut roused = pin!(node.drain.roused());
@@ -278,10 +304,15 @@ pub(crate) async fn http1_once(
     stream: ArrivedConnection,
     stop: &Stop,
 ) -> ConnectionEnd {
-    let asked = AtomicBool::new(false);
-    match requests(node, client_connection, stream, stop, &asked, Guarded::lent).await {
+    let (asked, switched) = (AtomicBool::new(false), TunnelSlot::default());
+    let state = (&asked, &switched);
+    match requests(node, client_connection, stream, stop, state, Guarded::lent).await {
         Served::Ended(ending) => ending,
         Served::Resting(..) => ConnectionEnd::Resting,
+        Served::Switched(stream, ahead) => {
+            Box::pin(switched.run(node, stream, ahead, stop)).await;
+            ConnectionEnd::Finished
+        }
     }
 }
 
@@ -290,24 +321,29 @@ async fn requests<S>(
     client_connection: &Arc<ClientConnection>,
     stream: S,
     stop: &Stop,
-    asked: &AtomicBool,
+    (asked, switched): (&AtomicBool, &TunnelSlot),
     guard: impl FnOnce(Guarded<S>) -> Guarded<S>,
 ) -> Served<S>
 where
     S: AsyncRead + Outlet + Unpin + Send + 'static,
 {
-    let limits = &bounds(&node.settings().limits, client_connection.listener);
+    let limits = &listener_limits(&node.settings().limits, client_connection.listener);
     let ledger = Arc::new(Ledger::default());
     let (interims, zero_copy) =
         (client_connection.interims.clone(), client_connection.zero_copy.clone());
     let guarded =
-        guard(Guarded::new(stream, ledger.clone(), interims, zero_copy, self::limits(limits)));
+        guard(Guarded::new(stream, ledger.clone(), interims, zero_copy, connection_limits(limits)));
     let first = Notify::new();
     if asked.load(Relaxed) {
         first.notify_one();
     }
+    // hyper leaves the end of a connection to its user when a request has asked for another protocol.
+    let left_open = AtomicBool::new(false);
     let service = service_fn(|request: Request<Incoming>| {
         let exchange = ledger.begin();
+        if request.extensions().get::<OnUpgrade>().is_some() {
+            left_open.store(true, Relaxed);
+        }
         if !asked.swap(true, Relaxed) {
             first.notify_one();
         }
@@ -316,7 +352,8 @@ where
             client_connection.interims.begin();
         }
         let is_safe = request.method().is_safe();
-        let response = pipeline::serve(node, client_connection, request);
+        let is_old = request.version() == Version::HTTP_10;
+        let response = pipeline::serve(node, client_connection, request.map(ClientBody::Tcp));
         async move {
             let mut response = response.await;
             if let Some(silenced) = &client_connection.silenced
@@ -338,8 +375,18 @@ where
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
             client_connection.interims.end();
-            if node.drain.is_leaving() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+            let silenced = client_connection.silenced.as_ref();
+            let ends = node.drain.is_leaving() || silenced.is_some_and(|one| one.ends_soon());
+            if ends && response.status() != StatusCode::SWITCHING_PROTOCOLS {
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            // hyper promises an older client that its connection stays, unless the response is of its version.
+            if is_old && (ends || response.body().size_hint().exact().is_none()) {
+                *response.version_mut() = Version::HTTP_10;
+            }
+            if let Some(tunnel) = response.body_mut().take_tunnel() {
+                exchange.switch();
+                switched.put(tunnel);
             }
             response.body_mut().hold(exchange);
             Ok(response)
@@ -366,12 +413,18 @@ where
         biased;
         result = running => result,
         () = over => {
-            Pin::new(&mut connection).graceful_shutdown();
-            // hyper waits for the first request of a connection, however long it takes to come.
-            match tokio::time::timeout(LAST_CALL, &mut connection).await {
-                Err(_) if asked.load(Relaxed) => Some((&mut connection).await),
+            // hyper would close a connection whose first request has not come, though it may be on its way.
+            let asked_or_over = poll_fn(|cx| match Pin::new(&mut connection).poll(cx) {
+                Poll::Pending if asked.load(Relaxed) => Poll::Ready(None),
+                polled => polled.map(Some),
+            });
+            match tokio::time::timeout(LAST_CALL, asked_or_over).await {
+                Ok(None) => {
+                    Pin::new(&mut connection).graceful_shutdown();
+                    Some((&mut connection).await)
+                }
+                Ok(result) => result,
                 Err(_) => Some(Ok(())),
-                Ok(result) => Some(result),
             }
         }
     };
@@ -379,6 +432,15 @@ where
         None => {
             let (stream, idle_until) = connection.into_parts().io.into_inner().into_resting();
             return Served::Resting(stream, idle_until);
+        }
+        Some(Ok(())) if left_open.load(Relaxed) => {
+            if switched.is_taken() {
+                let parts = connection.into_parts();
+                let (stream, ahead) = parts.io.into_inner().into_switched();
+                return Served::Switched(stream, [&parts.read_buf[..], &ahead].concat());
+            }
+            // Polled again, it flushes what is left, and shuts the stream down.
+            let _ = (&mut connection).await;
         }
         Some(Ok(())) => {}
         Some(Err(error)) => {
@@ -398,27 +460,34 @@ async fn http2<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let limits = &bounds(&node.settings().limits, client_connection.listener);
+    let limits = &listener_limits(&node.settings().limits, client_connection.listener);
     let (watchdog, asked) =
-        (Watchdog::new(limits.idle_timeout, self::limits(limits).send), Notify::new());
+        (Watchdog::new(limits.idle_timeout, connection_limits(limits).send), Notify::new());
     let ledger = Arc::new(Ledger::default());
     let stream = TimedHeads::new(stream, limits.head_timeout, ledger.clone());
-    let service = service_fn(|request: Request<Incoming>| {
+    let service = service_fn(|mut request: Request<Incoming>| {
         asked.notify_one();
         let (node, client_connection, stream) =
             (node.clone(), client_connection.clone(), watchdog.stream());
+        let switching = (*request.method() == Method::CONNECT)
+            .then(|| Box::new((hyper::upgrade::on(&mut request), stop.clone(), watchdog.stream())));
         async move {
-            let response = pipeline::serve(&node, &client_connection, request).await;
+            let request = request.map(ClientBody::Tcp);
+            let mut response = pipeline::serve(&node, &client_connection, request).await;
+            if let Some(switching) = switching {
+                tunnel::switch_stream(&node, &mut response, *switching);
+            }
             Ok::<_, Infallible>(response.map(|body| stream.watch(body)))
         }
     });
-    let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+    let connection = hyper::server::conn::http2::Builder::new(node.metrics.cpu.clone())
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS)
         .max_local_error_reset_streams(Some(RESET_STREAMS * 4))
         .max_pending_accept_reset_streams(RESET_STREAMS)
         .max_header_list_size(u32::try_from(limits.head_size).unwrap_or(u32::MAX))
         .adaptive_window(true)
+        .enable_connect_protocol()
         // A connection whose pings go unanswered is gone, whatever its streams are doing.
         .keep_alive_interval(limits.idle_timeout / 2)
         .keep_alive_timeout(Duration::from_secs(10))
@@ -521,36 +590,5 @@ async fn speaks_h2(limits: &Limits, stream: &ClientSocket, stop: &Stop) -> bool 
             looked.unwrap_or(false)
         }
         () = stop.begun() => false,
-    }
-}
-
-/// The limits of a kind of listener. A head that a client may send must not be too large for the next
-/// node when this one has added its own fields.
-fn bounds(limits: &Limits, listener: ListenerKind) -> Limits {
-    let limits = limits.clone();
-    match listener {
-        ListenerKind::Client { .. } => limits,
-        ListenerKind::Peer => Limits {
-            head_size: limits.head_size + ADDED_BYTES,
-            header_count: limits.header_count + ADDED_FIELDS,
-            ..limits
-        },
-    }
-}
-
-/// The bounds of a request head at a kind of listener.
-pub(crate) fn head_bounds(limits: &Limits, listener: ListenerKind) -> HeadBounds {
-    let limits = bounds(limits, listener);
-    HeadBounds { head: limits.head_size, fields: limits.header_count }
-}
-
-/// The limits of a connection over HTTP/1.
-pub(crate) fn limits(limits: &Limits) -> ConnectionLimits {
-    ConnectionLimits {
-        head: HeadBounds { head: limits.head_size, fields: limits.header_count },
-        idle_timeout: limits.idle_timeout,
-        head_timeout: limits.head_timeout,
-        body: Patience { time: limits.body_timeout, min_rate: limits.body_min_rate },
-        send: Patience { time: limits.send_timeout, min_rate: limits.send_min_rate },
     }
 }

@@ -5,7 +5,7 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use http::{HeaderValue, Response, header};
+use http::{HeaderMap, HeaderValue, Response, header};
 use http_body::Body as _;
 use levada_access::{
     access::{Access, AccessAnswer, AccessRequest},
@@ -14,12 +14,22 @@ use levada_access::{
     signed::RequestUrl,
 };
 use levada_cache::RequestCacheFields;
+use levada_orders::METHOD;
+use levada_rules::RouteAnswer;
 use levada_store::identity::without_port;
+use levada_tls::client_certificates;
 use levada_upstream::{BodyBound, ServerFailure};
 
 use crate::{
-    access_record::AccessRecord, body::ResponseBody, client_connection::ListenerKind, clock,
-    node::Node, purge::endpoint::METHOD, request::RequestContext, respond,
+    access_record::AccessRecord,
+    body::ResponseBody,
+    client_connection::{ClientConnection, ListenerKind},
+    clock,
+    node::Node,
+    request::RequestContext,
+    resource::Resource,
+    respond,
+    routes::Answer,
 };
 use levada_failure::{Failed, Failure};
 
@@ -29,6 +39,26 @@ pub(crate) fn rules(context: &mut RequestContext) -> Option<Arc<Access>> {
     let is_elsewhere = context.connection.listener == ListenerKind::Peer || context.resource.passed;
     let is_purge = context.parts.method.as_str() == METHOD;
     (!is_elsewhere && !is_purge).then_some(access)
+}
+
+/// Admits a client to a site that wants certificates, and states its certificate in fields.
+pub(crate) fn certified(
+    connection: &ClientConnection,
+    resource: &Resource,
+    headers: &mut HeaderMap,
+) -> Result<(), Failure> {
+    let Some(rules) = &resource.site.settings.tls.clients else { return Ok(()) };
+    let is_encrypted = match connection.listener {
+        ListenerKind::Peer => return Ok(()),
+        ListenerKind::Client { tls } => tls,
+    };
+    // Without TLS, a site may say where it is.
+    let is_redirect = |answer: &Answer| matches!(answer.0, RouteAnswer::Redirect { .. });
+    if !is_encrypted && resource.answer.as_ref().is_some_and(is_redirect) {
+        return Ok(());
+    }
+    let client = connection.certified.as_deref();
+    client_certificates::admit(rules, client, is_encrypted, headers).map_err(Failure::Certificate)
 }
 
 /// The part of what a request was granted that its response shows.

@@ -11,16 +11,12 @@ use levada_cache::{
     OriginExchange, Validators, head_confirms, invalidated, is_safe, may_store, strip_fields,
     update_stored,
 };
+use levada_orders::Invalidated;
 use levada_purge::{PurgeOrder, PurgeTarget};
 use levada_store::identity;
 use levada_types::Key;
 
-use crate::{
-    cache::Cache,
-    clock,
-    purge::invalidation::{self, Invalidated},
-    resource::Resource,
-};
+use crate::{cache::Cache, clock, resource::Resource};
 
 /// The facts of a request that matter to stored responses.
 pub(crate) struct Effects {
@@ -111,7 +107,7 @@ fn invalidate(
     answer: &HeaderMap,
 ) -> Invalidated {
     let failed = status.is_client_error() || status.is_server_error();
-    let groups = if failed { None } else { invalidation::groups(resource.url(), answer) };
+    let groups = if failed { None } else { levada_orders::groups(resource.url(), answer) };
     let Ok(target) = resource.url().parse::<Uri>() else {
         return Invalidated { groups, ..Invalidated::default() };
     };

@@ -11,7 +11,8 @@ use http::{
 use http_body_util::{BodyExt as _, Limited};
 use levada_cache::RequestCacheFields;
 use levada_compress::Accepts;
-use levada_rules::{CacheUse, ErrorPage, ErrorPages, Page, RouteAnswer};
+use levada_orders::METHOD;
+use levada_rules::{Adjustments, CacheUse, ErrorPage, Page, RouteAnswer};
 use parking_lot::Mutex;
 
 use crate::{
@@ -21,7 +22,6 @@ use crate::{
     fields::FORWARDED_PROTO,
     large::Dispatch,
     node::Node,
-    purge::endpoint::METHOD,
     request::RequestContext,
     respond,
 };
@@ -61,20 +61,22 @@ impl Asked {
         })
     }
 
-    /// Gives an error its page. `failed`: no server has answered.
+    /// Gives an error its page, which names the request. `failed`: no server has answered.
     pub(crate) async fn replace(
         self,
         node: &Arc<Node>,
-        pages: &ErrorPages,
+        with: &Adjustments,
         failed: bool,
         response: &mut Response<ResponseBody>,
+        id: Option<&HeaderValue>,
     ) {
-        let page = match pages.find(response.status()) {
+        let page = match with.pages.find(response.status()) {
             None => None,
             Some(ErrorPage::File(page)) => Some(page.clone()),
             Some(ErrorPage::Path(path)) => self.of_origin(node, path, failed).await,
         };
         if let Some(page) = page {
+            let page = id.and_then(|id| page.naming(id)).unwrap_or(page);
             respond::with_page(response, &page, &self.method);
         }
     }
@@ -119,6 +121,8 @@ impl Asked {
             edits: None,
             body: None,
             body_bound: None,
+            takes_trailers: false,
+            websocket: None,
             head_is_enough: false,
             anew: false,
             zero_copy: None,

@@ -16,7 +16,8 @@ pub(crate) const REFUSED: HeaderName = HeaderName::from_static("levada-refused")
 pub(crate) const LARGE: HeaderName = HeaderName::from_static("levada-large");
 /// The value of [`LARGE`] from a peer: the head is to be fetched even if it is stored.
 pub(crate) const ANEW: &str = "anew";
-/// From a peer: the URL names a piece. To a peer: the version of the piece, or why there is none.
+/// From a peer: the URL names a piece, which its client takes after so many others. To a peer: the version of the
+/// piece, or why there is none.
 pub(crate) const PIECE: HeaderName = HeaderName::from_static("levada-piece");
 /// Fields that only peers set in responses. They are removed from the responses of other servers.
 pub(crate) static PEERS_ONLY: [HeaderName; 3] = [REFUSED, LARGE, PIECE];

@@ -9,8 +9,8 @@ use crate::{
     body::{ResponseBody, Source},
     compress,
     node::Node,
-    pipeline::PipelineResult,
     request::RequestContext,
+    respond::PipelineResult,
 };
 use levada_failure::Failure;
 

@@ -1,14 +1,14 @@
 //! Requests to other servers: their heads, and the groups of servers that are tried.
 
-use std::{borrow::Cow, net::IpAddr, sync::Arc, time::Duration};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Uri, Version,
-    header::{self, COOKIE, HOST, VIA},
+    HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, Version,
+    header::{self, HOST, VIA},
 };
 use levada_access::client_network;
-use levada_cache::strip_fields;
+use levada_cache::{join_cookies, strip_fields};
 use levada_peers::{Membership, Peers, WatchedPeer};
 use levada_policy::{Outstanding, Pick, PickReason};
 use levada_redirector::{OriginOrder, Sizes, WatchedOrigin, retried};
@@ -25,6 +25,7 @@ use crate::{
         ANEW, CDN_ID, CDN_LOOP, FORWARDED_FOR, FORWARDED_PROTO, LARGE, PEER, PEERS_ONLY, PIECE,
         REFUSED,
     },
+    identify::NO_HOST,
     metrics::Metrics,
     request::RequestContext,
     resource::Resource,
@@ -47,7 +48,7 @@ pub(crate) struct Forwarder {
     pub(crate) clock: Clock,
     pub(crate) metrics: Arc<Metrics>,
     /// Sizes of objects, for the policies.
-    pub(crate) sizes: Sizes,
+    pub(crate) sizes: Arc<Sizes>,
     pub(crate) patience: ArcSwap<ForwardPatience>,
 }
 
@@ -82,12 +83,13 @@ impl Forwarder {
         headers.reserve(8);
         static ENDS_HERE: [HeaderName; 4] = [PEER, LARGE, PIECE, header::EXPECT];
         strip_fields(&mut headers, &ENDS_HERE);
-        if parts.version == Version::HTTP_2 {
-            join_crumbs(&mut headers);
+        if matches!(parts.version, Version::HTTP_2 | Version::HTTP_3) {
+            join_cookies(&mut headers);
         }
         let client = client_network::of(context.client);
         let subject = subject(resource, parts, &headers);
-        let interim = connection.interim();
+        // The client is not concerned with interim responses to a piece.
+        let interim = connection.interim().filter(|_| resource.piece.is_none());
         // The next server must not see an absolute form or a pass.
         let plain = parts.uri.authority().is_none() && !resource.passed && resource.piece.is_none();
         let named = |host: &&HeaderValue| plain && host.as_bytes() == resource.host().as_bytes();
@@ -99,7 +101,7 @@ impl Forwarder {
             }
         }
         if connection.listener != ListenerKind::Peer {
-            forwarded(&mut headers, resource, connection, host);
+            forwarded(&mut headers, resource, connection, host.filter(|host| host != NO_HOST));
         }
         headers.append(CDN_LOOP, HeaderValue::from_static(CDN_ID));
         headers.append(VIA, self.name.via.clone());
@@ -115,11 +117,14 @@ impl Forwarder {
             method: parts.method.clone(),
             uri,
             headers,
-            version: Version::HTTP_11,
             client,
             stated_client: Some(context.client),
             subject,
             interim,
+            notices: None,
+            takes_trailers: false,
+            trace: parts.extensions.get().cloned(),
+            websocket: None,
         }
     }
 
@@ -142,6 +147,10 @@ impl Forwarder {
     ) -> Result<UpstreamResponse, Failed> {
         if let Some(host) = &site.origin_host {
             head.headers.insert(HOST, host.clone());
+        } else if head.headers.get(HOST).is_some_and(|host| host == NO_HOST) {
+            // The client has named none, so the server is called by the name that it has here.
+            let own = site.servers().first().and_then(|server| server.address.host().parse().ok());
+            own.map(|own| head.headers.insert(HOST, own));
         }
         let tries = self.patience.load().tries;
         if let Some(switch) = &site.switch {
@@ -158,7 +167,7 @@ impl Forwarder {
             budget: &site.retries,
             // Another address of a name is as good as the first.
             resends_unsent: order.is_spread(),
-            asks_beside: true,
+            asks_beside: head.websocket.is_none(),
             clock: self.clock,
             counter: &*self.metrics,
         };
@@ -189,6 +198,7 @@ impl Forwarder {
             peers,
             members,
             resource,
+            is_head: context.head_is_enough,
             clock: self.clock,
             record,
             pick: first,
@@ -219,22 +229,12 @@ fn address(head: &mut UpstreamHead, context: &RequestContext) {
         head.headers.insert(LARGE, HeaderValue::from_static(wanted));
     }
     if let Some(piece) = &context.resource.piece {
-        head.headers.insert(PIECE, HeaderValue::from_static("wanted"));
+        head.headers.insert(PIECE, HeaderValue::from(piece.ahead));
+        head.notices = Some(piece.notices.clone());
         head.uri = piece.url.affix(context.resource.target()).parse().unwrap_or_default();
     } else if context.resource.rewritten.is_some() {
         // The peer rewrites it again.
         head.uri = context.resource.target().parse().unwrap_or_default();
-    }
-}
-
-/// HTTP/2 lets a client divide its cookies over several fields; HTTP/1.1 knows one (RFC 9113
-/// Sec. 8.2.3).
-fn join_crumbs(headers: &mut HeaderMap) {
-    let crumbs: Vec<&[u8]> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
-    if crumbs.len() > 1
-        && let Ok(cookie) = HeaderValue::from_bytes(&crumbs.join(&b"; "[..]))
-    {
-        headers.insert(COOKIE, cookie);
     }
 }
 
@@ -276,6 +276,11 @@ impl Group for Origins {
         Ok((asked, ()))
     }
 
+    /// A second request to the same origin would only add to the load of one that sends all the time.
+    fn waits_for(&self, origin: &Arc<WatchedOrigin>) -> bool {
+        origin.server.health.is_moving() && !self.order.has_other()
+    }
+
     fn failed(&mut self, _: Arc<WatchedOrigin>, (): (), failure: ServerFailure) {
         // One that closed the connection may take the next.
         if failure != ServerFailure::NoResponse {
@@ -285,7 +290,10 @@ impl Group for Origins {
 
     fn answered(&mut self, _: Arc<WatchedOrigin>, (): (), response: &mut UpstreamResponse) {
         strip_fields(response.headers_mut(), &PEERS_ONLY);
-        if let Some(mut miss) = self.miss.take() {
+        // A tunnel would keep the place for hours. `limits.tunnels` bounds them.
+        let miss =
+            self.miss.take().filter(|_| response.status() != StatusCode::SWITCHING_PROTOCOLS);
+        if let Some(mut miss) = miss {
             miss.follow_reader();
             response.body_mut().hold(Box::new(miss));
         }
@@ -298,6 +306,8 @@ struct ChosenPeers<'a> {
     /// The nodes that the last choice was made from.
     members: Arc<Membership>,
     resource: &'a Resource,
+    /// Whether only the head of a large file is wanted.
+    is_head: bool,
     clock: Clock,
     record: &'a mut AccessRecord,
     /// The last choice.
@@ -329,10 +339,6 @@ impl Group for ChosenPeers<'_> {
         Ok((members.watched(member), (outstanding, pick, member.slot)))
     }
 
-    fn head_for<'h>(&self, server: &WatchedPeer, head: &'h UpstreamHead) -> Cow<'h, UpstreamHead> {
-        Cow::Owned(server.member.address(head))
-    }
-
     fn check(&self, response: &UpstreamResponse) -> Result<(), ServerFailure> {
         match response.headers().contains_key(REFUSED) {
             true => Err(ServerFailure::PeerFull),
@@ -355,6 +361,11 @@ impl Group for ChosenPeers<'_> {
 
     fn caller_answers(&self) -> bool {
         true
+    }
+
+    /// The head of a large file costs the origin more than a head when it is asked for again.
+    fn waits_for(&self, peer: &WatchedPeer) -> bool {
+        self.is_head && peer.member.server.health.is_moving()
     }
 }
 

@@ -6,20 +6,23 @@ use std::{
 };
 
 use http::{Request, header::UPGRADE};
+use levada_access::dormant;
 use levada_handoff::{ArrivedConnection, Choice, Front, Observe, Serve, SilencedSocket, Turn};
 use levada_http1::{ConnectionEnd, ConnectionLimits};
-use levada_net::stop::Stop;
-use levada_redirector::{Claim, Member, ServerTurn, Switch};
+use levada_net::{client::ConnectionOwner, dormant::DormancyWatch, stop::Stop};
+use levada_orders::METHOD;
+use levada_redirector::{Claim, Member, ServerTurn, Sizes, Switch};
+use levada_types::Key;
 use levada_upstream::Subject;
 
 use crate::{
+    bounds::connection_limits,
     client_connection::{ClientConnection, ListenerKind},
     clock::Clock,
     connection,
     fields::FORWARDED_PROTO,
     identify::Identifier,
     node::Node,
-    purge::endpoint::METHOD,
     sites::Site,
     subject::subject,
 };
@@ -28,15 +31,24 @@ impl Serve for Node {
     type Connection = ClientConnection;
 
     fn front(&self) -> Option<&Front<Self>> {
-        self.front.as_ref()
+        self.front.get()
+    }
+
+    async fn left(&self) {
+        self.drain.left().await;
     }
 
     fn limits(&self) -> ConnectionLimits {
-        connection::limits(&self.settings().limits)
+        connection_limits(&self.settings().limits)
     }
 
     fn observer(&self) -> Arc<dyn Observe> {
         self.metrics.clone()
+    }
+
+    fn watch(&self, retries: Option<u8>) -> Option<Arc<DormancyWatch<ConnectionOwner>>> {
+        let metrics = self.metrics.clone();
+        dormant::watch(&self.given_up, retries, move || metrics.ended(ConnectionEnd::Dormant))
     }
 
     fn connection(
@@ -61,15 +73,28 @@ impl Serve for Node {
     }
 
     async fn choose(&self, head: Request<()>) -> Option<Choice> {
-        let (site, switch, subject) = switched(&self.identifier.load(), head)?;
+        let (site, switch, subject) = self.to_be_moved(head)?;
+        let key = subject.key;
         let claimed = switch.claim(&site.decider, subject, &self.forwarder.sizes).await?;
-        Some(choice(self.clock, site, claimed))
+        Some(choice(self, site, key, claimed))
     }
 
     fn choose_now(&self, head: Request<()>) -> Option<Choice> {
-        let (site, switch, subject) = switched(&self.identifier.load(), head)?;
+        let (site, switch, subject) = self.to_be_moved(head)?;
+        let key = subject.key;
         let claimed = switch.claim_now(&site.decider, subject, &self.forwarder.sizes)?;
-        Some(choice(self.clock, site, claimed))
+        Some(choice(self, site, key, claimed))
+    }
+}
+
+impl Node {
+    /// The switch that a request goes to, unless its response is known to be too small for a handoff.
+    fn to_be_moved(&self, head: Request<()>) -> Option<(Arc<Site>, Arc<Switch>, Subject)> {
+        let least = self.front.get()?.min_size();
+        let found = switched(&self.identifier.load(), head)?;
+        let is_small =
+            least > 0 && self.forwarder.sizes.get(found.2.key).is_some_and(|size| size < least);
+        (!is_small).then_some(found)
     }
 }
 
@@ -104,10 +129,12 @@ fn switched(
     Some((resource.site.clone(), switch.clone(), subject))
 }
 
-fn choice(clock: Clock, site: Arc<Site>, claim: Claim) -> Choice {
+fn choice(node: &Node, site: Arc<Site>, key: Key, claim: Claim) -> Choice {
     let Claim { member, control, turn } = claim;
-    let turn = Some(turn);
-    Choice { control, turn: Box::new(SwitchTurn { clock, site, member, turn }) }
+    let (clock, turn) = (node.clock, Some(turn));
+    let learns = node.front.get().is_some_and(|front| front.min_size() > 0);
+    let sizes = learns.then(|| (node.forwarder.sizes.clone(), key));
+    Choice { control, turn: Box::new(SwitchTurn { clock, site, member, turn, sizes }) }
 }
 
 /// The requests of one connection at a server of a switch.
@@ -117,11 +144,19 @@ struct SwitchTurn {
     member: Arc<Member>,
     /// `None` while no request is under way.
     turn: Option<ServerTurn>,
+    /// Where the size of the first response is noted, if it decides about handoffs.
+    sizes: Option<(Arc<Sizes>, Key)>,
 }
 
 impl Turn for SwitchTurn {
     fn handed_over(&self) {
         self.site.count();
+    }
+
+    fn acknowledged(&mut self, bytes: u64) {
+        if let Some((sizes, key)) = &self.sizes {
+            sizes.learn(*key, bytes);
+        }
     }
 
     fn end(&mut self) {
@@ -137,9 +172,5 @@ impl Turn for SwitchTurn {
 
     fn lose(&mut self) {
         self.turn = None;
-    }
-
-    fn is_idle(&self) -> bool {
-        self.turn.is_none()
     }
 }

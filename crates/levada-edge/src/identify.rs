@@ -4,7 +4,7 @@
 use std::{net::IpAddr, sync::Arc};
 
 use arc_swap::ArcSwap;
-use http::{HeaderMap, HeaderValue, Method, Request, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Version, header};
 use levada_access::pass;
 use levada_fetch::Digest;
 use levada_http1::names_host;
@@ -64,8 +64,9 @@ impl Identifier {
         let authority = authority(request)?;
         let target = request.uri().path_and_query().map_or("/", |t| t.as_str());
         let target = if target == "*" { "/" } else { target };
-        if listener == ListenerKind::Peer && request.headers().contains_key(PIECE) {
-            let (file, piece) = Piece::split(target).ok_or(Failure::BadPiece)?;
+        let wanted = request.headers().get(PIECE).filter(|_| listener == ListenerKind::Peer);
+        if let Some(wanted) = wanted {
+            let (file, piece) = Piece::split(target, wanted).ok_or(Failure::BadPiece)?;
             let file = self.name(listener, client, request, (authority, file, false))?;
             return Ok(file.of_piece(piece));
         }
@@ -158,6 +159,10 @@ fn check_loop(headers: &HeaderMap, bound: usize) -> Result<(), Failure> {
     if hops > bound { Err(Failure::Loop) } else { Ok(()) }
 }
 
+/// The host of requests of HTTP/1.0 that name none, at every node: only a site of all hosts has it, since no
+/// name below `invalid` exists (RFC 6761 Sec. 6.4).
+pub(crate) const NO_HOST: &str = "no-host.invalid";
+
 /// The authority of an absolute-form or HTTP/2 request, else the one `Host` (RFC 9112 Sec. 3.2).
 fn authority<B>(request: &Request<B>) -> Result<&str, Failure> {
     if let Some(authority) = request.uri().authority() {
@@ -166,6 +171,7 @@ fn authority<B>(request: &Request<B>) -> Result<&str, Failure> {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     match (hosts.next().map(HeaderValue::to_str), hosts.next()) {
         (Some(Ok(host)), None) if names_host(host.as_bytes()) => Ok(host),
+        (None, None) if request.version() == Version::HTTP_10 => Ok(NO_HOST),
         _ => Err(Failure::BadHost),
     }
 }

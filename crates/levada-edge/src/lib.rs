@@ -5,7 +5,9 @@
 //! ```text
 //! listener ─ connection ─ guard        a socket becomes well-formed requests
 //! dormant ─ drain ─ route              connections whose client is gone, or must move
+//! tunnel                               connections that switch to WebSocket (levada-tunnel moves the bytes)
 //! handoff                              connections to a back-end, or from a front-end
+//! admission                            for clients, for the node itself, or refused
 //! identify ─ routes                    site, route, object, key
 //! crossing                             who may pass, and how much of it (levada-access decides)
 //! adjust                               changed header fields (levada-rules says which)
@@ -14,6 +16,7 @@
 //! large                                large files in pieces, through the cluster (levada-fetch decides)
 //! cache: lookup                        stored responses (levada-store) that may be used (levada-cache)
 //! cache: fill ─ fetch ─ forward        one fetch per object (levada-body), in turn, from origins (levada-upstream sends)
+//! bypass                               responses for one request alone
 //! compress                             coded copies, coded streams (levada-compress codes)
 //! subject                              the key and the class that a switch (levada-redirector) chooses by
 //! effects ─ posted                     invalidation by relayed answers; answers to POST
@@ -23,8 +26,11 @@
 mod access_record;
 mod adjust;
 mod admin;
+mod admission;
 mod body;
 mod body_error;
+mod bounds;
+mod bypass;
 mod cache;
 mod client_connection;
 mod clock;
@@ -45,10 +51,12 @@ mod listener;
 mod listeners;
 mod members;
 mod node;
+mod open_tunnel;
 mod origin;
+mod page;
 mod pipeline;
 mod process_memory;
-mod purge;
+mod quic;
 mod reload;
 mod request;
 mod resource;
@@ -56,23 +64,23 @@ mod respond;
 mod route;
 mod routes;
 mod run;
-mod servers;
 mod site_builder;
 mod sites;
 mod start_error;
+mod status;
 mod subject;
 mod tend;
+mod tunnel;
 mod upgrade;
+mod watch;
 
 use levada_metrics as metrics;
 
-pub use explain::{
-    Candidate, ExplainError, Explanation, PiecePlacement, Pieces, offline as explain,
-};
 pub use levada_access::tls::TlsError;
 pub use levada_metrics::Counts;
 pub use levada_settings::explained::{ExplainedRequest, RouteNotTaken, TakenRoute};
 pub use levada_settings::{self as settings, SettingsReader};
+pub use levada_status::explain_settings as explain;
 pub use levada_upgrade::{Addresses, Predecessor};
 pub use run::{Running, run};
 pub use start_error::StartError;

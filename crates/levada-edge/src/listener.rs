@@ -13,6 +13,7 @@ use levada_access::{
 };
 use levada_handoff::BackendLink;
 use levada_http1::ConnectionEnd;
+use levada_metrics::Work;
 use levada_net::{
     client::{OpenConnection, watched},
     handoff,
@@ -51,10 +52,10 @@ pub(crate) async fn accept(
             return;
         }
     };
-    let metrics = node.metrics.clone();
-    let ended = move || metrics.ended(ConnectionEnd::Dormant);
+    let (metrics, counts) = (node.metrics.clone(), node.metrics.clone());
+    let ended = move || counts.ended(ConnectionEnd::Dormant);
     let watch = dormant::watch(&node.given_up, role.dormant_retries, ended);
-    let front = node.front.as_ref().filter(|_| role.may_hand_over() && !role.h2c);
+    let hands_over = role.may_hand_over() && !role.h2c;
     // With an unspecified address each connection has its own local address.
     let service = incoming.local_addr().ok().filter(|address| !address.ip().is_unspecified());
     let mut handed = HandedConnections::default();
@@ -86,7 +87,8 @@ pub(crate) async fn accept(
                 let mut connection =
                     OpenConnection { client: client.ip(), place, stop: stop.clone() };
                 let mut read = Vec::new();
-                if let Some(front) = front
+                if hands_over
+                    && let Some(front) = node.front.get()
                     && !node.trust.load().announces(client.ip())
                 {
                     let ends = service.and_then(|service| handoff::between(service, client).ok());
@@ -104,6 +106,7 @@ pub(crate) async fn accept(
                         let (stream, entry) = watched(stream, client.ip(), watch.as_ref());
                         let (node, role) = (node.clone(), role.clone());
                         let serving = connection::serve(node, role, stream, read, connection);
+                        let serving = metrics.cpu.timed(Work::Connection, serving);
                         let task = match displaced {
                             None => stop::spawn_until_cut(stop.clone(), serving),
                             Some(displaced) => stop::spawn_until_cut(stop.clone(), async {

@@ -12,18 +12,23 @@ use std::{
 };
 
 use levada_access::{client_shares::ClientShares, peer_places::PeerPlaces, tls};
+use levada_acme::Certificates;
 use levada_net::stop::Stop;
-use levada_upgrade::{ListenerSockets, OfferedSockets, OpenSockets};
+use levada_tls::{
+    door::{Door, DoorSettings, SiteDoor},
+    tickets::TicketKeys,
+};
+use levada_upgrade::{ListenerSockets, OfferedSockets, OpenSockets, PassedSockets};
 use parking_lot::Mutex;
 use tokio::{runtime::Handle, sync::Semaphore, task::AbortHandle};
-use tokio_rustls::TlsAcceptor;
 
 use crate::{
     client_connection::ListenerKind,
     connection::ListenerRole,
     listener,
     node::{Node, hands_over},
-    settings::{PeerTrust, Settings},
+    quic::{Endpoints, Http3},
+    settings::{Listener, PeerTrust, Settings, SiteSettings},
     start_error::StartError,
 };
 
@@ -32,6 +37,9 @@ const UNPROVEN: usize = 256;
 /// How long connections are accepted that wait at a listener which is about to close.
 const LAST_CONNECTIONS: Duration = Duration::from_millis(250);
 
+/// The protocols of clients, and that of proofs for an authority.
+const WITH_PROOFS: [&[u8]; 3] = [b"h2", b"http/1.1", tls::PROOF_PROTOCOL];
+
 /// See the module.
 pub(crate) struct Listeners {
     /// The places of clients' connections, and how many there are.
@@ -39,12 +47,17 @@ pub(crate) struct Listeners {
     connections: Mutex<usize>,
     /// The same number, as clients share it.
     shares: Arc<ClientShares>,
+    /// The certificates that the node orders.
+    certificates: Arc<Certificates>,
     /// The schedulers of all workers.
     runtimes: Mutex<Vec<Handle>>,
     open: Mutex<Vec<OpenListener>>,
     /// The sockets for operators, metrics and front-ends.
     others: Mutex<OpenSockets>,
+    quic: Endpoints,
     accepting: Mutex<Vec<AbortHandle>>,
+    /// The keys of session tickets, which outlive reloads.
+    tickets: Mutex<Option<Arc<TicketKeys>>>,
 }
 
 struct OpenListener {
@@ -63,15 +76,18 @@ pub(crate) struct PreparedListener {
 
 impl Listeners {
     /// No listeners yet, for so many connections of clients.
-    pub(crate) fn new(connections: usize) -> Self {
+    pub(crate) fn new(connections: usize, certificates: &Arc<Certificates>) -> Self {
         Self {
             places: Arc::new(Semaphore::new(connections)),
             connections: Mutex::new(connections),
             shares: ClientShares::new(connections as u32),
+            certificates: certificates.clone(),
             runtimes: Mutex::default(),
             open: Mutex::default(),
             others: Mutex::default(),
+            quic: Endpoints::default(),
             accepting: Mutex::default(),
+            tickets: Mutex::default(),
         }
     }
 
@@ -87,7 +103,7 @@ impl Listeners {
         let roles = self.roles(&node.settings())?;
         let listeners = sockets.into_iter().zip(roles);
         let workers = self.runtimes.lock().len();
-        let prepared = |(sockets, (_, role))| prepared(Arc::new(sockets), Arc::new(role), workers);
+        let prepared = |(sockets, (_, role))| prepared(Arc::new(sockets), role, workers);
         let listeners = listeners.map(prepared);
         self.change(node, listeners.collect::<Result<_, _>>()?, stop);
         Ok(())
@@ -110,7 +126,7 @@ impl Listeners {
                     Arc::new(sockets)
                 }
             };
-            listeners.push(prepared(sockets, Arc::new(role), workers)?);
+            listeners.push(prepared(sockets, role, workers)?);
         }
         Ok(listeners)
     }
@@ -121,13 +137,20 @@ impl Listeners {
         for former in open.drain(..) {
             former.accepting.iter().for_each(AbortHandle::abort);
         }
+        self.quic.refuse();
         let runtimes = self.runtimes.lock();
         for PreparedListener { sockets, doors, role } in listeners {
+            node.metrics.tls.stapled(role.tls.as_ref().map_or(&[], Door::answers));
             let accept = |(worker, door): (usize, TcpListener)| {
                 let accepting = listener::accept(node.clone(), door, role.clone(), stop.clone());
                 runtimes[worker].spawn(accepting).abort_handle()
             };
-            let accepting = doors.into_iter().map(accept).collect();
+            let mut accepting: Vec<_> = doors.into_iter().map(accept).collect();
+            if role.http3.is_some()
+                && let Ok(udp) = sockets.udp(&mut PassedSockets::default())
+            {
+                accepting.extend(self.quic.accept(node, udp, &role, &runtimes, stop));
+            }
             open.push(OpenListener { sockets, role, accepting });
         }
     }
@@ -154,8 +177,8 @@ impl Listeners {
         self.others.lock().offered(open.iter().map(|listener| &*listener.sockets))
     }
 
-    /// Accepts no more connections at sockets that another process has `taken`, in the order in which they
-    /// were offered. At others, those that wait already are accepted.
+    /// Accepts no more connections of clients and peers at sockets that another process has `taken`, in the order
+    /// in which they were offered. At others, those that wait already are accepted.
     pub(crate) fn close(&self, taken: &[bool]) {
         let open = self.open.lock();
         let mut later = Vec::new();
@@ -165,13 +188,18 @@ impl Listeners {
                 _ => listener.accepting.iter().for_each(AbortHandle::abort),
             }
         }
-        self.accepting.lock().iter().for_each(AbortHandle::abort);
+        self.quic.refuse();
         if !later.is_empty() {
             tokio::spawn(async move {
                 tokio::time::sleep(LAST_CONNECTIONS).await;
                 later.iter().for_each(AbortHandle::abort);
             });
         }
+    }
+
+    /// Accepts no more connections of operators and front-ends: another process does.
+    pub(crate) fn close_others(&self) {
+        self.accepting.lock().iter().for_each(AbortHandle::abort);
     }
 
     /// Lets go of all sockets. Whoever still accepts connections there has copies.
@@ -183,7 +211,11 @@ impl Listeners {
     /// Accepts connections for clients and peers again.
     pub(crate) fn open_again(&self, node: &Arc<Node>, stop: &Stop) {
         let workers = self.runtimes.lock().len();
-        let of = |one: &OpenListener| prepared(one.sockets.clone(), one.role.clone(), workers);
+        let of = |one: &OpenListener| {
+            let doors = one.sockets.by_worker(workers)?;
+            let (sockets, role) = (one.sockets.clone(), one.role.clone());
+            Ok::<_, StartError>(PreparedListener { sockets, doors, role })
+        };
         let listeners: Result<Vec<_>, _> = self.open.lock().iter().map(of).collect();
         match listeners {
             Ok(listeners) => self.change(node, listeners, stop),
@@ -209,19 +241,35 @@ impl Listeners {
         }
     }
 
+    fn door(&self, listener: &Listener, with: &DoorSettings<'_>) -> Result<Door, StartError> {
+        let door = tls::client_facing(&listener.tls, with, |files| match listener.acme {
+            false => Arc::new(files),
+            true => self.certificates.resolver(Box::new(move |name| files.of(name))),
+        });
+        Ok(door?)
+    }
+
     /// The addresses of the settings and their roles.
     fn roles(&self, settings: &Settings) -> Result<Vec<(SocketAddr, ListenerRole)>, StartError> {
         let mut roles = Vec::new();
+        let secret = settings.peering.as_ref().and_then(|peering| peering.trust.secret());
+        let tickets = settings.tickets.keys(secret, self.tickets.lock().as_deref())?;
+        let sites: Vec<SiteDoor<'_>> = settings.sites.iter().map(SiteSettings::door).collect();
         for listener in &settings.listeners {
-            let tls = match listener.tls.is_empty() {
-                true => None,
-                false => Some(TlsAcceptor::from(tls::client_facing(&listener.tls)?)),
+            let with = DoorSettings {
+                handshake: &listener.handshake,
+                sites: &sites,
+                protocols: if listener.acme { &WITH_PROOFS } else { &WITH_PROOFS[..2] },
+                tickets: &tickets,
             };
+            let tls = listener.is_encrypted().then(|| self.door(listener, &with)).transpose()?;
+            let http3 = Http3::of(listener, tls.as_ref(), &settings.limits)?;
             let role = ListenerRole {
                 listener: ListenerKind::Client { tls: tls.is_some() },
                 tls,
                 proof: None,
                 h2c: listener.h2c,
+                http3,
                 dormant_retries: listener.dormant_retries,
                 places: self.places.clone(),
                 peer_places: None,
@@ -233,7 +281,7 @@ impl Listeners {
             let tls = match &peering.trust {
                 PeerTrust::Secret(_) => None,
                 PeerTrust::Mtls { identity, authority, .. } => {
-                    Some(TlsAcceptor::from(tls::peer_server(identity, authority)?))
+                    Some(Door::from(tls::peer_server(identity, authority)?))
                 }
             };
             // Peers have connection limits of their own: clients cannot keep the cluster from working.
@@ -243,6 +291,7 @@ impl Listeners {
                 proof: levada_peers::proof(&peering.trust, &settings.name),
                 // While the protocol changes, node by node, peers come with both.
                 h2c: true,
+                http3: None,
                 // A peer does not change its address: no dormant check.
                 dormant_retries: None,
                 places: Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)),
@@ -251,15 +300,21 @@ impl Listeners {
             };
             roles.push((peering.listen, role));
         }
+        *self.tickets.lock() = Some(tickets);
         Ok(roles)
     }
 }
 
 fn prepared(
     sockets: Arc<ListenerSockets>,
-    role: Arc<ListenerRole>,
+    mut role: ListenerRole,
     workers: usize,
 ) -> Result<PreparedListener, StartError> {
+    if let Some(http3) = &mut role.http3 {
+        sockets.udp(&mut PassedSockets::default())?;
+        http3.at(sockets.address.port());
+    }
+    let role = Arc::new(role);
     let doors = sockets.by_worker(workers)?;
     Ok(PreparedListener { sockets, doors, role })
 }

@@ -6,7 +6,7 @@ use levada_discovery::{Member, Source};
 use levada_net::stop::{Stop, spawn_until};
 
 use crate::{
-    node::Node, reload::change_peers, site_builder::change_members, sites::Site, tend::tend_site,
+    node::Node, reload::change_peers, site_builder::change_members, sites::Site, tend::tend_sites,
 };
 
 /// How long a start or a reload waits for the first answer of a source.
@@ -28,9 +28,8 @@ pub(crate) async fn follow(node: Arc<Node>, stop: Stop) {
         // A long list is compared on another thread than those that serve.
         let changing = move || change_sites(&using, |site| site.sources.are_among(&with));
         let _ = tokio::task::spawn_blocking(changing).await;
-        for site in node.sites.load().iter().filter(|site| site.sources.are_among(&changed)) {
-            tend_site(&node, site, &|task| spawn_until(&stop, task));
-        }
+        let uses = |site: &Site| site.sources.are_among(&changed);
+        tend_sites(&node, uses, &|task| spawn_until(&stop, task));
     }
 }
 

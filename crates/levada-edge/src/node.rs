@@ -10,12 +10,14 @@ use levada_access::{
     pace::{Paced, Pacer},
     trust::TrustBoundary,
 };
+use levada_acme::Certificates;
 use levada_announce::{Route, drain::Drain};
 use levada_discovery::Discovery;
-use levada_handoff::{Front, HandoffBackend};
+use levada_handoff::{FrontEnd, HandoffBackend};
 use levada_net::bpf::BpfError;
+use levada_orders::{LastAwake, MissedInvalidations, PurgeEndpoint};
 use levada_peers::{PeerSources, Peers};
-use levada_redirector::Sizes;
+use levada_status::{Events, History, PopularObjects};
 use levada_upgrade::{Awaited, OrderPlace};
 use tokio::sync::watch;
 
@@ -29,7 +31,6 @@ use crate::{
     large::Transfers,
     metrics::Metrics,
     origin, process_memory,
-    purge::{endpoint::PurgeEndpoint, invalidation::MissedInvalidations, wake::LastAwake},
     settings::{Runtime, Settings},
     site_builder::{SiteBuilder, make_sites},
     sites::{Site, Sites},
@@ -52,7 +53,7 @@ pub(crate) struct Node {
     pub(crate) changing: tokio::sync::Mutex<()>,
     pub(crate) peers: Option<Arc<Peers>>,
     /// The front-end of TCP handoff.
-    pub(crate) front: Option<Front<Node>>,
+    pub(crate) front: FrontEnd<Node>,
     /// The back-end of TCP handoff.
     pub(crate) backend: Option<Arc<HandoffBackend>>,
     /// Stored responses, and the fetches into them.
@@ -73,12 +74,27 @@ pub(crate) struct Node {
     pub(crate) route: Option<Arc<Route>>,
     /// The things that are missing before the node serves clients.
     pub(crate) awaited: Awaited,
+    /// The certificates that it shows.
+    pub(crate) certificates: Arc<Certificates>,
     pub(crate) capacity: Arc<ClientShares>,
+    /// The tunnels that may be open.
+    pub(crate) tunnels: Arc<ClientShares>,
     pub(crate) memory: Arc<MemoryBound>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) telemetry: Arc<Telemetry>,
+    /// Its events.
+    pub(crate) events: Arc<Events>,
+    /// The last 15 minutes.
+    pub(crate) history: Arc<History>,
+    /// The objects that clients request most.
+    pub(crate) popular: PopularObjects,
     pacer: ArcSwapOption<Pacer>,
     pub(crate) name: Arc<NodeName>,
+}
+
+/// The nodes that choose among each other by themselves.
+fn redirectors(peers: Option<&Peers>) -> u32 {
+    peers.map_or(1, |peers| peers.now().members().count()).max(1) as u32
 }
 
 /// Whether any server of a switch takes connections by handoff.
@@ -86,18 +102,6 @@ pub(crate) fn hands_over(settings: &Settings) -> bool {
     let switches = settings.sites.iter().filter_map(|site| site.servers.switch.as_ref());
     let mut servers = switches.flat_map(|switch| &switch.servers);
     servers.any(|server| server.handoff.is_some())
-}
-
-/// The front-end, if the settings want one and the kernel allows it; otherwise connections are proxied.
-fn front(settings: &Settings) -> Option<Front<Node>> {
-    let handoff = settings.handoff.as_ref().filter(|_| hands_over(settings))?;
-    match Front::start(handoff, settings.limits.connections) {
-        Ok(front) => Some(front),
-        Err(error) => {
-            tracing::warn!(%error, "proxying: no connection can be handed off");
-            None
-        }
-    }
 }
 
 /// The back-end, if the settings want one.
@@ -122,6 +126,8 @@ impl Node {
     ) -> Result<Arc<Self>, StartError> {
         let clock = Clock::start();
         let metrics = Arc::new(Metrics::default());
+        let certificates = Certificates::new(metrics.certificates.clone());
+        certificates.set(settings.acme.as_ref(), &settings.certificate_files());
         let workers = match settings.runtime {
             Runtime::Shared(_) => 1,
             Runtime::PerCore(cores) => cores,
@@ -131,29 +137,32 @@ impl Node {
             .as_ref()
             .map(|peering| {
                 let bounds = origin::server_bounds(&settings.limits);
-                Peers::new(&settings.name, peering, bounds, clock, &metrics, workers)
+                Peers::new(&settings.name, peering, bounds, clock, workers)
             })
             .transpose()?;
         let resolver = settings.discovery.resolver.clone();
         let discovery = Discovery::new(resolver, metrics.discovery.clone());
+        let telemetry = Telemetry::new(clock, metrics.clone(), settings.telemetry.as_ref());
+        let telemetry = Arc::new(telemetry);
+        telemetry.log.store(telemetry.open(settings.access_log.as_ref())?);
         let around = SiteBuilder {
             settings: &settings,
             clock,
             metrics: &metrics,
+            telemetry: &telemetry,
             workers,
             discovery: &discovery,
+            redirectors: redirectors(peers.as_deref()),
         };
         let sites = make_sites(&around, None)?;
         let sites = Arc::new(ArcSwap::from_pointee(sites));
-        let telemetry = Telemetry { clock, metrics: metrics.clone(), log: ArcSwapOption::empty() };
-        telemetry.log.store(telemetry.open(settings.access_log.as_ref())?);
-        let telemetry = Arc::new(telemetry);
+        let events = Arc::new(Events::default());
         let name = Arc::new(NodeName::new(&settings.name));
         let forwarder = Arc::new(Forwarder {
             name: name.clone(),
             clock,
             metrics: metrics.clone(),
-            sizes: Sizes::default(),
+            sizes: Arc::default(),
             patience: ArcSwap::from_pointee(ForwardPatience::of(&settings.limits)),
         });
         let backend = backend(&settings).map_err(StartError::Handoff)?.map(Arc::new);
@@ -164,13 +173,22 @@ impl Node {
         let memory = process_memory::watch(&settings, &cache, &capacity, &metrics);
         let windows = settings.cache.memory / 4;
         let large = Transfers::new(windows, &name, &telemetry, peers.as_ref(), &cache.purges);
+        large.bound(&settings.limits);
         let identifier = Identifier::new(&settings, &sites, peers.as_deref());
         let awaited = Awaited::default();
+        let handoff = settings.handoff.as_ref().filter(|_| hands_over(&settings));
         let purging = Arc::new(PurgeEndpoint {
             node: settings.name.clone(),
             token: ArcSwapOption::new(settings.purge.token.clone().map(Arc::new)),
-            sites: sites.clone(),
-            cache: cache.clone(),
+            site_of: {
+                let sites = sites.clone();
+                Arc::new(move |host| Some(sites.load().find(host)?.id))
+            },
+            invalidate: {
+                let cache = cache.clone();
+                Box::new(move |key| cache.invalidate(key))
+            },
+            purges: cache.purges.clone(),
             metrics: metrics.clone(),
             peers: peers.clone(),
             missed: MissedInvalidations::default(),
@@ -178,6 +196,7 @@ impl Node {
             place: OrderPlace::default(),
             awaited: awaited.clone(),
             last_awake: LastAwake::new(clock),
+            events: events.clone(),
         });
         Ok(Arc::new(Self {
             clock,
@@ -187,7 +206,7 @@ impl Node {
             discovery,
             changing: tokio::sync::Mutex::default(),
             peers,
-            front: front(&settings),
+            front: FrontEnd::start(handoff, settings.limits.connections),
             backend,
             cache,
             purging,
@@ -203,10 +222,15 @@ impl Node {
                 .clone()
                 .map(|route| Arc::new(Route::new(route, metrics.route.clone()))),
             awaited,
+            certificates,
             capacity,
+            tunnels: ClientShares::new(settings.limits.tunnels),
             memory,
             metrics,
             telemetry,
+            events,
+            history: Arc::default(),
+            popular: PopularObjects::default(),
             pacer: ArcSwapOption::new(settings.limits.serve_rate.map(Pacer::new)),
             name,
             settings: ArcSwap::from_pointee(settings),
@@ -222,10 +246,13 @@ impl Node {
     /// Returns the former ones.
     pub(crate) fn set(&self, settings: Settings) -> Arc<Settings> {
         let limits = &settings.limits;
+        self.certificates.set(settings.acme.as_ref(), &settings.certificate_files());
         self.identifier.store(Arc::new(self.identifier.load().with_hops(limits.max_hops)));
         self.trust.store(Arc::new(TrustBoundary::new(&settings.trusted)));
         self.forwarder.set_patience(limits);
+        self.large.bound(limits);
         self.capacity.set_bound(limits.capacity);
+        self.tunnels.set_bound(limits.tunnels);
         self.memory.set_limit(process_memory::limit(&settings, &self.metrics));
         self.cache.store.resize(settings.cache.memory);
         self.purging.token.store(settings.purge.token.clone().map(Arc::new));
@@ -238,10 +265,24 @@ impl Node {
         self.settings.swap(Arc::new(settings))
     }
 
-    /// What sites with these settings are built from.
+    /// The parts that sites with these settings are built from.
     pub(crate) fn site_builder<'a>(&'a self, settings: &'a Settings) -> SiteBuilder<'a> {
         let (clock, metrics, workers) = (self.clock, &self.metrics, self.workers);
-        SiteBuilder { settings, clock, metrics, workers, discovery: &self.discovery }
+        let (telemetry, discovery) = (&self.telemetry, &self.discovery);
+        let redirectors = redirectors(self.peers.as_deref());
+        SiteBuilder { settings, clock, metrics, telemetry, workers, discovery, redirectors }
+    }
+
+    /// Lets the policies of all sites go on with the number of nodes that there are now.
+    pub(crate) fn follow_redirectors(&self) {
+        let redirectors = redirectors(self.peers.as_deref());
+        for site in self.sites.load().iter() {
+            for decider in site.pieces.iter().chain([&site.decider]) {
+                if let Err(error) = decider.follow(redirectors) {
+                    tracing::error!(%error, site = site.name(), "the policy keeps its thresholds");
+                }
+            }
+        }
     }
 
     /// The pacing of one body, if the node has a serving rate.
@@ -252,9 +293,9 @@ impl Node {
     /// Requests at origins, and requests that wait for admission.
     pub(crate) fn misses(&self) -> (usize, usize) {
         let sites = self.sites.load();
-        let counts = sites.iter().map(|site| site.misses.counts());
-        counts.fold((0, 0), |(admitted, waiting), one| {
-            (admitted + one.admitted, waiting + one.waiting)
+        sites.iter().fold((0, 0), |(admitted, waiting), site| {
+            let one = site.misses.counts();
+            (admitted + one.admitted, waiting + one.waiting + site.piece_turns.waiting())
         })
     }
 
@@ -267,9 +308,7 @@ impl Node {
                 return None;
             }
             if servers.is_empty() {
-                let (source, failure) = site.sources.silent().next()?;
-                let failure = failure.unwrap_or_else(|| "it has not answered yet".to_owned());
-                return Some(format!("no member of {hosts} is known: {source}: {failure}"));
+                return Some(format!("no member of {hosts} is known: {}", site.sources.silence()?));
             }
             Some(format!("every origin of {hosts} is down"))
         };

@@ -1,14 +1,46 @@
 //! Settings as the crate of servers takes them: the way to an origin, and the bounds of a server.
 
+use std::sync::Arc;
+
 use levada_access::tls;
-use levada_upstream::{Address, ServerBounds, Wire};
+use levada_tls::origin::{ClientConfig, OriginTls, ServerName};
+use levada_upstream::{Address, ServerBounds, ServerProtocols, Wire};
 
-use crate::settings::{Limits, Origin, ProxyVersion};
+use crate::settings::{Limits, Origin, SiteServers};
 
-/// The address and the protocols of an origin.
-pub(crate) fn way_to(origin: &Origin, states_client: Option<ProxyVersion>) -> (Address, Wire) {
-    let tls = origin.tls().then(tls::origin_client);
-    (origin.into(), Wire { tls, states_client, ..Wire::default() })
+/// The way to the origins or servers of a site: their TLS is read once for all of them.
+pub(crate) struct Way {
+    tls: Option<(Arc<ClientConfig>, Option<ServerName<'static>>)>,
+}
+
+impl Way {
+    pub(crate) fn of(servers: &SiteServers) -> Self {
+        let protocols: &[&[u8]] = if servers.protocols.h2 { &[b"h2"] } else { &[b"http/1.1"] };
+        let tls = servers.tls.as_ref().map(|tls| {
+            let config = tls.config(protocols).unwrap_or_else(|error| {
+                tracing::error!(%error, "the TLS of origins cannot be set up: none is trusted");
+                OriginTls::nobody()
+            });
+            (config, tls.server_name.as_ref().and_then(|_| tls.name_for("").ok()))
+        });
+        Self { tls }
+    }
+
+    /// The name that all of them are asked for.
+    pub(crate) fn server_name(&self) -> Option<ServerName<'static>> {
+        self.tls.as_ref().and_then(|(_, name)| name.clone())
+    }
+
+    /// The address and the protocols of an origin.
+    pub(crate) fn to(&self, origin: &Origin, protocols: ServerProtocols) -> (Address, Wire) {
+        let ServerProtocols { h2, states_client } = protocols;
+        let tls = origin.tls().then(|| match &self.tls {
+            Some((config, _)) => config.clone(),
+            None => tls::origin_client(h2),
+        });
+        let server_name = self.server_name();
+        (origin.into(), Wire { tls, server_name, h2, states_client, ..Wire::default() })
+    }
 }
 
 /// The bounds of one server.

@@ -2,59 +2,50 @@
 //!
 //! Read [`serve`] first. Every stage returns a value; this file owns all branching between them.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use http::{
-    HeaderMap, Method, Request, Response, StatusCode, Version,
-    header::{ACCEPT_RANGES, ETAG},
+    HeaderMap, Method, Request, Response, StatusCode,
+    header::{ACCEPT_RANGES, ALT_SVC, ETAG},
 };
-use hyper::body::{Body, Incoming};
-use levada_access::{access::Access, client_network, memory_bound::MemoryPressure, pass};
-use levada_body::{BlockedBody, FetchLeader, FlightStart, ReadError, partial};
+use levada_access::{access::Access, client_network, pass::issue as issue_pass};
+use levada_body::{FetchLeader, FlightStart, ReadError, partial};
 use levada_cache::{
-    CacheStatus, ForwardReason, Freshness, OriginFailure, RequestCacheFields, RequestDirectives,
-    ServeDecision, serve_instead_of_error, strip_request,
+    CacheStatus, ForwardReason, Freshness, OriginFailure, RequestDirectives, ServeDecision,
+    serve_instead_of_error,
 };
-use levada_compress::Accepts;
-use levada_failure::{Failed, Failure};
-use levada_http1::{ZeroCopyQueue, check_parsed, max_forwards};
-use levada_metrics::CacheResult;
-use levada_peers::{Membership, PROBE};
+use levada_failure::{Failed, Failure, grpc};
+use levada_metrics::{CacheResult, Work};
+use levada_peers::Membership;
 use levada_policy::{NodeIndex, Pick};
 use levada_redirector::SwitchMetrics;
 use levada_rules::{Adjustments, CacheUse};
-use levada_store::{Label, NodeName, Object};
+use levada_store::{Label, Object};
 use levada_types::{Request as PolicyRequest, ServiceClass};
-use levada_upstream::{Relay, RequestBody, ServerFailure, UpstreamHead, UpstreamResponse};
+use levada_upstream::{ClientBody, ServerFailure, UpstreamHead, UpstreamResponse};
 
 use crate::{
     access_record::AccessRecord,
     adjust::{self, Adjusting},
+    admission::{Admitted, admit},
     body::{ResponseBody, Source},
+    bypass::{bypass, finish_passed, from_origin, pass, passed_on},
     cache::{
         Cache,
+        copies::{arriving, coded_copy, from_copy, from_object, whole_or_head},
         fetch::Fetch,
         fill::{FetchOutcome, FillFollower},
         lookup::{FillRequest, LookupResult, PartRequest, lookup, recall},
-        part_origin,
-        posted::Posted,
-        rest, stored,
+        part_origin, stored,
     },
     client_connection::{ClientConnection, ListenerKind},
-    clock,
-    compress::{self, CodedCopy, Original},
-    connection::{self, head_bounds},
-    crossing,
-    effects::Effects,
-    error_page, files, large,
+    clock, compress, crossing, error_page, files, large,
     node::Node,
-    purge::{self, exchange, invalidation},
     request::RequestContext,
     resource::Resource,
-    respond, subject,
+    respond::{self, PipelineResult},
+    subject, tunnel,
 };
-
-pub(crate) type PipelineResult = Result<Response<ResponseBody>, Failed>;
 
 /// Answers one request.
 ///
@@ -63,7 +54,7 @@ pub(crate) type PipelineResult = Result<Response<ResponseBody>, Failed>;
 pub(crate) fn serve<'a>(
     node: &'a Arc<Node>,
     connection: &'a Arc<ClientConnection>,
-    request: Request<Incoming>,
+    request: Request<ClientBody>,
 ) -> impl Future<Output = Response<ResponseBody>> + Send + use<'a> {
     let record = AccessRecord::begin(&node.telemetry, connection.listener == ListenerKind::Peer);
     let admission = admit(node, connection, request);
@@ -76,21 +67,25 @@ async fn answer(
     admission: Admitted,
     mut record: Box<AccessRecord>,
 ) -> Response<ResponseBody> {
-    let (mut is_get, mut client) = (false, connection.client);
+    let (mut is_get, mut is_call, mut client) = (false, false, connection.client);
     let answer = match admission {
-        Admitted::Context(context) => {
+        Admitted::Context(mut context) => {
             if node.purging.stood_still() {
                 Box::pin(node.purging.wake()).await;
             }
-            record.note(&context);
+            record.note(&mut context);
             client = context.client;
             is_get = context.parts.method == Method::GET;
+            is_call = grpc::is_call(&context.parts);
             match context.resource.handling.adjustments.clone() {
                 None => admitted(node, context, &mut record).await,
                 Some(with) => Box::pin(adjusted(node, &with, context, &mut record)).await,
             }
         }
         Admitted::Answered(response) => Ok(*response),
+        Admitted::Certificates(message) => {
+            Ok(Box::pin(node.certificates.answer_peer(*message)).await.map(ResponseBody::text))
+        }
         Admitted::Purging(message) => {
             let answer = Box::pin(node.purging.handle_peer(*message)).await;
             Ok(answer.into_response(ResponseBody::text))
@@ -99,9 +94,15 @@ async fn answer(
     };
     let mut response = answer.unwrap_or_else(|failed| {
         record.failed(client, &failed);
-        respond::failure(&node.name, &failed)
+        respond::failure(&node.name, &failed, None)
     });
-    record.head(response.status());
+    if let Some(alt_svc) = &connection.alt_svc {
+        response.headers_mut().insert(ALT_SVC, alt_svc.clone());
+    }
+    record.head(&response);
+    if is_call {
+        response = respond::to_call(response);
+    }
     if is_get && connection.listener != ListenerKind::Peer && can_be_resumed(&response) {
         response.body_mut().may_move(&node.drain);
     }
@@ -126,10 +127,10 @@ async fn adjusted(
     let has_failed = answer.is_err();
     let mut response = answer.unwrap_or_else(|failed| {
         record.failed(client, &failed);
-        respond::failure(&node.name, &failed)
+        respond::failure(&node.name, &failed, adjusting.id())
     });
     if let Some(page) = page {
-        page.replace(node, &with.pages, has_failed, &mut response).await;
+        page.replace(node, with, has_failed, &mut response, adjusting.id()).await;
     }
     adjusting.finish(&mut response, record.cache);
     Ok(response)
@@ -180,89 +181,6 @@ fn can_be_resumed(response: &Response<ResponseBody>) -> bool {
     }
 }
 
-enum Admitted {
-    Context(Box<RequestContext>),
-    Answered(Box<Response<ResponseBody>>),
-    /// A message about purges from a peer.
-    Purging(Box<Request<Incoming>>),
-    Refused(Failure),
-}
-
-/// Checks whether the client may send this request.
-fn admit(
-    node: &Node,
-    connection: &Arc<ClientConnection>,
-    mut request: Request<Incoming>,
-) -> Admitted {
-    if request.version() == Version::HTTP_2
-        && let Err(fault) =
-            check_parsed(&request, head_bounds(&node.settings().limits, connection.listener))
-    {
-        return Admitted::Refused(Failure::Malformed(fault));
-    }
-    if connection.listener == ListenerKind::Peer {
-        if !connection.is_peer {
-            return Admitted::Refused(Failure::NoPeer);
-        }
-        let is_about_purges = [exchange::PATH, invalidation::PATH].contains(&request.uri().path());
-        if is_about_purges && *request.method() == Method::POST {
-            return Admitted::Purging(Box::new(request));
-        }
-        if !node.purging.serves() {
-            return Admitted::Refused(Failure::Starting);
-        }
-        if request.uri().path() == PROBE {
-            let well = respond::plain(StatusCode::OK, "well\n".to_owned());
-            return Admitted::Answered(Box::new(well));
-        }
-    }
-    if node.memory.pressure() == MemoryPressure::Full {
-        return Admitted::Refused(Failure::Overload);
-    }
-    let is_peer = connection.listener == ListenerKind::Peer;
-    let client = node.trust.load().cross(connection.client, is_peer, request.headers_mut());
-    if *request.method() == Method::OPTIONS && request.uri().path() == "*" {
-        return Admitted::Answered(Box::new(respond::options()));
-    }
-    let resource = match node.identifier.load().identify(connection.listener, client, &request) {
-        Ok(resource) => resource,
-        Err(failure) => return Admitted::Refused(failure),
-    };
-    let (mut parts, body) = request.into_parts();
-    // Before a key is made or a variant is selected: fields that the origin does not see must not
-    // select one.
-    strip_request(&mut parts.headers);
-    let resource = resource.keyed(client, &parts);
-    connection.set_last_key(resource.key);
-    if max_forwards::ends_here(&parts.method, &mut parts.headers) {
-        return Admitted::Answered(Box::new(respond::options()));
-    }
-    let wants = RequestCacheFields::of(&parts.headers);
-    if wants.range && node.given_up.returns(connection.client, resource.key) {
-        node.metrics.dormant_returned.inc();
-    }
-    let head_is_enough = large::asks_for_head(connection.listener, &parts.headers);
-    let anew = head_is_enough && large::asks_anew(&parts.headers);
-    let body = (!body.is_end_stream()).then_some(body);
-    let (connection, zero_copy) = (connection.clone(), connection.zero_copy.clone());
-    let context = RequestContext {
-        connection,
-        client,
-        resource,
-        wants,
-        parts,
-        accepts: Accepts::default(),
-        cache_use: CacheUse::Full,
-        edits: None,
-        body,
-        body_bound: None,
-        head_is_enough,
-        anew,
-        zero_copy,
-    };
-    Admitted::Context(Box::new(context))
-}
-
 /// Routes the request: served on this node, by a peer through this node, or by a peer after a redirect.
 async fn route(
     node: &Arc<Node>,
@@ -270,9 +188,15 @@ async fn route(
     record: &mut AccessRecord,
 ) -> PipelineResult {
     let RequestContext { resource, parts, .. } = &*context;
-    if parts.method.as_str() == purge::endpoint::METHOD {
-        let answer = Box::pin(node.purging.handle_client(resource, &parts.headers)).await;
+    if parts.method.as_str() == levada_orders::METHOD {
+        let answer =
+            Box::pin(node.purging.handle_client(resource.url(), resource.host(), &parts.headers))
+                .await;
         return Ok(answer.into_response(ResponseBody::text));
+    }
+    if context.websocket.is_some() && !tunnel::is_ignored(&context) {
+        resource.site.count();
+        return Box::pin(switch_protocol(node, context, record)).await;
     }
     if let Some(answer) = &resource.answer {
         return Ok(respond::route(answer));
@@ -281,11 +205,45 @@ async fn route(
         return Box::pin(files::serve(node, context, record)).await;
     }
     resource.site.count();
+    if node.popular.takes_this_one() {
+        note_popular(node, &context);
+    }
     if large::may_be(&context) {
         let dispatch: Arc<dyn large::Dispatch> = node.clone();
         return Box::pin(large::serve(&node.large, context, record, &dispatch)).await;
     }
     dispatch(node, context, record).await
+}
+
+/// Asks a server for WebSocket, and opens a tunnel if it agrees.
+async fn switch_protocol(
+    node: &Node,
+    context: Box<RequestContext>,
+    record: &mut AccessRecord,
+) -> PipelineResult {
+    let resource = context.resource.clone();
+    let (answered, chosen) = tunnel::open(node, context, record).await?;
+    let mut response = match answered {
+        tunnel::Answered::Switching(response) => response,
+        tunnel::Answered::InHttp(exchange, context) => {
+            from_origin(node, (exchange, None), &context, ForwardReason::Bypass, "websocket")
+        }
+    };
+    if let Some(chosen) = chosen {
+        respond::server(&node.name, response.headers_mut(), &resource, &chosen);
+        record.switched_to(chosen);
+    }
+    Ok(response)
+}
+
+/// Counts the object among those that clients request.
+#[cold]
+fn note_popular(node: &Node, context: &RequestContext) {
+    let RequestContext { connection, resource, .. } = context;
+    // A request of a peer was counted there, and the servers of a route have a policy of their own.
+    if connection.listener != ListenerKind::Peer && resource.site.route.is_none() {
+        node.popular.note(resource.key, resource.host(), resource.url());
+    }
 }
 
 impl large::Dispatch for Node {
@@ -369,7 +327,7 @@ fn redirect_client(members: &Membership, resource: &Resource, chosen: NodeIndex)
     };
     let name = &members.member(chosen).server.name;
     let target =
-        pass::issue(secret, name, resource.host(), resource.target(), clock::unix_seconds());
+        issue_pass(secret, name, resource.host(), resource.target(), clock::unix_seconds());
     let location = format!("{}{target}", base.trim_end_matches('/'));
     respond::redirect_client(&location).ok_or_else(|| Failure::BadHost.into())
 }
@@ -412,6 +370,7 @@ async fn serve_locally(
     let key = context.resource.key;
     let switched = context.resource.site.switch.is_some().then(|| context.resource.clone());
     let mut found = lookup(&node.cache, &context);
+    record.stage("lookup");
     if let LookupResult::OnDisk = found {
         found = Box::pin(recall(&node.cache, &context)).await;
     }
@@ -526,7 +485,7 @@ fn lead_or_follow(
     let (identity, site) = (&context.resource.identity, context.resource.site.id);
     let pending = cache.purges.begin();
     let start = FlightStart::now(Label::new(site, pending.born()), pending.begun());
-    let late = context.resource.site.fetch_is_late_after();
+    let late = context.resource.fetch_is_late_after();
     let may_follow = |start: &FlightStart, outcome: Option<&FetchOutcome>| {
         if outcome.is_none() && start.since.elapsed() >= late {
             return false;
@@ -543,7 +502,9 @@ fn lead_or_follow(
     let lead = leader.map(|leader| {
         let identity = leader.identity().clone();
         let fetch = Fetch::new(cache, context, order.clone(), identity, pending);
-        FetchLeader::new(fetch.run(leader))
+        leader.own().span = fetch.head.trace.as_ref().map(|trace| trace.context());
+        let cpu = &cache.forwarder.metrics.cpu;
+        FetchLeader::new(cpu.timed(Work::Miss, fetch.run(leader)))
     });
     Some((follower, lead))
 }
@@ -558,7 +519,7 @@ async fn follow(
     order: &FillRequest,
     follower: FillFollower,
 ) -> (FillFollower, bool, Option<FetchOutcome>) {
-    let late = context.resource.site.fetch_is_late_after();
+    let late = context.resource.fetch_is_late_after();
     if let Ok(outcome) = tokio::time::timeout(late, follower.outcome()).await {
         return (follower, false, outcome);
     }
@@ -601,12 +562,14 @@ async fn serve_from_fill(
         };
         let (follower, leader, outcome) = match lead {
             Some(lead) => {
-                let outcome = lead.outcome(&follower).await;
+                let outcome = large::awaited(&context, lead.outcome(&follower)).await;
                 (follower, true, outcome)
             }
             None => {
                 record.cache = CacheResult::Collapsed;
-                Box::pin(follow(&node.cache, &context, &order, follower)).await
+                record.follows(|| follower.own().span);
+                let following = follow(&node.cache, &context, &order, follower);
+                Box::pin(large::awaited(&context, following)).await
             }
         };
         let outcome = FetchOutcome::or_failed(outcome);
@@ -686,89 +649,6 @@ async fn serve_from_fill(
     }
 }
 
-/// A response on its way into the store, or its coded copy. The leader's client also gets its `own` fields.
-async fn arriving(
-    cache: &Arc<Cache>,
-    context: &RequestContext,
-    body: &Arc<BlockedBody>,
-    own: HeaderMap,
-    status: CacheStatus<'static>,
-) -> Result<Response<ResponseBody>, ReadError> {
-    let copy = match context.accepts.is_empty() {
-        true => None,
-        false => Box::pin(compress::copy(cache, context, Original::Arriving(body))).await,
-    };
-    let body = match &copy {
-        Some(CodedCopy::Stored(copy)) => {
-            return from_object(cache, context, copy, None, status).await;
-        }
-        Some(CodedCopy::Arriving(copy)) => copy,
-        None => body,
-    };
-    stored::arriving(&cache.forwarder.name, &context.parts, body, own, status).await
-}
-
-/// The response with an object that a fetch has renewed or found to be large: its head alone, where
-/// that is enough.
-async fn whole_or_head(
-    cache: &Arc<Cache>,
-    context: &RequestContext,
-    object: &Arc<Object>,
-    status: CacheStatus<'static>,
-) -> Result<Response<ResponseBody>, ReadError> {
-    if large::head_is_enough(cache, context, object) {
-        return Ok(large::head(&cache.forwarder.name, context, object, None, status));
-    }
-    from_object(cache, context, object, None, status).await
-}
-
-/// A stored response, wherever its body is, unless that cannot be had.
-async fn from_object(
-    cache: &Arc<Cache>,
-    context: &RequestContext,
-    object: &Arc<Object>,
-    age: Option<u32>,
-    mut status: CacheStatus<'static>,
-) -> Result<Response<ResponseBody>, ReadError> {
-    let (object, being_made) = coded_copy(cache, context, object.clone()).await;
-    if let Some(copy) = being_made {
-        return from_copy(&cache.forwarder.name, context, &copy, age, status).await;
-    }
-    if object.blocks().is_none() {
-        return Ok(stored::answer(&cache.forwarder.name, context, &object, age, &status));
-    }
-    let body = part_origin::stored(cache, context, &object, context.zero_copy.as_ref());
-    stored::from_blocks(&cache.forwarder.name, &context.parts, &body, age, &mut status).await
-}
-
-/// The coded copy of a stored response, where its client gets one that is stored; otherwise the response itself, with
-/// a copy that is being made.
-async fn coded_copy(
-    cache: &Arc<Cache>,
-    context: &RequestContext,
-    object: Arc<Object>,
-) -> (Arc<Object>, Option<Arc<BlockedBody>>) {
-    if context.accepts.is_empty() {
-        return (object, None);
-    }
-    match Box::pin(compress::copy(cache, context, Original::Stored(&object))).await {
-        None => (object, None),
-        Some(CodedCopy::Stored(copy)) => (copy, None),
-        Some(CodedCopy::Arriving(copy)) => (object, Some(copy)),
-    }
-}
-
-/// A response with a coded copy that is being made.
-async fn from_copy(
-    name: &NodeName,
-    context: &RequestContext,
-    copy: &Arc<BlockedBody>,
-    age: Option<u32>,
-    mut status: CacheStatus<'static>,
-) -> Result<Response<ResponseBody>, ReadError> {
-    stored::from_blocks(name, &context.parts, copy, age, &mut status).await
-}
-
 /// A stored response in place of the origin's failed one, where that is allowed, with its age and its
 /// `Cache-Status`.
 fn bridge<'a, 's>(
@@ -801,133 +681,4 @@ fn may_share(freshness: &Freshness, right_variant: bool) -> bool {
     let directives = RequestDirectives::default();
     let stored = levada_cache::serve(freshness, &directives, clock::wall());
     right_variant && matches!(stored, ServeDecision::Fresh { .. } | ServeDecision::Stale { .. })
-}
-
-/// Gets a response from the origin for this request alone. The request has no body.
-async fn pass(
-    node: &Node,
-    mut context: Box<RequestContext>,
-    why: ForwardReason,
-    detail: &'static str,
-    record: &mut AccessRecord,
-) -> PipelineResult {
-    let headers = std::mem::take(&mut context.parts.headers);
-    let mut head = node.forwarder.onward(&context, headers);
-    compress::ask_for_originals(&context, &mut head.headers);
-    let site = &context.resource.site;
-    let mut exchange = node.forwarder.to_origin(site, &mut head, RequestBody::None).await?;
-    record.chosen = exchange.extensions_mut().remove();
-    Ok(from_origin(node, (exchange, Some(head)), &context, why, detail))
-}
-
-/// Bypasses the cache, with the request's body.
-async fn bypass(
-    node: &Arc<Node>,
-    mut context: Box<RequestContext>,
-    why: ForwardReason,
-    detail: &'static str,
-    record: &mut AccessRecord,
-) -> PipelineResult {
-    let effects = Effects::of(&context.parts.method, &context.parts.headers);
-    // Boxed, since few requests have it and every bypassed request would carry its size.
-    let posted = Posted::of(&node.cache, &context).map(Box::new);
-    let headers = std::mem::take(&mut context.parts.headers);
-    let mut head = node.forwarder.onward(&context, headers);
-    compress::ask_for_originals(&context, &mut head.headers);
-    // Over HTTP/1.1 the guard's deadline is a little shorter, and it can still send an error.
-    let mut patience = self::connection::limits(&node.settings().limits).body;
-    patience.time += Duration::from_secs(1);
-    let bound = context.body_bound.take();
-    let read = |body| RequestBody::client(body, bound, patience);
-    let mut body = context.body.take().map_or(RequestBody::None, read);
-    let resource = &context.resource;
-    if let Some(key) = subject::body_key(&resource.site, &mut body).await? {
-        head.subject.key = key;
-    }
-    let mut exchange = node.forwarder.to_origin(&resource.site, &mut head, body).await?;
-    record.chosen = exchange.extensions_mut().remove();
-    let kept = posted.and_then(|posted| posted.judge(&node.cache, resource, &exchange));
-    let invalid = effects.take(&node.cache, resource, exchange.status(), exchange.headers());
-    let (growing, head) = match kept {
-        Some(kept) => (kept.begin(&node.cache, resource, head).map(Box::new), None),
-        None => (None, Some(head)),
-    };
-    if !invalid.is_empty() {
-        Box::pin(node.purging.propagate_invalidation(invalid)).await;
-    }
-    match growing {
-        Some(growing) => {
-            let follower = growing.receive(exchange);
-            let no_response = Failure::Server(ServerFailure::NoResponse);
-            let Some(FetchOutcome::Body(body)) = follower.outcome().await else {
-                return Err(no_response.into());
-            };
-            let own = std::mem::take(&mut follower.own().fields);
-            let forwarded = Some(why);
-            let status = CacheStatus { forwarded, detail: Some(detail), ..CacheStatus::default() };
-            let response = Box::pin(arriving(&node.cache, &context, &body, own, status)).await;
-            Ok(response.map_err(|_| no_response)?)
-        }
-        None => Ok(from_origin(node, (exchange, head), &context, why, detail)),
-    }
-}
-
-/// The origin's answer to one request that is not shared.
-fn from_origin(
-    node: &Node,
-    (mut exchange, head): (UpstreamResponse, Option<UpstreamHead>),
-    context: &RequestContext,
-    why: ForwardReason,
-    detail: &'static str,
-) -> Response<ResponseBody> {
-    let status = CacheStatus {
-        forwarded: Some(why),
-        forwarded_status: Some(exchange.status().as_u16()),
-        detail: Some(detail),
-        ..CacheStatus::default()
-    };
-    let streams = compress::streams(context, exchange.status(), exchange.headers());
-    let zero_copy = context.zero_copy.as_ref().filter(|_| !streams);
-    if let Some(head) = head.as_ref().filter(|_| exchange.status() == StatusCode::NOT_MODIFIED) {
-        context.accepts.name_as_held(&head.headers, exchange.headers_mut());
-    }
-    let mut response = passed_on(node, (exchange, head), &context.resource, zero_copy);
-    compress::stream(&node.cache, context, &mut response);
-    status.append_to(response.headers_mut(), &node.name.cache);
-    response
-}
-
-/// Forwards a server's answer to the client: end-to-end fields only, and this node in `Via`. The kernel
-/// moves a long body where that is possible (splice). A body that breaks off goes on at the origin.
-fn passed_on(
-    node: &Node,
-    (exchange, head): (UpstreamResponse, Option<UpstreamHead>),
-    resource: &Resource,
-    zero_copy: Option<&Arc<ZeroCopyQueue>>,
-) -> Response<ResponseBody> {
-    let (mut parts, mut body) = exchange.into_parts();
-    if let Some(zero_copy) = zero_copy.filter(|_| node.settings().splice)
-        && body.convey(zero_copy)
-    {
-        node.metrics.spliced.inc();
-    }
-    levada_cache::strip_response(&mut parts.headers);
-    let mut relay = Relay::new(body, node.settings().limits.response_body_timeout);
-    if let Some(head) = head.filter(|head| head.method == Method::GET)
-        && resource.piece.is_none()
-        && !compress::may_be_coded(resource, &parts.headers)
-    {
-        let of = (&resource.site, resource.key, &*resource.identity);
-        rest::heal(&mut relay, &node.cache, of, (parts.status, &parts.headers), || head);
-    }
-    node.cache.purges.strip(&mut parts.headers);
-    respond::via(&node.name, &mut parts.headers);
-    Response::from_parts(parts, ResponseBody::new(Source::Upstream(Box::new(relay))))
-}
-
-fn finish_passed(cache: &Cache, response: &mut Response<ResponseBody>, status: &CacheStatus<'_>) {
-    let name = &cache.forwarder.name;
-    cache.purges.strip(response.headers_mut());
-    respond::via(name, response.headers_mut());
-    status.append_to(response.headers_mut(), &name.cache);
 }

@@ -14,7 +14,7 @@ use levada_log::access_log::Log;
 use levada_net::stop::{Stop, spawn_until};
 use levada_peers::{MembershipChange, PeerSources, PreparedPeers};
 use levada_redirector::SwitchMetrics as _;
-use levada_upgrade::{Upgrades, systemd};
+use levada_upgrade::{Registrar, Upgrades, systemd};
 use levada_upstream::ServerKind;
 use tokio::runtime::Handle;
 
@@ -36,6 +36,7 @@ pub(crate) struct Reloader {
     /// The source of new settings.
     reader: Option<SettingsReader>,
     pub(crate) upgrades: Upgrades,
+    pub(crate) registrar: Registrar,
 }
 
 impl Reloader {
@@ -44,17 +45,24 @@ impl Reloader {
         listeners: Listeners,
         reader: Option<SettingsReader>,
     ) -> Self {
-        Self { node, listeners, reader, upgrades: Upgrades::default() }
+        let registrar = Registrar::new(node.settings().discovery.registration.clone());
+        Self { node, listeners, reader, upgrades: Upgrades::default(), registrar }
     }
 
-    /// Reads and applies new settings. Returns what has changed, in words.
+    /// Reads and applies new settings. Returns what has changed, in words. Goes on when the operator goes away.
     ///
     /// # Errors
     /// With the reason in words when the settings cannot be used; the node keeps its settings.
     pub(crate) async fn reload(self: &Arc<Self>, stop: &Stop) -> Result<Vec<String>, String> {
+        let (reloader, stop) = (self.clone(), stop.clone());
+        let reloading = tokio::spawn(async move { reloader.reload_in_turn(&stop).await });
+        reloading.await.map_err(|error| error.to_string()).flatten()
+    }
+
+    async fn reload_in_turn(self: &Arc<Self>, stop: &Stop) -> Result<Vec<String>, String> {
         let _changing = self.node.changing.lock().await;
         systemd::reloading();
-        self.node.telemetry.log.load().iter().for_each(|log| log.reopen());
+        self.node.telemetry.logs.reopen();
         let (reloader, stop) = (self.clone(), stop.clone());
         let changed = move || reloader.plan().map(|plan| reloader.apply(plan, &stop));
         let result = tokio::task::spawn_blocking(changed).await;
@@ -67,11 +75,15 @@ impl Reloader {
                 tracing::error!("reload failed, the previous settings stay in use:\n{reason}")
             }
         }
+        self.node.events.reloaded(&result);
         result
     }
 
     /// Does everything that can fail.
     fn plan(&self) -> Result<Plan, String> {
+        if self.upgrades.has_succeeded() {
+            return Err("another process has taken over: reload that one".to_owned());
+        }
         let shown = |error: StartError| error.to_string();
         let node = &self.node;
         let settings = match &self.reader {
@@ -100,10 +112,11 @@ impl Reloader {
 
     fn apply(&self, plan: Plan, stop: &Stop) -> Vec<String> {
         let Plan { settings, changes, listeners, log, peer_sources, peers, sites } = plan;
-        if let Some(former) = log.and_then(|log| self.node.telemetry.log.swap(log)) {
-            tokio::spawn(async move { former.close().await });
+        if let Some(log) = log {
+            self.node.telemetry.log.store(log);
         }
         self.listeners.set_connections(settings.limits.connections);
+        self.registrar.set(settings.discovery.registration.clone());
         let former = self.node.set(settings);
         self.node.peer_sources.store(Arc::new(peer_sources));
         if let Some(peers) = peers {
@@ -128,13 +141,13 @@ struct Plan {
     sites: Sites,
 }
 
-/// Goes on with other peers. Running requests end as they began. Policies whose thresholds follow from the number
-/// of nodes have new ones when sites are built.
+/// Goes on with other peers. Running requests end as they began.
 pub(crate) fn change_peers(node: &Arc<Node>, prepared: PreparedPeers, stop: &Stop) {
     let Some(peers) = &node.peers else { return };
     let change = peers.commit(prepared);
     node.large.follow(&change.before, &change.after);
     tend_peers(node, peers, &|task| spawn_until(stop, task));
+    node.follow_redirectors();
     let node = node.clone();
     tokio::task::spawn_blocking(move || show_moved(&node, &change));
 }
@@ -159,6 +172,8 @@ fn show_moved(node: &Node, MembershipChange { before, after }: &MembershipChange
 /// Replaces the sites. Running requests end as they began. Returns the former sites.
 fn change_sites(node: &Node, after: Arc<Sites>, stop: &Stop) -> Arc<Sites> {
     let before = node.sites.swap(after.clone());
+    // Those that were made before the nodes of the cluster changed.
+    node.follow_redirectors();
     let origins: HashSet<_> = after.iter().map(|site| Arc::as_ptr(&site.origins)).collect();
     let switches: HashSet<_> =
         after.iter().flat_map(|site| &site.switch).map(Arc::as_ptr).collect();
@@ -171,7 +186,7 @@ fn change_sites(node: &Node, after: Arc<Sites>, stop: &Stop) -> Arc<Sites> {
     switched
         .filter(|switch| !switches.contains(&Arc::as_ptr(switch)))
         .for_each(|gone| gone.retire());
-    tend_sites(node, &|task| spawn_until(stop, task));
+    tend_sites(node, |_| true, &|task| spawn_until(stop, task));
     before
 }
 

@@ -3,12 +3,12 @@
 use std::{net::IpAddr, sync::Arc};
 
 use http::request::Parts;
-use hyper::body::Incoming;
 use levada_cache::RequestCacheFields;
 use levada_compress::Accepts;
 use levada_http1::ZeroCopyQueue;
 use levada_rules::{CacheUse, FieldEdits, RequestFacts};
-use levada_upstream::BodyBound;
+use levada_tunnel::{Handshake, HandshakeFault};
+use levada_upstream::{BodyBound, ClientBody};
 
 use crate::{client_connection::ClientConnection, resource::Resource};
 
@@ -29,9 +29,13 @@ pub(crate) struct RequestContext {
     /// The edits of its fields that are left when it is sent to the origin.
     pub(crate) edits: Option<Arc<FieldEdits>>,
     /// The body, if the request has one.
-    pub(crate) body: Option<Incoming>,
+    pub(crate) body: Option<ClientBody>,
     /// The bound of the body, if the site has one.
     pub(crate) body_bound: Option<BodyBound>,
+    /// Whether the client takes trailers after a response.
+    pub(crate) takes_trailers: bool,
+    /// The handshake, if the request asks for WebSocket.
+    pub(crate) websocket: Option<Box<Result<Handshake, HandshakeFault>>>,
     /// Whether the head of a large file suffices, without its body.
     pub(crate) head_is_enough: bool,
     /// Whether the stored response is known to be invalid, so that revalidation is useless.

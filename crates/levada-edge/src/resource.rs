@@ -6,14 +6,16 @@ use std::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
-use http::{HeaderMap, Method, Request, Uri, request::Parts};
+use http::{HeaderMap, HeaderValue, Method, Request, Uri, request::Parts};
 
 use levada_access::access::Access;
 use levada_fetch::{ChunkUrl, Digest};
 use levada_rules::{RequestFacts, Scheme};
 use levada_types::Key;
+use levada_upstream::WaitNotices;
 
 use levada_redirector::SharedDecider;
 
@@ -204,6 +206,11 @@ impl Resource {
         own.unwrap_or(&self.site.decider)
     }
 
+    /// The time after which a fetch that others follow is late. A piece may wait long for its turn.
+    pub(crate) fn fetch_is_late_after(&self) -> Duration {
+        if self.piece.is_some() { Duration::MAX } else { self.site.fetch_is_late_after() }
+    }
+
     /// The resource of a piece of this file.
     pub(crate) fn of_piece(&self, piece: Arc<Piece>) -> Self {
         let url_at = self.host_at - self.scheme.len() - 3;
@@ -245,6 +252,10 @@ pub(crate) struct Piece {
     pub(crate) url: ChunkUrl,
     /// The slots of nodes that must not be used as its source.
     pub(crate) avoided: Vec<usize>,
+    /// How many pieces the client takes before it.
+    pub(crate) ahead: u32,
+    /// That it waits for its turn at the origin.
+    pub(crate) notices: Arc<WaitNotices>,
     /// The slot of the node that the request was sent to.
     source: AtomicUsize,
     /// Bytes received so far.
@@ -252,14 +263,17 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    pub(crate) fn new(url: ChunkUrl, avoided: Vec<usize>, me: usize) -> Arc<Self> {
-        Arc::new(Self { url, avoided, source: AtomicUsize::new(me), received: AtomicU64::new(0) })
+    pub(crate) fn new(url: ChunkUrl, avoided: Vec<usize>, ahead: u32, me: usize) -> Arc<Self> {
+        let (source, received) = (AtomicUsize::new(me), AtomicU64::new(0));
+        Arc::new(Self { url, avoided, ahead, notices: Arc::default(), source, received })
     }
 
     /// Splits the target of a peer's request for a piece.
-    pub(crate) fn split(target: &str) -> Option<(&str, Arc<Self>)> {
+    pub(crate) fn split<'t>(target: &'t str, wanted: &HeaderValue) -> Option<(&'t str, Arc<Self>)> {
         let (file, url) = ChunkUrl::split(target)?;
-        Some((file, Self::new(url, Vec::new(), 0)))
+        // Earlier versions do not say how far ahead it is.
+        let ahead = wanted.to_str().ok().and_then(|ahead| ahead.parse().ok()).unwrap_or_default();
+        Some((file, Self::new(url, Vec::new(), ahead, 0)))
     }
 
     pub(crate) fn set_source(&self, slot: usize) {

@@ -18,8 +18,11 @@ use crate::{
     fields::{PIECE, REFUSED},
     resource::Resource,
 };
-use levada_failure::{Failed, Failure};
+use levada_failure::{Failed, Failure, grpc};
 use levada_store::NodeName;
+
+/// The outcome of a request: its response, or the failure that becomes one.
+pub(crate) type PipelineResult = Result<Response<ResponseBody>, Failed>;
 
 pub(crate) const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 
@@ -68,10 +71,18 @@ pub(crate) fn server(
     named(name, headers, &chosen.server, resource, chosen.pick);
 }
 
-/// The answer to a request that could not be served, with the reason as text and in `Proxy-Status`.
-pub(crate) fn failure(name: &NodeName, failed: &Failed) -> Response<ResponseBody> {
+/// The answer to a request that could not be served, with the reason as text and in `Proxy-Status`, and with the
+/// identifier of the request.
+pub(crate) fn failure(
+    name: &NodeName,
+    failed: &Failed,
+    id: Option<&HeaderValue>,
+) -> Response<ResponseBody> {
     let failure = failed.failure;
-    let text = format!("{}: {}\n", failure.status(), failure.as_str());
+    let mut text = format!("{}: {}\n", failure.status(), failure.as_str());
+    if let Some(Ok(id)) = id.map(HeaderValue::to_str) {
+        let _ = writeln!(text, "request {id}");
+    }
     let mut response = plain(failure.status(), text);
     let headers = response.headers_mut();
     let mut status = format!("{}; error={}", name.token, failure.proxy_error());
@@ -81,6 +92,9 @@ pub(crate) fn failure(name: &NodeName, failed: &Failed) -> Response<ResponseBody
     }
     if let Ok(value) = HeaderValue::try_from(status) {
         headers.insert(PROXY_STATUS, value);
+    }
+    if let Failure::Handshake(fault) = failure {
+        fault.add_to(headers);
     }
     if let Some(seconds) = failure.retry_after() {
         headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
@@ -219,4 +233,14 @@ pub(crate) fn redirect_client(location: &str) -> Option<Response<ResponseBody>> 
     response.headers_mut().insert(LOCATION, location);
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Some(response)
+}
+
+/// A response to a call of gRPC: a refusal of the node has no body there.
+pub(crate) fn to_call(response: Response<ResponseBody>) -> Response<ResponseBody> {
+    let (mut head, mut body) = response.into_parts();
+    if !body.passes_by() && !head.status.is_success() {
+        grpc::refuse(&mut head, &body.take_text().unwrap_or_default());
+        body.replace(Source::Empty);
+    }
+    Response::from_parts(head, body)
 }

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use levada_acme::{CertificateMetrics, Certificates};
 use levada_types::format_duration;
 use tokio::{net::TcpListener, runtime, signal::unix};
 
@@ -10,6 +11,7 @@ use levada_net::{
     signals::{on_each, until_stopped},
     stop::{self, Stop, Stopper},
 };
+use levada_status::{Events, History};
 use levada_upgrade::{
     Addresses, NodeSockets, PassedSockets, Predecessor, SocketError, UpgradePhase, systemd,
 };
@@ -50,13 +52,14 @@ pub fn run(
     levada_upgrade::become_user(&settings, &reader)?;
     let main = build_runtime(runtime)?;
     main.block_on(async move {
-        let listeners = Listeners::new(settings.limits.connections);
-        listeners.check(&settings)?;
+        Listeners::new(0, &Certificates::new(CertificateMetrics::default())).check(&settings)?;
+        let connections = settings.limits.connections;
         let mut inherited = predecessor.map(|predecessor| Inheritance::of(predecessor, passed));
         let node = Node::new(settings, |settings| match &mut inherited {
             Some(inherited) => inherited.take(settings),
             None => Ok(None),
         })?;
+        let listeners = Listeners::new(connections, &node.certificates);
         inherited.iter_mut().for_each(|inherited| inherited.ready(&node));
         let reloader = Arc::new(Reloader::new(node.clone(), listeners, Some(reader)));
         let (stopper, stop) = stop::channel();
@@ -132,8 +135,9 @@ impl Running {
         let early_data = hands_over(&settings);
         let mut passed = PassedSockets::default();
         let sockets = NodeSockets::open(&settings, workers, early_data, &mut passed)?;
-        let listeners = Listeners::new(settings.limits.connections);
+        let connections = settings.limits.connections;
         let node = Node::new(settings, |_| Ok(None))?;
+        let listeners = Listeners::new(connections, &node.certificates);
         let reloader = Arc::new(Reloader::new(node.clone(), listeners, reader));
         let (stopper, stop) = stop::channel();
         let addresses = sockets.addresses.clone();
@@ -174,6 +178,16 @@ impl Running {
             lent_bytes: node.cache.tiers.loans.bytes(),
             sending_files: node.cache.store.sending(),
         }
+    }
+
+    /// The events of the node.
+    pub fn events(&self) -> &Arc<Events> {
+        &self.reloader.node.events
+    }
+
+    /// The last 15 minutes of the node.
+    pub fn history(&self) -> &Arc<History> {
+        &self.reloader.node.history
     }
 
     /// Ends the node in order, as a signal would.
@@ -230,6 +244,11 @@ fn start(
     }
     reloader.listeners.add(sockets.others, accepting);
     tend(node, stop);
+    let (keeping, stop) = (reloader.clone(), stop.clone());
+    tokio::spawn(async move {
+        let Reloader { node, registrar, upgrades, .. } = &*keeping;
+        registrar.keep(node.purging.until_serving(), upgrades, &node.awaited, &stop).await;
+    });
     Ok(doors)
 }
 
@@ -276,7 +295,7 @@ async fn until_signalled(reloader: &Arc<Reloader>, stop: &Stop) {
     use unix::SignalKind;
     // The result is in the log and in the metrics.
     let reload = async || drop(reloader.reload(stop).await);
-    let reopen = async || reloader.node.telemetry.log.load().iter().for_each(|log| log.reopen());
+    let reopen = async || reloader.node.telemetry.logs.reopen();
     tokio::select! {
         () = until_stopped() => {}
         () = on_each(SignalKind::hangup(), reload) => {}
@@ -329,9 +348,7 @@ async fn end(reloader: &Arc<Reloader>, stopper: Stopper, stop: Stop) {
     if tokio::time::timeout(limit, stopper.done()).await.is_err() {
         tracing::warn!("the drain timeout is over: cutting the remaining connections");
     }
-    if let Some(log) = node.telemetry.log.load_full() {
-        log.close().await;
-    }
+    node.telemetry.close().await;
     let closing = node.clone();
     let _ = tokio::task::spawn_blocking(move || closing.cache.store.close(DISK_TIMEOUT)).await;
 }

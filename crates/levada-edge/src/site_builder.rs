@@ -8,29 +8,37 @@ use std::{
 
 use http::HeaderValue;
 use levada_discovery::Discovery;
+use levada_log::access_log::Log;
 use levada_policy::BuildError;
 use levada_redirector::{
     DeciderDeployment, OriginPlan, Origins, PreparedDecider, SharedDecider, SharedDeciders,
-    Sources, Switch, SwitchMetrics, SwitchPlan,
+    Sources, Switch, SwitchPlan,
 };
 
 use crate::{
+    access_record::Telemetry,
     clock::Clock,
     metrics::Metrics,
-    origin,
+    origin::{self, Way},
     routes::Routes,
-    settings::{PolicyChoice, Settings, SiteRoute, SiteServers, SiteSettings, SwitchSettings},
+    settings::{
+        PolicyChoice, Settings, SiteLog, SiteRoute, SiteServers, SiteSettings, SwitchSettings,
+    },
     sites::{Site, SiteParts, Sites},
     start_error::StartError,
 };
+use levada_upstream::PacedQueue;
 
 /// The parts of the node that sites need.
 pub(crate) struct SiteBuilder<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) clock: Clock,
     pub(crate) metrics: &'a Arc<Metrics>,
+    pub(crate) telemetry: &'a Telemetry,
     pub(crate) workers: usize,
     pub(crate) discovery: &'a Discovery,
+    /// The nodes that choose among each other by themselves.
+    pub(crate) redirectors: u32,
 }
 
 /// Makes the sites of the builder's settings. A site with the same first host as a former one takes over its state;
@@ -50,6 +58,7 @@ pub(crate) fn make_sites(
     let mut plans = Vec::with_capacity(former.len());
     for site in &builder.settings.sites {
         let old = former.get(&(Site::id_of(site), None));
+        let stays = stays && !site.has_tls_files();
         if let Some(old) = old.filter(|old| stays && old.settings == *site) {
             plans.extend(old.routes.iter().flat_map(Routes::sites).cloned().map(SitePlan::Same));
             plans.push(SitePlan::Same((*old).clone()));
@@ -60,7 +69,12 @@ pub(crate) fn make_sites(
             let policies = prepare(&mut deciders, &settings, before);
             let policies =
                 policies.map_err(|why| StartError::Policy { site: site.hosts.join(", "), why })?;
-            plans.push(SitePlan::New(Box::new(NewSite { settings, route, policies, before })));
+            let log = match &settings.log {
+                SiteLog::OfNode => None,
+                SiteLog::Own(log) => Some(builder.telemetry.open(log.as_deref())?),
+            };
+            let site = NewSite { settings, route, policies, log, before };
+            plans.push(SitePlan::New(Box::new(site)));
         }
     }
     // A site follows those of its routes.
@@ -85,9 +99,7 @@ pub(crate) fn make_sites(
 
 /// Whether all that sites depend on beside their own settings is the same.
 fn surround_alike(old: &Settings, new: &Settings) -> bool {
-    old.limits == new.limits
-        && redirectors(old) == redirectors(new)
-        && old.discovery.sources == new.discovery.sources
+    old.limits == new.limits && old.discovery.sources == new.discovery.sources
 }
 
 /// A site to be made, or a former one that stays.
@@ -101,6 +113,7 @@ struct NewSite<'a> {
     settings: SiteSettings,
     route: Option<Arc<str>>,
     policies: SitePolicies,
+    log: Option<Option<Arc<Log>>>,
     before: Option<&'a Arc<Site>>,
 }
 
@@ -111,22 +124,13 @@ fn with_routes(site: &SiteSettings) -> Vec<(SiteSettings, Option<Arc<str>>)> {
     routes.chain([(site.clone(), None)]).collect()
 }
 
-/// The nodes that choose among each other by themselves.
-fn redirectors(settings: &Settings) -> u32 {
-    settings.peering.as_ref().map_or(1, |peering| peering.peers.len()).max(1) as u32
-}
-
 impl SiteBuilder<'_> {
     /// The node as policies see it that choose among nodes of the cluster.
     fn deployment(&self) -> DeciderDeployment {
         let Settings { limits, seed, name, .. } = self.settings;
         // The system chooses the seed of random choices, so that clients cannot know it.
         let seed = seed.unwrap_or_else(|| RandomState::new().hash_one(name));
-        DeciderDeployment {
-            redirectors: redirectors(self.settings),
-            capacity: limits.capacity,
-            seed,
-        }
+        DeciderDeployment { redirectors: self.redirectors, capacity: limits.capacity, seed }
     }
 }
 
@@ -163,7 +167,7 @@ struct SitePolicies {
 
 fn make_site(
     builder: &SiteBuilder<'_>,
-    NewSite { settings: site, route, policies, before }: NewSite<'_>,
+    NewSite { settings: site, route, policies, log, before }: NewSite<'_>,
     routes: Vec<Arc<Site>>,
 ) -> Site {
     let servers = &site.servers;
@@ -185,6 +189,9 @@ fn make_site(
         }
     });
     let (fallbacks, retry_budget) = (metrics.fallbacks.clone(), settings.limits.retry_budget);
+    let nodes = settings.peering.as_ref().map_or(1, |peering| peering.peers.len());
+    let piece_turns =
+        before.map_or_else(|| PacedQueue::new(nodes), |before| before.piece_turns.clone());
     let routes = Routes::new(&site.routes, routes);
     let counted = metrics.site(site.name());
     Site::new(
@@ -199,8 +206,10 @@ fn make_site(
             metrics: counted,
             retry_budget,
             workers,
+            piece_turns,
             route,
             routes,
+            log,
         },
         before.map(Arc::as_ref),
     )
@@ -240,15 +249,15 @@ fn change_origins(
     sources: &Sources,
 ) {
     let servers = &site.servers;
-    let metrics: Arc<dyn SwitchMetrics> = builder.metrics.clone();
+    let way = Way::of(servers);
     let plan = OriginPlan {
         check: &servers.health,
         host: probed_host(site),
-        states_client: servers.proxy_protocol,
-        connect: origin::way_to,
+        protocols: servers.protocols,
+        server_name: way.server_name(),
+        connect: Box::new(move |origin, protocols| way.to(origin, protocols)),
         bounds: origin::server_bounds(&builder.settings.limits),
         workers: builder.workers,
-        metrics: &metrics,
     };
     origins.change(&plan, sources.found(servers.origins.iter()));
 }
@@ -260,13 +269,15 @@ fn switch_plan<'a>(
     settings: &'a SwitchSettings,
 ) -> SwitchPlan<'a> {
     let servers = &site.servers;
+    let way = Way::of(servers);
     SwitchPlan {
         settings,
         check: &servers.health,
         policy: &servers.policy,
         host: probed_host(site),
-        states_client: servers.proxy_protocol,
-        connect: origin::way_to,
+        protocols: servers.protocols,
+        server_name: way.server_name(),
+        connect: Box::new(move |origin, protocols| way.to(origin, protocols)),
         bounds: origin::server_bounds(&builder.settings.limits),
         workers: builder.workers,
         decider,

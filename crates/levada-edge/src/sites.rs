@@ -5,11 +5,12 @@ use std::{collections::HashMap, net::IpAddr, sync::Arc, time::Duration};
 use http::HeaderValue;
 use levada_access::site_access::SiteAccess;
 use levada_files::FileDirectory;
+use levada_log::access_log::Log;
 use levada_metrics::SiteMetrics;
 use levada_policy::ClientShare;
 use levada_redirector::{Classes, Origins, SharedDecider, SitePolicy, Sources, Switch};
 use levada_types::hash64;
-use levada_upstream::{FairQueue, RetryBudget, Server};
+use levada_upstream::{FairQueue, PacedQueue, RetryBudget, Server};
 use prometheus_client::metrics::counter::Counter;
 
 use crate::{
@@ -46,10 +47,14 @@ pub(crate) struct Site {
     pub(crate) retries: RetryBudget,
     /// The queue before the origins.
     pub(crate) misses: Arc<FairQueue<IpAddr>>,
+    /// The same for pieces of large files.
+    pub(crate) piece_turns: Arc<PacedQueue>,
     /// Who may use it and each of its routes; nothing at the servers of a route.
     pub(crate) access: SiteAccess,
     /// The series of the site.
     pub(crate) metrics: Arc<SiteMetrics>,
+    /// Its own access log, or none; `None`: that of the node.
+    pub(crate) log: Option<Option<Arc<Log>>>,
 }
 
 /// The parts of a site that are built from its settings.
@@ -63,8 +68,10 @@ pub(crate) struct SiteParts {
     pub(crate) metrics: Arc<SiteMetrics>,
     pub(crate) retry_budget: f64,
     pub(crate) workers: usize,
+    pub(crate) piece_turns: Arc<PacedQueue>,
     pub(crate) route: Option<Arc<str>>,
     pub(crate) routes: Option<Routes>,
+    pub(crate) log: Option<Option<Arc<Log>>>,
 }
 
 impl Site {
@@ -116,8 +123,10 @@ impl Site {
             classes,
             fallbacks: parts.fallbacks,
             metrics: parts.metrics,
+            log: parts.log,
             origin_host,
             misses,
+            piece_turns: parts.piece_turns,
             access,
             retries: RetryBudget::new(parts.retry_budget),
             handling: Arc::new(settings.handling.clone()),
@@ -170,6 +179,16 @@ impl Site {
         let origins = self.origins.list();
         let late = origins.all().iter().map(|origin| origin.server.late_after()).max();
         late.unwrap_or(LATE) * 3 / 2
+    }
+
+    /// Whether an origin has sent anything lately.
+    pub(crate) fn origin_moves(&self) -> bool {
+        self.servers().iter().any(|server| server.health.is_moving())
+    }
+
+    /// The time that a response of an origin may take to begin.
+    pub(crate) fn response_timeout(&self) -> Duration {
+        self.servers().first().map_or(LATE, |server| server.response_timeout())
     }
 }
 

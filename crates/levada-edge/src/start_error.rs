@@ -5,6 +5,7 @@ use std::io;
 use levada_net::bpf::BpfError;
 use levada_peers::PeersError;
 use levada_policy::BuildError;
+use levada_quic::NoInitialCipherSuite;
 use levada_upgrade::{NoSuchUser, PredecessorGone, SocketError};
 
 use levada_store::disk::DiskError;
@@ -23,6 +24,14 @@ pub enum StartError {
     /// TLS cannot be set up.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// The TLS settings of a listener exclude HTTP/3.
+    #[error("HTTP/3 at {address} needs TLS 1.3 with AES-128: {why}")]
+    Http3 {
+        /// The listener's address.
+        address: std::net::SocketAddr,
+        /// The reason.
+        why: NoInitialCipherSuite,
+    },
     /// The list of peers cannot be used.
     #[error(transparent)]
     Peers(#[from] PeersError),

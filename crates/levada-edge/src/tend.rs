@@ -2,10 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
+use levada_acme::OtherNodes;
+use levada_metrics::PageFormat;
 use levada_net::stop::{Spawn, Stop, spawn_until};
+use levada_orders::ComparedPeer;
 use levada_peers::Peers;
+use levada_upstream::FirstLooks;
 
-use crate::{expressions, members, node::Node, purge::exchange::ComparedPeer, route, sites::Site};
+use crate::{admin, expressions, members, node::Node, route, sites::Site, watch};
 
 /// How often a peer in slow start gets more of its keys.
 const RAMP_STEP: Duration = Duration::from_millis(250);
@@ -13,35 +17,45 @@ const RAMP_STEP: Duration = Duration::from_millis(250);
 /// Starts all background tasks. They end when the node stops.
 pub(crate) fn tend(node: &Arc<Node>, stop: &Stop) {
     let until_stopped = |task| spawn_until(stop, task);
-    tend_sites(node, &until_stopped);
+    tend_sites(node, |_| true, &until_stopped);
+    if let (Some(exporter), Some(collector)) =
+        (&node.telemetry.exporter, &node.settings().telemetry)
+    {
+        let node = Arc::downgrade(node);
+        let page = move || {
+            let page = admin::page_of_metrics(&*node.upgrade()?, PageFormat::OpenMetrics);
+            String::from_utf8(page).ok()
+        };
+        collector.start(exporter, page);
+    }
     if let Some(peers) = &node.peers {
         tend_peers(node, peers, &until_stopped);
         until_stopped(Box::pin(node.purging.clone().stay_awake()));
         until_stopped(Box::pin(node.purging.clone().compare_regularly()));
     }
+    until_stopped(Box::pin(keep_certificates(node.clone())));
     if let Some(route) = &node.route {
         until_stopped(Box::pin(route::tend(node.clone(), route.clone())));
     }
     until_stopped(Box::pin(members::follow(node.clone(), stop.clone())));
     until_stopped(Box::pin(ramp(node.clone())));
+    until_stopped(Box::pin(watch::watch(node.clone())));
     until_stopped(Box::pin(expressions::watch(node.clone())));
     until_stopped(Box::pin(levada_purge::sweep(
         node.cache.store.clone(),
         node.cache.purges.clone(),
     )));
-    if let Some(front) = &node.front {
-        let sites = node.sites.load();
-        let switches = sites.iter().filter_map(|site| site.switch.as_ref());
-        switches.for_each(|switch| front.reach(node, &switch.controls()));
-        let (weak, stop) = (Arc::downgrade(node), stop.clone());
-        tokio::spawn(async move {
-            stop.begun().await;
-            drop(stop);
-            if let Some(front) = weak.upgrade().as_ref().and_then(|node| node.front.as_ref()) {
-                front.end();
-            }
-        });
-    }
+    let sites = node.sites.load();
+    let switches = sites.iter().filter_map(|site| site.switch.as_ref());
+    let controls = switches.flat_map(|switch| switch.controls()).collect();
+    let (node, stop) = (node.clone(), stop.clone());
+    tokio::spawn(levada_handoff::tend(node, |node| &node.front, controls, stop));
+}
+
+async fn keep_certificates(node: Arc<Node>) {
+    let peers = node.peers.clone().map(|peers| peers as Arc<dyn OtherNodes>);
+    let events = node.events.clone();
+    node.certificates.clone().keep(peers, move |event| events.certificate(event)).await;
 }
 
 /// Starts health checks for the peers that have none yet.
@@ -52,19 +66,14 @@ pub(crate) fn tend_peers(node: &Node, peers: &Peers, spawn: &Spawn<'_>) {
     });
 }
 
-/// Starts health checks for the servers of all sites that have none yet.
-pub(crate) fn tend_sites(node: &Node, spawn: &Spawn<'_>) {
-    let sites = node.sites.load_full();
-    for site in sites.iter() {
-        tend_site(node, site, spawn);
-    }
-}
-
-/// Starts health checks for the servers of a site that have none yet.
-pub(crate) fn tend_site(node: &Node, site: &Site, spawn: &Spawn<'_>) {
-    site.origins.tend(node.clock, spawn);
-    if let Some(switch) = &site.switch {
-        switch.tend(spawn);
+/// Starts health checks for the servers of these sites that have none yet.
+pub(crate) fn tend_sites(node: &Node, which: impl Fn(&Site) -> bool, spawn: &Spawn<'_>) {
+    let looks = FirstLooks::default();
+    for site in node.sites.load_full().iter().filter(|site| which(site)) {
+        site.origins.tend(node.clock, &looks, spawn);
+        if let Some(switch) = &site.switch {
+            switch.tend(&looks, spawn);
+        }
     }
 }
 

@@ -8,20 +8,16 @@ use http::{Method, Request};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use levada_net::stop::Stop;
+use levada_orders::{ORDERS, PurgeEndpoint};
 use levada_purge::PendingStore;
 use levada_upgrade::{
     LetGo, NotUpgraded, OrderWay, PassedSockets, Predecessor, Successor, SuccessorFailed,
     UpgradePhase, Upgraded, entries, orders, systemd,
 };
+use levada_upstream::ClientBody;
 use tokio::task::spawn_blocking;
 
-use crate::{
-    node::Node,
-    purge::endpoint::{ORDERS, PurgeEndpoint},
-    reload::Reloader,
-    settings::Settings,
-    start_error::StartError,
-};
+use crate::{node::Node, reload::Reloader, settings::Settings, start_error::StartError};
 
 /// How long the disk cache may take to write its queue and its index.
 const DISK_TIMEOUT: Duration = Duration::from_secs(10);
@@ -37,7 +33,10 @@ pub(crate) async fn upgrade(
         let result = replaced(&reloader, binary, &stop).await;
         reloader.upgrades.starts(None);
         match &result {
-            Ok(upgraded) => tracing::info!(?upgraded, "another process has taken over"),
+            Ok(upgraded) => {
+                tracing::info!(?upgraded, "another process has taken over");
+                reloader.node.events.upgraded(upgraded.old, upgraded.new);
+            }
             Err(error) => tracing::error!(%error, "not upgraded, this process goes on"),
         }
         result
@@ -83,6 +82,7 @@ async fn replaced(
             return Err(error.into());
         }
     };
+    reloader.listeners.close_others();
     node.cache.purges.retire();
     let keys = node.cache.store.end_memory();
     if let Some(socket) = successor.orders.take() {
@@ -203,7 +203,7 @@ async fn order(
     let is_order = request.method() == Method::POST && request.uri().path() == ORDERS;
     let answer = match is_order {
         true => purging.handle_operator(request, true).await,
-        false => purging.handle_peer(request).await,
+        false => purging.handle_peer(request.map(ClientBody::Tcp)).await,
     };
     answer.into_response(|text| Full::new(Bytes::from(text)))
 }

@@ -108,8 +108,26 @@ impl Fetch {
     /// Fetches. A [`FetchLeader`](levada_body::FetchLeader) keeps it running when a client aborts.
     pub(crate) async fn run(mut self, leader: FillLeader) {
         let requested = clock::wall();
+        // Pieces wait for their turn, and hold it until they have come whole.
+        let turn = match &self.piece {
+            Some(piece) => {
+                let (site, timeout) = (&self.site, self.site.response_timeout());
+                let (moving, wanted) = (|| site.origin_moves(), || leader.has_followers());
+                match site.piece_turns.enter(piece.ahead, timeout, moving, wanted).await {
+                    Ok(turn) => Some(turn),
+                    Err(failure) => {
+                        let failed = Failure::Server(failure).into();
+                        return leader.conclude(FetchOutcome::Failed(failed));
+                    }
+                }
+            }
+            None => None,
+        };
         let sent =
             self.cache.forwarder.to_origin(&self.site, &mut self.head, RequestBody::None).await;
+        if let Some(turn) = &turn {
+            turn.answered(sent.is_ok());
+        }
         let (mut head, body) = match sent {
             Ok(exchange) => exchange.into_parts(),
             Err(failed) => return leader.conclude(FetchOutcome::Failed(failed)),
@@ -346,8 +364,10 @@ impl Fetch {
             relay.read_at_most(self.cache.tiers.memory.longest_read());
             writer.room().await;
             let Ok(piece) = tokio::time::timeout(Relay::STILL, relay.next_data()).await else {
-                // Requests that come later need not wait for it.
-                leader.end_following();
+                // Requests that come later need not wait for it, unless all responses share a full link.
+                if !relay.server_moves() {
+                    leader.end_following();
+                }
                 continue;
             };
             let Some(piece) = piece else { break };

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use levada_body::{BlockedBody, FlightLeader, Follower, SingleFlight};
+use levada_otel::TraceContext;
 use levada_redirector::ChosenServer;
 use levada_store::{Label, Object};
 use levada_upstream::{Relay, ServerFailure};
@@ -55,6 +56,8 @@ pub(crate) struct LeaderShare {
     pub(crate) answered: Option<u16>,
     /// The server of a switch that gave the head.
     pub(crate) chosen: Option<ChosenServer>,
+    /// The span of the leader's request, which followers name as well.
+    pub(crate) span: Option<TraceContext>,
 }
 
 /// A response that only the leader's client may have.

@@ -7,16 +7,17 @@
 //!   rest          the rest of a body that broke off, by range
 //!   posted        the answer to a POST, for later requests
 //!   stored        the response to a client
+//!   copies        the same, with a coded copy where the client takes one
 //! ```
 //!
 //! The stages of a request are handed the [`Cache`], not the node. `pipeline.rs` calls them.
 
+pub(crate) mod copies;
 pub(crate) mod fetch;
 pub(crate) mod fill;
 pub(crate) mod lookup;
 pub(crate) mod part_origin;
 pub(crate) mod posted;
-mod remembered;
 pub(crate) mod rest;
 pub(crate) mod stored;
 
@@ -32,10 +33,10 @@ use levada_body::{BlockMemory, BlockOutcome, BlockTiers, SingleFlight, part};
 use levada_cache::Uses;
 use levada_compress::{Copies, Workers};
 use levada_purge::{PendingStore, Purges};
-use levada_store::{Loans, Object, Store, disk::DiskError};
+use levada_store::{Loans, Object, Remembered, Store, disk::DiskError};
 use levada_types::Key;
 
-use self::{fill::Fills, remembered::Remembered};
+use self::fill::Fills;
 use crate::{clock::Clock, forward::Forwarder, metrics::Metrics, settings::Settings};
 
 /// How long requests for a URI do not wait for each other after a response that could not be stored.
@@ -151,16 +152,6 @@ impl Cache {
         self.purges.invalidate(key);
         self.store.remove(key);
         part::places(key).for_each(|part| self.store.remove(part));
-    }
-
-    /// Drops the stored responses of these URLs, for HTTP and HTTPS.
-    pub(crate) fn forget(&self, identities: &[String]) {
-        for identity in identities {
-            let rest = identity.split_once("://").map_or(&**identity, |(_, rest)| rest);
-            for scheme in ["http", "https"] {
-                self.invalidate(Key::of(format!("{scheme}://{rest}").as_bytes()));
-            }
-        }
     }
 }
 

@@ -133,7 +133,8 @@ impl PieceFlight {
     /// wait for one flight, each byte is reported by one.
     pub(super) fn progress(&self) -> Progress {
         let came = self.piece.received();
-        Progress { came, fresh: came.saturating_sub(self.counted.swap(came, Relaxed)) }
+        let fresh = came.saturating_sub(self.counted.swap(came, Relaxed));
+        Progress { came, fresh, waits: self.piece.notices.are_recent() }
     }
 
     /// Whether no transfer has reported its end yet. An event counts once.

@@ -22,7 +22,6 @@ mod dispatch;
 mod flight;
 mod head;
 mod piece;
-mod room;
 mod transfer;
 mod transfers;
 
@@ -52,7 +51,7 @@ use levada_failure::{Failed, Failure};
 
 pub(crate) use dispatch::{Dispatch, Dispatched};
 pub(crate) use head::{File, file_key, head, head_is_enough, is_large, stated_size};
-pub(crate) use piece::as_object;
+pub(crate) use piece::{as_object, awaited};
 use transfer::Transfer;
 pub(crate) use transfers::Transfers;
 
@@ -156,9 +155,8 @@ async fn in_pieces(
         }
     };
     let transfer = Transfer::new(transfers, client, &file, span, response.headers(), dispatch);
-    let Some(mut reader) = transfer.ok_or(Failure::NoPieces)?.begin() else {
-        return Err(Failure::NoPieces);
-    };
+    let begun = transfer.ok_or(Failure::NoPieces)?.begin().await;
+    let mut reader = begun.map_err(|_| Failure::NoPieces)?;
     // An error of the file shows in the first piece, while another answer is still possible.
     reader.ready().await?;
     record.outstanding = None;
@@ -187,6 +185,8 @@ impl RequestContext {
             edits: None,
             body: None,
             body_bound: None,
+            takes_trailers: false,
+            websocket: None,
             head_is_enough: false,
             anew: false,
             // This process reads the pieces.

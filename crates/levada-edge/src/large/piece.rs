@@ -7,14 +7,16 @@
 //! has the key of a piece ([`crate::resource::Resource::identity`]): a client can neither request a
 //! piece nor store another response in its place.
 
-use http::{HeaderValue, StatusCode, header, response::Parts};
+use http::{HeaderMap, HeaderValue, StatusCode, header, response::Parts};
 use levada_cache::{ContentRange, Validators};
-use levada_upstream::ServerFailure;
+use levada_upstream::{PacedQueue, ServerFailure};
 
 use super::head::version_of;
 use crate::{
+    client_connection::ListenerKind,
     clock,
     fields::{PIECE, content_length},
+    request::RequestContext,
     resource::Piece,
 };
 use levada_failure::Failure;
@@ -37,6 +39,22 @@ pub(super) fn judge(piece: &Piece, head: &Parts) -> Result<(), Failure> {
         (StatusCode::SERVICE_UNAVAILABLE, _) => Err(Failure::Server(ServerFailure::PeerFull)),
         _ => Err(Failure::Server(ServerFailure::BadResponse)),
     }
+}
+
+/// Awaits the outcome of a fetch. Whoever asked for a piece is told that it waits for the origin: a peer by an interim
+/// response.
+pub(crate) async fn awaited<T>(context: &RequestContext, outcome: impl Future<Output = T>) -> T {
+    let RequestContext { connection, resource, .. } = context;
+    let Some(piece) = &resource.piece else { return outcome.await };
+    let interim = connection.interim().filter(|_| connection.listener == ListenerKind::Peer);
+    let tell = || {
+        piece.notices.note();
+        if let Some(interim) = &interim {
+            interim.pass(StatusCode::PROCESSING, &HeaderMap::new());
+        }
+    };
+    let site = &resource.site;
+    PacedQueue::telling(outcome, site.response_timeout(), || site.origin_moves(), tell).await
 }
 
 /// Converts the origin's answer to a request for a piece into the answer for an object. It must be a

@@ -4,7 +4,7 @@
 //! [`SharedTransfer`]. The task ends with the body, and the requests that are under way end with the task.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, VecDeque},
     ops::Range,
     sync::Arc,
     task::{Context, Poll, Waker},
@@ -14,6 +14,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use levada_body::{ReadAt, ReadError};
 use levada_fetch::{Choice, ChunkUrl, Chunked, Counts, Next, Plan, Request, RequestId};
+use levada_status::{PieceSource, TransferStatus};
 use levada_types::Timestamp;
 use levada_upstream::ServerFailure;
 use parking_lot::Mutex;
@@ -27,8 +28,9 @@ use super::{
     check::Check,
     flight::{PieceFlight, WholePiece},
     refetch,
-    room::Share,
 };
+use levada_store::{NoWindow, WindowShare};
+
 use crate::{access_record::TransferCounts, request::RequestContext, resource::Piece};
 use levada_failure::Failure;
 
@@ -52,6 +54,10 @@ pub(crate) struct Transfer {
 /// The state that the task and the body share.
 pub(super) struct SharedTransfer {
     transfers: Arc<Transfers>,
+    url: String,
+    /// Bytes that the client gets.
+    bytes: u64,
+    pub(super) begun: Timestamp,
     state: Mutex<TransferState>,
     /// The body has taken a piece.
     taken: Notify,
@@ -63,6 +69,8 @@ struct TransferState {
     waiting: Option<Waker>,
     /// The last failure.
     failure: Option<Failure>,
+    /// Pieces that have come, by the slot of the node that they came from.
+    came: BTreeMap<usize, u64>,
 }
 
 impl TransferState {
@@ -102,17 +110,24 @@ impl Transfer {
         })
     }
 
-    /// Begins. `None` when there is no memory for even one piece.
-    pub(super) fn begin(self) -> Option<PieceReader> {
+    /// Begins when there is memory for a window.
+    ///
+    /// # Errors
+    /// When none became free in time, or too many wait for it.
+    pub(super) async fn begin(self) -> Result<PieceReader, NoWindow> {
         let Self { transfers, plan, file, span, check, template, client, dispatch } = self;
-        let share = transfers.room.enter(plan.chunk)?;
+        let share = transfers.window(plan.chunk).await?;
         let pieces = Chunked::new(plan, file.length, span.clone());
-        let state = TransferState { pieces, waiting: None, failure: None };
+        let state = TransferState { pieces, waiting: None, failure: None, came: BTreeMap::new() };
         let shared = Arc::new(SharedTransfer {
             transfers: transfers.clone(),
+            url: client.resource.url().to_owned(),
+            bytes: span.end - span.start,
+            begun: transfers.telemetry.clock.now(),
             state: Mutex::new(state),
             taken: Notify::new(),
         });
+        transfers.running.lock().insert(shared.place(), Arc::downgrade(&shared));
         let agent = Agent {
             shared: shared.clone(),
             transfers,
@@ -125,7 +140,7 @@ impl Transfer {
         };
         let task = tokio::spawn(agent.run()).abort_handle();
         let (position, end) = (span.start, span.end);
-        Some(PieceReader { shared, task, current: VecDeque::new(), position, end, check })
+        Ok(PieceReader { shared, task, current: VecDeque::new(), position, end, check })
     }
 }
 
@@ -138,7 +153,7 @@ struct Agent {
     client: Box<RequestContext>,
     dispatch: Arc<dyn Dispatch>,
     /// Memory for as many pieces as the window may hold.
-    share: Share,
+    share: WindowShare,
     under_way: HashMap<RequestId, Awaited>,
 }
 
@@ -271,7 +286,8 @@ impl Agent {
             version: self.file.version,
             digest: self.client.resource.digest(),
         };
-        Piece::new(url, choice.avoided, self.transfers.me)
+        let ahead = u32::try_from(request.ahead).unwrap_or(u32::MAX);
+        Piece::new(url, choice.avoided, ahead, self.transfers.me)
     }
 
     /// A request has ended by itself.
@@ -289,6 +305,7 @@ impl Agent {
                     false => "shared",
                 };
                 self.transfers.telemetry.metrics.large.came(from, flight.piece.len());
+                *state.came.entry(source).or_default() += 1;
                 let at_hand = at_hand || whole.at_hand;
                 let fresh = flight.progress().fresh;
                 let held = (whole, flight);
@@ -434,8 +451,39 @@ impl TransferCounts for SharedTransfer {
     }
 }
 
+impl SharedTransfer {
+    /// Its place in memory, which tells it from the others that run.
+    fn place(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    /// How far it is.
+    pub(super) fn status(&self) -> TransferStatus {
+        let transfers = &self.transfers;
+        let state = self.state.lock();
+        let name = |slot: usize| match transfers.peers.as_ref().filter(|_| slot != transfers.me) {
+            Some(peers) => {
+                peers.now().in_slot(slot).map(|(_, member)| member.server.name.to_string())
+            }
+            None => Some(transfers.name.token.to_string()),
+        };
+        let source = |(slot, pieces): (&usize, &u64)| {
+            let node = name(*slot).unwrap_or_else(|| "a node that has left".to_owned());
+            PieceSource { node, pieces: *pieces }
+        };
+        TransferStatus {
+            url: self.url.clone(),
+            bytes: self.bytes,
+            done: self.bytes - state.pieces.undelivered(),
+            seconds: transfers.telemetry.clock.now().since(self.begun).as_secs_f64(),
+            sources: state.came.iter().map(source).collect(),
+        }
+    }
+}
+
 impl Drop for SharedTransfer {
     fn drop(&mut self) {
+        self.transfers.running.lock().remove(&self.place());
         self.transfers.telemetry.metrics.large.transferred(self.counts());
     }
 }

@@ -1,15 +1,22 @@
 //! The state that all transfers of a node share.
 
-use std::sync::Arc;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Weak},
+};
 
 use levada_fetch::Sources;
 use levada_peers::{Member, Membership, Peers};
 use levada_purge::Purges;
+use levada_status::TransferStatus;
 use parking_lot::Mutex;
 
-use super::{flight::PieceFlights, head::Known, room::Room};
-use crate::access_record::Telemetry;
-use levada_store::NodeName;
+use super::{flight::PieceFlights, head::Known, transfer::SharedTransfer};
+use crate::{access_record::Telemetry, settings::Limits};
+use levada_store::{NoWindow, NodeName, WindowRoom, WindowShare};
+
+/// The transfers that a status shows, at most.
+const SHOWN: usize = 20;
 
 /// The transfers of a node: the state that they share.
 pub(crate) struct Transfers {
@@ -18,7 +25,7 @@ pub(crate) struct Transfers {
     pub(super) peers: Option<Arc<Peers>>,
     pub(super) purges: Arc<Purges>,
     /// Memory for windows.
-    pub(super) room: Arc<Room>,
+    pub(super) room: Arc<WindowRoom>,
     /// Requests for pieces that are in flight.
     pub(super) flights: Arc<PieceFlights>,
     /// The slot of this node.
@@ -27,6 +34,8 @@ pub(crate) struct Transfers {
     pub(crate) sources: Mutex<Sources>,
     /// Files that this node has served, for `explain`.
     pub(crate) known: Known,
+    /// The transfers that run, by their place in memory.
+    pub(super) running: Mutex<HashMap<usize, Weak<SharedTransfer>>>,
 }
 
 impl Transfers {
@@ -47,12 +56,42 @@ impl Transfers {
             telemetry: telemetry.clone(),
             peers: peers.cloned(),
             purges: purges.clone(),
-            room: Room::new(bytes),
+            room: WindowRoom::new(bytes),
             flights: Arc::default(),
             me,
             sources: Mutex::new(Sources::new(nodes, Some(me))),
             known: Known::default(),
+            running: Mutex::default(),
         })
+    }
+
+    /// Bounds the queue for a window.
+    pub(crate) fn bound(&self, limits: &Limits) {
+        self.room.bound(limits.queue, limits.queue_timeout);
+    }
+
+    /// Transfers that wait for a window.
+    pub(crate) fn waiting(&self) -> usize {
+        self.room.waiting()
+    }
+
+    /// Memory for the first piece of a new transfer, when it is free.
+    pub(super) async fn window(&self, piece: u64) -> Result<WindowShare, NoWindow> {
+        if let Some(share) = self.room.enter_now(piece) {
+            return Ok(share);
+        }
+        let waited = self.room.enter(piece).await;
+        self.telemetry.metrics.large.waited_for_window(waited.as_ref().err().copied());
+        waited
+    }
+
+    /// The transfers that run, the oldest first.
+    pub(crate) fn statuses(&self) -> Vec<TransferStatus> {
+        let running: Vec<_> = self.running.lock().values().filter_map(Weak::upgrade).collect();
+        let mut running: Vec<_> = running.into_iter().map(|one| (one.begun, one)).collect();
+        running.sort_unstable_by_key(|(begun, _)| *begun);
+        running.truncate(SHOWN);
+        running.iter().map(|(_, transfer)| transfer.status()).collect()
     }
 
     /// Begins anew with the slots of nodes that have joined or left.

@@ -135,7 +135,7 @@ async fn denied_addresses_are_refused_and_logged() {
     let (origin, node, at) = alone(|settings| {
         let rules = ["deny 127.0.0.2", "allow 127.0.0.0/8", "deny all"];
         settings.sites[0].handling.access.rules = rules.map(|rule| rule.parse().unwrap()).to_vec();
-        settings.access_log = Some(AccessLog { path: Some(path.clone()), format: LogFormat::Json });
+        settings.access_log = Some(AccessLog::to_file(path.clone(), LogFormat::json()));
     })
     .await;
     assert_eq!(get(at, "/a").await.status, 200);
@@ -317,7 +317,7 @@ async fn url_without_a_valid_token_is_refused_and_only_the_log_says_why() {
     let own = tokens(&key_file("a", &[("1", ONE)]));
     let (origin, node, at) = alone(|settings| {
         settings.sites[0].handling.access = signed(&own);
-        settings.access_log = Some(AccessLog { path: Some(path.clone()), format: LogFormat::Json });
+        settings.access_log = Some(AccessLog::to_file(path.clone(), LogFormat::json()));
     })
     .await;
     let valid = sign(&own, "/a?x=1", LATE);

@@ -15,7 +15,7 @@ use levada_edge::{
     Running,
     settings::{
         DnsSource, FileSource, NamedSource, Origin as OriginSetting, Peer, PeerTrust, Peering,
-        Settings, Source, SrvSource, SwitchServer,
+        Settings, Source, SrvSource, SwitchServer, SystemFiles,
     },
 };
 
@@ -133,6 +133,52 @@ async fn requests_are_spread_over_all_addresses_of_a_name() {
         (&format!("{source}/127.1.3.1").into(), &one.into(), &source.clone().into())
     );
     assert_eq!(shown[1].1, &serde_json::Value::from(two));
+    settled(&node).await;
+}
+
+/// A node before this origin, with files of its own in the place of those in `/etc`.
+fn with_files(dns: &Dns, origin: OriginSetting, directory: &Path) -> Settings {
+    let mut settings = single(&[]);
+    settings.sites[0].servers.origins = vec![origin];
+    let mut settings = resolved(settings, dns);
+    let (hosts, resolv_conf) = (directory.join("hosts"), directory.join("resolv.conf"));
+    settings.discovery.resolver.system = SystemFiles { hosts, resolv_conf };
+    settings
+}
+
+#[tokio::test]
+async fn file_of_hosts_goes_before_dns_and_is_followed() {
+    let (origins, port) = at_one_port(&[1, 2, 3]).await;
+    let dns = Dns::start(&["app 1 A 127.1.3.1"]).await;
+    let directory = tempfile::tempdir().unwrap();
+    let hosts = |text: &[u8]| {
+        fs::write(directory.path().join("new"), text).unwrap();
+        fs::rename(directory.path().join("new"), directory.path().join("hosts")).unwrap();
+    };
+    // A comment in Latin-1 costs no entry.
+    hosts(b"127.1.3.2 other App.Test # f\xfcr uns\n127.1.3.3 app.test\n");
+    let node = start(with_files(&dns, named("app.test", port), directory.path())).await;
+    let at = node.addresses.clients[0];
+    for _ in 0..20 {
+        assert_eq!(get(at, "/").await.status, 200);
+    }
+    let counts: Vec<usize> = origins.iter().map(Origin::total).collect();
+    assert_eq!(counts[0], 0, "{counts:?}");
+    assert!(counts[1] > 0 && counts[2] > 0, "{counts:?}");
+    hosts(b"127.1.3.2 other\n");
+    within(async { while get(at, "/").await.text() != "127.1.3.1" {} }).await;
+    settled(&node).await;
+}
+
+#[tokio::test]
+async fn short_name_is_completed_by_the_search_domains() {
+    let (origins, port) = at_one_port(&[1]).await;
+    let dns = Dns::start(&["app 1 A 127.1.3.1", "app.inner 1 A 127.1.3.2"]).await;
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("resolv.conf"), "search wrong.test test\n").unwrap();
+    let node = start(with_files(&dns, named("app", port), directory.path())).await;
+    assert_eq!(get(node.addresses.clients[0], "/").await.text(), "127.1.3.1");
+    assert_eq!(origins[0].total(), 1);
     settled(&node).await;
 }
 
@@ -331,6 +377,11 @@ async fn policy_of_a_switch_chooses_among_all_addresses() {
     let servers = admin_json(&node, "/servers").await;
     assert_eq!(servers[0]["servers"][0]["name"], "app/127.1.3.1");
     assert_eq!(servers[0]["servers"][0]["source"], format!("app.test:{port}"));
+    let explained = admin_json(&node, &format!("/explain?url=http://{HOST}/")).await;
+    for candidate in explained["candidates"].as_array().unwrap() {
+        let ip = candidate["node"].as_str().unwrap().strip_prefix("app/").unwrap();
+        assert_eq!(candidate["address"], format!("{ip}:{port}"));
+    }
     dns.change(&["app 0 A 127.1.3.2", "app 0 A 127.1.3.3"]);
     within(async { while get(at, "/").await.text() != "127.1.3.3" {} }).await;
     let before = origins[0].total();

@@ -206,8 +206,7 @@ async fn identifier_of_a_request_is_made_unless_a_trusted_proxy_states_it() {
         );
         let (_, node, at) = alone(|settings| {
             settings.sites = sites(&text);
-            settings.access_log =
-                Some(AccessLog { path: Some(path.clone()), format: LogFormat::Json });
+            settings.access_log = Some(AccessLog::to_file(path.clone(), LogFormat::json()));
             if trusts {
                 let addresses = "127.0.0.0/8".parse().unwrap();
                 settings.trusted = vec![TrustedProxies { addresses, proxy_protocol: false }];
@@ -229,6 +228,50 @@ async fn identifier_of_a_request_is_made_unless_a_trusted_proxy_states_it() {
         let log = std::fs::read_to_string(&path).unwrap();
         assert!(log.contains(&format!("\"request_id\":\"{id}\"")), "{log}");
     }
+}
+
+#[tokio::test]
+async fn one_key_gives_requests_identifiers_that_origins_clients_and_errors_have() {
+    let origin = Origin::start().await;
+    origin.otherwise(|_| Reply::ok("x"));
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("error.html");
+    std::fs::write(&page, "<p>{request_id}, again {request_id}</p>").unwrap();
+    let text = site(
+        &origin,
+        &format!(
+            "request_id = true
+             [[site.route]]
+             path = '/plain'
+             request_id = false
+             [[site.route]]
+             path = '/page'
+             error_pages = {{ 502 = {{ file = '{}' }} }}",
+            page.display()
+        ),
+    );
+    let (_, node, at) = alone(|settings| {
+        settings.sites = sites(&text);
+        let addresses = "127.0.0.0/8".parse().unwrap();
+        settings.trusted = vec![TrustedProxies { addresses, proxy_protocol: false }];
+    })
+    .await;
+    let sent = [("x-request-id", "stated-7")];
+    assert_eq!(get_with(at, "/a", &sent).await.field("x-request-id"), "stated-7");
+    assert_eq!(origin.asked("/a")[0].header("x-request-id").as_deref(), Some("stated-7"));
+    let made = get(at, "/b").await.field("x-request-id");
+    assert_eq!(origin.asked("/b")[0].header("x-request-id").as_deref(), Some(&*made));
+    assert_eq!(get(at, "/plain").await.header("x-request-id"), None);
+
+    drop(origin);
+    let failed = get_with(at, "/failed", &sent).await;
+    assert_eq!((failed.status, &*failed.field("x-request-id")), (502, "stated-7"));
+    assert!(failed.text().ends_with("\nrequest stated-7\n"), "{}", failed.text());
+    let page = get_with(at, "/page", &sent).await;
+    assert_eq!(page.text(), "<p>stated-7, again stated-7</p>");
+    let wild = get_with(at, "/page", &[("x-request-id", "<b>")]).await;
+    assert_eq!((&*wild.field("x-request-id"), &*wild.text()), ("<b>", "<p>-, again -</p>"));
+    settled(&node).await;
 }
 
 #[tokio::test]

@@ -278,15 +278,21 @@ async fn bytes_after_an_answer_without_a_body_are_nobodys() {
 
 #[tokio::test]
 async fn upload_to_a_connection_that_breaks_is_not_sent_again() {
-    let (address, connections) = by_hand(|_, mut stream| async move {
-        loop {
-            let head = read_head(&mut stream).await;
-            if !head.starts_with("GET") {
-                // Read a little, so that the rest of the upload is refused with a reset.
-                let _ = stream.read(&mut [0; 1024]).await;
-                return;
+    let uploads = Arc::new(AtomicUsize::new(0));
+    let seen = uploads.clone();
+    let (address, _) = by_hand(move |_, mut stream| {
+        let uploads = seen.clone();
+        async move {
+            loop {
+                let head = read_head(&mut stream).await;
+                if !head.starts_with("GET") {
+                    uploads.fetch_add(1, Relaxed);
+                    // Read a little, so that the rest of the upload is refused with a reset.
+                    let _ = stream.read(&mut [0; 1024]).await;
+                    return;
+                }
+                say(&mut stream, OK).await;
             }
-            say(&mut stream, OK).await;
         }
     })
     .await;
@@ -297,12 +303,12 @@ async fn upload_to_a_connection_that_breaks_is_not_sent_again() {
     let body = vec![b'x'; 4 << 20];
     for fields in ["Content-Length: 4194304", "Transfer-Encoding: chunked"] {
         for _ in 0..5 {
-            // An upload begins only on a connection that was used twice.
+            // An upload begins on a connection that was just used twice, if that is not long ago.
             for _ in 0..2 {
                 assert_eq!(get(at, "/warm").await.text(), "ok");
                 settled(&node).await;
             }
-            let before = connections.load(Relaxed);
+            let before = uploads.load(Relaxed);
             let mut wire = Wire::to(at).await;
             wire.send(format!("POST /up HTTP/1.1\r\nHost: {HOST}\r\n{fields}\r\n\r\n")).await;
             if fields.starts_with('T') {
@@ -312,7 +318,7 @@ async fn upload_to_a_connection_that_breaks_is_not_sent_again() {
             let answer = wire.answer().await;
             assert!(matches!(answer.status, 502 | 0), "{}", answer.status);
             settled(&node).await;
-            assert_eq!(connections.load(Relaxed), before, "sent once, over the pooled connection");
+            assert_eq!(uploads.load(Relaxed), before + 1, "sent once");
         }
     }
 }

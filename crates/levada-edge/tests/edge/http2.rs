@@ -21,7 +21,7 @@ async fn world(tweak: impl FnOnce(&mut Settings)) -> (Origin, levada_edge::Runni
     .await
 }
 
-async fn speak(io: impl Io + 'static) -> SendRequest<Body> {
+pub(crate) async fn speak(io: impl Io + 'static) -> SendRequest<Body> {
     let (sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
         .handshake(TokioIo::new(io))
         .await
@@ -41,6 +41,11 @@ fn empty() -> Body {
 pub(crate) fn ask(path: &str) -> Request<Body> {
     let uri = format!("http://{HOST}{path}");
     Request::builder().version(Version::HTTP_2).uri(uri).body(empty()).unwrap()
+}
+
+/// A request for another host.
+pub(crate) fn ask_at(host: &str) -> Request<Body> {
+    Request::builder().uri(format!("https://{host}/h2")).body(empty()).unwrap()
 }
 
 pub(crate) async fn fetch(sender: &mut SendRequest<Body>, request: Request<Body>) -> (u16, Bytes) {

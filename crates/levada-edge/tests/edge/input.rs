@@ -93,6 +93,26 @@ async fn old_clients_get_one_answer_and_an_end() {
 }
 
 #[tokio::test]
+async fn old_client_that_names_no_host_is_served_by_the_site_of_all_hosts() {
+    let get = "GET /a HTTP/1.0\r\n\r\n";
+    let (origin, node, at) = alone(|_| {}).await;
+    assert_eq!(Wire::saying(at, get).await.answer().await.status, 421);
+    assert_eq!(origin.total(), 0);
+    settled(&node).await;
+    let (origin, node, at) = alone(|s| s.sites[0].hosts = vec!["*".to_owned()]).await;
+    for _ in 0..2 {
+        let answer = Wire::saying(at, get).await.answer().await;
+        assert_eq!((answer.status, answer.text()), (200, "/a".to_owned()));
+        settled(&node).await;
+    }
+    let [asked] = &origin.asked("/a")[..] else { panic!("it is cached") };
+    assert_eq!(asked.header("host").unwrap(), origin.address.to_string());
+    assert_eq!(asked.header("x-forwarded-host"), None);
+    assert_eq!(Wire::saying(at, "GET /a HTTP/1.1\r\n\r\n").await.answer().await.status, 400);
+    settled(&node).await;
+}
+
+#[tokio::test]
 async fn pipelined_requests_are_answered_in_order() {
     let (_origin, node, at) = alone(|_| {}).await;
     let requests: String = (0..20).map(|n| head_of("GET", &format!("/{}", n % 7), &[])).collect();
@@ -112,24 +132,6 @@ async fn request_smuggled_in_a_body_stays_a_body() {
     assert_eq!(wire.answer().await.text(), "/a");
     assert_eq!(wire.answer().await.text(), "/b");
     assert_eq!(origin.hits("/secret"), 0);
-    settled(&node).await;
-}
-
-#[tokio::test]
-async fn upgrade_is_not_passed_and_does_not_hang() {
-    let (origin, node, at) = alone(|_| {}).await;
-    let fields = [
-        ("Connection", "Upgrade"),
-        ("Upgrade", "websocket"),
-        ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
-        ("Sec-WebSocket-Version", "13"),
-    ];
-    let mut wire = Wire::saying(at, head_of("GET", "/chat", &fields)).await;
-    let answer = wire.answer().await;
-    assert_eq!((answer.status, answer.header("upgrade")), (200, None));
-    assert_eq!(origin.asked("/chat")[0].header("upgrade"), None);
-    wire.send(head_of("GET", "/b", &[])).await;
-    assert_eq!(wire.answer().await.text(), "/b", "the connection speaks HTTP as before");
     settled(&node).await;
 }
 

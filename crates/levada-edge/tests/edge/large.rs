@@ -20,10 +20,10 @@ use crate::support::{
     *,
 };
 
-const PIECE: usize = 16 << 10;
+pub(crate) const PIECE: usize = 16 << 10;
 
 /// Timeouts longer than any delay of a busy machine, so that no piece is fetched twice.
-fn in_pieces() -> LargeSettings {
+pub(crate) fn in_pieces() -> LargeSettings {
     let (first, least) = (Duration::from_secs(60), Duration::from_secs(60));
     let patience = Patience { first, least, ..Patience::default() };
     let plan = Plan { chunk: PIECE as u64, window: 4, patience, ..LargeSettings::default().plan };
@@ -56,12 +56,12 @@ async fn world() -> (Origin, Running, SocketAddr) {
 }
 
 /// A body in which bytes one piece apart differ.
-fn body(length: usize, version: u8) -> Vec<u8> {
+pub(crate) fn body(length: usize, version: u8) -> Vec<u8> {
     (0..length).map(|n| (n % 251) as u8 ^ (n / PIECE) as u8 ^ version).collect()
 }
 
 /// The range of a request, with an exclusive end.
-fn range_of(asked: &Asked, length: u64) -> Option<std::ops::Range<u64>> {
+pub(crate) fn range_of(asked: &Asked, length: u64) -> Option<std::ops::Range<u64>> {
     let range = asked.header("range")?;
     let (first, last) = range.strip_prefix("bytes=").unwrap().split_once('-').unwrap().to_owned();
     let first: u64 = first.parse().unwrap();
@@ -69,7 +69,7 @@ fn range_of(asked: &Asked, length: u64) -> Option<std::ops::Range<u64>> {
 }
 
 /// The answer of an origin that supports ranges.
-fn ranged(asked: &Asked, body: &[u8], etag: &str) -> Reply {
+pub(crate) fn ranged(asked: &Asked, body: &[u8], etag: &str) -> Reply {
     let told = |reply: Reply| reply.with("etag", etag).with("accept-ranges", "bytes");
     if asked.header("if-none-match").is_some_and(|tag| tag == etag) {
         return told(Reply::cached("").status("304 Not Modified"));
@@ -103,7 +103,7 @@ fn asked_ranges(origin: &Origin) -> Vec<String> {
     asked
 }
 
-fn piece_ranges(length: usize) -> Vec<String> {
+pub(crate) fn piece_ranges(length: usize) -> Vec<String> {
     let range = |start: usize| format!("bytes={start}-{}", length.min(start + PIECE) - 1);
     (0..length).step_by(PIECE).map(range).collect()
 }
@@ -291,6 +291,41 @@ async fn large_pieces(node: &Running, source: &str) -> f64 {
     let series = format!("levada_large_pieces_total{{source=\"{source}\"}} ");
     let value = page.lines().find_map(|line| line.strip_prefix(&series));
     value.map_or(0.0, |value| value.parse().unwrap())
+}
+
+#[tokio::test]
+async fn status_shows_a_transfer_as_long_as_it_runs() {
+    let origin = Origin::start().await;
+    let cluster = Cluster::start(2, origin.address, large).await;
+    let (whole, gate) = (body(6 * PIECE, 0), Gate::new());
+    stalling(&origin, &whole, 4, &gate);
+    let at = cluster.client(0);
+    let client = tokio::spawn(async move { get(at, "/a").await });
+    let transfers = async || admin_json(cluster.node(0), "/status").await["transfers"].clone();
+    let pieces = |one: &serde_json::Value| {
+        let sources = one["sources"].as_array().into_iter().flatten();
+        sources.map(|source| source["pieces"].as_u64().unwrap()).sum::<u64>()
+    };
+    let mut shown = transfers().await;
+    within(async {
+        // All pieces but the fifth.
+        while pieces(&shown[0]) < 5 || shown[0]["done"] != 4 * PIECE {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            shown = transfers().await;
+        }
+    })
+    .await;
+    assert_eq!(shown.as_array().unwrap().len(), 1, "{shown}");
+    assert_eq!(
+        (&shown[0]["url"], &shown[0]["bytes"]),
+        (&format!("http://{HOST}/a").into(), &(6 * PIECE).into())
+    );
+    let nodes = shown[0]["sources"].as_array().unwrap().iter().map(|source| &source["node"]);
+    assert!(nodes.clone().all(|name| name == "n0" || name == "n1"), "{shown}");
+    gate.open();
+    assert!(client.await.unwrap().body == whole);
+    cluster.settled().await;
+    assert_eq!(transfers().await, serde_json::json!([]));
 }
 
 #[tokio::test]
@@ -796,6 +831,77 @@ async fn transfer_without_room_for_a_window_goes_another_way() {
     settled(&node).await;
 }
 
+/// A node with memory for one window of one piece, and a transfer that has it until the gate opens.
+async fn one_window(
+    change: impl FnOnce(&mut Settings),
+) -> (Origin, Running, Vec<u8>, Gate, tokio::task::JoinHandle<Answer>) {
+    let origin = Origin::start().await;
+    let mut settings = single(&[origin.address]);
+    large(&mut settings);
+    settings.cache.memory = 4 * PIECE as u64;
+    change(&mut settings);
+    let node = start(settings).await;
+    let (whole, gate) = (body(6 * PIECE, 0), Gate::new());
+    stalling(&origin, &whole, 3, &gate);
+    let at = node.addresses.clients[0];
+    let first = tokio::spawn(async move { get(at, "/a").await });
+    let stalled = format!("bytes={}-{}", 3 * PIECE, 4 * PIECE - 1);
+    eventually("the fourth piece is asked for", || asked_ranges(&origin).contains(&stalled)).await;
+    (origin, node, whole, gate, first)
+}
+
+#[tokio::test]
+async fn transfer_waits_for_the_window_of_another_one_that_ends() {
+    let (origin, node, whole, gate, first) = one_window(|_| ()).await;
+    let at = node.addresses.clients[0];
+    let second = tokio::spawn(async move { get(at, "/a").await });
+    until_waiting(&node, 1.0).await;
+    gate.open();
+    for answer in [first.await.unwrap(), second.await.unwrap()] {
+        assert!(answer.whole && answer.body == whole, "{}", answer.status);
+    }
+    assert_eq!(metric(&node, "levada_large_transfers_total").await, 2.0);
+    assert_eq!(window_waits(&node, "window").await, 1.0);
+    let whole_file = |asked: &Asked| asked.header("range").is_none();
+    assert_eq!(origin.asked("/a").iter().filter(|asked| whole_file(asked)).count(), 1, "the head");
+    settled(&node).await;
+}
+
+#[tokio::test]
+async fn transfer_that_waits_too_long_or_behind_too_many_goes_another_way() {
+    for (queue, outcome) in [(1, "queue_timeout"), (0, "queue_full")] {
+        let (_origin, node, whole, gate, first) = one_window(|settings| {
+            settings.limits.queue = queue;
+            settings.limits.queue_timeout = Duration::from_millis(50);
+        })
+        .await;
+        let answer = get(node.addresses.clients[0], "/a").await;
+        assert!(answer.whole && answer.body == whole, "{}", answer.status);
+        assert_eq!(window_waits(&node, outcome).await, 1.0);
+        gate.open();
+        assert!(first.await.unwrap().body == whole);
+        settled(&node).await;
+    }
+}
+
+/// Waits until so many transfers wait for a window.
+async fn until_waiting(node: &Running, count: f64) {
+    within(async {
+        while metric(node, "levada_large_transfers_waiting").await != count {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+}
+
+/// How many transfers found no memory for a window, and ended so.
+async fn window_waits(node: &Running, outcome: &str) -> f64 {
+    let page = nodes::admin(node, "/metrics").await.text();
+    let series = format!("levada_large_window_waits_total{{outcome=\"{outcome}\"}} ");
+    let value = page.lines().find_map(|line| line.strip_prefix(&series));
+    value.map_or(0.0, |value| value.parse().unwrap())
+}
+
 /// `sha-256` of a body, as `Repr-Digest` has it and in hexadecimal.
 fn sha256(body: &[u8]) -> (String, String) {
     let digest = ring::digest::digest(&ring::digest::SHA256, body);
@@ -936,8 +1042,8 @@ async fn what_was_done_is_told() {
     let cluster = Cluster::start(2, origin.address, |settings| {
         large(settings);
         if settings.name == "n0" {
-            let format = LogFormat::Json;
-            settings.access_log = Some(AccessLog { path: Some(path.clone()), format });
+            let format = LogFormat::json();
+            settings.access_log = Some(AccessLog::to_file(path.clone(), format));
         }
     })
     .await;

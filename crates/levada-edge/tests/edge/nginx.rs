@@ -142,7 +142,7 @@ async fn nginx_learns_the_client_by_the_proxy_protocol() {
     let nginx = Nginx::start_with(directory.path(), "a", directory.path(), listen).await;
     for version in [ProxyVersion::V1, ProxyVersion::V2] {
         let mut settings = single(&[nginx.address]);
-        settings.sites[0].servers.proxy_protocol = Some(version);
+        settings.sites[0].servers.protocols.states_client = Some(version);
         settings.sites[0].handling.cache = false;
         let node = start(settings).await;
         for client in [7, 8, 7] {

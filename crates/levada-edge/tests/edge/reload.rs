@@ -1,6 +1,11 @@
 //! New settings while requests run: all of them, or none.
 
-use levada_edge::settings::Settings;
+use std::{
+    sync::{Mutex, mpsc},
+    time::Duration,
+};
+
+use levada_edge::{Running, SettingsReader, settings::Settings};
 
 use crate::{
     support::{nodes::*, *},
@@ -149,6 +154,33 @@ async fn site_may_turn_from_an_origin_to_servers_and_back() {
     *file.lock().unwrap() = Ok(plain);
     assert_eq!(reload(&node).await.status, 200);
     assert_eq!(by(&get(at, "/3").await), "-");
+    settled(&node).await;
+}
+
+#[tokio::test]
+async fn reload_goes_on_when_its_operator_goes_away() {
+    let origin = Origin::start().await;
+    let settings = single(&[origin.address]);
+    let (finish, file) = mpsc::channel();
+    let (begun, mut has_begun) = tokio::sync::mpsc::unbounded_channel();
+    let file = Mutex::new(file);
+    let read = move || {
+        begun.send(()).unwrap();
+        file.lock().unwrap().recv().map_err(|error| error.to_string())
+    };
+    let reader = SettingsReader(Box::new(read));
+    let node = Running::start_with(settings.clone(), Some(reader)).await.unwrap();
+    tokio::select! {
+        answer = reload(&node) => panic!("{answer:?}"),
+        _ = has_begun.recv() => {}
+    }
+    finish.send(settings).unwrap();
+    within(async {
+        while metric(&node, "levada_config_reloads_total").await == 0.0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
     settled(&node).await;
 }
 

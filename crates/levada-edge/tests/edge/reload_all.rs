@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use crate::support::{nodes::*, *};
 
 /// Reloads these settings and returns what the node says has changed.
-async fn change(node: &Running, file: &File, settings: &Settings) -> Vec<String> {
+pub(crate) async fn change(node: &Running, file: &File, settings: &Settings) -> Vec<String> {
     *file.lock().unwrap() = Ok(settings.clone());
     let answer = reload(node).await;
     assert_eq!(answer.status, 200, "{answer:?}");
@@ -29,7 +29,7 @@ async fn refusal(node: &Running, file: &File, settings: &Settings) -> String {
 }
 
 /// An address that nothing listens on.
-fn free() -> SocketAddr {
+pub(crate) fn free() -> SocketAddr {
     reserve(1)[0]
 }
 
@@ -138,7 +138,7 @@ async fn limits_log_and_trust_change_for_the_next_request() {
     let origin = Origin::start().await;
     let directory = tempfile::tempdir().unwrap();
     let log = |name: &str| directory.path().join(name);
-    let logged = |name| Some(AccessLog { path: Some(log(name)), format: LogFormat::Combined });
+    let logged = |name| Some(AccessLog::to_file(log(name), LogFormat::combined()));
     let mut settings = single(&[origin.address]);
     settings.access_log = logged("a.log");
     let (node, file) = world(settings.clone()).await;

@@ -193,6 +193,10 @@ fn drafts() -> impl Strategy<Value = Draft> {
             if trailers.is_none() && !has_length && !["GET", "CONNECT"].contains(&method) {
                 fields.push(("content-length", "0".to_owned()));
             }
+            // A body in chunks has a field more over HTTP/1: at the limit of 100, that protocol alone would refuse it.
+            if trailers.is_some() && fields.len() == 99 {
+                fields.pop();
+            }
             // HTTP/1 has no scheme before `*`.
             let scheme = scheme.filter(|_| target != "*");
             Draft { method, scheme, authority, target, fields, trailers }

@@ -64,6 +64,23 @@ async fn what_cannot_be_moved_is_copied() {
 }
 
 #[tokio::test]
+async fn connection_that_closes_ends_with_its_moved_body() {
+    let (origin, node, at) = world(|_| {}).await;
+    origin.on("/a", Reply::ok(body(1)));
+    for head in [
+        head_of("GET", "/a", &[("Connection", "close")]),
+        head_of("GET", "/a", &[]).replace("HTTP/1.1", "HTTP/1.0"),
+    ] {
+        let mut wire = Wire::saying(at, head).await;
+        let answer = wire.answer().await;
+        assert!(answer.whole && answer.body == body(1));
+        assert_eq!(wire.rest().await, b"", "the connection has ended");
+    }
+    assert_eq!(spliced(&node).await, 2.0);
+    settled(&node).await;
+}
+
+#[tokio::test]
 async fn pipelined_requests_get_their_own_bodies() {
     let (origin, node, at) = world(|_| {}).await;
     let mut heads = String::new();

@@ -32,7 +32,7 @@ async fn receiver() -> (Origin, Running, SocketAddr) {
 
 /// A node whose server learns its clients.
 async fn stating(mut settings: Settings, version: ProxyVersion) -> (Running, SocketAddr) {
-    settings.sites[0].servers.proxy_protocol = Some(version);
+    settings.sites[0].servers.protocols.states_client = Some(version);
     let node = start(settings).await;
     let at = node.addresses.clients[0];
     (node, at)
@@ -90,7 +90,7 @@ async fn servers_of_a_switch_learn_the_client() {
 async fn client_of_another_node_is_stated_at_the_origin() {
     let (origin, _receiver, address) = receiver().await;
     let cluster = nodes::Cluster::start(2, address, |settings| {
-        settings.sites[0].servers.proxy_protocol = Some(ProxyVersion::V1);
+        settings.sites[0].servers.protocols.states_client = Some(ProxyVersion::V1);
     })
     .await;
     let mut wire = wire_of(7, cluster.client(0)).await;

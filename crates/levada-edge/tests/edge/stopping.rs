@@ -68,6 +68,27 @@ async fn idle_connections_do_not_hold_up_a_stop() {
 }
 
 #[tokio::test]
+async fn connection_whose_first_request_is_on_its_way_is_answered() {
+    let origin = Origin::start().await;
+    // The request has a second to come, in which this machine may do something else.
+    for attempt in 0.. {
+        let node = start(single(&[origin.address])).await;
+        let at = node.addresses.clients[0];
+        let mut wire = Wire::to(at).await;
+        let stopped = tokio::spawn(node.stop());
+        within(async { while tokio::net::TcpStream::connect(at).await.is_ok() {} }).await;
+        wire.send(head_of("GET", "/a", &[])).await;
+        let answer = wire.answer().await;
+        within(stopped).await.unwrap();
+        if answer.status == 200 {
+            assert_eq!(answer.field("connection"), "close");
+            break;
+        }
+        assert!(attempt < 5, "it is closed without an answer");
+    }
+}
+
+#[tokio::test]
 async fn drain_timeout_cuts_what_is_left() {
     let origin = Origin::start().await;
     let mut settings = single(&[origin.address]);

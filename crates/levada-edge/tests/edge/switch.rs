@@ -572,7 +572,7 @@ async fn server_is_named_for_what_is_stored_and_none_for_what_was() {
     let path = directory.path().join("access.log");
     let (origins, node, at) = world("round_robin", |s| {
         s.sites[0].handling.cache = true;
-        s.access_log = Some(AccessLog { path: Some(path.clone()), format: LogFormat::Json });
+        s.access_log = Some(AccessLog::to_file(path.clone(), LogFormat::json()));
     })
     .await;
     for origin in &origins {

@@ -38,7 +38,7 @@ async fn statements_of_a_trusted_proxy_count() {
     let path = folder.path().join("log");
     let (origin, node, at) = alone(|settings| {
         settings.trusted = vec![proxies("127.0.0.0/8", false)];
-        settings.access_log = Some(AccessLog { path: Some(path.clone()), format: LogFormat::Json });
+        settings.access_log = Some(AccessLog::to_file(path.clone(), LogFormat::json()));
     })
     .await;
     get_with(at, "/a", &CLAIMS).await;

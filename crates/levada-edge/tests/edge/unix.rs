@@ -12,7 +12,7 @@ use levada_edge::{
 
 use crate::{
     support::{
-        nodes::{watched, *},
+        nodes::{metric, watched, *},
         *,
     },
     switch::{by, server, switch, switching},
@@ -68,6 +68,11 @@ async fn server_at_a_socket_is_asked_as_one_in_the_network_is() {
     assert_eq!(origin.asked("/new")[0].body, b"hello");
     assert_eq!(origin.asked("/long")[0].header("host").as_deref(), Some(HOST));
     assert_eq!(origin.connections(), 1, "the connection is kept");
+    assert_eq!(
+        metric(&node, "levada_spliced_total").await,
+        3.0,
+        "the system moves the long bodies"
+    );
     settled(&node).await;
 }
 

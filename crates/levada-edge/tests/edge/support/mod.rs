@@ -4,6 +4,7 @@ pub(crate) mod client;
 pub(crate) mod dns;
 pub(crate) mod nodes;
 pub(crate) mod origin;
+pub(crate) mod quic;
 pub(crate) mod secure;
 
 use std::{future::Future, time::Duration};
@@ -12,7 +13,7 @@ use levada_edge::{Counts, Running};
 
 pub(crate) use client::{Answer, Wire, connect_from, get, get_with, head_of};
 pub(crate) use nodes::{alone, single, start};
-pub(crate) use origin::{Gate, Origin, Piece, Reply};
+pub(crate) use origin::{Gate, Origin, Piece, Reply, SlowLink};
 
 /// The host of the site that every test node serves.
 pub(crate) const HOST: &str = "a.test";

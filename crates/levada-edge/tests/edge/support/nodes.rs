@@ -14,7 +14,8 @@ use levada_edge::{
     settings::{
         Admin, CacheSettings, ClassSettings, Delivery, DiscoverySettings, Handling, HealthCheck,
         Limits, Listener, MissLimits, Origin as OriginSetting, Peer, PeerTrust, Peering,
-        PolicyChoice, PurgeSettings, Runtime, Settings, SiteRoutes, SiteServers, SiteSettings,
+        PolicyChoice, PurgeSettings, Runtime, ServerProtocols, Settings, SiteLog, SiteRoutes,
+        SiteServers, SiteSettings, SiteTls, TicketSettings,
     },
 };
 
@@ -34,6 +35,8 @@ pub(crate) fn single(origins: &[SocketAddr]) -> Settings {
         run_as: None,
         splice: true,
         listeners: vec![Listener::plain(ANY.parse().unwrap())],
+        tickets: TicketSettings::default(),
+        acme: None,
         trusted: Vec::new(),
         discovery: DiscoverySettings::default(),
         peering: None,
@@ -48,6 +51,7 @@ pub(crate) fn single(origins: &[SocketAddr]) -> Settings {
         sites: vec![site(HOST, origins)],
         limits: Limits::default(),
         access_log: None,
+        telemetry: None,
         route: None,
         seed: Some(7),
     }
@@ -57,11 +61,13 @@ pub(crate) fn site(host: &str, origins: &[SocketAddr]) -> SiteSettings {
     SiteSettings {
         hosts: vec![host.to_owned()],
         classes: ClassSettings::default(),
+        tls: SiteTls::default(),
         delivery: Delivery::Proxy,
         servers: servers(origins),
         handling: Handling { debug: true, ..Handling::default() },
         large: None,
         routes: SiteRoutes::default(),
+        log: SiteLog::OfNode,
     }
 }
 
@@ -71,7 +77,8 @@ pub(crate) fn servers(origins: &[SocketAddr]) -> SiteServers {
         switch: None,
         files: None,
         origin_host: None,
-        proxy_protocol: None,
+        protocols: ServerProtocols::default(),
+        tls: None,
         policy: policy("fdr"),
         health: unwatched(),
         misses: MissLimits::default(),

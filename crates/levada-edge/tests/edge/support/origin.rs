@@ -5,6 +5,7 @@ use std::{
     net::SocketAddr,
     path::Path,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use tokio::{
@@ -32,10 +33,33 @@ impl Gate {
     }
 }
 
+/// A link that replies share: so many bytes at a time pass, of one reply after another.
+#[derive(Clone, Debug)]
+pub(crate) struct SlowLink(Arc<tokio::sync::Mutex<usize>>);
+
+impl SlowLink {
+    pub(crate) fn new(bytes: usize) -> Self {
+        Self(Arc::new(tokio::sync::Mutex::new(bytes)))
+    }
+
+    async fn carry(&self, stream: &mut impl Socket, mut bytes: &[u8]) -> std::io::Result<()> {
+        while !bytes.is_empty() {
+            let most = self.0.lock().await;
+            tokio::time::sleep(Duration::from_millis(8)).await;
+            let (now, later) = bytes.split_at(bytes.len().min(*most));
+            stream.write_all(now).await?;
+            bytes = later;
+        }
+        Ok(())
+    }
+}
+
 /// A step of the origin's reply.
 #[derive(Clone, Debug)]
 pub(crate) enum Piece {
     Bytes(Vec<u8>),
+    /// Bytes that pass a link.
+    Slowly(SlowLink, Vec<u8>),
     /// Waits.
     Gate(Gate),
     /// Closes the connection.
@@ -136,6 +160,7 @@ impl Reply {
                     stream.write_all(b"\r\n").await?;
                 }
                 Piece::Bytes(bytes) => stream.write_all(bytes).await?,
+                Piece::Slowly(link, bytes) => link.carry(stream, bytes).await?,
             }
         }
         if self.chunked {

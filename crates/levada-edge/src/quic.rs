@@ -1,0 +1,202 @@
+//! HTTP/3 at the listeners for clients, by `levada_quic`.
+
+use std::{net::IpAddr, sync::Arc};
+
+use http::{HeaderValue, Request, Response};
+use http_body_util::BodyExt as _;
+use hyper::rt::Executor as _;
+use levada_access::{client_shares::ClientPlace, memory_bound::MemoryPressure};
+use levada_http1::{ConnectionEnd, ConnectionLimits};
+use levada_net::{stop::Stop, udp::UdpSockets};
+use levada_quic::{Endpoint, QuicMetrics, RequestBody, Serve, ServerConfig, UNPROVEN};
+use levada_tls::door::Door;
+use levada_upstream::{ClientBody, QuicBodyError};
+use parking_lot::Mutex;
+use tokio::{runtime::Handle, sync::OwnedSemaphorePermit, task::AbortHandle};
+
+use crate::{
+    body::ResponseBody,
+    bounds::connection_limits,
+    client_connection::{ClientConnection, ListenerKind, Who},
+    connection::{self, ListenerRole},
+    listener,
+    metrics::Metrics,
+    node::Node,
+    pipeline,
+    settings::{Limits, Listener},
+    start_error::StartError,
+};
+
+/// HTTP/3 at one listener.
+pub(crate) struct Http3 {
+    config: ServerConfig,
+    /// The offer in responses over TCP.
+    pub(crate) alt_svc: HeaderValue,
+}
+
+impl Http3 {
+    /// As the listener and the limits of connections have it. `None` if the listener does not serve it.
+    pub(crate) fn of(
+        listener: &Listener,
+        tls: Option<&Door>,
+        limits: &Limits,
+    ) -> Result<Option<Self>, StartError> {
+        let Some(tls) = tls.filter(|_| listener.http3) else { return Ok(None) };
+        let config = levada_quic::server_config(tls.config(), &connection_limits(limits));
+        let config = config.map_err(|why| StartError::Http3 { address: listener.address, why })?;
+        Ok(Some(Self { config, alt_svc: alt_svc(listener.address.port()) }))
+    }
+
+    /// Offers the port that was taken.
+    pub(crate) fn at(&mut self, port: u16) {
+        self.alt_svc = alt_svc(port);
+    }
+}
+
+fn alt_svc(port: u16) -> HeaderValue {
+    let offer = HeaderValue::try_from(format!("h3=\":{port}\"; ma=86400"));
+    offer.unwrap_or_else(|_| HeaderValue::from_static("clear"))
+}
+
+/// The endpoints that this process has opened. One that is no longer wanted serves the connections that it has.
+#[derive(Default)]
+pub(crate) struct Endpoints(Mutex<Vec<(Arc<UdpSockets>, Arc<Endpoint>)>>);
+
+impl Endpoints {
+    /// Accepts connections at these sockets, when the node serves clients.
+    pub(crate) fn accept(
+        &self,
+        node: &Arc<Node>,
+        udp: Arc<UdpSockets>,
+        role: &Arc<ListenerRole>,
+        workers: &[Handle],
+        stop: &Stop,
+    ) -> Option<AbortHandle> {
+        let config = role.http3.as_ref()?.config.clone();
+        let first = workers.first()?;
+        let endpoint = match self.at(&udp, first) {
+            Ok(endpoint) => endpoint,
+            Err(error) => {
+                tracing::error!(%error, "cannot wait for packets of HTTP/3");
+                return None;
+            }
+        };
+        let served = Arc::new(QuicListener { node: node.clone(), role: role.clone() });
+        let (node, workers, stop) = (node.clone(), workers.to_vec(), stop.clone());
+        let accepting = async move {
+            tokio::select! {
+                () = node.purging.until_serving() => {}
+                () = stop.begun() => return,
+            }
+            // The connections of the process before live no longer than its drain.
+            let patience = node.settings().limits.drain_timeout;
+            tokio::select! {
+                () = endpoint.accept(served, config, workers, stop) => {}
+                Err(error) = udp.take_over(tokio::time::sleep(patience)) => {
+                    tracing::error!(%error, "packets of HTTP/3 cannot be steered");
+                }
+            }
+        };
+        Some(first.spawn(accepting).abort_handle())
+    }
+
+    /// Refuses new connections everywhere.
+    pub(crate) fn refuse(&self) {
+        self.0.lock().iter().for_each(|(_, endpoint)| endpoint.refuse());
+    }
+
+    fn at(&self, udp: &Arc<UdpSockets>, runtime: &Handle) -> std::io::Result<Arc<Endpoint>> {
+        let mut open = self.0.lock();
+        if let Some((_, endpoint)) = open.iter().find(|(sockets, _)| Arc::ptr_eq(sockets, udp)) {
+            return Ok(endpoint.clone());
+        }
+        let _runtime = runtime.enter();
+        let endpoint = Arc::new(Endpoint::open(udp)?);
+        open.push((udp.clone(), endpoint.clone()));
+        Ok(endpoint)
+    }
+}
+
+/// The node behind one listener.
+struct QuicListener {
+    node: Arc<Node>,
+    role: Arc<ListenerRole>,
+}
+
+/// A connection among all, and among those of its client.
+struct QuicPlace {
+    metrics: Arc<Metrics>,
+    _place: OwnedSemaphorePermit,
+    _share: Option<ClientPlace>,
+}
+
+impl Drop for QuicPlace {
+    fn drop(&mut self) {
+        self.metrics.connections.dec();
+    }
+}
+
+impl Serve for QuicListener {
+    type Connection = ClientConnection;
+    type Body = ResponseBody;
+    type Place = QuicPlace;
+
+    fn limits(&self) -> ConnectionLimits {
+        connection_limits(&self.node.settings().limits)
+    }
+
+    fn asks_for_proof(&self, under_way: usize) -> bool {
+        under_way >= UNPROVEN || self.node.memory.pressure() != MemoryPressure::None
+    }
+
+    fn place(&self, client: IpAddr) -> Option<QuicPlace> {
+        let Ok(_place) = self.role.places.clone().try_acquire_owned() else {
+            self.node.metrics.connections_refused.inc();
+            return None;
+        };
+        // A proxy that states its clients does so over TCP.
+        if self.node.trust.load().announces(client) {
+            return None;
+        }
+        let _share = listener::share(&self.node, &self.role, client)?;
+        let metrics = self.node.metrics.clone();
+        metrics.connections.inc();
+        Some(QuicPlace { metrics, _place, _share })
+    }
+
+    fn connection(&self, client: IpAddr) -> Arc<ClientConnection> {
+        let listener = ListenerKind::Client { tls: true };
+        let who = Who { client, is_peer: false, certified: None, alt_svc: None };
+        ClientConnection::new(listener, who, false, Arc::default())
+    }
+
+    async fn serve(
+        self: &Arc<Self>,
+        connection: &Arc<ClientConnection>,
+        request: Request<RequestBody>,
+    ) -> Response<ResponseBody> {
+        let boxed =
+            |body: RequestBody| ClientBody::Quic(Box::pin(body.map_err(QuicBodyError::from)));
+        pipeline::serve(&self.node, connection, request.map(boxed)).await
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.node.metrics.cpu.execute(task);
+    }
+
+    async fn drained(&self) {
+        self.node.drain.begun().await;
+    }
+
+    async fn left(&self) {
+        self.node.drain.left().await;
+    }
+
+    fn ended(&self, client: IpAddr, ending: ConnectionEnd) {
+        connection::ended(&self.node.metrics, client, ending);
+    }
+
+    fn metrics(&self) -> &QuicMetrics {
+        &self.node.metrics.quic
+    }
+}

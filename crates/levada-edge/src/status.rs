@@ -1,0 +1,209 @@
+//! The state of the node, in the types of levada-status.
+
+use std::sync::Arc;
+
+use levada_acme::CertificateState;
+use levada_policy::{Cluster, LoadTable, Node as PolicyNode};
+use levada_status::{
+    CertificateStatus, ClusterNode, DrainStatus, HotObject, NodeStatus, PopularObject,
+    RouteSummary, ServerStatus, SwitchedSite, Totals, ask_cluster, unix_time,
+};
+use levada_types::Request;
+
+use crate::{
+    metrics::CacheResult,
+    node::Node,
+    settings::KeyFrom,
+    sites::{Site, Sites},
+};
+
+/// The objects that a status names.
+const HOTTEST: usize = 24;
+
+impl Node {
+    /// The state of the node, for operators, pages and peers.
+    pub(crate) fn status(&self) -> NodeStatus {
+        let (totals, sites, limits) = (self.totals(), self.sites.load(), &self.settings().limits);
+        let count = |result| self.metrics.count(false, result) + self.metrics.count(true, result);
+        let missing = self.missing();
+        NodeStatus {
+            name: self.settings().name.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            time: unix_time(),
+            uptime_seconds: self.clock.uptime().as_secs_f64(),
+            ready: missing.is_empty(),
+            missing,
+            in_flight: totals.in_flight,
+            in_service: totals.in_service,
+            capacity: limits.capacity,
+            connections: totals.connections,
+            requests: totals.client_requests + totals.peer_requests,
+            peer_requests: totals.peer_requests,
+            refused: totals.refused,
+            hits: totals.hits,
+            misses: totals.misses,
+            collapsed: count(CacheResult::Collapsed),
+            relayed: count(CacheResult::Relayed),
+            bytes_sent: totals.bytes,
+            origin_bytes: totals.origin_bytes,
+            cache_bytes: self.cache.store.bytes(),
+            cache_objects: self.cache.store.entries(),
+            memory_bytes: totals.memory_bytes,
+            memory_limit: self.metrics.memory_limit.get() as u64,
+            now: self.history.last(),
+            peers: self.peer_statuses(),
+            origins: origin_statuses(&sites),
+            switches: switched(&sites),
+            drain: self.draining(),
+            route: self.route_summary(),
+            purges_pending: self.purging.pending(),
+            purge_rules: self.cache.purges.rule_count() as u64,
+            certificates: self.certificates.states().into_iter().map(certificate).collect(),
+            transfers: self.large.statuses(),
+            hottest: self.hottest(&sites),
+        }
+    }
+
+    /// The states of all nodes of the cluster.
+    pub(crate) async fn cluster(&self) -> Vec<ClusterNode> {
+        let own = self.status();
+        match &self.peers {
+            Some(peers) => ask_cluster(own, &peers.membership()).await,
+            None => {
+                let (name, status) = (own.name.clone(), Some(own));
+                vec![ClusterNode { name, up: true, status, ..ClusterNode::default() }]
+            }
+        }
+    }
+
+    /// The reasons why the node is not ready, in words.
+    pub(crate) fn missing(&self) -> Vec<String> {
+        let mut missing = self.awaited.missing();
+        if missing.is_empty() && !self.purging.serves() {
+            missing.push("start: the listeners for clients are not open yet".to_owned());
+        }
+        if self.drain.is_on() {
+            missing.push("service: the node drains".to_owned());
+        }
+        missing.extend(self.cut_off().map(|why| format!("origins: {why}")));
+        missing
+    }
+
+    /// The progress of a drain.
+    pub(crate) fn draining(&self) -> DrainStatus {
+        DrainStatus {
+            draining: self.drain.is_on(),
+            downloads: self.drain.running(),
+            moved: self.drain.moved(),
+            in_flight: self.metrics.in_flight.get(),
+        }
+    }
+
+    /// The counts of the node since its start.
+    pub(crate) fn totals(&self) -> Totals {
+        let metrics = &self.metrics;
+        let count = |result| metrics.count(false, result) + metrics.count(true, result);
+        let all = |from_peer: bool| {
+            // What a peer gets from this node itself is the answer to a probe or to a message of the cluster.
+            let counts = CacheResult::ALL.iter().filter(|r| !from_peer || **r != CacheResult::None);
+            counts.map(|result| metrics.count(from_peer, *result)).sum()
+        };
+        Totals {
+            client_requests: all(false),
+            peer_requests: all(true),
+            bytes: metrics.bytes_sent(),
+            hits: count(CacheResult::Hit),
+            misses: [CacheResult::Miss, CacheResult::Expired, CacheResult::Revalidated]
+                .into_iter()
+                .map(count)
+                .sum(),
+            origin_bytes: metrics.origin_bytes.get(),
+            refused: self.telemetry.refused.get(),
+            latencies: self.telemetry.latencies.counts(),
+            in_flight: metrics.in_flight.get(),
+            in_service: self.capacity.held(),
+            connections: metrics.connections.get(),
+            memory_bytes: metrics.memory_resident.get() as u64,
+        }
+    }
+
+    fn peer_statuses(&self) -> Vec<ServerStatus> {
+        let Some(peers) = &self.peers else { return Vec::new() };
+        let (now, me) = (peers.membership(), peers.now().me());
+        let status = |(node, member): (_, &Arc<levada_peers::Member>)| ServerStatus {
+            outstanding: Some(now.loads().of(node)),
+            up: node == me || member.server.health.is_up(),
+            ..ServerStatus::of(&member.server)
+        };
+        now.members().map(status).collect()
+    }
+
+    fn route_summary(&self) -> Option<RouteSummary> {
+        let route = self.route.as_ref()?.status(self.clock.uptime());
+        let (level, reason) = (route.level.to_owned(), route.reason.to_owned());
+        Some(RouteSummary { level, reason, seconds: route.seconds, error: route.error })
+    }
+
+    /// The objects that clients request most, with the nodes that are responsible for them.
+    pub(crate) fn hottest(&self, sites: &Sites) -> Vec<HotObject> {
+        let alone = || Cluster::new(vec![PolicyNode::new(&self.name.token)], LoadTable::new(1));
+        let nodes = match &self.peers {
+            Some(peers) => peers.now().cluster().clone(),
+            None => alone(),
+        };
+        let hot = |object: PopularObject| {
+            let site = sites.find(&object.host);
+            let view = site.and_then(|site| Some(site.switch.as_ref()?.view()));
+            let nodes = view.as_ref().map_or(&nodes, |view| view.cluster());
+            // A switch may choose by another key than the URL's.
+            let by_url = |site: &&Arc<Site>| {
+                let switch = site.settings.servers.switch.as_ref();
+                switch.is_none_or(|switch| switch.key == KeyFrom::Url)
+            };
+            let request = Request::new(object.key);
+            let (set, share) = match site.filter(by_url) {
+                Some(site) => site.decider.responsible(&request, nodes),
+                None => (Vec::new(), None),
+            };
+            HotObject {
+                url: object.url,
+                key: format!("{:016x}", object.key.0),
+                rate: object.rate,
+                policy: site.map_or_else(String::new, |site| site.decider.name().to_owned()),
+                set: set.into_iter().map(|node| nodes.node(node).name.to_string()).collect(),
+                share,
+            }
+        };
+        self.popular.hottest(HOTTEST).into_iter().map(hot).collect()
+    }
+}
+
+fn certificate(state: CertificateState) -> CertificateStatus {
+    CertificateStatus::of(state, unix_time())
+}
+
+fn origin_statuses(sites: &Sites) -> Vec<ServerStatus> {
+    let of_site = |site: &Arc<Site>| {
+        let list = site.origins.list().clone();
+        let status = |origin: &Arc<levada_redirector::WatchedOrigin>| ServerStatus {
+            site: Some(site.name()),
+            source: origin.source.as_ref().map(ToString::to_string),
+            ..ServerStatus::of(&origin.server)
+        };
+        list.all().iter().map(status).collect::<Vec<_>>()
+    };
+    sites.iter().flat_map(of_site).collect()
+}
+
+/// The sites with switches, in the order of the sites.
+pub(crate) fn switched(sites: &Sites) -> Vec<SwitchedSite> {
+    let of_site = |site: &Arc<Site>| {
+        let name = match &site.route {
+            Some(_) => site.name(),
+            None => site.settings.hosts.join(", "),
+        };
+        let (switch, classes) = (site.switch.as_ref()?, site.classes.as_deref());
+        Some(SwitchedSite::of(name, site.decider.name(), switch, classes))
+    };
+    sites.iter().filter_map(of_site).collect()
+}
