@@ -58,7 +58,7 @@ pub fn report(ledger: &Ledger) -> String {
 pub struct Unreadable {
     /// Its line.
     pub place: Place,
-    /// What is wrong there.
+    /// The problem there.
     pub message: String,
 }
 

@@ -14,6 +14,7 @@ pub(crate) struct Plan {
     pub(crate) cache: Table,
     pub(crate) limits: Table,
     pub(crate) log: Table,
+    pub(crate) tickets: Table,
     pub(crate) defaults: Table,
     pub(crate) sites: Vec<Site>,
 }
@@ -84,6 +85,7 @@ impl fmt::Display for Plan {
             ("[cache]", &self.cache),
             ("[limits]", &self.limits),
             ("[log]", &self.log),
+            ("[session_tickets]", &self.tickets),
             ("[defaults]", &self.defaults),
         ];
         for (header, table) in tables {

@@ -59,6 +59,9 @@ fn is_accepted(toml: &str, name: &str) {
         )
         .unwrap();
     }
+    fs::write(directory.path().join("ca.pem"), certified.cert.pem()).unwrap();
+    fs::write(directory.path().join("www.ocsp"), "an answer of another time").unwrap();
+    fs::write(directory.path().join("tickets.key"), [7; 48]).unwrap();
     for page in ["srv/errors/sorry.html", "srv/www/404.html"] {
         fs::write(directory.path().join(page), "<p>sorry</p>").unwrap();
     }

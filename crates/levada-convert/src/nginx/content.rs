@@ -75,7 +75,7 @@ impl Converter {
             found = !matches!(fate, Fate::Left(_));
             self.enter(directive, fate);
         }
-        for directive in scope.own("proxy_pass") {
+        for directive in scope.own("proxy_pass").chain(scope.own("grpc_pass")) {
             let fate =
                 if found { unreached() } else { self.proxy_pass(scope, directive, at, table) };
             found |= !matches!(fate, Fate::Left(_));
@@ -85,7 +85,9 @@ impl Converter {
             let _ = vocabulary::respond(table, 501, None);
             found = true;
         }
-        let asks = ["return", "proxy_pass"].iter().any(|name| scope.own(name).next().is_some());
+        let asks = ["return", "proxy_pass", "grpc_pass"]
+            .iter()
+            .any(|name| scope.own(name).next().is_some());
         found | self.directory(scope, at, table, found || asks)
     }
 
@@ -133,9 +135,16 @@ impl Converter {
         for same in ["$request_uri", "$uri$is_args$args", "$uri"] {
             target = target.strip_suffix(same).unwrap_or(&target).to_owned();
         }
-        let Some((scheme @ ("http" | "https"), rest)) = target.split_once("://") else {
-            return Fate::left("is no URL with http or https");
+        let is_grpc = directive.name == "grpc_pass";
+        let scheme = match target.split_once("://") {
+            Some(("http", _)) if !is_grpc => "http",
+            Some(("https", _)) if !is_grpc => "https",
+            Some(("grpc", _)) | None if is_grpc => "http",
+            Some(("grpcs", _)) if is_grpc => "https",
+            _ if is_grpc => return Fate::left("is no URL with grpc or grpcs"),
+            _ => return Fate::left("is no URL with http or https"),
         };
+        let rest = target.split_once("://").map_or(target.as_str(), |(_, rest)| rest);
         if rest.contains('$') {
             return Fate::left("the server that is asked cannot come from a variable");
         }
@@ -156,13 +165,21 @@ impl Converter {
             Some(upstream) => table.lay_over(upstream.keys(scheme)),
             None => table.set("origin", upstream::url(scheme, &address)),
         }
-        self.host_field(scope, &address, table);
-        Fate::Taken
+        let module = if is_grpc { "grpc" } else { "proxy" };
+        self.host_field(scope, module, &address, table);
+        if is_grpc || scope.nearest_arg("proxy_http_version") == Some("2") {
+            table.set("protocol", "h2");
+        }
+        if scheme == "http" {
+            return Fate::Taken;
+        }
+        let name = self.upstreams.contains_key(&address).then_some(address.as_str());
+        self.origin_tls(scope, module, name, table)
     }
 
     /// nginx sends the name in `proxy_pass` as `Host` unless it is told otherwise, Levada the client's.
-    fn host_field(&self, scope: &Scope<'_>, address: &str, table: &mut Table) {
-        let edits = scope.nearest("proxy_set_header");
+    fn host_field(&self, scope: &Scope<'_>, module: &str, address: &str, table: &mut Table) {
+        let edits = scope.nearest(&format!("{module}_set_header"));
         let host = edits.iter().find(|edit| edit.arg(0).eq_ignore_ascii_case("host"));
         let host = match host.map(|edit| edit.arg(1)) {
             Some("$host" | "$http_host" | "$host:$server_port" | "$server_name") => return,

@@ -4,12 +4,11 @@ use super::{Converter, Scope, content::Match, parse::Directive};
 use crate::{ledger::Fate, table::Table};
 
 /// Directives by which programs answer. Levada runs none, and must not serve their sources as files.
-const HANDLERS: [&str; 9] = [
+const HANDLERS: [&str; 8] = [
     "fastcgi_pass",
     "uwsgi_pass",
     "scgi_pass",
     "memcached_pass",
-    "grpc_pass",
     "perl",
     "js_content",
     "content_by_lua_block",
@@ -93,7 +92,7 @@ impl Converter {
         }
     }
 
-    /// What a level states for the levels within it. They say more where they use it.
+    /// Statements of a level for the levels within it. They say more where they use it.
     pub(super) fn claim_roots(&mut self, scope: &Scope<'_>) {
         for directive in scope.directives {
             let fate = match directive.name.as_str() {

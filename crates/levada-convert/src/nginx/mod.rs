@@ -6,11 +6,13 @@
 mod conditions;
 mod content;
 mod directory;
+mod logs;
 mod needless;
 mod parse;
 mod server;
 mod settings;
 mod sites;
+mod tls;
 mod upstream;
 mod variables;
 
@@ -24,6 +26,7 @@ use crate::{
     ledger::Fate, ledger::Ledger, plan::Plan, table::Table, units,
 };
 use conditions::{Flags, Map};
+use logs::LogFormats;
 use parse::{Directive, Parser};
 use upstream::Upstream;
 use variables::Constants;
@@ -39,6 +42,7 @@ pub fn convert(file: &InputFile, includes: &dyn Includes) -> Result<Conversion, 
     let mut converter = Converter { ledger, ..Converter::default() };
     converter.main(&directives);
     account_of_maps(&mut converter.ledger, &directives, &directives);
+    tls::account(&mut converter.ledger, &directives);
     account(&mut converter.ledger, &directives);
     Ok(Conversion::new(converter.plan, converter.ledger))
 }
@@ -132,6 +136,7 @@ struct Converter {
     caches: BTreeMap<String, String>,
     /// Variables with one value.
     constants: Constants,
+    log_formats: LogFormats,
 }
 
 impl Converter {

@@ -92,7 +92,10 @@ const NEEDLESS: &[(&[&str], &str)] = &[
         ],
         "bodies pass while they arrive, within [limits] and [cache]",
     ),
-    (&["proxy_http_version"], "requests to servers use HTTP/1.1"),
+    (
+        &["proxy_http_version"],
+        "requests to servers use HTTP/1.1, or HTTP/2 where `protocol` says so",
+    ),
     (&["proxy_socket_keepalive"], "the pool of connections checks them"),
     (
         &["proxy_cache_lock", "proxy_cache_lock_timeout", "proxy_cache_lock_age"],
@@ -126,9 +129,9 @@ const NEEDLESS: &[(&[&str], &str)] = &[
             "ssl_session_tickets",
             "ssl_buffer_size",
             "ssl_dhparam",
-            "ssl_ecdh_curve",
             "ssl_prefer_server_ciphers",
             "ssl_early_data",
+            "ssl_stapling_verify",
         ],
         "the TLS library chooses this",
     ),
@@ -144,6 +147,19 @@ const NEEDLESS: &[(&[&str], &str)] = &[
             "http2_push",
         ],
         "HTTP/2 is always offered over TLS",
+    ),
+    (
+        &[
+            "http3",
+            "http3_hq",
+            "http3_max_concurrent_streams",
+            "http3_stream_buffer_size",
+            "quic_retry",
+            "quic_gso",
+            "quic_host_key",
+            "quic_active_connection_id_limit",
+        ],
+        "`http3` of a listener is all that is needed",
     ),
     (&["server_tokens"], "a node sends no `Server` of its own"),
     (
@@ -183,7 +199,7 @@ const NEEDLESS: &[(&[&str], &str)] = &[
 /// Directives that Levada has nothing for, with the reason.
 const UNKNOWN: &[(&[&str], &str)] = &[
     (
-        &["fastcgi_pass", "uwsgi_pass", "scgi_pass", "memcached_pass", "grpc_pass"],
+        &["fastcgi_pass", "uwsgi_pass", "scgi_pass", "memcached_pass"],
         "only HTTP servers can be asked",
     ),
     (
@@ -215,23 +231,11 @@ const UNKNOWN: &[(&[&str], &str)] = &[
         "bodies are not changed",
     ),
     (
-        &[
-            "ssl_client_certificate",
-            "ssl_verify_client",
-            "ssl_verify_depth",
-            "ssl_trusted_certificate",
-            "ssl_crl",
-        ],
-        "certificates of clients are not checked",
+        &["ssl_stapling_responder"],
+        "answers are not fetched; most authorities have given them up: docs/operate/tls.md",
     ),
-    (
-        &["ssl_stapling", "ssl_stapling_verify", "ssl_stapling_responder", "ssl_stapling_file"],
-        "OCSP responses are not stapled; most authorities have given them up",
-    ),
-    (
-        &["ssl_ciphers", "ssl_protocols", "ssl_conf_command"],
-        "TLS 1.2 and 1.3 with the library's ciphers; there is no choice",
-    ),
+    (&["ssl_conf_command"], "`handshake` chooses versions, suites and curves: docs/operate/tls.md"),
+    (&["ssl_password_file"], "the file of a key has no password"),
     (&["mirror", "mirror_request_body"], "requests are not copied"),
     (&["split_clients"], "requests are not split at random"),
     (&["stub_status"], "metrics are at the admin address: [admin]"),
@@ -266,7 +270,7 @@ pub(super) fn fate(name: &str) -> Option<Fate> {
     if name.contains("_by_lua") || name.starts_with("lua_") {
         return Some(Fate::left("there is no scripting"));
     }
-    let others = ["fastcgi_", "uwsgi_", "scgi_", "grpc_", "memcached_"];
+    let others = ["fastcgi_", "uwsgi_", "scgi_", "memcached_"];
     if others.iter().any(|prefix| name.starts_with(prefix)) {
         return Some(Fate::left("only HTTP servers can be asked"));
     }

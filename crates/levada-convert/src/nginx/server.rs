@@ -2,7 +2,7 @@
 
 use super::{
     Converter, Scope, conditions::cases, content::Match, directory::has_handler, parse::Directive,
-    settings::RESTRICTING, variables,
+    settings::RESTRICTING, tls, variables,
 };
 use crate::{
     ledger::Fate,
@@ -19,6 +19,7 @@ pub(super) struct Listen {
     /// As Levada writes it.
     pub(super) address: String,
     pub(super) tls: bool,
+    pub(super) http3: bool,
     pub(super) default: bool,
 }
 
@@ -77,6 +78,7 @@ impl Converter {
             server.listens.push(Listen {
                 address: "0.0.0.0:80".to_owned(),
                 tls: false,
+                http3: false,
                 default: false,
             });
         }
@@ -88,6 +90,10 @@ impl Converter {
         let scope = Scope { directives: server.directive.inner(), outer: Some(http) };
         let mut behaviour = Behaviour::default();
         self.settings(&scope, &mut behaviour.table);
+        if server.listens.iter().any(|listen| listen.tls) {
+            self.site_tls(&scope, &mut behaviour.table);
+        }
+        self.close_by_certificate(&scope, &mut behaviour.table);
         behaviour.routes = self.conditional(&scope, &Table::default());
         let everything = Match::Prefix { path: "/".to_owned(), before_regexes: false };
         let locations: Vec<_> = self.locations(&scope, None, &Table::default());
@@ -187,8 +193,7 @@ impl Converter {
             }
             let everything = Match::Prefix { path: "/".to_owned(), before_regexes: false };
             self.settings(&inner, &mut table);
-            let answers =
-                inner.directives.iter().any(|d| d.name == "return" || d.name == "proxy_pass");
+            let answers = inner.directives.iter().any(|d| ANSWERING.contains(&d.name.as_str()));
             if answers && self.content(&inner, &everything, &mut table) {
                 routes.push(Route { comment: directive.place.to_string(), table });
             } else if !answers {
@@ -295,6 +300,7 @@ impl Converter {
             let mut settings = inherited.clone();
             let mut own = Table::default();
             self.settings(&inner, &mut own);
+            self.close_by_certificate(&inner, &mut own);
             settings.lay_over(own);
             let mut table = at.matchers();
             if let (Match::Regex(_), Some(Match::Prefix { path, .. })) = (&at, within) {
@@ -327,7 +333,7 @@ impl Converter {
     fn internal(&mut self, directive: &Directive, inner: &Scope<'_>, at: Match) -> Location {
         let is_used = |directive: &Directive| {
             matches!(directive.name.as_str(), "internal" | "proxy_pass" | "root")
-                || directive.name.starts_with("proxy_")
+                || ["proxy_", "grpc_"].iter().any(|module| directive.name.starts_with(module))
         };
         for one in inner.directives {
             let fate = match is_used(one) {
@@ -371,6 +377,9 @@ impl Converter {
     }
 }
 
+/// Directives that say where answers come from.
+const ANSWERING: [&str; 3] = ["return", "proxy_pass", "grpc_pass"];
+
 /// Whether a block of `if` does nothing but `set` variables to what is neither empty nor 0.
 fn sets_flags(directive: &Directive) -> bool {
     let sets = |inner: &Directive| {
@@ -389,6 +398,9 @@ fn is_closed(location: &Directive) -> bool {
 /// `if ($invalid_referer)` and `if ($secure_link = "")` refuse what a key of the site refuses.
 fn refusal_of_a_rule(scope: &Scope<'_>, directive: &Directive) -> Option<Fate> {
     let [refusal] = directive.inner() else { return None };
+    if let Some(fate) = tls::fate_of_demand(scope, directive) {
+        return Some(fate);
+    }
     let condition = directive.args.join("");
     let (rule, is_known) = match condition.as_str() {
         "($invalid_referer)" => ("valid_referers", true),
@@ -427,8 +439,18 @@ fn in_order(mut locations: Vec<Location>) -> Vec<Location> {
 }
 
 /// Keys that say where answers come from. A site has them, so that its routes need not.
-const CONTENT: [&str; 8] =
-    ["origin", "servers", "server", "policy", "key", "health_check", "origin_host", "files"];
+const CONTENT: [&str; 10] = [
+    "origin",
+    "servers",
+    "server",
+    "policy",
+    "key",
+    "health_check",
+    "origin_host",
+    "protocol",
+    "origin_tls",
+    "files",
+];
 
 fn table_without_content(table: &Table) -> Table {
     let mut table = table.clone();
@@ -485,12 +507,10 @@ fn listen(directive: &Directive, all_tls: bool) -> Result<Listen, String> {
     if address.parse::<std::net::SocketAddr>().is_err() {
         return Err("is no IP address and port".to_owned());
     }
-    if has("quic") {
-        return Err("HTTP/3 is not there".to_owned());
-    }
     Ok(Listen {
         address,
-        tls: all_tls || has("ssl"),
+        tls: all_tls || has("ssl") || has("quic"),
+        http3: has("quic"),
         default: has("default_server") || has("default"),
     })
 }
@@ -524,6 +544,11 @@ fn names(directive: &Directive, hosts: &mut Vec<String>) -> Fate {
 pub(super) fn certificate(scope: &Scope<'_>) -> Option<Value> {
     let certificate = scope.nearest_arg("ssl_certificate")?;
     let key = scope.nearest_arg("ssl_certificate_key")?;
-    let pair = [("certificate", certificate.into()), ("key", key.into())];
-    Some(Table::from_iter(pair).into())
+    let mut pair = Table::from_iter([("certificate", certificate.into()), ("key", key.into())]);
+    if let (Some("on"), Some(answer)) =
+        (scope.nearest_arg("ssl_stapling"), scope.nearest_arg("ssl_stapling_file"))
+    {
+        pair.set("ocsp", answer);
+    }
+    Some(pair.into())
 }

@@ -1,6 +1,6 @@
 //! Directives that mean the same at every level: each is a key of `[defaults]`, a site or a route.
 
-use super::{Converter, Scope, Zone, conditions, needless, parse::Directive, variables};
+use super::{Converter, Scope, Zone, conditions, needless, parse::Directive, tls, variables};
 use crate::{
     ledger::Fate,
     matchers::LONGEST,
@@ -26,6 +26,7 @@ const ELSEWHERE: &[&str] = &[
     "limit_conn_zone",
     "proxy_cache_path",
     "proxy_pass",
+    "grpc_pass",
     "root",
     "alias",
     "index",
@@ -38,6 +39,8 @@ const ELSEWHERE: &[&str] = &[
     "access_log",
     "log_format",
 ];
+
+const WEBSOCKET: &str = "WebSocket passes by itself: docs/operate/websocket.md";
 
 /// Directives that keep clients out. Without them a place must not be open.
 pub(super) const RESTRICTING: &[&str] = &[
@@ -60,7 +63,8 @@ impl Converter {
     pub(super) fn settings(&mut self, scope: &Scope<'_>, table: &mut Table) {
         self.read_flags(scope);
         for directive in scope.directives {
-            if ELSEWHERE.contains(&directive.name.as_str()) {
+            let name = directive.name.as_str();
+            if ELSEWHERE.contains(&name) || tls::is_read_elsewhere(name) {
                 continue;
             }
             let mut fate = self.setting(scope, directive, table);
@@ -73,10 +77,14 @@ impl Converter {
         }
         self.other_limits(scope, table);
         keep_fields(scope, table);
+        // Formats may stand behind the logs that use them.
+        for directive in scope.own("log_format") {
+            let fate = self.log_format(directive);
+            self.enter(directive, fate);
+        }
         for directive in scope.directives {
             let fate = match directive.name.as_str() {
-                "access_log" => self.access_log(scope, directive),
-                "log_format" => log_format(directive),
+                "access_log" => self.access_log(scope, directive, table),
                 "set" => self.set(directive),
                 _ => continue,
             };
@@ -86,6 +94,11 @@ impl Converter {
 
     fn setting(&mut self, scope: &Scope<'_>, directive: &Directive, table: &mut Table) -> Fate {
         let name = directive.name.as_str();
+        if let Some(rest) = name.strip_prefix("grpc_") {
+            // The modules of nginx have the same directives under two names.
+            let renamed = Directive { name: format!("proxy_{rest}"), ..directive.clone() };
+            return self.setting(scope, &renamed, table);
+        }
         match name {
             _ if name.starts_with("proxy_cache") || name == "proxy_no_cache" => {
                 self.caching(scope, directive, table)
@@ -139,10 +152,6 @@ impl Converter {
                 _ => Fate::left("[[trusted]] proxies state clients by X-Forwarded-For"),
             },
             "real_ip_recursive" => Fate::needless("all trusted addresses are passed over"),
-            "proxy_ssl_server_name" => Fate::needless("the server's name is always sent"),
-            "proxy_ssl_verify" if directive.arg(0) == "on" => {
-                Fate::needless("servers' certificates are checked")
-            }
             "proxy_method"
             | "proxy_pass_request_body"
             | "proxy_pass_request_headers"
@@ -234,6 +243,9 @@ impl Converter {
     /// Fields that a node sets itself are needless; `Host` is read with the server that is asked.
     fn request_header(&mut self, directive: &Directive, table: &mut Table) -> Fate {
         let (name, value) = (directive.arg(0), directive.arg(1));
+        if let Some(fate) = tls::client_field(name, value) {
+            return fate;
+        }
         match (name.to_ascii_lowercase().as_str(), value) {
             ("host", _) => Fate::Taken,
             ("x-forwarded-for", "$proxy_add_x_forwarded_for" | "$remote_addr")
@@ -241,11 +253,18 @@ impl Converter {
             | ("x-forwarded-host", "$host" | "$http_host") => {
                 Fate::needless("a node sends this field itself")
             }
-            ("upgrade", _) => Fate::left("WebSocket is not there"),
-            ("connection", "") => Fate::needless("connections to servers are always kept"),
-            ("connection", _) => {
-                Fate::left("`Connection` is the node's own; WebSocket is not there")
+            ("upgrade", "$http_upgrade" | "websocket") => Fate::needless(WEBSOCKET),
+            ("upgrade", _) => Fate::left("connections are upgraded to WebSocket only"),
+            ("connection", "" | "keep-alive") => {
+                Fate::needless("connections to servers are always kept")
             }
+            ("connection", value)
+                if value.starts_with('$') || value.eq_ignore_ascii_case("upgrade") =>
+            {
+                Fate::needless(WEBSOCKET)
+            }
+            ("connection", _) => Fate::left("`Connection` is the node's own"),
+            ("te", "trailers") => Fate::needless("trailers of clients that ask for them pass"),
             ("accept-encoding", "") => Fate::needless("the origin is asked for the original"),
             (_, "") => vocabulary::edit_request(table, name, Edit::Remove),
             (_, value) => match variables::translate(value, &self.constants) {
@@ -256,6 +275,9 @@ impl Converter {
     }
 
     fn add_header(&mut self, directive: &Directive, table: &mut Table) -> Fate {
+        if directive.arg(0).eq_ignore_ascii_case("alt-svc") && directive.arg(1).contains("h3") {
+            return Fate::needless("a listener with `http3` offers it itself");
+        }
         let value = match variables::translate(directive.arg(1), &self.constants) {
             Ok(value) => value,
             Err(reason) => return Fate::Left(reason),
@@ -387,30 +409,6 @@ impl Converter {
         })
     }
 
-    fn access_log(&mut self, scope: &Scope<'_>, directive: &Directive) -> Fate {
-        let path = directive.arg(0);
-        let own = match path {
-            "off" if scope.outer.is_some() => {
-                return Fate::left("a node has one access log, for all requests");
-            }
-            "/dev/stdout" => "stdout",
-            path if path.starts_with("syslog:") || path.contains('$') => {
-                return Fate::left("the access log is a file or standard output");
-            }
-            path => path,
-        };
-        match self.plan.log.get("access") {
-            None => {
-                self.plan.log.set("access", own);
-                Fate::Taken
-            }
-            Some(Value::Text(first)) if first == own => Fate::Taken,
-            Some(_) => {
-                Fate::left("a node has one access log, for all requests: the first one counts")
-            }
-        }
-    }
-
     /// Requests that one of these variables selects: it is there, neither empty nor 0.
     fn selected(&mut self, directive: &Directive, table: &mut Table, key: &str) -> Fate {
         for variable in &directive.args {
@@ -478,6 +476,7 @@ fn keep_fields(scope: &Scope<'_>, table: &mut Table) {
         ("add_header", "response_headers"),
         ("proxy_hide_header", "response_headers"),
         ("proxy_set_header", "request_headers"),
+        ("grpc_set_header", "request_headers"),
     ] {
         let own: Vec<_> = scope.own(name).map(|directive| directive.arg(0)).collect();
         if own.is_empty() {
@@ -500,15 +499,6 @@ fn keep_fields(scope: &Scope<'_>, table: &mut Table) {
                 vocabulary::keep_field(table, key, field);
             }
         }
-    }
-}
-
-fn log_format(directive: &Directive) -> Fate {
-    match directive.arg(0) {
-        "combined" | "main" => {
-            Fate::differs("lines are written in the combined format, with more at their end")
-        }
-        _ => Fate::left("formats of the access log are `combined` and `json`"),
     }
 }
 

@@ -51,6 +51,7 @@ impl Converter {
                     self.enter(directive, Fate::Taken);
                 }
             }
+            self.stapling(&scope);
             for listen in &server.listens {
                 let known =
                     self.plan.listen.iter().position(|own| {
@@ -62,9 +63,29 @@ impl Converter {
                         .push(Table::from_iter([("address", listen.address.as_str().into())]));
                     self.plan.listen.len() - 1
                 });
+                if listen.http3 {
+                    self.plan.listen[index].set("http3", true);
+                }
                 let (true, Some(pair)) = (listen.tls, &certificate) else { continue };
                 add_certificate(&mut self.plan.listen[index], pair.clone(), listen.default);
             }
+        }
+    }
+
+    fn stapling(&mut self, scope: &Scope<'_>) {
+        let file = scope.nearest("ssl_stapling_file");
+        for directive in scope.nearest("ssl_stapling") {
+            let fate = match directive.arg(0) {
+                "on" if file.is_empty() => Fate::left(
+                    "answers are not fetched; most authorities have given them up: docs/operate/tls.md",
+                ),
+                "on" => Fate::Taken,
+                _ => Fate::needless("it is the default"),
+            };
+            for directive in &file {
+                self.enter(directive, fate.clone());
+            }
+            self.enter(directive, fate);
         }
     }
 
@@ -111,12 +132,20 @@ fn add_certificate(listen: &mut Table, pair: crate::table::Value, default: bool)
         Some(Value::List(list)) => list,
         _ => Vec::new(),
     };
-    list.retain(|own| default || *own != pair);
-    if default {
-        list.retain(|own| *own != pair);
-        list.insert(0, pair);
-    } else {
-        list.push(pair);
+    let is_same = |own: &Value| own.inner("certificate") == pair.inner("certificate");
+    let known = list.iter().position(is_same);
+    let pair = match known.map(|at| list[at].clone()) {
+        // One server staples an answer, and another one does not.
+        Some(own) if own.inner("ocsp").is_some() => own,
+        _ => pair,
+    };
+    match known {
+        Some(at) if !default => list[at] = pair,
+        known => {
+            known.map(|at| list.remove(at));
+            let at = if default { 0 } else { list.len() };
+            list.insert(at, pair);
+        }
     }
     listen.set("tls", Value::List(list));
 }

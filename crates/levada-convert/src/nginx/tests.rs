@@ -193,3 +193,100 @@ proptest::proptest! {
         let _ = read(&text);
     }
 }
+
+#[test]
+fn formats_of_logs_say_what_is_missing() {
+    let text = "http { log_format a '$status $connection'; log_format b 'x'; access_log /l/$host a; \
+        server { server_name s; access_log /dev/stdout a; access_log off; \
+        location / { access_log /l/route; proxy_pass http://h; } } }";
+    let converted = read(text).unwrap();
+    assert!(converted.toml.contains(r#"format = "$status -""#), "{}", converted.toml);
+    let told = |remarks: &[crate::ledger::Remark]| {
+        remarks.iter().map(|remark| remark.reason.clone()).collect::<Vec<_>>().join("; ")
+    };
+    assert!(told(&converted.ledger.differs).contains("$connection stay empty"));
+    let left = told(&converted.ledger.left);
+    for reason in ["no variable that Levada knows", "is a file", "the first one", "routes have no"]
+    {
+        assert!(left.contains(reason), "{reason}: {left}");
+    }
+}
+
+#[test]
+fn tls_of_clients_keeps_its_meaning() {
+    let server = |level: &str| {
+        let text = format!(
+            "server {{ listen 443 ssl; server_name a; ssl_certificate c.pem; ssl_certificate_key k; \
+             {level} location / {{ proxy_pass http://h; }} }}"
+        );
+        read(&text).unwrap()
+    };
+    for (level, expected) in [
+        ("ssl_protocols TLSv1.2;", "handshake = { max_version = \"1.2\" }"),
+        ("ssl_protocols TLSv1 TLSv1.1 TLSv1.3;", "handshake = { min_version = \"1.3\" }"),
+        ("ssl_ecdh_curve secp384r1;", "handshake = { curves = [\"secp384r1\"] }"),
+        ("ssl_stapling on; ssl_stapling_file o;", "ocsp = \"o\""),
+        ("ssl_session_ticket_key a; ssl_session_ticket_key b;", "key_file = [\"a\", \"b\"]"),
+        (
+            "ssl_client_certificate ca; ssl_verify_client on;",
+            "client_certificates = { mode = \"required\", authorities = [\"ca\"], fields = [] }",
+        ),
+        (
+            "ssl_client_certificate ca; ssl_crl list; ssl_verify_client optional;",
+            "authorities = [\"ca\"], revocation_lists = \"list\"",
+        ),
+    ] {
+        let converted = server(level);
+        assert!(converted.toml.contains(expected), "{level}: {}", converted.toml);
+        assert!(converted.is_complete(), "{level}: {:#?}", converted.ledger.left);
+    }
+    for level in
+        ["ssl_protocols TLSv1.2 TLSv1.3;", "ssl_ciphers HIGH:!aNULL;", "ssl_client_certificate ca;"]
+    {
+        let converted = server(level);
+        let has_none = !["handshake", "client_certificates"]
+            .iter()
+            .any(|key| converted.toml.lines().any(|line| line.starts_with(key)));
+        assert!(has_none && converted.is_complete(), "{level}: {}", converted.toml);
+    }
+    for (level, reason) in [
+        ("ssl_protocols TLSv1;", "speaks TLS 1.2 and 1.3"),
+        ("ssl_ciphers RC4-MD5;", "none of these"),
+        ("ssl_stapling on;", "are not fetched"),
+        ("ssl_verify_client on;", "there is no ssl_client_certificate; until you write a rule"),
+        ("ssl_client_certificate ca; ssl_verify_client optional_no_ca;", "everybody is refused"),
+        (
+            "location /x { if ($ssl_client_verify != SUCCESS) { return 403; } proxy_pass http://h; }",
+            "everybody is refused",
+        ),
+    ] {
+        let converted = server(level);
+        let left = &converted.ledger.left;
+        assert!(left.iter().any(|left| left.reason.contains(reason)), "{level}: {left:#?}");
+    }
+}
+
+#[test]
+fn grpc_and_websocket_pass() {
+    let location = |level: &str| {
+        let text = format!("server {{ server_name a; location / {{ {level} }} }}");
+        read(&text).unwrap()
+    };
+    for (level, origin) in [
+        ("grpc_pass h:50051;", "http://h:50051"),
+        ("grpc_pass grpc://h:50051;", "http://h:50051"),
+        ("grpc_pass grpcs://h:50051; grpc_ssl_verify on;", "https://h:50051"),
+        ("proxy_pass http://h:50051; proxy_http_version 2;", "http://h:50051"),
+    ] {
+        let converted = location(level);
+        let has = |line: &str| converted.toml.lines().any(|own| own == line);
+        assert!(has(&format!("origin = \"{origin}\"")), "{level}: {}", converted.toml);
+        assert!(has("protocol = \"h2\""), "{level}: {}", converted.toml);
+        assert!(converted.is_complete(), "{level}: {:#?}", converted.ledger.left);
+    }
+    let upgrade = "proxy_pass http://h; proxy_http_version 1.1; \
+        proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection \"upgrade\";";
+    let converted = location(upgrade);
+    assert!(converted.is_complete() && converted.ledger.differs.is_empty(), "{}", converted.toml);
+    assert!(!converted.toml.contains("request_headers"), "{}", converted.toml);
+}

@@ -16,7 +16,7 @@ pub(super) struct Mapping {
     /// The scheme, if another line has the same host and path with another scheme.
     pub(super) scheme: Option<String>,
     pub(super) path: String,
-    /// What a site or a route has for it.
+    /// The keys that a site or a route has for it.
     pub(super) keys: Table,
     /// The host of the origin, if it is asked.
     pub(super) origin_host: Option<String>,

@@ -63,7 +63,7 @@ struct Director {
     policy: Option<&'static str>,
 }
 
-/// What holds for the requests of some matchers.
+/// The rules for the requests of some matchers.
 #[derive(Clone, Debug, PartialEq)]
 struct Case {
     hosts: Vec<String>,

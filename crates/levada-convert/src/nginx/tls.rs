@@ -1,0 +1,424 @@
+//! TLS: what a server agrees on with clients, their certificates, and TLS with the servers that are asked.
+
+use super::{Converter, MAPS, Scope, parse::Directive};
+use crate::{
+    ledger::{Fate, Ledger},
+    table::{Table, Value},
+    vocabulary,
+};
+
+/// Directives of servers that speak TLS.
+const OF_SERVERS: [&str; 11] = [
+    "ssl_protocols",
+    "ssl_ciphers",
+    "ssl_ecdh_curve",
+    "ssl_client_certificate",
+    "ssl_trusted_certificate",
+    "ssl_verify_client",
+    "ssl_verify_depth",
+    "ssl_crl",
+    "ssl_stapling",
+    "ssl_stapling_file",
+    "ssl_session_ticket_key",
+];
+
+/// The suites of TLS 1.3, and those of TLS 1.2 by their names of IANA and of OpenSSL. A test compares them with those
+/// that the node speaks.
+const TLS13: [&str; 3] =
+    ["TLS_AES_256_GCM_SHA384", "TLS_AES_128_GCM_SHA256", "TLS_CHACHA20_POLY1305_SHA256"];
+const TLS12: [&str; 12] = [
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
+    "ECDHE-ECDSA-AES256-GCM-SHA384",
+    "ECDHE-ECDSA-AES128-GCM-SHA256",
+    "ECDHE-ECDSA-CHACHA20-POLY1305",
+    "ECDHE-RSA-AES256-GCM-SHA384",
+    "ECDHE-RSA-AES128-GCM-SHA256",
+    "ECDHE-RSA-CHACHA20-POLY1305",
+];
+/// The groups of the key exchange, by all of their names.
+const CURVES: [&str; 6] = ["X25519", "P-256", "secp256r1", "prime256v1", "P-384", "secp384r1"];
+
+/// Fields that `x_ssl_client` has under the names that configurations of nginx usually give them.
+const CLIENT_FIELDS: [(&str, &str); 5] = [
+    ("x-ssl-client-verify", "$ssl_client_verify"),
+    ("x-ssl-client-s-dn", "$ssl_client_s_dn"),
+    ("x-ssl-client-i-dn", "$ssl_client_i_dn"),
+    ("x-ssl-client-serial", "$ssl_client_serial"),
+    ("x-ssl-client-fingerprint", "$ssl_client_fingerprint"),
+];
+
+/// Whether a directive is read with the addresses of a server, or with the server that is asked.
+pub(super) fn is_read_elsewhere(name: &str) -> bool {
+    OF_SERVERS.contains(&name) || is_of_asked(name)
+}
+
+fn is_of_asked(name: &str) -> bool {
+    name.starts_with("proxy_ssl_") || name.starts_with("grpc_ssl_")
+}
+
+/// Enters what no server used, such as a directive of `http` where no server speaks TLS.
+pub(super) fn account(ledger: &mut Ledger, directives: &[Directive]) {
+    for directive in directives {
+        let (name, statement) = (directive.name.as_str(), directive.statement());
+        if is_read_elsewhere(name) && ledger.has_taken(&directive.place, &statement).is_none() {
+            let reason = match is_of_asked(name) {
+                true => "no server is asked over TLS here",
+                false => "no server speaks TLS here",
+            };
+            ledger.enter(&directive.place, &statement, Fate::needless(reason));
+        }
+        if !MAPS.contains(&name) {
+            account(ledger, directive.inner());
+        }
+    }
+}
+
+impl Converter {
+    /// The keys of a site whose server speaks TLS.
+    pub(super) fn site_tls(&mut self, scope: &Scope<'_>, table: &mut Table) {
+        let mut shaken = Table::default();
+        for (name, read) in [
+            ("ssl_protocols", protocols as fn(&Directive, &mut Table) -> Fate),
+            ("ssl_ciphers", ciphers),
+            ("ssl_ecdh_curve", curves),
+        ] {
+            for directive in scope.nearest(name) {
+                let fate = read(directive, &mut shaken);
+                self.enter(directive, fate);
+            }
+        }
+        if !shaken.is_empty() {
+            table.set("handshake", shaken);
+        }
+        for directive in scope.nearest("ssl_session_ticket_key") {
+            let file = Value::from(directive.arg(0));
+            let is_known = matches!(
+                self.plan.tickets.get("key_file"),
+                Some(Value::List(known)) if known.contains(&file)
+            );
+            if !is_known {
+                self.plan.tickets.push("key_file", file);
+            }
+            self.enter(directive, Fate::Taken);
+        }
+        self.client_certificates(scope, table);
+    }
+
+    fn client_certificates(&mut self, scope: &Scope<'_>, table: &mut Table) {
+        let files = |name| {
+            let files = scope.nearest(name);
+            (!files.is_empty()).then(|| Value::from(files[0].arg(0)))
+        };
+        let own = files("ssl_client_certificate");
+        let is_stapled = scope.nearest_arg("ssl_stapling") == Some("on");
+        let trusted = files("ssl_trusted_certificate").filter(|_| own.is_none() || !is_stapled);
+        let authorities: Vec<_> = own.into_iter().chain(trusted).collect();
+        let verify = scope.nearest("ssl_verify_client");
+        let mode = match verify.first().map_or("off", |verify| verify.arg(0)) {
+            _ if demand(scope).is_some() => Ok(Some("required")),
+            "on" => Ok(Some("required")),
+            "optional" => Ok(Some("optional")),
+            "off" => Ok(None),
+            _ => Err("certificates are verified, or not asked for"),
+        };
+        let mode = match mode {
+            Ok(Some(_)) if authorities.is_empty() => Err("there is no ssl_client_certificate"),
+            mode => mode,
+        };
+        let of_clients = ["ssl_client_certificate", "ssl_trusted_certificate", "ssl_crl"];
+        let (fate, of_files) = match mode {
+            Ok(Some(mode)) => {
+                let mut clients = Table::from_iter([("mode", mode.into())]);
+                clients.set("authorities", Value::List(authorities));
+                if let Some(list) = files("ssl_crl") {
+                    clients.set("revocation_lists", list);
+                }
+                let fields =
+                    if tells_certificates(scope) { vec!["x_ssl_client".into()] } else { vec![] };
+                clients.set("fields", Value::List(fields));
+                table.set("client_certificates", clients);
+                let fate = match mode {
+                    "required" => {
+                        "without a good certificate the handshake fails, or the request has 403 in plain text"
+                    }
+                    _ => "a bad certificate has 403 with the reason",
+                };
+                (Fate::differs(fate), Fate::Taken)
+            }
+            Ok(None) => {
+                let unused = Fate::needless("certificates of clients are not asked for");
+                (Fate::needless("it is the default"), unused)
+            }
+            Err(reason) => {
+                let mut reason = reason.to_owned();
+                vocabulary::refuse_everybody(table, &mut reason);
+                (Fate::Left(reason.clone()), Fate::Left(reason))
+            }
+        };
+        for directive in verify {
+            self.enter(directive, fate.clone());
+        }
+        for name in of_clients {
+            for directive in scope.nearest(name) {
+                self.enter(directive, of_files.clone());
+            }
+        }
+        for directive in scope.nearest("ssl_verify_depth") {
+            self.enter(directive, Fate::differs("chains are verified whatever their length"));
+        }
+    }
+
+    /// Closes a place that looks at the client's certificate in a way that no key can say.
+    pub(super) fn close_by_certificate(&mut self, scope: &Scope<'_>, table: &mut Table) {
+        for directive in scope.own("if").filter(|one| one.args.join("").contains("$ssl_client_")) {
+            if fate_of_demand(scope, directive).is_none() {
+                let mut reason = "no route looks at the certificate of a client".to_owned();
+                vocabulary::refuse_everybody(table, &mut reason);
+                self.enter_whole(directive, &Fate::Left(reason));
+            }
+        }
+    }
+
+    /// TLS with the servers of a `proxy_pass` or a `grpc_pass`; `name` is that of their `upstream`.
+    pub(super) fn origin_tls(
+        &mut self,
+        scope: &Scope<'_>,
+        module: &str,
+        name: Option<&str>,
+        table: &mut Table,
+    ) -> Fate {
+        let mut tls = Table::default();
+        let directives = |what: &str| scope.nearest(&format!("{module}_ssl_{what}"));
+        let arg =
+            |what: &str| directives(what).first().map(|directive| directive.arg(0).to_owned());
+        let identity = arg("certificate").zip(arg("certificate_key"));
+        let verify = arg("verify");
+        for (what, fate) in [
+            ("certificate", identity.as_ref().map(|_| Fate::Taken)),
+            ("certificate_key", identity.as_ref().map(|_| Fate::Taken)),
+            ("server_name", Some(Fate::needless("the server's name is always sent"))),
+            ("session_reuse", Some(Fate::needless("sessions are resumed"))),
+            ("ciphers", Some(Fate::needless("the TLS library chooses this"))),
+            ("verify_depth", Some(Fate::needless("chains are verified whatever their length"))),
+            ("crl", Some(Fate::left("revocation lists of servers are not looked at"))),
+            ("password_file", Some(Fate::left("the file of a key has no password"))),
+            ("conf_command", Some(Fate::left("Levada has nothing for this directive"))),
+        ] {
+            let fate = fate.unwrap_or_else(|| Fate::left("a certificate needs its key"));
+            for directive in directives(what) {
+                self.enter(directive, fate.clone());
+            }
+        }
+        for directive in directives("trusted_certificate") {
+            tls.set("authorities", directive.arg(0));
+            self.enter(directive, Fate::Taken);
+        }
+        let mut server_name = name.filter(|_| verify.as_deref() == Some("on")).map(str::to_owned);
+        for directive in directives("name") {
+            let fate = match directive.arg(0) {
+                "$proxy_host" | "$grpc_host" => Fate::needless("it is the default"),
+                name if name.contains('$') => Fate::left("the name cannot come from a variable"),
+                name => {
+                    server_name = Some(name.to_owned());
+                    Fate::Taken
+                }
+            };
+            self.enter(directive, fate);
+        }
+        if let Some(name) = server_name.filter(|name| is_host(name)) {
+            tls.set("server_name", name);
+        }
+        if let Some((certificate, key)) = identity {
+            tls.set("certificate", certificate);
+            tls.set("key", key);
+        }
+        for directive in directives("protocols") {
+            let mut versions = Table::default();
+            let fate = protocols(directive, &mut versions);
+            let fate = match (versions.get("min_version"), versions.get("max_version")) {
+                (Some(version), _) => {
+                    tls.set("min_version", version.clone());
+                    fate
+                }
+                (None, Some(_)) => Fate::differs("servers may choose TLS 1.3"),
+                (None, None) => fate,
+            };
+            self.enter(directive, fate);
+        }
+        for directive in directives("verify") {
+            let fate = match directive.arg(0) {
+                "on" => Fate::needless("servers' certificates are checked"),
+                _ => vocabulary::put(&mut tls, "insecure_skip_verification", true),
+            };
+            self.enter(directive, fate);
+        }
+        if !tls.is_empty() {
+            table.set("origin_tls", tls);
+        }
+        match verify {
+            Some(_) => Fate::Taken,
+            None => Fate::differs(format!(
+                "the server's certificate is checked, which nginx does only with {module}_ssl_verify: \
+                 docs/operate/tls.md, `origin_tls`"
+            )),
+        }
+    }
+}
+
+/// The field of a request that tells the origin about the certificate of the client.
+pub(super) fn client_field(name: &str, value: &str) -> Option<Fate> {
+    if !value.contains("$ssl_client_") {
+        return None;
+    }
+    let known = CLIENT_FIELDS.contains(&(name.to_ascii_lowercase().as_str(), value));
+    Some(match (known, value) {
+        (true, "$ssl_client_fingerprint") => {
+            Fate::differs("the digest is SHA-256 in place of SHA-1")
+        }
+        (true, _) => Fate::Taken,
+        (false, _) => Fate::left(
+            "`fields` of `client_certificates` names what the origin gets to know: docs/operate/tls.md",
+        ),
+    })
+}
+
+/// The fate of `if ($ssl_client_verify != SUCCESS) { return 403; }`, where it refuses what the site refuses.
+pub(super) fn fate_of_demand(scope: &Scope<'_>, directive: &Directive) -> Option<Fate> {
+    let is_known = demands(directive) && !scope.nearest("ssl_client_certificate").is_empty();
+    match scope.nearest_arg("ssl_verify_client") {
+        Some("on") if is_known => {
+            Some(Fate::needless("no client comes without a good certificate"))
+        }
+        Some("optional") if is_known && is_server(scope) => {
+            Some(Fate::differs("without a good certificate there is no connection"))
+        }
+        _ => None,
+    }
+}
+
+/// A condition of the server by which a certificate that is optional is required.
+fn demand<'a>(scope: &Scope<'a>) -> Option<&'a Directive> {
+    let is_optional = scope.nearest_arg("ssl_verify_client") == Some("optional");
+    scope.own("if").find(|directive| is_optional && demands(directive))
+}
+
+fn demands(directive: &Directive) -> bool {
+    let [refusal] = directive.inner() else { return false };
+    directive.args.join("") == "($ssl_client_verify!=SUCCESS)"
+        && refusal.name == "return"
+        && refusal.arg(0).starts_with('4')
+}
+
+/// Whether this is the level of `server`.
+fn is_server(scope: &Scope<'_>) -> bool {
+    scope.outer.is_some_and(|http| http.outer.is_none())
+}
+
+/// Whether any level within, or around, tells the origin about certificates.
+fn tells_certificates(scope: &Scope<'_>) -> bool {
+    fn within(directives: &[Directive]) -> bool {
+        directives.iter().any(|directive| {
+            let is_field = directive.name.ends_with("_set_header");
+            is_field && directive.arg(1).contains("$ssl_client_") || within(directive.inner())
+        })
+    }
+    let of_http = scope.outer.iter().flat_map(|http| http.directives);
+    within(scope.directives)
+        || of_http.filter(|one| one.inner().is_empty()).any(|one| within(std::slice::from_ref(one)))
+}
+
+fn is_host(name: &str) -> bool {
+    name.bytes().all(|c| c.is_ascii_alphanumeric() || b".-".contains(&c))
+}
+
+fn protocols(directive: &Directive, table: &mut Table) -> Fate {
+    let has = |version: &str| directive.args.iter().any(|arg| arg == version);
+    match (has("TLSv1.2"), has("TLSv1.3")) {
+        (false, false) => return Fate::left("Levada speaks TLS 1.2 and 1.3"),
+        (true, true) => {}
+        (false, true) => table.set("min_version", "1.3"),
+        (true, false) => table.set("max_version", "1.2"),
+    }
+    let is_old = directive.args.iter().any(|arg| !["TLSv1.2", "TLSv1.3"].contains(&arg.as_str()));
+    match is_old {
+        true => Fate::differs("versions before TLS 1.2 are not spoken"),
+        false if table.is_empty() => Fate::needless("it is the default"),
+        false => Fate::Taken,
+    }
+}
+
+/// A list in OpenSSL's grammar: names of suites, and words that stand for many.
+fn ciphers(directive: &Directive, table: &mut Table) -> Fate {
+    let separators = [':', ',', ' '];
+    let items = directive.arg(0).split(separators).filter(|item| !item.is_empty());
+    let wanted: Vec<_> = items.filter(|item| !item.starts_with(['!', '-', '@'])).collect();
+    let is_word = |item: &&&str| item.contains('+') || !item.contains(['-', '_']);
+    if wanted.iter().any(|item| is_word(&item)) {
+        return Fate::differs(
+            "all suites of Levada are offered: they have forward secrecy and authenticated encryption",
+        );
+    }
+    if table.get("min_version").is_some() && !wanted.iter().any(|name| is_one_of(&TLS13, name)) {
+        return Fate::needless("these suites are of TLS 1.2, which is not spoken here");
+    }
+    by_name(&wanted, "ciphers", &[&TLS13[..], &TLS12].concat(), table)
+}
+
+fn curves(directive: &Directive, table: &mut Table) -> Fate {
+    let wanted: Vec<_> = directive.arg(0).split(':').filter(|name| !name.is_empty()).collect();
+    match wanted[..] {
+        ["auto"] => Fate::needless("it is the default"),
+        _ => by_name(&wanted, "curves", &CURVES, table),
+    }
+}
+
+fn is_one_of(names: &[&str], name: &str) -> bool {
+    names.iter().any(|known| known.eq_ignore_ascii_case(name))
+}
+
+fn by_name(wanted: &[&str], key: &str, known: &[&str], table: &mut Table) -> Fate {
+    let (known, others): (Vec<&str>, Vec<&str>) =
+        wanted.iter().partition(|name| is_one_of(known, name));
+    if known.is_empty() {
+        return Fate::left("Levada speaks none of these");
+    }
+    table.set(key, Value::List(known.into_iter().map(Value::from).collect()));
+    match others[..] {
+        [] => Fate::Taken,
+        _ => Fate::differs("Levada does not speak some of these"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use levada_tls::handshake;
+
+    use super::{CURVES, TLS12, TLS13};
+
+    #[test]
+    fn suites_and_groups_are_those_of_the_node() {
+        let of_version = |is_tls13: bool| {
+            let suites = handshake::CIPHERS.iter();
+            let suites = suites.filter(move |(.., suite)| handshake::is_tls13(*suite) == is_tls13);
+            let mut names: Vec<_> =
+                suites.flat_map(|(iana, openssl, _)| [*iana, *openssl]).collect();
+            names.sort_unstable();
+            names.dedup();
+            names
+        };
+        let sorted = |names: &[&'static str]| {
+            let mut names = names.to_vec();
+            names.sort_unstable();
+            names
+        };
+        assert_eq!((sorted(&TLS13), sorted(&TLS12)), (of_version(true), of_version(false)));
+        let groups: Vec<_> =
+            handshake::CURVES.iter().flat_map(|(names, _)| names.iter().copied()).collect();
+        assert_eq!(CURVES.to_vec(), groups);
+    }
+}
