@@ -11,12 +11,15 @@
 //! name_servers  whether name servers answer, and whether names resolve
 //! ports         whether addresses are free, or who has them
 //! kernel        splice, TCP_NOTSENT_LOWAT, and the parts of TCP handoff
+//! origins       whether origins carry out TLS handshakes and speak the version of HTTP, if asked
+//! acme          whether certificates can be ordered
 //! disk          space and speed of the cache directory
 //! ```
 //!
 //! Nothing is changed: sockets are bound without listening, programs are loaded without being attached,
 //! and the one file that is written is a temporary one.
 
+mod acme;
 mod clock;
 mod disk;
 mod finding;
@@ -25,12 +28,15 @@ mod memory;
 mod name_servers;
 mod needs;
 mod open_files;
+mod origins;
 mod ports;
 mod rights;
 mod sysctl;
 
+pub use acme::AcmeNeeds;
 pub use finding::{Finding, Level};
 pub use needs::{NamedAddress, Needs};
+pub use origins::check_origins;
 
 /// Checks this machine. It takes a few seconds: every wait is bounded.
 pub fn examine(needs: &Needs) -> Vec<Finding> {
@@ -43,6 +49,7 @@ pub fn examine(needs: &Needs) -> Vec<Finding> {
     findings.extend(needs.addresses.iter().map(ports::check));
     findings.extend(needs.socket.as_deref().map(ports::check_socket));
     findings.extend(kernel::check(needs));
+    findings.extend(needs.acme.iter().flat_map(acme::check));
     findings.extend(needs.disk.as_ref().map(disk::check));
     findings
 }

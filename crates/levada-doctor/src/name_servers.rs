@@ -17,7 +17,7 @@ const RESOLV_CONF: &str = "/etc/resolv.conf";
 /// How long a name server may take for one question.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long the system may take for a name; its own patience is longer.
-const NAME_PATIENCE: Duration = Duration::from_secs(6);
+pub(crate) const NAME_PATIENCE: Duration = Duration::from_secs(6);
 
 pub(crate) fn check(names: &BTreeSet<String>) -> Vec<Finding> {
     let servers = servers(&fs::read(RESOLV_CONF).unwrap_or_default());
@@ -98,7 +98,7 @@ fn ask(server: SocketAddr, patience: Duration) -> io::Result<()> {
 }
 
 /// The addresses of a name, when the system has found them.
-fn look_up(name: String) -> mpsc::Receiver<io::Result<Vec<IpAddr>>> {
+pub(crate) fn look_up(name: String) -> mpsc::Receiver<io::Result<Vec<IpAddr>>> {
     let (tell, found) = mpsc::channel();
     // The system's resolver cannot be interrupted: a thread that is still waiting ends with the process.
     thread::spawn(move || {

@@ -4,6 +4,8 @@ use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf};
 
 use levada_settings::{AdminAddress, DiskCache, Limits, Origin, RunAs, Settings, SiteServers};
 
+use crate::AcmeNeeds;
+
 /// The needs of a node.
 #[derive(Clone, Debug)]
 pub struct Needs {
@@ -27,6 +29,10 @@ pub struct Needs {
     pub is_handoff_backend: bool,
     /// The cache on disk.
     pub disk: Option<DiskCache>,
+    /// Certificates by ACME.
+    pub acme: Option<AcmeNeeds>,
+    /// Whether a listener serves HTTP/3.
+    pub http3: bool,
     /// Whether they are those of a configuration.
     pub is_configured: bool,
 }
@@ -55,6 +61,8 @@ impl Default for Needs {
             handoff: None,
             is_handoff_backend: false,
             disk: None,
+            acme: None,
+            http3: false,
             is_configured: false,
         }
     }
@@ -75,6 +83,8 @@ impl Needs {
             handoff: settings.handoff.as_ref().map(|handoff| handoff.interfaces.clone()),
             is_handoff_backend: backend.is_some(),
             disk: settings.cache.disk.clone(),
+            acme: AcmeNeeds::of(settings),
+            http3: settings.listeners.iter().any(|listener| listener.http3),
             is_configured: true,
         }
     }

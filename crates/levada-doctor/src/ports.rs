@@ -75,13 +75,13 @@ pub(crate) fn check_socket(path: &Path) -> Finding {
 }
 
 /// A program that listens.
-struct Owner {
-    pid: u32,
-    name: String,
+pub(crate) struct Owner {
+    pub(crate) pid: u32,
+    pub(crate) name: String,
 }
 
 /// The programs that listen on an address, as far as this user may see them.
-fn owners(address: SocketAddr) -> Vec<Owner> {
+pub(crate) fn owners(address: SocketAddr) -> Vec<Owner> {
     let tables = ["/proc/self/net/tcp", "/proc/self/net/tcp6"].map(fs::read_to_string);
     let inodes: HashSet<_> = tables
         .iter()

@@ -1,6 +1,6 @@
 //! Settings of the kernel's network (sysctl), beside what a node asks for.
 //!
-//! `net.core.rmem_max` and `wmem_max` are not among them: they bound sizes that programs set, and a node
+//! `net.core.rmem_max` and `wmem_max` bound sizes that programs set: those of the UDP sockets of HTTP/3. A node
 //! leaves the sizes of TCP's buffers to the kernel.
 
 use std::{fs, path::Path};
@@ -21,6 +21,9 @@ pub(crate) fn check(needs: &Needs) -> Vec<Finding> {
     let mut findings = vec![queue(), handshakes(), ports(needs)];
     findings.extend(["net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"].map(buffer));
     findings.extend(tracked(needs.connections));
+    if needs.http3 {
+        findings.extend(["net.core.rmem_max", "net.core.wmem_max"].map(datagrams));
+    }
     findings
 }
 
@@ -74,6 +77,23 @@ fn judge_handshakes(name: &str, now: u64, has_cookies: bool) -> Finding {
     Finding::warn(name, seen)
         .meaning(format!("beyond {now} handshakes at once, connections of clients are lost"))
         .remedy(set("net.ipv4.tcp_syncookies", 1))
+}
+
+fn datagrams(name: &str) -> Finding {
+    number(name).map_or_else(|| hidden(name), |now| judge_datagrams(name, now))
+}
+
+fn judge_datagrams(name: &str, now: u64) -> Finding {
+    let wanted = levada_net::udp::BUFFER as u64;
+    if now >= wanted {
+        return Finding::ok(name, ByteSize(now).to_string());
+    }
+    Finding::warn(name, ByteSize(now).to_string())
+        .meaning(format!(
+            "HTTP/3 asks for {} at its UDP socket; packets of a fast client that do not fit are lost and sent again",
+            ByteSize(wanted)
+        ))
+        .remedy(set(name, wanted))
 }
 
 fn ports(needs: &Needs) -> Finding {
@@ -171,6 +191,14 @@ fn tracked(connections: u64) -> Option<Finding> {
 mod tests {
     use super::*;
     use crate::Level;
+
+    #[test]
+    fn small_buffers_of_datagrams_are_told() {
+        let small = judge_datagrams("net.core.rmem_max", 212_992);
+        assert_eq!(small.level, Level::Warn);
+        assert!(small.remedy.unwrap().starts_with("sysctl -w net.core.rmem_max=4194304"));
+        assert_eq!(judge_datagrams("net.core.rmem_max", 8 << 20).level, Level::Ok);
+    }
 
     #[test]
     fn short_queues_and_small_buffers_are_told_with_a_command() {
