@@ -64,7 +64,7 @@ pub(crate) fn run(args: &WireArgs) -> anyhow::Result<CommandStatus> {
 /// The properties of both directions.
 pub(super) fn shape(path: &PathArgs) -> Result<Shape, ShapeError> {
     let PathArgs { rate, delay, loss, queue } = *path;
-    Shape { rate: rate.map(|bytes| bytes * 8), delay, loss, queue }.checked()
+    Shape { rate: rate.map(|bytes| bytes * 8), delay, loss, queue, ..Shape::default() }.checked()
 }
 
 /// The command handles the terminal's interrupts; a signal to this process ends both.

@@ -104,6 +104,7 @@ fn download(
         delay: point.rtt / 2,
         loss: point.loss as f64 / 1e6,
         queue: args.queue,
+        ..Shape::default()
     };
     // Every interval has the same losses, so that trials differ only in the interval.
     let mut network = Network::new(args.every.seed.wrapping_add(trial));

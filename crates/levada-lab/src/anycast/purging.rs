@@ -111,7 +111,13 @@ fn path(rng: &mut Rng, is_worst: bool) -> Shape {
     let mut between = |low: f64, high: f64| low * (high / low).powf(rng.unit());
     let (rtt, rate, loss) = (between(0.01, 0.25), between(2e6, 1.5e7), between(1e-3, 0.06));
     let (rtt, loss) = if is_worst { (0.2, 0.12) } else { (rtt, loss) };
-    Shape { rate: Some(rate as u64), delay: Duration::from_secs_f64(rtt / 2.0), loss, queue: 50 }
+    Shape {
+        rate: Some(rate as u64),
+        delay: Duration::from_secs_f64(rtt / 2.0),
+        loss,
+        queue: 50,
+        ..Shape::default()
+    }
 }
 
 /// One client: one download after the other, from servers in a random order.

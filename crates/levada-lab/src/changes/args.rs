@@ -24,6 +24,9 @@ pub(crate) struct ChangesArgs {
     /// The seed of all random numbers.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u32,
+    /// Leaves out the front-end that hands connections off, which needs root.
+    #[arg(long)]
+    pub(crate) no_handoff: bool,
     /// 1.5 seconds for each change: done in less than a minute.
     #[arg(long)]
     pub(crate) quick: bool,
@@ -38,7 +41,7 @@ Examples:
   levada lab changes --only certificate,peer-added
   levada lab changes --duration 1m --json
 
-It needs Linux.
+It needs Linux. Without root, no connection is handed off.
 
 Exit codes:
   0  no request was refused, failed, cut or wrong

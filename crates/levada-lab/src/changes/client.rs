@@ -27,10 +27,13 @@ use tokio_rustls::{
     client::TlsStream,
     rustls::{
         ClientConfig, RootCertStore,
+        client::Resumption,
         crypto::ring,
         pki_types::{CertificateDer, ServerName},
     },
 };
+
+use levada_types::Rng;
 
 use super::{
     counts::{Counts, Problem},
@@ -45,13 +48,30 @@ pub(super) enum ClientKind {
     KeptTls,
     NewTls,
     Http2,
+    /// A kept connection at the front-end, which hands it off.
+    HandedKept,
+    /// A new one.
+    HandedNew,
 }
 
-/// All kinds, which send alike often.
-pub(super) const KINDS: [ClientKind; 5] =
+/// The kinds of clients of nodes, which send alike often.
+const OF_NODES: [ClientKind; 5] =
     [ClientKind::Kept, ClientKind::New, ClientKind::KeptTls, ClientKind::NewTls, ClientKind::Http2];
+/// The kinds of clients of a front-end.
+const OF_FRONT: [ClientKind; 2] = [ClientKind::HandedKept, ClientKind::HandedNew];
 
 impl ClientKind {
+    /// One of all kinds; those of a front-end only if there is one.
+    pub(super) fn choose(with_front: bool, rng: &mut Rng) -> Self {
+        let count = OF_NODES.len() + if with_front { OF_FRONT.len() } else { 0 };
+        let at = rng.below(count);
+        OF_NODES.get(at).copied().unwrap_or_else(|| OF_FRONT[at - OF_NODES.len()])
+    }
+
+    pub(super) fn is_of_front(self) -> bool {
+        OF_FRONT.contains(&self)
+    }
+
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Kept => "HTTP/1, kept connection",
@@ -59,11 +79,13 @@ impl ClientKind {
             Self::KeptTls => "HTTP/1 over TLS, kept connection",
             Self::NewTls => "HTTP/1 over TLS, new connection",
             Self::Http2 => "HTTP/2 over TLS",
+            Self::HandedKept => "handed off, kept connection",
+            Self::HandedNew => "handed off, new connection",
         }
     }
 
     fn is_kept(self) -> bool {
-        matches!(self, Self::Kept | Self::KeptTls)
+        matches!(self, Self::Kept | Self::KeptTls | Self::HandedKept)
     }
 }
 
@@ -134,7 +156,9 @@ impl NodeClient {
             }
         }
         let mut connection = match kind {
-            ClientKind::KeptTls | ClientKind::NewTls => handshake(self.secured(0).await?).await?,
+            ClientKind::KeptTls | ClientKind::NewTls => {
+                handshake(self.secured(&self.tls[0]).await?).await?
+            }
             _ => handshake(connect(self.http).await?).await?,
         };
         let response = connection.send_request(ask()).await.map_err(no_response)?;
@@ -150,7 +174,7 @@ impl NodeClient {
                 Err(_) => counts.resent(),
             }
         }
-        let io = TokioIo::new(self.secured(1).await?);
+        let io = TokioIo::new(self.secured(&self.tls[1]).await?);
         let shaken = http2::handshake(TokioExecutor::new(), io).await;
         let (mut sender, connection) = shaken.map_err(no_response)?;
         spawn_local(async move { drop(connection.await) });
@@ -173,7 +197,11 @@ impl NodeClient {
 
     /// The certificate that a new connection is shown.
     pub(super) async fn certificate(&self) -> anyhow::Result<CertificateDer<'static>> {
-        let stream = self.secured(0).await.map_err(|(_, why)| anyhow::anyhow!(why))?;
+        // A session that is resumed shows none: it keeps the one that it began with.
+        let mut tls = ClientConfig::clone(&self.tls[0]);
+        tls.resumption = Resumption::disabled();
+        let stream = self.secured(&Arc::new(tls)).await;
+        let stream = stream.map_err(|(_, why)| anyhow::anyhow!(why))?;
         let shown = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
         Ok(shown.ok_or_else(|| anyhow::anyhow!("no certificate was shown"))?.clone().into_owned())
     }
@@ -182,11 +210,11 @@ impl NodeClient {
         if kind == ClientKind::KeptTls { &self.kept_tls } else { &self.kept }
     }
 
-    async fn secured(&self, protocol: usize) -> Result<TlsStream<TcpStream>, Failure> {
+    async fn secured(&self, tls: &Arc<ClientConfig>) -> Result<TlsStream<TcpStream>, Failure> {
         let stream = connect(self.https).await?;
         let name = ServerName::try_from(HOST_NAME);
         let name = name.map_err(|error| (Problem::Failed, error.to_string()))?;
-        let shaken = TlsConnector::from(self.tls[protocol].clone()).connect(name, stream).await;
+        let shaken = TlsConnector::from(tls.clone()).connect(name, stream).await;
         shaken.map_err(|error| (Problem::Failed, format!("TLS: {error}")))
     }
 }

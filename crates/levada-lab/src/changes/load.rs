@@ -12,7 +12,7 @@ use tokio::{
 };
 
 use super::{
-    client::{ClientKind, KINDS},
+    client::ClientKind,
     counts::{Counts, Problem},
     nodes::ChangedDoor,
 };
@@ -22,6 +22,8 @@ use crate::cluster::objects::{HIT_SIZE, Objects, VersionedObject};
 pub(super) struct ChangeLoad {
     pub(super) objects: Rc<Objects>,
     pub(super) nodes: Rc<RefCell<Vec<Rc<ChangedDoor>>>>,
+    /// The front-end that hands connections off.
+    pub(super) front: Option<Rc<ChangedDoor>>,
     pub(super) counts: Rc<Counts>,
 }
 
@@ -30,17 +32,17 @@ impl ChangeLoad {
     pub(super) async fn offer(&self, rate: f64, end: Instant, mut rng: Rng) {
         let (mut due, mut tasks) = (Instant::now(), JoinSet::new());
         for number in 0.. {
-            due += Duration::from_secs_f64(-(1.0 - rng.unit()).ln() / rate);
+            due += Duration::from_secs_f64(rng.exponential() / rate);
             if due >= end {
                 break;
             }
             sleep_until(due).await;
             while tasks.try_join_next().is_some() {}
-            let (object, kind) = (self.objects.choose(&mut rng), KINDS[rng.below(KINDS.len())]);
-            let door = {
-                let nodes = self.nodes.borrow();
-                let serving: Vec<_> = nodes.iter().filter(|node| node.serves.get()).collect();
-                serving[number % serving.len()].clone()
+            let object = self.objects.choose(&mut rng);
+            let kind = ClientKind::choose(self.front.is_some(), &mut rng);
+            let door = match self.front.as_ref().filter(|_| kind.is_of_front()) {
+                Some(front) => front.clone(),
+                None => self.next(number),
             };
             let (objects, counts) = (self.objects.clone(), self.counts.clone());
             tasks.spawn_local(async move {
@@ -54,6 +56,13 @@ impl ChangeLoad {
             });
         }
         tasks.join_all().await;
+    }
+
+    /// The next node in turn.
+    fn next(&self, number: usize) -> Rc<ChangedDoor> {
+        let nodes = self.nodes.borrow();
+        let serving: Vec<_> = nodes.iter().filter(|node| node.serves.get()).collect();
+        serving[number % serving.len()].clone()
     }
 }
 

@@ -6,21 +6,26 @@
 //! ```text
 //! register           all changes: what is done, and how it is known to have taken effect
 //! nodes, settings    the nodes, their configurations and certificates
+//! handed             the front-end that hands connections off, and its back-ends
+//! held_sockets       listening sockets that outlive the processes of a node
 //! load, client       the requests, and what counts as an error of a node
 //! counts, report     what is counted and printed
 //! ```
 
 mod client;
 mod counts;
+mod handed;
+mod held_sockets;
 mod load;
 mod nodes;
 mod register;
 mod report;
 mod settings;
 
-use std::rc::Rc;
+use std::{net::Ipv4Addr, rc::Rc};
 
 use levada_command::CommandStatus;
+use levada_net::lab::{self, LabCluster};
 use levada_types::Rng;
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -30,6 +35,7 @@ use tokio::{
 
 use self::{
     counts::{Counts, Phase},
+    handed::BACKS,
     load::ChangeLoad,
     nodes::ChangedNodes,
     register::Change,
@@ -44,6 +50,8 @@ struct ChangeOutcome {
     counts: Counts,
     /// How often the change was made.
     made: u32,
+    /// Connections that were handed off, if there is a front-end that does it.
+    handed: Option<u64>,
     /// The reason why a change did not take effect.
     failed: Option<String>,
 }
@@ -54,10 +62,18 @@ struct ChangeOutcome {
 /// If there is no such change, or a process cannot be started.
 pub(super) fn run(args: &ChangesArgs) -> anyhow::Result<CommandStatus> {
     let chosen = register::chosen(&args.only)?;
-    let mut report = report::begin(args)?;
+    let left_out = match args.no_handoff {
+        true => Some("as --no-handoff says".to_owned()),
+        false => lab::possible().err().map(|why| why.to_string()),
+    };
+    let mut report = report::begin(args, left_out.as_deref())?;
     let mut rows = Vec::new();
     for change in chosen {
-        let Some(outcome) = until_interrupted(args, change)? else {
+        let outcome = match &left_out {
+            Some(_) => until_interrupted(args, change, None)?,
+            None => on_hosts(args, change)?,
+        };
+        let Some(outcome) = outcome else {
             return Ok(CommandStatus::ProblemsFound);
         };
         report::row(&mut report, change, &outcome)?;
@@ -66,28 +82,43 @@ pub(super) fn run(args: &ChangesArgs) -> anyhow::Result<CommandStatus> {
     report::end(report, &rows)
 }
 
-/// One change; `None` when it was interrupted.
-fn until_interrupted(args: &ChangesArgs, change: &Change) -> anyhow::Result<Option<ChangeOutcome>> {
+/// One change; `None` when it was interrupted. All but front-end and back-ends is on the clients' host.
+fn on_hosts(args: &ChangesArgs, change: &Change) -> anyhow::Result<Option<ChangeOutcome>> {
+    let hosts = LabCluster::new(BACKS)?;
+    hosts.client.namespace().run(|| until_interrupted(args, change, Some(&hosts)))?
+}
+
+fn until_interrupted(
+    args: &ChangesArgs,
+    change: &Change,
+    hosts: Option<&LabCluster>,
+) -> anyhow::Result<Option<ChangeOutcome>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(LocalSet::new().run_until(async {
         let mut interrupt = signal(SignalKind::interrupt())?;
         tokio::select! {
-            outcome = play(args, change) => outcome.map(Some),
+            outcome = play(args, change, hosts) => outcome.map(Some),
             _ = interrupt.recv() => Ok(None),
         }
     }))
 }
 
 /// Starts a cluster and loads it: to fill the caches, then to measure, then while it changes.
-async fn play(args: &ChangesArgs, change: &Change) -> anyhow::Result<ChangeOutcome> {
+async fn play(
+    args: &ChangesArgs,
+    change: &Change,
+    hosts: Option<&LabCluster>,
+) -> anyhow::Result<ChangeOutcome> {
     let objects = Rc::new(Objects::new());
-    let origin = origin::start(std::net::Ipv4Addr::LOCALHOST.into(), objects.clone()).await?;
-    let mut nodes = ChangedNodes::start(origin, args.seed).await?;
+    let address = hosts.map_or(Ipv4Addr::LOCALHOST, |_| LabCluster::CLIENT);
+    let origin = origin::start(address.into(), objects.clone()).await?;
+    let mut nodes = ChangedNodes::start(origin, args.seed, change.holds_sockets, hosts).await?;
+    let front = nodes.handed.as_ref().map(|handed| handed.door.clone());
     let counts = Counts::new();
     let begin = Instant::now();
     let [measured, changed] = [1, 2].map(|part| begin + args.duration * part / 2);
     let end = changed + args.duration;
-    let load = ChangeLoad { objects, nodes: nodes.doors.clone(), counts: counts.clone() };
+    let load = ChangeLoad { objects, nodes: nodes.doors.clone(), front, counts: counts.clone() };
     let change = async {
         sleep_until(measured).await;
         counts.enter(Phase::Before);
@@ -104,5 +135,9 @@ async fn play(args: &ChangesArgs, change: &Change) -> anyhow::Result<ChangeOutco
     };
     let rng = Rng::new(args.seed.into());
     let ((made, failed), ()) = tokio::join!(change, load.offer(args.rate.into(), end, rng));
-    Ok(ChangeOutcome { counts: counts.taken(), made, failed })
+    let handed = match &nodes.handed {
+        Some(handed) => Some(handed.count().await?),
+        None => None,
+    };
+    Ok(ChangeOutcome { counts: counts.taken(), made, handed, failed })
 }

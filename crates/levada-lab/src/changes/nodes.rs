@@ -10,8 +10,9 @@ use std::{
 use anyhow::{Context as _, bail};
 use levada_command::{
     admin_client,
-    node::{Node, PORT_TRIES, free_addresses, port_was_taken},
+    node::{Addresses, Node, PORT_TRIES, free_addresses, port_was_taken},
 };
+use levada_net::lab::LabCluster;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -19,6 +20,8 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 
 use super::{
     client::NodeClient,
+    handed::HandedNodes,
+    held_sockets::hold,
     settings::{ClusterSettings, LabAuthority, NodePlace},
 };
 use crate::emulation::cluster::directory;
@@ -35,22 +38,34 @@ pub(super) struct ChangedNodes {
     pub(super) settings: ClusterSettings,
     pub(super) doors: Rc<RefCell<Vec<Rc<ChangedDoor>>>>,
     pub(super) places: Vec<NodePlace>,
+    /// The front-end and its back-ends, if connections are handed off.
+    pub(super) handed: Option<HandedNodes>,
     authority: LabAuthority,
     nodes: Vec<Node>,
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 impl ChangedNodes {
-    /// Starts four nodes, with places for one more.
+    /// Starts four nodes, with places for one more, and on `hosts` a front-end with back-ends. With `holds_sockets`,
+    /// the listening sockets of the four outlive their processes.
     ///
     /// # Errors
     /// If a node does not start, with its log.
-    pub(super) async fn start(origin: SocketAddr, seed: u32) -> anyhow::Result<Self> {
+    pub(super) async fn start(
+        origin: SocketAddr,
+        seed: u32,
+        holds_sockets: bool,
+        hosts: Option<&LabCluster>,
+    ) -> anyhow::Result<Self> {
         let mut tries = 1;
         loop {
-            let mut nodes = Self::prepare(origin, seed)?;
-            match nodes.start_all().await {
-                Ok(()) => return Ok(nodes),
+            let prepared = Self::prepare(origin, seed, holds_sockets);
+            let started = async {
+                let mut nodes = prepared?;
+                nodes.start_all(hosts).await.map(|()| nodes)
+            };
+            match started.await {
+                Ok(nodes) => return Ok(nodes),
                 // Another process took one of the ports between its release and its use.
                 Err(error) if tries < PORT_TRIES && port_was_taken(&error) => tries += 1,
                 Err(error) => return Err(error),
@@ -58,7 +73,7 @@ impl ChangedNodes {
         }
     }
 
-    fn prepare(origin: SocketAddr, seed: u32) -> anyhow::Result<Self> {
+    fn prepare(origin: SocketAddr, seed: u32, holds_sockets: bool) -> anyhow::Result<Self> {
         let (directory, authority) = (directory()?, LabAuthority::new()?);
         let token = format!("{:032x}", u64::from(std::process::id()) << 32 | u64::from(seed));
         let all = free_addresses(2 * (NODES + 1)).context("no free ports on 127.0.0.1")?;
@@ -71,7 +86,12 @@ impl ChangedNodes {
             let client = NodeClient::new(addresses.clients, https, &authority.certificate)?;
             doors.push(Rc::new(ChangedDoor { serves: Cell::new(false), client }));
             let (config, log) = (own.join("levada.toml"), own.join("log"));
-            nodes.push(Node::new(name.clone(), addresses, config, log));
+            let node = Node::new(name.clone(), addresses, config, log);
+            let Addresses { clients, peers, admin } = addresses;
+            nodes.push(match holds_sockets && at < NODES {
+                true => hold(node, &[clients, https, peers, admin])?,
+                false => node,
+            });
             let extra = pair[1].peers;
             places.push(NodePlace { name, addresses, https, extra, directory: own });
         }
@@ -79,13 +99,14 @@ impl ChangedNodes {
             settings: ClusterSettings::new(origin, token, NODES),
             doors: Rc::new(RefCell::new(doors)),
             places,
+            handed: None,
             authority,
             nodes,
-            _directory: directory,
+            directory,
         })
     }
 
-    async fn start_all(&mut self) -> anyhow::Result<()> {
+    async fn start_all(&mut self, hosts: Option<&LabCluster>) -> anyhow::Result<()> {
         self.write()?;
         for at in 0..NODES {
             self.nodes[at].spawn()?;
@@ -93,6 +114,12 @@ impl ChangedNodes {
         for at in 0..NODES {
             self.nodes[at].ready().await?;
             self.door(at).serves.set(true);
+        }
+        if let Some(hosts) = hosts {
+            let ClusterSettings { origin, token, .. } = &self.settings;
+            let directory = self.directory.path();
+            let handed = HandedNodes::start(hosts, *origin, directory, token, &self.authority);
+            self.handed = Some(handed.await?);
         }
         Ok(())
     }
@@ -150,7 +177,7 @@ impl ChangedNodes {
     pub(super) async fn reload(&self, nodes: &[usize], change: &str) -> anyhow::Result<()> {
         self.write()?;
         for at in nodes {
-            let told = self.order(*at, "/reload").await?;
+            let told = self.order(self.places[*at].addresses.admin, "/reload").await?;
             let changed = told["changed"].to_string();
             if !changed.contains(change) {
                 bail!("node{at} says that {changed} has changed, not {change}");
@@ -159,12 +186,12 @@ impl ChangedNodes {
         Ok(())
     }
 
-    /// Gives a node an order; returns its answer.
+    /// Gives the node with this address for operators an order; returns its answer.
     ///
     /// # Errors
     /// If it refuses.
-    pub(super) async fn order(&self, at: usize, target: &str) -> anyhow::Result<Value> {
-        let (admin, token) = (self.places[at].addresses.admin, &self.settings.token);
+    pub(super) async fn order(&self, admin: SocketAddr, target: &str) -> anyhow::Result<Value> {
+        let token = &self.settings.token;
         let answer = admin_client::post(admin, target, &json!({}), Some(token), ANSWER).await?;
         Ok(serde_json::from_slice(&answer)?)
     }
@@ -173,8 +200,7 @@ impl ChangedNodes {
     ///
     /// # Errors
     /// If none answers.
-    pub(super) async fn uptime(&self, at: usize) -> anyhow::Result<f64> {
-        let admin = self.places[at].addresses.admin;
+    pub(super) async fn uptime(&self, admin: SocketAddr) -> anyhow::Result<f64> {
         let status: Value =
             serde_json::from_slice(&admin_client::get(admin, "/status", ANSWER).await?)?;
         status["uptime_seconds"].as_f64().context("/status has no uptime")

@@ -1,6 +1,6 @@
 //! All changes, in the order of the table. docs/lab/changes.md describes them.
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 use anyhow::{Context as _, ensure};
 use futures_util::future::LocalBoxFuture;
@@ -9,6 +9,7 @@ use tokio::{net::TcpStream, time::sleep};
 
 use super::{
     client::{handshake, request},
+    handed::FRONT,
     nodes::{ChangedNodes, NODES},
     settings::HOST_NAME,
 };
@@ -20,6 +21,8 @@ pub(super) struct Change {
     pub(super) make: Make,
     /// How often it can be made.
     pub(super) most: Option<u32>,
+    /// Whether the listening sockets outlive the processes of the nodes.
+    pub(super) holds_sockets: bool,
 }
 
 type Make = for<'a> fn(&'a mut ChangedNodes, u32) -> LocalBoxFuture<'a, anyhow::Result<()>>;
@@ -33,7 +36,7 @@ macro_rules! change {
 
 impl Change {
     const fn new(name: &'static str, make: Make) -> Self {
-        Self { name, make, most: None }
+        Self { name, make, most: None, holds_sockets: false }
     }
 }
 
@@ -48,6 +51,7 @@ pub(super) const CHANGES: &[Change] = &[
     Change { most: Some(1), ..Change::new("peer-added", change!(peer_added)) },
     Change { most: Some(1), ..Change::new("peer-removed", change!(peer_removed)) },
     Change::new("upgrade", change!(upgrade)),
+    Change { holds_sockets: true, ..Change::new("restart", change!(restart)) },
 ];
 
 /// The changes with these names, or all.
@@ -173,17 +177,44 @@ async fn peer_removed(nodes: &mut ChangedNodes, _turn: u32) -> anyhow::Result<()
     nodes.remove(gone).await
 }
 
-/// A new process in the place of each node's, one node after another.
+/// A new process in the place of each node's, one node after another; back-ends and front-end last.
 async fn upgrade(nodes: &mut ChangedNodes, _turn: u32) -> anyhow::Result<()> {
     for at in nodes.serving() {
-        let before = nodes.uptime(at).await?;
-        let told = nodes.order(at, "/upgrade").await?;
-        let (old, new) = (told["old"].as_u64(), told["new"].as_u64());
-        ensure!(new.is_some() && new != old, "node{at} was not upgraded: {told}");
-        let now = nodes.uptime(at).await?;
-        ensure!(now < before, "the process that answers at node{at} runs for {now} s");
+        upgrade_one(nodes, &format!("node{at}"), nodes.places[at].addresses.admin).await?;
+    }
+    if let Some(handed) = &nodes.handed {
+        for (name, admin) in handed.admins() {
+            if name == FRONT {
+                handed.keep_count().await?;
+            }
+            upgrade_one(nodes, &name, admin).await?;
+        }
     }
     sleep(EVERY).await;
+    Ok(())
+}
+
+async fn upgrade_one(nodes: &ChangedNodes, name: &str, admin: SocketAddr) -> anyhow::Result<()> {
+    let before = nodes.uptime(admin).await?;
+    let told = nodes.order(admin, "/upgrade").await?;
+    let (old, new) = (told["old"].as_u64(), told["new"].as_u64());
+    ensure!(new.is_some() && new != old, "{name} was not upgraded: {told}");
+    let now = nodes.uptime(admin).await?;
+    ensure!(now < before, "the process that answers at {name} runs for {now} s");
+    Ok(())
+}
+
+/// Each node stops in order and starts again, one after another. Their listening sockets stay, as with systemd.
+async fn restart(nodes: &mut ChangedNodes, _turn: u32) -> anyhow::Result<()> {
+    for at in nodes.serving() {
+        let admin = nodes.places[at].addresses.admin;
+        let before = nodes.uptime(admin).await?;
+        nodes.remove(at).await?;
+        nodes.add(at).await?;
+        let now = nodes.uptime(admin).await?;
+        ensure!(now < before, "the process that answers at node{at} runs for {now} s");
+        sleep(EVERY).await;
+    }
     Ok(())
 }
 

@@ -5,28 +5,35 @@ use std::{collections::BTreeMap, time::Duration};
 use levada_command::CommandStatus;
 use serde_json::json;
 
-use super::{ChangeOutcome, counts::Problem, nodes::NODES, register::Change};
+use super::{ChangeOutcome, counts::Problem, handed::BACKS, nodes::NODES, register::Change};
 use crate::{
     changes_args::ChangesArgs,
     emulation::report::{Claim, LabReport},
 };
 
-/// Prints the setup.
-pub(super) fn begin(args: &ChangesArgs) -> anyhow::Result<LabReport> {
+/// Prints the setup. `left_out` is the reason why no connection is handed off.
+pub(super) fn begin(args: &ChangesArgs, left_out: Option<&str>) -> anyhow::Result<LabReport> {
     let emulated = vec![
         format!(
             "nodes: {NODES} real nodes, peers of each other, with a cache in memory and on disk"
         ),
+        match left_out {
+            None => format!(
+                "handoff: a real front-end and {BACKS} real back-ends with caches, each on a host of its own"
+            ),
+            Some(why) => format!("handoff: left out, {why}"),
+        },
         format!(
             "load: {} requests/s over HTTP/1, HTTP/2 and TLS, on kept and new connections, every byte verified",
             args.rate
         ),
     ];
     let head = format!(
-        "{:<14} {:>5} {:>9} {:>8} {:>7} {:>5} {:>6} {:>7} {:>11} {:>11} {:>6}",
+        "{:<14} {:>5} {:>9} {:>7} {:>8} {:>7} {:>5} {:>6} {:>7} {:>11} {:>11} {:>6}",
         "change",
         "made",
         "requests",
+        "handed",
         "refused",
         "failed",
         "cut",
@@ -45,14 +52,15 @@ pub(super) fn row(
     change: &Change,
     outcome: &ChangeOutcome,
 ) -> anyhow::Result<()> {
-    let ChangeOutcome { counts, made, failed } = outcome;
+    let ChangeOutcome { counts, made, handed, failed } = outcome;
     let (before, during) = counts.p99();
     let ratio = during.as_secs_f64() / before.as_secs_f64().max(1e-6);
     let [refused, unanswered, cut, wrong] =
         [Problem::Refused, Problem::Failed, Problem::Cut, Problem::Wrong].map(|one| counts.of(one));
     let (requests, resent) = (counts.requests.get(), counts.resent.get());
+    let handed_text = handed.map_or_else(|| "-".to_owned(), |handed| handed.to_string());
     let line = format!(
-        "{:<14} {made:>5} {requests:>9} {refused:>8} {unanswered:>7} {cut:>5} {wrong:>6} {resent:>7} {:>11.1} {:>11.1} {ratio:>6.2}",
+        "{:<14} {made:>5} {requests:>9} {handed_text:>7} {refused:>8} {unanswered:>7} {cut:>5} {wrong:>6} {resent:>7} {:>11.1} {:>11.1} {ratio:>6.2}",
         change.name,
         milliseconds(before),
         milliseconds(during),
@@ -61,6 +69,7 @@ pub(super) fn row(
         "change": change.name,
         "made": made,
         "requests": requests,
+        "handed_off": handed,
         "refused": refused,
         "failed": unanswered,
         "cut": cut,

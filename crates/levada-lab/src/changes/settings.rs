@@ -104,12 +104,7 @@ name = "{policy}"
             let _ = write!(text, "\n[[listen]]\naddress = \"{extra}\"\n");
         }
         for host in [Some(HOST_NAME), self.second.as_deref()].into_iter().flatten() {
-            let _ = write!(
-                text,
-                "\n[[site]]\nhosts = \"{host}\"\norigin = \"http://{}\"\ndefault_ttl = \"{}m\"\n\
-                 [site.large]\nenabled = true\nthreshold = \"2MiB\"\n",
-                self.origin, self.ttl
-            );
+            text += &site_text(host, self.origin, self.ttl);
         }
         for at in &self.peers {
             let NodePlace { name, addresses, .. } = &all[*at];
@@ -118,6 +113,14 @@ name = "{policy}"
         }
         text
     }
+}
+
+/// A site, whose objects count for some minutes.
+pub(super) fn site_text(host: &str, origin: SocketAddr, ttl: u32) -> String {
+    format!(
+        "\n[[site]]\nhosts = \"{host}\"\norigin = \"http://{origin}\"\ndefault_ttl = \"{ttl}m\"\n\
+         [site.large]\nenabled = true\nthreshold = \"2MiB\"\n"
+    )
 }
 
 /// The place of one node.

@@ -30,7 +30,7 @@ impl Load {
     pub(super) async fn offer(&self, rate: f64, end: Instant, mut rng: Rng) {
         let (mut due, mut tasks) = (Instant::now(), JoinSet::new());
         for number in 0.. {
-            due += Duration::from_secs_f64(-(1.0 - rng.unit()).ln() / rate);
+            due += Duration::from_secs_f64(rng.exponential() / rate);
             if due >= end {
                 break;
             }

@@ -110,8 +110,7 @@ impl<'a> Load<'a> {
         while self.due < end {
             tokio::time::sleep_until(self.due).await;
             self.send(crowd);
-            let wait = -(1.0 - self.rng.unit()).ln() / rate;
-            self.due += Duration::from_secs_f64(wait);
+            self.due += Duration::from_secs_f64(self.rng.exponential() / rate);
         }
         self.due = end;
         tokio::time::sleep_until(end).await;
