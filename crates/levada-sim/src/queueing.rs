@@ -68,16 +68,12 @@ struct JobArrivals {
 
 impl JobArrivals {
     fn next(&mut self, now: Timestamp) -> Timestamp {
-        Timestamp(now.0 + (exponential(&mut self.rng) * self.mean) as u64)
+        Timestamp(now.0 + (self.rng.exponential() * self.mean) as u64)
     }
 
     fn length(&mut self) -> f64 {
-        if self.fixed { LENGTH } else { exponential(&mut self.lengths) * LENGTH }
+        if self.fixed { LENGTH } else { self.lengths.exponential() * LENGTH }
     }
-}
-
-fn exponential(rng: &mut Rng) -> f64 {
-    -libm::log(1.0 - rng.unit())
 }
 
 /// An event of these queues.

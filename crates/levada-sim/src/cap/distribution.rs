@@ -62,11 +62,6 @@ impl Lognormal {
     }
 }
 
-/// The exponential distribution: the times between starts of sessions.
-pub(super) fn exponential(mean: f64, rng: &mut Rng) -> f64 {
-    -mean * libm::log(1.0 - rng.unit())
-}
-
 /// Box and Muller, Annals of Mathematical Statistics 1958; the second number is discarded.
 fn standard_normal(rng: &mut Rng) -> f64 {
     let radius = libm::sqrt(-2.0 * libm::log(1.0 - rng.unit()));
@@ -119,10 +114,5 @@ mod tests {
         assert!((drawn[DRAWS / 2] / 7.64_f64.exp() - 1.0).abs() < 0.02);
         let expected = (7.64 + 1.705 * 1.705 / 2.0_f64).exp();
         assert!((mean(&drawn) / expected - 1.0).abs() < 0.06, "{}", mean(&drawn));
-    }
-
-    #[test]
-    fn exponential_has_its_mean() {
-        assert!((mean(&draws(|rng| exponential(0.2, rng))) - 0.2).abs() < 0.002);
     }
 }

@@ -86,7 +86,6 @@ impl<J: Copy> Resource<J> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cap::distribution::exponential;
     use levada_types::Rng;
 
     fn at(nanos: u64) -> Timestamp {
@@ -143,9 +142,9 @@ mod tests {
                     end = next;
                 }
                 _ => {
-                    let work = (exponential(serve, &mut rng) * 1e9) as u64;
+                    let work = (serve * rng.exponential() * 1e9) as u64;
                     end = station.take(arrivals.len() - 1, work, next).or(end);
-                    let gap = Duration::from_secs_f64(exponential(arrive, &mut rng));
+                    let gap = Duration::from_secs_f64(arrive * rng.exponential());
                     arrivals.push(next + gap);
                 }
             }

@@ -12,7 +12,6 @@ use levada_cache::eviction::EvictionEntry;
 use levada_policy::{Cluster, LoadTable, Node, NodeIndex, PickContext, Policy};
 use levada_types::{Request, Rng, Timestamp};
 
-use super::distribution::exponential;
 use super::documents::Tree;
 use super::report::Report;
 use super::resource::SliceEnd;
@@ -124,7 +123,8 @@ impl<'a> SessionWorld<'a> {
             SessionEvent::Enter => {
                 let session = self.enter();
                 self.begin_page(session, now);
-                let gap = exponential(1.0 / self.settings.clients_per_second, &mut self.arrivals);
+                let mean = 1.0 / self.settings.clients_per_second;
+                let gap = mean * self.arrivals.exponential();
                 self.agenda.schedule(now + Duration::from_secs_f64(gap), SessionEvent::Enter);
             }
             SessionEvent::Page { session } => self.begin_page(session, now),

@@ -73,7 +73,7 @@ impl Run<'_> {
         }
         let progress = agent.under_way.iter().map(|(id, Awaited { flight, .. })| {
             let came = self.received(flight);
-            (*id, Progress { came, fresh: flight.fresh(came) })
+            (*id, Progress { came, fresh: flight.fresh(came), waits: false })
         });
         let progress: BTreeMap<_, _> = progress.collect();
         let agent = &mut self.agents[client];

@@ -186,7 +186,7 @@ mod tests {
         let mut rng = Rng::new(3);
         let (mut now, packets) = (0.0_f64, 2_000_000_u64);
         for _ in 0..packets {
-            now -= (1.0 - rng.unit()).ln() * 1_000.0 / load;
+            now += rng.exponential() * 1_000.0 / load;
             while link.next() <= now as u64 {
                 link.receive();
             }
