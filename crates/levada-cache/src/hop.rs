@@ -1,10 +1,10 @@
 //! Hop-by-hop header fields, which are not forwarded (RFC 9110, Sec. 7.6.1).
 
 use crate::vary::list;
-use http::{HeaderMap, HeaderName, header};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 /// Whether a field is never forwarded and never stored (RFC 9111, Sec. 3.1), even if `Connection`
-/// does not name it.
+/// does not name it. `Alt-Svc` is about the server that was asked, which clients of this node do not reach.
 pub fn is_hop_by_hop(name: &HeaderName) -> bool {
     matches!(
         name.as_str(),
@@ -19,17 +19,41 @@ pub fn is_hop_by_hop(name: &HeaderName) -> bool {
             | "transfer-encoding"
             | "upgrade"
             | "http2-settings"
+            | "alt-svc"
     )
 }
 
-/// Removes the hop-by-hop fields of a request.
-pub fn strip_request(headers: &mut HeaderMap) {
+/// Removes the hop-by-hop fields of a request. Returns whether the sender takes trailers (RFC 9110, Sec. 10.1.4).
+pub fn strip_request(headers: &mut HeaderMap) -> bool {
+    // One pass over the fields that are present replaces a search for each name: most messages have
+    // none.
+    if !headers.keys().any(is_hop_by_hop) {
+        return false;
+    }
+    let is_trailers = |member: &[u8]| member.eq_ignore_ascii_case(b"trailers");
+    let takes_trailers =
+        headers.get_all(header::TE).iter().any(|te| list(te.as_bytes()).any(is_trailers));
     strip(headers);
+    takes_trailers
+}
+
+/// Joins cookies. HTTP/2 lets a client divide them over several fields; HTTP/1.1 knows one (RFC 9113
+/// Sec. 8.2.3).
+pub fn join_cookies(headers: &mut HeaderMap) {
+    let crumbs: Vec<&[u8]> =
+        headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    if crumbs.len() > 1
+        && let Ok(cookie) = HeaderValue::from_bytes(&crumbs.join(&b"; "[..]))
+    {
+        headers.insert(header::COOKIE, cookie);
+    }
 }
 
 /// Removes the hop-by-hop fields of a response; the remaining ones may be forwarded and stored.
 pub fn strip_response(headers: &mut HeaderMap) {
-    strip(headers);
+    if headers.keys().any(is_hop_by_hop) {
+        strip(headers);
+    }
 }
 
 /// Removes named fields, such as those of [`crate::Storable::strip`].
@@ -47,11 +71,6 @@ pub fn strip_fields<T>(headers: &mut HeaderMap<T>, names: &[HeaderName]) {
 }
 
 fn strip(headers: &mut HeaderMap) {
-    // One pass over the fields that are present replaces a search for each name: most messages have
-    // none.
-    if !headers.keys().any(is_hop_by_hop) {
-        return;
-    }
     let names: Vec<HeaderName> = nominated(headers).collect();
     strip_fields(headers, &names);
     while let Some(name) = headers.keys().find(|name| is_hop_by_hop(name)).cloned() {
@@ -110,6 +129,7 @@ mod tests {
             ("transfer-encoding", "chunked"),
             ("upgrade", "h2c"),
             ("te", "trailers"),
+            ("alt-svc", "h3=\":443\""),
             ("proxy-authorization", "x"),
             ("close", "1"),
         ]);
@@ -132,6 +152,15 @@ mod tests {
         all.insert(header::CONNECTION, named.parse().unwrap());
         strip_request(&mut all);
         assert_eq!(all, headers(&kept));
+    }
+
+    #[test]
+    fn sender_that_takes_trailers_says_so() {
+        for (te, takes) in [("trailers", true), ("deflate;q=0.5, Trailers", true), ("gzip", false)]
+        {
+            assert_eq!(strip_request(&mut headers(&[("te", te)])), takes, "{te}");
+        }
+        assert!(!strip_request(&mut headers(&[("a", "trailers")])));
     }
 
     #[test]

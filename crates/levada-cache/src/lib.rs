@@ -43,6 +43,7 @@
 //!
 //! RFC 9111 (caching), RFC 9110 (semantics: validators, conditions, ranges), RFC 5861 (stale
 //! windows), RFC 8246 (`immutable`), RFC 9213 (targeted directives), RFC 9211 (`Cache-Status`).
+#![doc = include_str!("../README.md")]
 
 mod cache_control;
 mod cache_status;
@@ -75,7 +76,7 @@ pub use date::parse_date;
 pub use doorkeeper::Doorkeeper;
 pub use freshness::{Freshness, Lifetime, LifetimeSource, is_heuristically_cacheable};
 pub use groups::strings;
-pub use hop::{is_hop_by_hop, strip_fields, strip_request, strip_response};
+pub use hop::{is_hop_by_hop, join_cookies, strip_fields, strip_request, strip_response};
 pub use invalidate::{invalidated, is_safe, resolve};
 pub use origin_exchange::OriginExchange;
 pub use range::{ContentRange, MAX_RANGES, Multipart, RangeParts, RangeSet, RangeSpec};

@@ -6,6 +6,7 @@
 //! decision.
 //!
 //! To add a policy, add one file with its `ENTRIES` and one line in [`POLICIES`].
+#![doc = include_str!("../README.md")]
 
 mod choose;
 pub mod classify;

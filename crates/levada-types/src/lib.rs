@@ -2,6 +2,7 @@
 //! requests.
 //!
 //! This crate has no logic beyond what makes an invalid value impossible.
+#![doc = include_str!("../README.md")]
 
 mod address_prefix;
 mod admin_address;

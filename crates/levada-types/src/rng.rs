@@ -34,6 +34,12 @@ impl Rng {
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
+
+    /// A number of the exponential distribution with mean 1: the time between events that come by chance.
+    #[inline]
+    pub fn exponential(&mut self) -> f64 {
+        -libm::log(1.0 - self.unit())
+    }
 }
 
 #[cfg(test)]
@@ -59,5 +65,13 @@ mod tests {
             assert!((0.0..1.0).contains(&rng.unit()));
         }
         assert!(seen.iter().all(|&n| n > 900), "{seen:?}");
+    }
+
+    #[test]
+    fn exponential_numbers_have_mean_and_deviation_1() {
+        let mut rng = Rng::new(1);
+        let drawn: Vec<_> = (0..200_000).map(|_| rng.exponential()).collect();
+        let mean = |moment: i32| drawn.iter().map(|x| x.powi(moment)).sum::<f64>() / 200_000.0;
+        assert!((mean(1) - 1.0).abs() < 0.01 && (mean(2) - 2.0).abs() < 0.06);
     }
 }
