@@ -9,9 +9,9 @@ use crate::command::{
     classify::ClassifyArgs, completions::CompletionsArgs, convert::ConvertArgs,
     default_config::DEFAULT_CONFIG, demo::args::DemoArgs, doctor::DoctorArgs, drain::DrainArgs,
     explain::ExplainArgs, get::args::GetArgs, handoff_backend::HandoffBackendArgs,
-    health::HealthArgs, init::InitArgs, man::ManArgs, purge::PurgeArgs, reload::ReloadArgs,
-    route::RouteArgs, servers::ServersArgs, sign::SignArgs, sim::args::SimArgs, sync::SyncArgs,
-    upgrade::UpgradeArgs, warm::WarmArgs,
+    health::HealthArgs, init::InitArgs, logs::LogsArgs, man::ManArgs, purge::PurgeArgs,
+    reload::ReloadArgs, route::RouteArgs, servers::ServersArgs, sign::SignArgs, sim::args::SimArgs,
+    status::StatusArgs, sync::SyncArgs, top::TopArgs, upgrade::UpgradeArgs, warm::WarmArgs,
 };
 
 /// A content delivery network that one can run.
@@ -66,12 +66,15 @@ pub(crate) enum Command {
     Servers(ServersArgs),
     HandoffBackend(HandoffBackendArgs),
     Health(HealthArgs),
+    Status(StatusArgs),
+    Top(TopArgs),
     Drain(DrainArgs),
     Route(RouteArgs),
     Get(GetArgs),
     Sync(SyncArgs),
     Sim(SimArgs),
     Lab(LabArgs),
+    Logs(LogsArgs),
     Man(ManArgs),
     Completions(CompletionsArgs),
 }

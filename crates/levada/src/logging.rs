@@ -1,4 +1,4 @@
-//! The event log, on standard error.
+//! The event log, on standard error, and at the collector of a node that has one.
 
 use std::{
     io::{self, Write},
@@ -8,8 +8,13 @@ use std::{
 use anyhow::Context as _;
 use levada_command::color;
 use levada_log::{LineQueue, LogTarget};
+use levada_otel::{LogRecord, Severity, Value, send_event};
 use parking_lot::Mutex;
-use tracing_subscriber::{EnvFilter, fmt::MakeWriter};
+use tracing::{Event, Level, Subscriber, field};
+use tracing_subscriber::{
+    EnvFilter, Layer, fmt::MakeWriter, layer::Context as Around, layer::SubscriberExt as _,
+    util::SubscriberInitExt as _,
+};
 
 use crate::cli::Logging;
 
@@ -34,6 +39,8 @@ pub(crate) fn start(logging: &Logging) -> anyhow::Result<EventLog> {
         .with_env_filter(filter)
         .with_writer(EventWriter { lines: lines.clone(), rate: Mutex::default() })
         .with_ansi(color::is_wanted(&io::stderr()))
+        .finish()
+        .with(Collected)
         .try_init()
         .map_err(|error| anyhow::anyhow!("cannot start logging: {error}"))?;
     Ok(EventLog(lines))
@@ -42,6 +49,75 @@ pub(crate) fn start(logging: &Logging) -> anyhow::Result<EventLog> {
 impl Drop for EventLog {
     fn drop(&mut self) {
         self.0.flush(CLOSE);
+    }
+}
+
+/// Sends events to the collector of a node that exports them.
+struct Collected;
+
+impl<S: Subscriber> Layer<S> for Collected {
+    fn on_event(&self, event: &Event<'_>, _: Around<'_, S>) {
+        send_event(|| record(event));
+    }
+}
+
+/// An event as a record: its message, and its other fields as attributes.
+fn record(event: &Event<'_>) -> LogRecord {
+    let severity = match *event.metadata().level() {
+        Level::TRACE => Severity::Trace,
+        Level::DEBUG => Severity::Debug,
+        Level::INFO => Severity::Info,
+        Level::WARN => Severity::Warn,
+        Level::ERROR => Severity::Error,
+    };
+    let mut fields = Fields::default();
+    event.record(&mut fields);
+    let mut record = LogRecord::new(severity, &fields.message);
+    record.add("levada.module", event.metadata().target());
+    for (name, value) in fields.others {
+        record.add(name, value);
+    }
+    record
+}
+
+#[derive(Default)]
+struct Fields {
+    message: String,
+    others: Vec<(&'static str, Value)>,
+}
+
+impl Fields {
+    fn add(&mut self, field: &field::Field, value: impl Into<Value>) {
+        self.others.push((field.name(), value.into()));
+    }
+}
+
+impl field::Visit for Fields {
+    fn record_debug(&mut self, field: &field::Field, value: &dyn std::fmt::Debug) {
+        match field.name() {
+            "message" => self.message = format!("{value:?}"),
+            _ => self.add(field, format!("{value:?}")),
+        }
+    }
+
+    fn record_str(&mut self, field: &field::Field, value: &str) {
+        self.add(field, value);
+    }
+
+    fn record_i64(&mut self, field: &field::Field, value: i64) {
+        self.add(field, value);
+    }
+
+    fn record_u64(&mut self, field: &field::Field, value: u64) {
+        self.add(field, i64::try_from(value).unwrap_or(i64::MAX));
+    }
+
+    fn record_f64(&mut self, field: &field::Field, value: f64) {
+        self.add(field, value);
+    }
+
+    fn record_bool(&mut self, field: &field::Field, value: bool) {
+        self.add(field, value);
     }
 }
 

@@ -109,24 +109,29 @@ fn queries() -> Vec<(String, String)> {
     queries
 }
 
-/// The number of series that Prometheus has for an expression now; `None` before it answers.
-fn series(prometheus: u16, expression: &str) -> Option<usize> {
+/// The values that Prometheus has for an expression now; `None` before it answers.
+fn values(prometheus: u16, expression: &str) -> Option<Vec<f64>> {
     let query = utf8_percent_encode(expression, NON_ALPHANUMERIC);
     let target = format!("/api/v1/query?query={query}");
     let (status, body) = get(prometheus, "localhost", &target)?;
     let answer: Value = serde_json::from_str(&body).ok()?;
     match (status, answer["data"]["resultType"].as_str()) {
-        (200, Some("vector")) => Some(answer["data"]["result"].as_array()?.len()),
+        (200, Some("vector")) => {
+            let value = |series: &Value| series["value"][1].as_str().unwrap().parse().unwrap();
+            Some(answer["data"]["result"].as_array()?.iter().map(value).collect())
+        }
         (503, _) => None,
         _ => panic!("{expression}: {body}"),
     }
 }
 
-#[test]
-fn no_panel_is_empty() {
-    let directory = tempfile::tempdir().unwrap();
-    let (port, file) = (free(), directory.path().join("prometheus.yml"));
-    let nodes = nodes(directory.path());
+/// A Prometheus that scrapes these nodes, and its port; `None` where there is none.
+fn prometheus(
+    directory: &Path,
+    nodes: &[(Process, u16, u16)],
+    options: &[&str],
+) -> Option<(Process, u16)> {
+    let (port, file) = (free(), directory.join("prometheus.yml"));
     let targets: Vec<String> =
         nodes.iter().map(|(_, _, admin)| format!("'127.0.0.1:{admin}'")).collect();
     let targets = targets.join(", ");
@@ -136,16 +141,23 @@ fn no_panel_is_empty() {
     fs::write(&file, text).unwrap();
     let prometheus = Command::new("prometheus")
         .arg(format!("--config.file={}", file.display()))
-        .arg(format!("--storage.tsdb.path={}", directory.path().join("data").display()))
+        .arg(format!("--storage.tsdb.path={}", directory.join("data").display()))
         .arg(format!("--web.listen-address=127.0.0.1:{port}"))
+        .args(options)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn();
-    let Ok(prometheus) = prometheus else {
+    if prometheus.is_err() {
         println!("SKIPPED, NOTHING WAS QUERIED: prometheus is not installed");
-        return;
-    };
-    let _prometheus = Process(prometheus);
+    }
+    Some((Process(prometheus.ok()?), port))
+}
+
+#[test]
+fn no_panel_is_empty() {
+    let directory = tempfile::tempdir().unwrap();
+    let nodes = nodes(directory.path());
+    let Some((_prometheus, port)) = prometheus(directory.path(), &nodes, &[]) else { return };
     let (mut empty, begun, mut number) = (queries(), Instant::now(), 0);
     while !empty.is_empty() {
         assert!(begun.elapsed() < Duration::from_secs(120), "empty: {empty:#?}");
@@ -155,9 +167,50 @@ fn no_panel_is_empty() {
                 get(*clients, "www.test", &format!("/{}", number % 50));
             }
         }
-        empty.retain(|(_, expression)| series(port, expression).is_none_or(|count| count == 0));
+        empty.retain(|(_, expression)| {
+            values(port, expression).is_none_or(|values| values.is_empty())
+        });
         std::thread::sleep(Duration::from_millis(200));
     }
+}
+
+#[test]
+fn prometheus_that_asks_for_native_histograms_gets_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let nodes = nodes(directory.path());
+    let options = ["--enable-feature=native-histograms"];
+    let Some((_prometheus, port)) = prometheus(directory.path(), &nodes, &options) else { return };
+    let times = r#"levada_http_request_duration_seconds{site="www.test"}"#;
+    let heads = r#"levada_upstream_head_duration_seconds{kind="origin"}"#;
+    let (begun, mut number) = (Instant::now(), 0);
+    for histogram in [times, heads] {
+        let (count, quantile) = (
+            format!("sum(histogram_count({histogram}))"),
+            format!("histogram_quantile(0.99, sum(rate({histogram}[10s])))"),
+        );
+        // A quantile lies within a bucket of 9 percent: between the shortest request and the longest one.
+        let is_there = || {
+            let counted = values(port, &count)?.first().copied()? >= 20.0;
+            let quantile = values(port, &quantile)?.first().copied()?;
+            Some(counted && quantile > 0.0 && quantile < begun.elapsed().as_secs_f64())
+        };
+        while is_there() != Some(true) {
+            assert!(begun.elapsed() < Duration::from_secs(120), "{histogram}");
+            for (_, clients, _) in &nodes {
+                for _ in 0..20 {
+                    number += 1;
+                    get(*clients, "www.test", &format!("/{number}"));
+                }
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+    // All other series are there, too, with the names of the text format.
+    let others =
+        "sum(levada_http_requests_total) + sum(levada_connections) + sum(process_open_fds)";
+    assert!(values(port, others).unwrap()[0] > 0.0);
+    let classic = "levada_policy_server_set_size_count";
+    assert_eq!(values(port, classic).unwrap().len(), 2);
 }
 
 #[test]

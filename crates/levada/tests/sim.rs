@@ -7,7 +7,8 @@ use std::{
     process::{Command, Output},
 };
 
-use levada_config::{Source, scenario};
+use levada_config::Source;
+use levada_scenario::{Changes, check};
 use levada_sim::{Library, Source as Files, run};
 use levada_trace::{RICE, Trace};
 use serde_json::Value as Json;
@@ -41,7 +42,7 @@ impl Files for Small {
 }
 
 /// Keys that make any scenario short.
-fn shrunk(sets: &[(&str, &str)]) -> scenario::Changes {
+fn shrunk(sets: &[(&str, &str)]) -> Changes {
     let small = [
         ("workload.trace", "small"),
         ("workload.clients", "40"),
@@ -50,7 +51,7 @@ fn shrunk(sets: &[(&str, &str)]) -> scenario::Changes {
     ];
     let sets =
         small.iter().chain(sets).map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
-    scenario::Changes { servers: Some(8), sets: sets.collect(), ..scenario::Changes::default() }
+    Changes { servers: Some(8), sets: sets.collect(), ..Changes::default() }
 }
 
 #[test]
@@ -60,8 +61,8 @@ fn every_example_is_valid_and_runs() {
         let source = Source { name: path.display().to_string(), text };
         // Sessions of WWW10 have no trace.
         let sessions = source.text.contains("\n[cap");
-        let changes = if sessions { scenario::Changes::default() } else { shrunk(&[]) };
-        let checked = scenario::check(&source, Path::new(""), &changes, &mut library);
+        let changes = if sessions { Changes::default() } else { shrunk(&[]) };
+        let checked = check(&source, Path::new(""), &changes, &mut library);
         assert_eq!(checked.errors, Vec::<String>::new(), "{}", source.name);
         let scenario = checked.scenario.expect("no errors");
         assert!(!scenario.title.is_empty(), "{}", source.name);
@@ -91,12 +92,12 @@ bussy = 3
 eviction = \"fifo\"
 ";
     let source = Source { name: "wrong.toml".to_owned(), text: text.to_owned() };
-    let changes = scenario::Changes {
+    let changes = Changes {
         sets: vec![("cache.memory".to_owned(), "5 furlongs".to_owned())],
-        ..scenario::Changes::default()
+        ..Changes::default()
     };
     let mut library = Library::without_files();
-    let checked = scenario::check(&source, Path::new("/etc"), &changes, &mut library);
+    let checked = check(&source, Path::new("/etc"), &changes, &mut library);
     assert!(checked.scenario.is_none());
     let said = checked.errors.concat();
     for part in [
@@ -116,8 +117,8 @@ eviction = \"fifo\"
 fn mistakes_in_the_syntax_are_named_all() {
     let source = Source { name: "wrong.toml".to_owned(), text: "seed =\n[servers\n".to_owned() };
     let mut library = Library::without_files();
-    let changes = scenario::Changes::default();
-    let checked = scenario::check(&source, Path::new(""), &changes, &mut library);
+    let changes = Changes::default();
+    let checked = check(&source, Path::new(""), &changes, &mut library);
     let said = checked.errors.concat();
     assert!(said.contains("wrong.toml:1:") && said.contains("wrong.toml:2:"), "{said}");
 }

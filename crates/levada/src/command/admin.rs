@@ -46,6 +46,11 @@ impl AdminArgs {
         }
     }
 
+    /// Whether an option names the node.
+    pub(crate) fn is_named(&self) -> bool {
+        self.admin.is_some() || self.config.is_some()
+    }
+
     /// The token for orders, if there is one.
     ///
     /// # Errors

@@ -24,6 +24,9 @@ pub(crate) struct DoctorArgs {
     /// The configuration file of the node.
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Connects to each origin and server: TLS handshake, version of HTTP.
+    #[arg(long)]
+    origins: bool,
     /// Prints the report as JSON.
     #[arg(long)]
     json: bool,
@@ -45,6 +48,9 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<CommandStatus> {
     let needs = settings.map(Needs::of).unwrap_or_default();
     let mut findings = vec![configuration(file.as_deref(), checked.as_ref())];
     findings.extend(levada_doctor::examine(&needs));
+    if let Some(settings) = settings.filter(|_| args.origins) {
+        findings.extend(levada_doctor::check_origins(settings));
+    }
     let report = Report::new(findings);
     let mut out = io::stdout().lock();
     if args.json {
@@ -121,6 +127,7 @@ fn colored(level: Level, word: &str) -> String {
 const EXAMPLES: &str = "\
 Examples:
   levada doctor -c levada.toml
+  levada doctor --origins
   sudo -u levada levada doctor
   levada doctor --json | jq '.findings[] | select(.level != \"ok\")'
 

@@ -149,6 +149,7 @@ fn print(out: &mut impl Write, explanation: &Json) -> io::Result<()> {
     if let Some(file) = explanation["file"].as_str() {
         writeln!(out, "file     {file}")?;
     }
+    servers(out, explanation["servers"].as_array().map_or(&[][..], Vec::as_slice))?;
     expressions(out, &explanation["expressions"])?;
     for rule in explanation["access"].as_array().into_iter().flatten() {
         writeln!(out, "access   {}", word(rule))?;
@@ -190,6 +191,18 @@ fn route(out: &mut impl Write, route: &Json) -> io::Result<()> {
         writeln!(out, "         not {name}: its `{because}` does not match")?;
     }
     Ok(())
+}
+
+/// The origins or servers, with the protocol of each.
+fn servers(out: &mut impl Write, servers: &[Json]) -> io::Result<()> {
+    const MOST: usize = 8;
+    for server in servers.iter().take(MOST) {
+        writeln!(out, "server   {}", word(server))?;
+    }
+    match servers.len().saturating_sub(MOST) {
+        0 => Ok(()),
+        more => writeln!(out, "         and {more} more"),
+    }
 }
 
 /// The expressions that the request meets.
@@ -241,9 +254,11 @@ fn candidates(out: &mut impl Write, candidates: &[Json], set: &[String]) -> io::
             (Some(true), _) => "up".to_owned(),
             _ => "down".to_owned(),
         };
+        let at = candidate["address"].as_str().map(|address| format!(", at {address}"));
+        let at = at.unwrap_or_default();
         writeln!(
             out,
-            "{place:>5}  {node:width$}  {in_set:6}  {:>11}  {:>6}  {:>8.2}  {state}",
+            "{place:>5}  {node:width$}  {in_set:6}  {:>11}  {:>6}  {:>8.2}  {state}{at}",
             number("outstanding"),
             number("weight"),
             number("distance"),
@@ -281,7 +296,8 @@ mod tests {
             "url": "http://a.example/x", "key": "00ff", "policy": "fdr", "redirector": "a",
             "node": "b", "reason": "hash", "set_size": 1, "set": ["b"], "size": null,
             "candidates": [
-                {"node": "b", "outstanding": 3, "weight": 1.0, "distance": 1.0, "up": true, "ramp": 1.0},
+                {"node": "b", "outstanding": 3, "weight": 1.0, "distance": 1.0, "up": true, "ramp": 1.0,
+                 "address": "10.0.0.2:80"},
                 {"node": "a", "outstanding": 0, "weight": 2.0, "distance": 1.5, "up": true, "ramp": 0.25},
                 {"node": "c", "outstanding": 0, "weight": 1.0, "distance": 1.0, "up": false, "ramp": 1.0},
             ],
@@ -297,7 +313,7 @@ node     b (by hash)
 set      b
 
 ORDER  CANDIDATE  IN SET  OUTSTANDING  WEIGHT  DISTANCE  STATE
-    1  b          yes               3       1      1.00  up
+    1  b          yes               3       1      1.00  up, at 10.0.0.2:80
     2  a                            0       2      1.50  slow start, 25 %
     3  c                            0       1      1.00  down
 "

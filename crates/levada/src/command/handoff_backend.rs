@@ -1,7 +1,7 @@
 //! `levada handoff-backend`: takes connections over for an unmodified server.
 
 use std::{
-    fs,
+    fmt, fs,
     net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
 };
@@ -10,8 +10,10 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use levada_config::{Source, Surroundings, text::Upstream};
 use levada_edge::{
-    SettingsReader,
-    settings::{Admin, AfterHandoff, HandoffBackendSettings, HandoffSettings, Settings},
+    Predecessor, SettingsReader,
+    settings::{
+        Admin, AfterHandoff, DORMANT_RETRIES, HandoffBackendSettings, HandoffSettings, Settings,
+    },
 };
 
 use levada_command::CommandStatus;
@@ -39,10 +41,15 @@ pub(crate) struct HandoffBackendArgs {
     /// A file with the secret that the front-end has as well.
     #[arg(long, value_name = "FILE")]
     secret_file: PathBuf,
+    /// The number of unacknowledged retransmissions after which a client counts as gone and its connection is
+    /// reset, or `off`.
+    #[arg(long, value_name = "COUNT", value_parser = dormant_retries, default_value_t = DORMANT_RETRIES.into())]
+    dormant_retries: Retries,
     /// Its name in `Via` and `Proxy-Status`.
     #[arg(long, value_name = "NAME", default_value = "back-end")]
     name: String,
-    /// The address of metrics and health, for operators.
+    /// The address for operators: metrics, health, and `levada upgrade --admin ADDRESS`, which replaces this
+    /// process without a request that fails.
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<SocketAddr>,
 }
@@ -53,6 +60,7 @@ Examples:
       --secret-file /etc/levada/handoff-secret --to http://127.0.0.1:8080
   levada handoff-backend --listen 10.0.1.1:7072 --interface eth0 --service 192.0.2.10:80 \\
       --secret-file /etc/levada/handoff-secret --to unix:/run/app.sock
+  levada upgrade --admin 127.0.0.1:9180
 
 Exit codes:
   0  it was stopped
@@ -63,6 +71,7 @@ Exit codes:
 /// # Errors
 /// If it cannot start.
 pub(crate) fn run(args: &HandoffBackendArgs) -> anyhow::Result<CommandStatus> {
+    let predecessor = Predecessor::meet()?;
     let settings = settings(args)?;
     for service in &args.services {
         let ip = service.ip();
@@ -75,7 +84,7 @@ pub(crate) fn run(args: &HandoffBackendArgs) -> anyhow::Result<CommandStatus> {
     }
     let same = settings.clone();
     let reader = SettingsReader(Box::new(move || Ok(same.clone())));
-    levada_edge::run(settings, reader, None, |_addresses| {})?;
+    levada_edge::run(settings, reader, predecessor, |_addresses| {})?;
     Ok(CommandStatus::Success)
 }
 
@@ -113,13 +122,43 @@ fn settings(args: &HandoffBackendArgs) -> anyhow::Result<Settings> {
             interfaces: args.interfaces.clone(),
             // The front-end decides about further requests of connections.
             after: AfterHandoff::default(),
+            max_segment: None,
+            min_size: 0,
             backend: Some(HandoffBackendSettings {
                 listen: args.listen,
                 services: args.services.clone(),
+                dormant_retries: args.dormant_retries.0,
             }),
         }),
         ..settings
     })
+}
+
+/// A number, or `off`.
+#[derive(Clone, Copy, Debug)]
+struct Retries(Option<u8>);
+
+impl From<u8> for Retries {
+    fn from(count: u8) -> Self {
+        Self(Some(count))
+    }
+}
+
+impl fmt::Display for Retries {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(count) => count.fmt(f),
+            None => f.write_str("off"),
+        }
+    }
+}
+
+fn dormant_retries(text: &str) -> Result<Retries, String> {
+    match (text, text.parse()) {
+        ("off", _) => Ok(Retries(None)),
+        (_, Ok(count)) if count <= MOST_RETRIES => Ok(Retries(Some(count))),
+        _ => Err(format!("it must be a number up to {MOST_RETRIES}, or `off`")),
+    }
 }
 
 fn server(text: &str) -> Result<Upstream, String> {
@@ -131,5 +170,7 @@ fn has(address: IpAddr) -> std::io::Result<()> {
     std::net::UdpSocket::bind((address, 0)).map(drop)
 }
 
+/// The kernel gives up after as many.
+const MOST_RETRIES: u8 = 15;
 /// Shorter secrets can be guessed by trying.
 const SHORTEST_SECRET: usize = 16;

@@ -14,6 +14,7 @@ use std::{
     thread,
 };
 
+use levada_edge::Predecessor;
 use load::{Client, Load, body_of};
 use node::{Node, Plan, eventually};
 use origin::Origin;
@@ -255,6 +256,28 @@ fn node_takes_everything_back_when_the_new_process_is_killed_in_the_middle() {
     assert!(Client::new(node.clients()).get("/object/1").unwrap().is_hit());
 }
 
+/// The new process is this test itself.
+#[test]
+fn node_takes_orders_again_when_the_new_process_ends_before_it_serves() {
+    if let Some(mut former) = Predecessor::meet().unwrap() {
+        former.prepared(false).unwrap();
+        former.ready();
+        std::process::exit(1);
+    }
+    let origin = Origin::start();
+    let plan = Plan::new(&origin);
+    let mut node = Node::start(&plan);
+    let test = std::env::current_exe().unwrap();
+    let name = "node_takes_orders_again_when_the_new_process_ends_before_it_serves";
+    let program = format!("#!/bin/sh\nexec {} --exact {name}\n", test.display());
+    let program = plan.write_program("ends", &program);
+    let upgraded = node.upgrade(&["--binary", &program]);
+    assert_eq!(upgraded.status.code(), Some(1), "{upgraded:?}");
+    assert!(Client::new(node.clients()).get("/object/1").is_ok());
+    assert!(node.levada(&["reload"]).status.success());
+    assert!(node.upgrade(&[]).status.success());
+}
+
 /// The new process stands still before the old one has let go: it reads its file from a pipe.
 #[test]
 fn new_process_serves_when_the_old_one_is_killed_in_the_middle() {
@@ -270,18 +293,34 @@ fn new_process_serves_when_the_old_one_is_killed_in_the_middle() {
     fifo_at(plan.file());
     let admin = node.admin().to_string();
     let upgrading = node.upgrading(&["--admin", &admin]);
-    eventually("the new process runs", || !node.children().is_empty());
-    let new = node.children()[0];
-    eventually("it has the sockets", || node::sockets_of(new) > 5);
+    // It takes the sockets before it reads its file, and a pipe opens for a writer when a reader is there.
+    let mut file = None;
+    eventually("the new process has the sockets", || {
+        let at_once = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::NONBLOCK;
+        file = rustix::fs::open(plan.file(), at_once, rustix::fs::Mode::empty()).ok();
+        file.is_some()
+    });
     node.kill_process();
     assert_eq!(upgrading.wait_with_output().unwrap().status.code(), Some(2));
     // It waits in the queue of a socket that nobody accepts at.
     let mut waiting = Client::new(node.clients());
     waiting.begin("/object/1").unwrap();
-    fs::write(plan.file(), text).unwrap();
+    fs::File::from(file.unwrap()).write_all(text.as_bytes()).unwrap();
     assert!(waiting.receive().unwrap().is_hit(), "the disk cache is there");
     node.follow();
     assert_ne!(node.pid(), former);
+}
+
+#[test]
+fn process_that_leaves_cannot_be_reloaded() {
+    let origin = Origin::start();
+    let plan = Plan::new(&origin);
+    let mut node = Node::start(&plan);
+    let former = node.pid();
+    let _downloads = load::begin_large(node.clients());
+    assert!(node.upgrade(&[]).status.success());
+    node::hang_up(former);
+    eventually("it refuses", || plan.log().contains("another process has taken over: reload"));
 }
 
 #[test]

@@ -339,6 +339,10 @@ pub(crate) fn kill(pid: u32) {
     signal(pid, rustix::process::Signal::KILL);
 }
 
+pub(crate) fn hang_up(pid: u32) {
+    signal(pid, rustix::process::Signal::HUP);
+}
+
 fn signal(pid: u32, signal: rustix::process::Signal) {
     if let Some(pid) = rustix::process::Pid::from_raw(pid as i32) {
         let _ = rustix::process::kill_process(pid, signal);
@@ -351,13 +355,6 @@ pub(crate) fn lock_holder(path: &Path) -> Option<u32> {
     let locks = fs::read_to_string("/proc/locks").ok()?;
     let mut lines = locks.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     lines.find(|words| words.get(5).is_some_and(|of| of.ends_with(&inode)))?.get(4)?.parse().ok()
-}
-
-/// How many sockets a process has.
-pub(crate) fn sockets_of(pid: u32) -> usize {
-    let all = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    let links = all.filter_map(|entry| fs::read_link(entry.path()).ok());
-    links.filter(|link| link.to_string_lossy().starts_with("socket:")).count()
 }
 
 pub(crate) fn user_of(pid: u32) -> u32 {

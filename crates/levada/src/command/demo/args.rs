@@ -39,7 +39,7 @@ pub(crate) struct DemoArgs {
     /// Rate of the emulated link of each node: 40Mbit/s by default, less on a machine that is busy.
     #[arg(long, value_name = "RATE")]
     pub(crate) link: Option<String>,
-    /// Keeps nodes and origin running afterwards, until ctrl-c.
+    /// Keeps nodes, origin and the load of the trace running afterwards, until ctrl-c.
     #[arg(long)]
     pub(crate) hold: bool,
     /// Prints the summary as one JSON object; progress goes to standard error.

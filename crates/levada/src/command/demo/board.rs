@@ -2,11 +2,12 @@
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use hdrhistogram::Histogram;
+use levada_status::{Events, History, NodeStatus, Sample};
 use serde::Serialize;
 use tokio::time::Instant;
 
@@ -20,6 +21,8 @@ use super::{
 pub(super) struct Board {
     whole: Duration,
     hottest: u32,
+    /// Events, of the demo itself and of sets.
+    pub(super) events: Events,
     state: Mutex<BoardState>,
 }
 
@@ -34,11 +37,22 @@ pub(super) struct BoardState {
     /// Recently served requests, with their nodes.
     recent: VecDeque<(Instant, u32, Option<usize>)>,
     pub(super) nodes: Vec<NodeLive>,
+    /// The last answers of the nodes.
+    pub(super) told: Vec<Option<Told>>,
+    /// The last minutes of the nodes, second by second.
+    pub(super) samples: Vec<VecDeque<Sample>>,
     /// The policy's own sets of the hottest objects, as a redirector reported them.
     pub(super) sets: HashMap<u32, Vec<String>>,
     origin_at_begin: Count,
     /// The times at which the load was lowered.
     pub(super) lowered: Vec<Lowered>,
+}
+
+/// The last answer of a node.
+#[derive(Clone)]
+pub(super) struct Told {
+    pub(super) at: Instant,
+    pub(super) status: Arc<NodeStatus>,
 }
 
 /// The load was lowered, because the machine did not send it in time.
@@ -117,11 +131,13 @@ impl Board {
             first_break: None,
             recent: VecDeque::new(),
             nodes: vec![NodeLive { up: true, ramp: 1.0, ..NodeLive::default() }; nodes],
+            told: vec![None; nodes],
+            samples: vec![VecDeque::new(); nodes],
             sets: HashMap::new(),
             origin_at_begin: origin,
             lowered: Vec::new(),
         };
-        Self { whole, hottest, state: Mutex::new(state) }
+        Self { whole, hottest, events: Events::default(), state: Mutex::new(state) }
     }
 
     pub(super) fn look(&self) -> MutexGuard<'_, BoardState> {
@@ -186,6 +202,21 @@ impl Board {
                 }
             }
         }
+    }
+
+    /// Records the answer of a node.
+    pub(super) fn told(&self, node: usize, status: Arc<NodeStatus>) {
+        let mut state = self.look();
+        let samples = &mut state.samples[node];
+        // It is asked more often than it takes samples.
+        let last = samples.back().map_or(0.0, |sample| sample.time);
+        if let Some(sample) = status.now.filter(|sample| sample.time > last) {
+            if samples.len() == History::SECONDS {
+                samples.pop_front();
+            }
+            samples.push_back(sample);
+        }
+        state.told[node] = Some(Told { at: Instant::now(), status });
     }
 
     /// Records a redirector's report of the number of nodes responsible for the hottest object.

@@ -3,6 +3,7 @@
 use std::{fmt::Write as _, net::SocketAddr};
 
 use levada_command::node::{Addresses, configuration_head};
+use levada_edge::settings::PolicyChoice;
 use levada_policy::ParameterValue;
 
 use super::setup::{Setup, node_name};
@@ -16,7 +17,7 @@ pub(super) const CAPACITY: u32 = 64;
 
 /// The configuration of node `index`.
 pub(super) fn text(
-    setup: &Setup,
+    (setup, policy): (&Setup, &PolicyChoice),
     origin: SocketAddr,
     secret: &str,
     index: usize,
@@ -68,8 +69,8 @@ debug = true
         slow_start = setup.slow_start().as_millis(),
         cache = setup.cache,
         link = setup.link,
-        policy = setup.policy.name,
-        parameters = parameters(setup),
+        policy = policy.name,
+        parameters = parameters(policy),
     );
     for (index, node) in all.iter().enumerate() {
         let (name, address) = (node_name(index), node.peers);
@@ -78,7 +79,7 @@ debug = true
     text
 }
 
-fn parameters(setup: &Setup) -> String {
+fn parameters(policy: &PolicyChoice) -> String {
     let line = |(key, value): (&String, &ParameterValue)| match value {
         ParameterValue::Number(number) => format!("{key} = {number:?}\n"),
         ParameterValue::Text(text) => {
@@ -86,5 +87,5 @@ fn parameters(setup: &Setup) -> String {
         }
         other => format!("{key} = {other}\n"),
     };
-    setup.policy.parameters.iter().map(line).collect()
+    policy.parameters.iter().map(line).collect()
 }

@@ -7,21 +7,22 @@ use tokio::{sync::Semaphore, time::Instant};
 use super::{
     board::{Board, Lowered},
     client::{Clients, Ending, Trouble},
-    setup::Setup,
+    setup::{Part, Setup},
 };
 
-/// Sends all requests of the demo and returns when the last one has been sent. Each latency is
+/// Sends the requests of a part of the demo and returns when the last one has been sent. Each latency is
 /// measured from the scheduled time: the lateness of a client counts as latency, so that an
 /// overloaded demo cannot look better than it is.
 pub(super) async fn send(
     setup: Arc<Setup>,
+    part: Part,
     clients: Arc<Clients>,
     board: Arc<Board>,
     begin: Instant,
     places: Arc<Semaphore>,
 ) {
     let mut pace = Pace::default();
-    for arrival in setup.arrivals() {
+    for arrival in setup.arrivals(part) {
         let due = begin + arrival.at;
         tokio::time::sleep_until(due).await;
         if !setup.keeps_rate {

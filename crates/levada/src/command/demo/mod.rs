@@ -8,8 +8,10 @@
 //! catalog - origin            what there is to be served
 //! config - nodes              the nodes: this executable, once per node
 //! plan - load - client        the phases, the requests, and who sends them
+//! stage                       the phases, one after another, and what viewers order
 //! watch - board               what is seen from outside, and where it is written down
 //! view - screen - summary     what is shown
+//! page                        the same in a browser
 //! ```
 
 pub(crate) mod args;
@@ -21,15 +23,18 @@ mod config;
 mod load;
 mod nodes;
 mod origin;
+mod page;
 mod plan;
 mod screen;
 mod setup;
+mod stage;
 mod summary;
 mod view;
 mod watch;
 
 use std::{
     io::{self, Write as _},
+    net::SocketAddr,
     sync::Arc,
     time::Duration,
 };
@@ -46,9 +51,10 @@ use self::{
     load::MOST_UNDER_WAY,
     nodes::Cluster,
     origin::Origin,
-    plan::Phase,
-    setup::Setup,
-    summary::{Killed, Summary},
+    page::ServedPage,
+    setup::{Part, Setup},
+    stage::Stage,
+    summary::Summary,
     view::View,
     watch::Watched,
 };
@@ -109,86 +115,50 @@ async fn story(
     cluster: &mut Cluster,
     stop: &mut StopSignals,
 ) -> anyhow::Result<CommandStatus> {
-    let addresses = addresses(setup, origin, cluster);
+    let listener = page::listener().await?;
+    let addresses = addresses(setup, origin, cluster, listener.local_addr()?);
     announce(setup, &addresses)?;
     let clients = clients(setup, cluster);
     let board = Arc::new(Board::new(setup.duration, setup.hottest(), setup.nodes, origin.count()));
+    let mut served = ServedPage::start(listener, setup, &board, watched(cluster));
 
     let begin = Instant::now();
     let view = View::start(setup, &board, begin, addresses.clone());
     let watch = tokio::spawn(watch::watch(watched(cluster), setup.clone(), board.clone()));
     let places = Arc::new(Semaphore::new(MOST_UNDER_WAY));
-    let load = load::send(setup.clone(), clients, board.clone(), begin, places.clone());
-    let load = tokio::spawn(load);
-
-    let mut killed = None;
+    let mut stage = Stage {
+        setup,
+        origin,
+        cluster,
+        clients,
+        board: board.clone(),
+        page: served.page.clone(),
+        orders: &mut served.orders,
+        places: places.clone(),
+        begin,
+        killed: None,
+        away: Vec::new(),
+    };
+    let load = tokio::spawn(stage.send(Part::Story));
     let complete = tokio::select! {
-        played = play(setup, origin, cluster, &board, begin, &mut killed) => played.map(|()| true),
+        played = stage.play() => played.map(|()| true),
         () = stop.asked() => Ok(false),
     };
     let complete = complete? && last_answers(setup.patience(), &places, stop).await;
     board.finish(origin.count());
     load.abort();
-    watch.abort();
     view.end().await;
 
-    let summary = Summary::new(setup, &board.look(), killed, complete);
+    let summary = Summary::new(setup, &board.look(), stage.killed.clone(), complete);
     let unanswered = MOST_UNDER_WAY - places.available_permits();
     report(setup, &summary)?;
     if setup.hold && complete {
-        hold(setup, &addresses, stop).await;
+        hold(&mut stage, &addresses, stop).await?;
     }
+    watch.abort();
+    served.end().await;
     let fine = complete && summary.failed == 0 && unanswered == 0;
     Ok(if fine { CommandStatus::Success } else { CommandStatus::ProblemsFound })
-}
-
-/// Plays the phases, one after another, while the load runs.
-async fn play(
-    setup: &Setup,
-    origin: &Origin,
-    cluster: &mut Cluster,
-    board: &Board,
-    begin: Instant,
-    killed: &mut Option<Killed>,
-) -> anyhow::Result<()> {
-    for phase in Phase::ALL {
-        board.enter(phase, origin.count());
-        match phase {
-            Phase::NodeDown => {
-                let victim = victim(board);
-                let node = &mut cluster.nodes[victim];
-                node.kill().await;
-                let at_seconds = begin.elapsed().as_secs_f64();
-                let node = node.name.clone();
-                *killed = Some(Killed { node, at_seconds, back_after_seconds: None });
-            }
-            Phase::NodeBack => revive(cluster, killed).await?,
-            _ => {}
-        }
-        tokio::time::sleep_until(begin + phase.end(setup.duration)).await;
-    }
-    Ok(())
-}
-
-/// The node to kill: the one that served the hottest object most often after the crowd had gone.
-fn victim(board: &Board) -> usize {
-    let state = board.look();
-    let hot = &state.phases[Phase::After as usize].hot;
-    let most = hot.iter().enumerate().max_by_key(|(index, n)| (**n, std::cmp::Reverse(*index)));
-    most.map_or(0, |(index, _)| index)
-}
-
-/// Restarts the killed node, as a service manager would.
-async fn revive(cluster: &mut Cluster, killed: &mut Option<Killed>) -> anyhow::Result<()> {
-    let Some(killed) = killed else { return Ok(()) };
-    let Some(node) = cluster.nodes.iter_mut().find(|n| n.name == killed.node) else {
-        return Ok(());
-    };
-    let started = Instant::now();
-    node.spawn()?;
-    node.ready().await?;
-    killed.back_after_seconds = Some(started.elapsed().as_secs_f64());
-    Ok(())
 }
 
 /// Waits for outstanding answers; returns whether all of them came.
@@ -207,14 +177,14 @@ fn watched(cluster: &Cluster) -> Vec<Watched> {
 }
 
 /// Prints the addresses of the running demo.
-fn addresses(setup: &Setup, origin: &Origin, cluster: &Cluster) -> Vec<String> {
+fn addresses(setup: &Setup, origin: &Origin, cluster: &Cluster, page: SocketAddr) -> Vec<String> {
     let hottest = &setup.catalog.object(setup.hottest()).target;
     let all = cluster.nodes.iter().map(|n| format!("{} {}", n.name, n.addresses.clients));
     let first = &cluster.nodes[0];
     let (clients, admin) = (first.addresses.clients, first.addresses.admin);
     vec![
+        format!("page     http://{page}/"),
         format!("nodes    {}", all.collect::<Vec<_>>().join(", ")),
-        format!("browser  http://{clients}/"),
         format!(
             "curl     curl -so /dev/null -D- -H 'Host: {HOST_NAME}' 'http://{clients}{hottest}'"
         ),
@@ -250,14 +220,22 @@ fn report(setup: &Setup, summary: &Summary) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn hold(setup: &Setup, addresses: &[String], stop: &mut StopSignals) {
+/// Goes on with the trace, and with what viewers order, until it is to end.
+async fn hold(
+    stage: &mut Stage<'_>,
+    addresses: &[String],
+    stop: &mut StopSignals,
+) -> anyhow::Result<()> {
     let text = format!("\nstill running, until ctrl-c:\n{}\n", addresses.join("\n"));
     // If standard output is closed, ctrl-c still ends the demo.
-    let _ = match setup.json {
+    let _ = match stage.setup.json {
         true => io::stderr().lock().write_all(text.as_bytes()),
         false => io::stdout().lock().write_all(text.as_bytes()),
     };
-    stop.asked().await;
+    tokio::select! {
+        held = stage.hold() => held,
+        () = stop.asked() => Ok(()),
+    }
 }
 
 /// Ctrl-c, and other signals that ask a process to end.

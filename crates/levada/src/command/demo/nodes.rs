@@ -1,9 +1,13 @@
 //! The nodes: processes of this same executable, each with a configuration file of its own.
 
-use std::{net::SocketAddr, path::Path};
+use std::{net::SocketAddr, path::Path, time::Duration};
 
 use anyhow::Context as _;
-use levada_command::node::{Node, PORT_TRIES, free_addresses, port_was_taken};
+use levada_command::{
+    admin_client,
+    node::{Node, PORT_TRIES, free_addresses, port_was_taken},
+};
+use levada_edge::settings::PolicyChoice;
 use tempfile::TempDir;
 
 use super::{
@@ -17,6 +21,8 @@ pub(super) struct Cluster {
     /// How often they were started again, because another program had taken a port.
     pub(super) restarts: usize,
     directory: TempDir,
+    origin: SocketAddr,
+    secret: String,
 }
 
 impl Cluster {
@@ -52,11 +58,33 @@ impl Cluster {
         for (index, addresses) in all.iter().enumerate() {
             let name = node_name(index);
             let config = directory.path().join(format!("{name}.toml"));
-            std::fs::write(&config, config::text(setup, origin, &secret, index, &all))?;
+            let text = config::text((setup, &setup.policy), origin, &secret, index, &all);
+            std::fs::write(&config, text)?;
             let log = directory.path().join(format!("{name}.log"));
             nodes.push(Node::new(name, *addresses, config, log));
         }
-        Ok(Self { nodes, restarts: 0, directory })
+        Ok(Self { nodes, restarts: 0, directory, origin, secret })
+    }
+
+    /// Changes the policy of all nodes: writes their configurations anew, and lets them read these.
+    ///
+    /// # Errors
+    /// If a node that runs refuses.
+    pub(super) async fn change_policy(
+        &self,
+        setup: &Setup,
+        policy: PolicyChoice,
+    ) -> anyhow::Result<()> {
+        let all: Vec<_> = self.nodes.iter().map(|node| node.addresses).collect();
+        for (index, node) in self.nodes.iter().enumerate() {
+            let text = config::text((setup, &policy), self.origin, &self.secret, index, &all);
+            std::fs::write(self.directory().join(format!("{}.toml", node.name)), text)?;
+        }
+        for node in self.nodes.iter().filter(|node| node.pid().is_some()) {
+            let nothing = serde_json::Value::Null;
+            admin_client::post(node.addresses.admin, "/reload", &nothing, None, RELOAD).await?;
+        }
+        Ok(())
     }
 
     async fn start_all(&mut self) -> anyhow::Result<()> {
@@ -81,6 +109,8 @@ impl Cluster {
         }
     }
 }
+
+const RELOAD: Duration = Duration::from_secs(10);
 
 fn secret() -> anyhow::Result<String> {
     let mut bytes = [0; 24];

@@ -20,7 +20,7 @@ use hyper::{
 };
 use hyper_util::rt::TokioIo;
 use levada_command::content;
-use levada_types::{ByteSize, Key};
+use levada_types::Key;
 use tokio::net::{TcpListener, TcpStream};
 
 use super::catalog::Catalog;
@@ -99,11 +99,11 @@ fn answer(
         return page(StatusCode::METHOD_NOT_ALLOWED, "only GET\n".to_owned());
     }
     let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
-    if target == "/" {
-        return page(StatusCode::OK, index(catalog));
-    }
     let Some(object) = catalog.find(target) else {
-        return page(StatusCode::NOT_FOUND, "no such object; / lists some\n".to_owned());
+        return page(
+            StatusCode::NOT_FOUND,
+            "the origin of the demo has no such object\n".to_owned(),
+        );
     };
     served.requests.fetch_add(1, Relaxed);
     let etag = format!("\"{:016x}\"", object.key.0);
@@ -132,33 +132,11 @@ fn answer(
 fn page(status: StatusCode, text: String) -> Response<Content> {
     let mut response = Response::new(Content::Page(text.into()));
     *response.status_mut() = status;
-    let kind = HeaderValue::from_static("text/html; charset=utf-8");
+    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }
-
-fn index(catalog: &Catalog) -> String {
-    let mut page = format!(
-        "<!doctype html><title>Levada demo</title><h1>Levada demo: the origin's index</h1>\
-         <p>{} objects, from {}. The response headers <code>Cache-Status</code>, <code>Via</code> \
-         and <code>Proxy-Status</code> of each say which node served it and why. Some of them:</p><ul>",
-        catalog.objects.len(),
-        escape(&catalog.source),
-    );
-    for object in catalog.objects.iter().take(LISTED) {
-        let target = escape(&object.target);
-        page += &format!("<li><a href=\"{target}\">{target}</a>, {}</li>\n", ByteSize(object.size));
-    }
-    page + "</ul>\n"
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;")
-}
-
-/// Objects on the index page.
-const LISTED: usize = 50;
 
 /// The body of a response of the origin.
 enum Content {

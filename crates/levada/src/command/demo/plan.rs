@@ -38,6 +38,20 @@ impl Phase {
         }
     }
 
+    /// Its course, in a sentence.
+    pub(super) const fn words(self) -> &'static str {
+        match self {
+            Self::WarmUp => "A trace is replayed, and caches fill.",
+            Self::Before => "The trace alone: each object is served by one node, or by few.",
+            Self::Crowd => {
+                "A crowd requests one object, faster than the link of one node: its set grows."
+            }
+            Self::After => "The crowd has gone, and the set shrinks.",
+            Self::NodeDown => "A node was killed: others serve its objects, and no request fails.",
+            Self::NodeBack => "The node is back with an empty cache, and its share rises slowly.",
+        }
+    }
+
     /// The end of the phase in a demo of length `whole`.
     pub(super) fn end(self, whole: Duration) -> Duration {
         let fortieths = match self {
@@ -93,10 +107,10 @@ impl Iterator for Arrivals<'_> {
     type Item = Arrival;
 
     fn next(&mut self) -> Option<Arrival> {
-        match (self.trace.next, self.crowd.next) {
-            (Some(trace), Some(crowd)) if crowd.at < trace.at => self.crowd.take(),
-            (None, Some(_)) => self.crowd.take(),
-            _ => self.trace.take(),
+        match (self.trace.ahead, self.crowd.ahead) {
+            (Some(trace), Some(crowd)) if crowd.at < trace.at => self.crowd.next(),
+            (None, Some(_)) => self.crowd.next(),
+            _ => self.trace.next(),
         }
     }
 }
@@ -107,27 +121,36 @@ pub(super) struct Stream<I> {
     rate: f64,
     until: Duration,
     rng: Rng,
-    next: Option<Arrival>,
+    ahead: Option<Arrival>,
 }
 
 impl<'a, I: Iterator<Item = &'a u32>> Stream<I> {
-    fn new(objects: I, rate: f64, (from, until): (Duration, Duration), seed: u64) -> Self {
-        let mut stream = Self { objects, rate, until, rng: Rng::new(seed), next: None };
+    pub(super) fn new(
+        objects: I,
+        rate: f64,
+        (from, until): (Duration, Duration),
+        seed: u64,
+    ) -> Self {
+        let mut stream = Self { objects, rate, until, rng: Rng::new(seed), ahead: None };
         stream.advance(from);
         stream
     }
 
-    fn take(&mut self) -> Option<Arrival> {
-        let taken = self.next?;
-        self.advance(taken.at);
-        Some(taken)
-    }
-
     fn advance(&mut self, from: Duration) {
-        let gap = -(1.0 - self.rng.unit()).ln() / self.rate;
+        let gap = self.rng.exponential() / self.rate;
         let at = Duration::try_from_secs_f64(gap).ok().and_then(|gap| from.checked_add(gap));
         let at = at.filter(|at| *at < self.until);
-        self.next = at.and_then(|at| Some(Arrival { at, object: *self.objects.next()? }));
+        self.ahead = at.and_then(|at| Some(Arrival { at, object: *self.objects.next()? }));
+    }
+}
+
+impl<'a, I: Iterator<Item = &'a u32>> Iterator for Stream<I> {
+    type Item = Arrival;
+
+    fn next(&mut self) -> Option<Arrival> {
+        let taken = self.ahead?;
+        self.advance(taken.at);
+        Some(taken)
     }
 }
 

@@ -12,7 +12,7 @@ use levada_types::{format_duration, parse_duration, parse_rate};
 use super::{
     args::DemoArgs,
     catalog::Catalog,
-    plan::{Arrivals, Phase},
+    plan::{Arrival, Arrivals, Phase, Stream},
 };
 
 /// A demo that can run.
@@ -46,6 +46,17 @@ pub(super) struct Setup {
     pub(super) options: String,
     /// Sentences about unexpected choices.
     pub(super) notes: Vec<String>,
+}
+
+/// A part of the demo, by its requests.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Part {
+    /// All phases.
+    Story,
+    /// One more crowd, which comes at this time.
+    Crowd(Duration),
+    /// A minute of the trace, from this time on.
+    Minute(Duration),
 }
 
 impl Setup {
@@ -139,10 +150,37 @@ impl Setup {
         Ok(slower)
     }
 
-    pub(super) fn arrivals(&self) -> Arrivals<'_> {
-        let trace = (&self.catalog.requests[..], self.rate);
-        let crowd = (&self.hot[..], self.crowd_rate);
-        Arrivals::new(trace, crowd, self.duration, self.seed.into())
+    /// A policy of this name, with the parameters that suit the demo.
+    ///
+    /// # Errors
+    /// If there is none that runs on an edge.
+    pub(super) fn policy_named(&self, name: &str) -> anyhow::Result<PolicyChoice> {
+        let entry = levada_policy::find(name).filter(|entry| entry.runs_on_an_edge());
+        let entry = entry.with_context(|| format!("there is no policy `{name}` for an edge"))?;
+        let mut parameters = BTreeMap::new();
+        hasten(entry, self.duration, &mut parameters, &mut Vec::new());
+        Ok(PolicyChoice { name: entry.name.to_owned(), parameters })
+    }
+
+    /// The requests of a part of the demo.
+    pub(super) fn arrivals(&self, part: Part) -> Box<dyn Iterator<Item = Arrival> + Send + '_> {
+        let (trace, seed) = (&self.catalog.requests[..], u64::from(self.seed));
+        match part {
+            Part::Story => {
+                let crowd = (&self.hot[..], self.crowd_rate);
+                Box::new(Arrivals::new((trace, self.rate), crowd, self.duration, seed))
+            }
+            Part::Crowd(from) => {
+                let lasts = Phase::Crowd.end(self.duration) - Phase::Before.end(self.duration);
+                let times = (from, from + lasts.min(LONGEST_CROWD));
+                Box::new(Stream::new(self.hot.iter().cycle(), self.crowd_rate, times, seed))
+            }
+            Part::Minute(from) => {
+                let begin = from.as_secs_f64() * self.rate;
+                let requests = trace.iter().cycle().skip(begin as usize % trace.len());
+                Box::new(Stream::new(requests, self.rate, (from, from + MINUTE), seed))
+            }
+        }
     }
 
     /// Time in which a restarted node reaches its full share.
@@ -331,6 +369,10 @@ fn options(args: &DemoArgs, (rate, link, pace): (f64, u64, f64)) -> String {
 /// The phase with a dead node must last longer than the probes that detect it.
 const SHORTEST: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_secs(3600);
+/// A crowd that somebody orders lasts no longer.
+const LONGEST_CROWD: Duration = Duration::from_secs(20);
+/// The trace goes on by minutes when the demo is held.
+pub(super) const MINUTE: Duration = Duration::from_secs(60);
 const SLOWEST_LINK: u64 = 125_000;
 /// 40 Mbit/s.
 const USUAL_LINK: f64 = 5e6;

@@ -4,6 +4,7 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use levada_command::admin_client;
+use levada_status::{NodeStatus, SetWatch};
 use serde::{Deserialize, de::DeserializeOwned};
 use tokio::{task::JoinSet, time::Instant};
 
@@ -12,22 +13,6 @@ use super::{
     config::HOST_NAME,
     setup::Setup,
 };
-
-/// The fields read of `/status`.
-#[derive(Clone, Debug, Default, Deserialize)]
-struct Status {
-    hits: u64,
-    misses: u64,
-    collapsed: u64,
-    origin_bytes: u64,
-    peers: Vec<Peer>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-struct Peer {
-    name: String,
-    outstanding: Option<u32>,
-}
 
 /// The fields read of `/explain`.
 #[derive(Clone, Debug, Deserialize)]
@@ -52,14 +37,19 @@ pub(super) struct Watched {
 
 /// Polls all nodes twice a second, for ever.
 pub(super) async fn watch(nodes: Vec<Watched>, setup: Arc<Setup>, board: Arc<Board>) {
-    let mut last: Vec<Option<Status>> = vec![None; nodes.len()];
+    let mut last: Vec<Option<Arc<NodeStatus>>> = vec![None; nodes.len()];
     let mut looked = Instant::now();
+    let mut sets_seen = (0, SetWatch::default());
     let (mut retries, mut ticks_done) = (vec![0; nodes.len()], 0);
     let mut ticks = tokio::time::interval(PERIOD);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let statuses: Vec<Option<Status>> = ask_all(&nodes, "/status").await;
+        let statuses: Vec<Option<Arc<NodeStatus>>> = ask_all(&nodes, "/status").await;
+        for (node, status) in statuses.iter().enumerate() {
+            status.iter().for_each(|status| board.told(node, status.clone()));
+        }
+        tell_sets(&statuses, &mut sets_seen, &board);
         let passed = looked.elapsed().as_secs_f64().max(1e-3);
         looked = Instant::now();
         let mut live = live(&nodes, &statuses, &last, passed);
@@ -80,15 +70,31 @@ pub(super) async fn watch(nodes: Vec<Watched>, setup: Arc<Setup>, board: Arc<Boa
     }
 }
 
+/// Tells of sets that have changed, as one node sees them. Each node has its own view.
+fn tell_sets(
+    statuses: &[Option<Arc<NodeStatus>>],
+    (node, sets): &mut (usize, SetWatch),
+    board: &Board,
+) {
+    let answered = statuses.iter().enumerate();
+    let Some((first, status)) = answered.filter_map(|(n, s)| Some((n, s.as_ref()?))).next() else {
+        return;
+    };
+    if first != std::mem::replace(node, first) {
+        *sets = SetWatch::default();
+    }
+    sets.look(&status.hottest, &board.events);
+}
+
 /// The change since the last poll. A restarted node counts from zero again.
 fn live(
     nodes: &[Watched],
-    statuses: &[Option<Status>],
-    last: &[Option<Status>],
+    statuses: &[Option<Arc<NodeStatus>>],
+    last: &[Option<Arc<NodeStatus>>],
     passed: f64,
 ) -> Vec<NodeLive> {
     let outstanding = |name: &str| {
-        let of = |status: &Status| {
+        let of = |status: &Arc<NodeStatus>| {
             let peer = status.peers.iter().find(|peer| peer.name == name);
             peer.and_then(|peer| peer.outstanding).unwrap_or(0)
         };
@@ -98,7 +104,7 @@ fn live(
     each.map(|((node, status), last)| {
         let Some(now) = status else { return NodeLive::default() };
         let before = last.clone().filter(|last| last.hits <= now.hits).unwrap_or_default();
-        let since = |read: fn(&Status) -> u64| read(now).saturating_sub(read(&before));
+        let since = |read: fn(&NodeStatus) -> u64| read(now).saturating_sub(read(&before));
         let hits = since(|s| s.hits + s.collapsed);
         NodeLive {
             up: true,

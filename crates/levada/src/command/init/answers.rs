@@ -71,6 +71,14 @@ pub(super) fn hosts(text: &str) -> Result<Vec<String>, String> {
     checked(Answers { hosts, ..Answers::sample() }, |good| good.hosts)
 }
 
+/// The name of an option that is given once per name.
+pub(super) fn one_host(text: &str) -> Result<&str, String> {
+    match text.contains([' ', ',', '\t']) || text.is_empty() {
+        true => Err(format!("{text:?} is not one host name: repeat the option for each name.")),
+        false => Ok(text),
+    }
+}
+
 /// A port or an address, alone or with the files of a certificate and its key.
 pub(super) fn door(text: &str) -> Result<Door, String> {
     let words: Vec<_> = text.split_whitespace().collect();
@@ -170,6 +178,10 @@ mod tests {
         assert_eq!(hosts("a.example, *.b.example"), Ok(both));
         assert!(hosts("http://a.example").is_err());
         assert!(hosts("a.example a.example").is_err());
+        assert_eq!(one_host("a.example"), Ok("a.example"));
+        for wrong in ["a b", "a,b", ""] {
+            assert!(one_host(wrong).unwrap_err().contains("repeat the option"), "{wrong}");
+        }
     }
 
     #[test]

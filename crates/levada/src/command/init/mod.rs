@@ -92,7 +92,11 @@ fn given(args: &InitArgs) -> anyhow::Result<Given> {
     };
     let hosts = match &args.host[..] {
         [] => None,
-        hosts => Some(answers::hosts(&hosts.join(" ")).map_err(wrong("--host"))?),
+        hosts => {
+            let names = hosts.iter().map(|name| answers::one_host(name));
+            let names: Vec<_> = names.collect::<Result<_, _>>().map_err(wrong("--host"))?;
+            Some(answers::hosts(&names.join(" ")).map_err(wrong("--host"))?)
+        }
     };
     let door = match &args.listen {
         Some(listen) => {

@@ -148,12 +148,27 @@ fn shown(file: &Path) -> String {
 
 /// The commands to use the file.
 pub(super) fn next_steps(answers: &Answers, file: &Path) -> String {
-    let (name, curl) = (shown(file), curl(answers));
+    let (name, curl, understood) = (shown(file), curl(answers), understood(answers));
     format!(
-        "{name} is written. Next:
+        "{name} is written: {understood}. Next:
   levada doctor -c {name}    checks this machine
   levada run -c {name}       runs the node until ctrl-c
   {curl}
 "
     )
+}
+
+/// The answers in one sentence, so that a user sees how they were understood.
+fn understood(answers: &Answers) -> String {
+    let content = match &answers.content {
+        Content::Origin(url) => format!("what {url} has"),
+        Content::Files(directory) => format!("the files of {}", shown(directory)),
+    };
+    let hosts = match &answers.hosts[..] {
+        [every] if every == "*" => "every host name".to_owned(),
+        [one] => format!("the host name {one}"),
+        several => format!("the host names {}", several.join(" and ")),
+    };
+    let tls = if answers.door.tls.is_some() { "HTTPS" } else { "HTTP" };
+    format!("it serves {content} under {hosts}, by {tls} at {}", answers.door.address)
 }

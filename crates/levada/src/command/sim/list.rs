@@ -7,15 +7,13 @@ use levada_cache::eviction::EVICTIONS;
 use levada_command::CommandStatus;
 use levada_paper::PAPERS;
 use levada_policy::POLICIES;
+use levada_scenario::SCENARIOS;
 use levada_sim::{METRICS, Scenario};
 use levada_topology::TOPOLOGIES;
 use levada_trace::generate::GENERATORS;
 use serde_json::{Map, Value as Json, json};
 
-use super::{
-    args::{List, ListArgs},
-    scenarios::SCENARIOS,
-};
+use super::args::{List, ListArgs};
 
 /// Prints the lists.
 ///

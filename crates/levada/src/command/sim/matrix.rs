@@ -10,15 +10,13 @@ use std::{path::Path, time::Duration};
 
 use anyhow::{Context as _, bail};
 use levada_command::CommandStatus;
-use levada_config::scenario::Changes;
 use levada_paper::Case;
+use levada_scenario::{Changes, Files, matrix};
 use levada_sim::{Arrivals, Library, Metric, Outcome, Policy, Remark, Scenario, Time};
 use serde::Serialize;
 
 use super::{
     args::MatrixArgs,
-    files::Files,
-    scenarios,
     sweep::{Swept, sweep},
 };
 
@@ -115,7 +113,7 @@ fn scenarios(args: &MatrixArgs) -> anyhow::Result<Vec<Named>> {
     let wanted = |name: &str| {
         args.only.is_empty() || args.only.iter().any(|part| name.contains(part.as_str()))
     };
-    let listed = scenarios::matrix().filter(|example| wanted(example.name));
+    let listed = matrix().filter(|example| wanted(example.name));
     let read = listed.map(|example| {
         let scenario = Scenario::from_toml(example.text)
             .with_context(|| format!("{} cannot be run", example.path))?;
@@ -135,7 +133,7 @@ fn from_file(path: &Path) -> anyhow::Result<Named> {
     let directory = path.parent().unwrap_or(Path::new(""));
     let mut library = Library::new(Box::new(Files));
     let changes = Changes::default();
-    let checked = levada_config::scenario::check(&source, directory, &changes, &mut library);
+    let checked = levada_scenario::check(&source, directory, &changes, &mut library);
     let name = path.file_stem().map_or_else(String::new, |stem| stem.display().to_string());
     match checked.scenario {
         Some(scenario) => Ok(Named { name, scenario }),
@@ -357,7 +355,7 @@ mod tests {
 
     #[test]
     fn every_scenario_of_the_list_can_be_read() {
-        for example in scenarios::matrix() {
+        for example in matrix() {
             let scenario = Scenario::from_toml(example.text).expect(example.name);
             assert!(!scenario.title.is_empty(), "{}", example.name);
         }

@@ -4,12 +4,10 @@
 //! args                            what is asked for
 //! list - run - paper - matrix - large   one file per subcommand
 //! sweep - store - stop - progress many runs: in parallel, kept, interrupted, shown
-//! files                           what scenarios read
 //! render                          reports as text, CSV, JSON and pages with figures
 //! ```
 
 pub(crate) mod args;
-mod files;
 mod large;
 mod list;
 mod matrix;
@@ -17,7 +15,6 @@ mod paper;
 mod progress;
 pub(crate) mod render;
 mod run;
-mod scenarios;
 mod spread;
 mod stop;
 mod store;
@@ -75,7 +72,7 @@ fn report(
         let mut cases = cases(tables);
         // Rows at several rates, and several tables, share a run.
         let mut seen = HashSet::new();
-        cases.retain(|case| seen.insert(store::key(&case.scenario)));
+        cases.retain(|case| seen.insert(levada_scenario::run_key(&case.scenario)));
         let runs: Vec<Json> = cases.iter().filter_map(|case| told(case, swept)).collect();
         serde_json::to_writer_pretty(&mut out, &json!({ "tables": reports, "runs": runs }))?;
         writeln!(out)?;

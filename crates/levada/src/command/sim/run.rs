@@ -4,17 +4,13 @@ use std::{collections::BTreeSet, path::Path};
 
 use anyhow::{Context as _, bail};
 use levada_command::CommandStatus;
-use levada_config::{Source, scenario::Changes};
 use levada_paper::{Case, Column, Plot, Row, Table};
+use levada_scenario::{Changes, Files, read};
 use levada_sim::{Arrivals, Library, Metric, Reading, Scenario};
 
 use super::{
     args::SimRunArgs,
-    cases,
-    files::Files,
-    report,
-    scenarios::SCENARIOS,
-    spread,
+    cases, report, spread,
     sweep::{Swept, sweep},
 };
 
@@ -47,7 +43,7 @@ struct Variant {
 
 /// Every combination of the options. All errors of all combinations are reported at once.
 fn scenarios(args: &SimRunArgs) -> anyhow::Result<Vec<Variant>> {
-    let source = source(&args.scenario)?;
+    let source = read(&args.scenario)?;
     let directory = args.scenario.parent().unwrap_or(Path::new(""));
     let sets = args.set.iter().map(|set| split(set)).collect::<anyhow::Result<Vec<_>>>()?;
     let first = Scenario::read_toml(&source.text).0.seed;
@@ -66,9 +62,9 @@ fn scenarios(args: &SimRunArgs) -> anyhow::Result<Vec<Variant>> {
                     servers: servers.copied(),
                     seed: seed.copied(),
                     sets: sets.clone(),
+                    ..Changes::default()
                 };
-                let checked =
-                    levada_config::scenario::check(&source, directory, &changes, &mut library);
+                let checked = levada_scenario::check(&source, directory, &changes, &mut library);
                 match checked.scenario {
                     Some(scenario) => variants.push(Variant {
                         scenario,
@@ -87,19 +83,6 @@ fn scenarios(args: &SimRunArgs) -> anyhow::Result<Vec<Variant>> {
         bail!("{} cannot be run\n{}", args.scenario.display(), wrong.concat());
     }
     Ok(variants)
-}
-
-/// The file, or the scenario of this name that comes with Levada.
-fn source(path: &Path) -> anyhow::Result<Source> {
-    let named = SCENARIOS.iter().find(|example| Path::new(example.name) == path);
-    match named.filter(|_| !path.exists()) {
-        Some(example) => {
-            Ok(Source { name: example.path.to_owned(), text: example.text.to_owned() })
-        }
-        None => levada_config::read_source(path).with_context(|| {
-            format!("cannot read {}; `levada sim list scenarios` has names", path.display())
-        }),
-    }
 }
 
 /// Each value of the option, or the file's.

@@ -6,8 +6,8 @@
 //! {"key":"6f2a...","case":"osdi02 normal fdr","seconds":31.4,"outcome":{...}}
 //! ```
 //!
-//! The key is a hash of the scenario, of the files that it reads and of the simulator's code.
-//! Results of another version are never shown as this version's.
+//! The key is that of `levada_scenario::run_key`: results of another version are never shown as this
+//! version's.
 
 use std::{
     collections::BTreeMap,
@@ -17,12 +17,8 @@ use std::{
 };
 
 use anyhow::Context as _;
-use levada_sim::{End, Outcome, Scenario};
-use levada_types::hash64;
+use levada_sim::{End, Outcome};
 use serde::{Deserialize, Serialize};
-
-/// Hash of the sources that determine an outcome (build.rs).
-const CODE: &str = env!("LEVADA_SIM_CODE");
 
 /// One finished run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -126,20 +122,6 @@ fn read(file: &File) -> anyhow::Result<(BTreeMap<String, Outcome>, u64)> {
     Ok((known, whole))
 }
 
-/// The key of a run: equal keys mean equal outcomes. The contents of files that the scenario reads
-/// are part of it.
-pub(super) fn key(scenario: &Scenario) -> String {
-    let mut text = serde_json::to_string(scenario).unwrap_or_default();
-    let files = [Some(&scenario.workload.trace), scenario.topology.file.as_ref()];
-    for path in files.into_iter().flatten() {
-        // A generated trace has no file; a file that cannot be read is an error later.
-        if let Ok(bytes) = fs::read(path) {
-            text += &format!("\n{:016x}", hash64(&bytes));
-        }
-    }
-    format!("{:016x}", hash64(format!("{CODE}\n{text}").as_bytes()))
-}
-
 /// The user's cache directory.
 fn usual_directory() -> Option<PathBuf> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
@@ -188,13 +170,5 @@ mod tests {
         open().keep("l", "case", outcome(2.0), 0.5).unwrap();
         assert_eq!(open().get("k"), Some(&outcome(1.0)));
         assert_eq!(open().get("l"), Some(&outcome(2.0)));
-    }
-
-    #[test]
-    fn a_key_is_the_scenarios() {
-        let scenario = Scenario::default();
-        let other = scenario.with([("servers.count", "16")]).unwrap();
-        assert_eq!(key(&scenario), key(&scenario.clone()));
-        assert_ne!(key(&scenario), key(&other));
     }
 }

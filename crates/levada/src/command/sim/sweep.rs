@@ -12,15 +12,10 @@ use std::{
 
 use anyhow::bail;
 use levada_paper::Case;
+use levada_scenario::{Files, run_key};
 use levada_sim::{End, Library, Outcome, run};
 
-use super::{
-    args::SweepArgs,
-    files::Files,
-    progress::Progress,
-    stop::StopFlag,
-    store::{Store, key},
-};
+use super::{args::SweepArgs, progress::Progress, stop::StopFlag, store::Store};
 
 /// The result of a sweep.
 pub(super) struct Swept {
@@ -48,7 +43,7 @@ impl Swept {
 
     /// The outcome of `case`, if it is finished.
     pub(super) fn outcome(&self, case: &Case) -> Option<&Outcome> {
-        self.outcomes.get(&key(&case.scenario))
+        self.outcomes.get(&run_key(&case.scenario))
     }
 }
 
@@ -71,7 +66,7 @@ pub(super) fn sweep(cases: &[&Case], name: &str, args: &SweepArgs) -> anyhow::Re
     let mut wanted = BTreeSet::new();
     let mut waiting: Vec<(String, &Case)> = Vec::new();
     for case in cases {
-        let key = key(&case.scenario);
+        let key = run_key(&case.scenario);
         if wanted.insert(key.clone()) && store.get(&key).is_none() {
             waiting.push((key, case));
         }

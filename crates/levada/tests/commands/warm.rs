@@ -5,28 +5,15 @@ use std::{
     io::{BufRead as _, BufReader, Write as _},
     net::{TcpListener, TcpStream},
     path::Path,
-    process::{Child, Command, Output, Stdio},
+    process::{Command, Output, Stdio},
     sync::{Arc, Mutex},
 };
 
 use flate2::{Compression, write::GzEncoder};
 
+use crate::support::{Process, free};
+
 const HOST: &str = "www.example.com";
-
-/// A node that ends with the test.
-struct Node(Child);
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// A port that is free now.
-fn free() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
 
 type Hits = Arc<Mutex<HashMap<String, usize>>>;
 
@@ -101,7 +88,7 @@ fn urlset(numbers: std::ops::Range<usize>) -> String {
 }
 
 /// Two nodes in front of the origin, and their ports for clients.
-fn cluster(directory: &Path, origin: u16) -> ([Node; 2], [u16; 2]) {
+fn cluster(directory: &Path, origin: u16) -> ([Process; 2], [u16; 2]) {
     let (clients, peers) = ([free(), free()], [free(), free()]);
     let start = |index: usize| {
         let name = ["a", "b"][index];
@@ -130,13 +117,7 @@ policy = {{ name = "hrw" }}
         std::fs::write(&file, text).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_levada"));
         command.args(["run", "--stop-with-stdin", "-c"]).arg(file);
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut node = Node(command.spawn().unwrap());
-        let mut log = BufReader::new(node.0.stderr.take().unwrap()).lines();
-        assert!(log.any(|line| line.unwrap().contains("ready")), "the node starts");
-        // A thread must read on, or the node's log would block it.
-        std::thread::spawn(move || log.for_each(drop));
-        node
+        Process::ready(command.stdin(Stdio::piped())).expect("the node starts").0
     };
     ([start(0), start(1)], clients)
 }
@@ -170,7 +151,7 @@ fn objects_are_stored_where_the_cluster_looks_for_them() {
     assert_eq!((code, count(&report, "already there")), (Some(0), 40), "{report}");
     assert!(hits.lock().unwrap().values().all(|hits| *hits == 1), "{hits:?}");
 
-    // What is not stored is named, with the reason.
+    // Objects that are not stored are named, with the reason.
     let url = |path: &str| format!("http://{HOST}{path}");
     let (code, report) =
         warm(clients[0], &[&url("/account"), &url("/gone"), "http://b.test/", &url("/0.css")]);

@@ -2,26 +2,18 @@
 
 use std::{
     fs,
-    io::{BufRead as _, BufReader, Read as _, Write as _},
+    io::{Read as _, Write as _},
     net::{TcpListener, TcpStream},
     os::unix::{fs::MetadataExt as _, process::CommandExt as _},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::Command,
     sync::atomic::{AtomicU16, Ordering::Relaxed},
 };
 
+use crate::support::Process;
+
 /// The user `nobody` of most systems.
 const NOBODY: u32 = 65534;
-
-/// A node that ends with the test.
-struct Node(Child);
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// Whether the tests may become another user.
 fn is_possible() -> bool {
@@ -67,19 +59,14 @@ origin = "http://127.0.0.1:9"
     (directory, file)
 }
 
-/// Starts the node as this user, and returns it when it is ready, with everything that it has said.
-fn start(file: &Path, user: u32) -> (Node, String) {
+/// Starts the node as this user, and returns it when it is ready, with everything that it has said; or only
+/// that, if it ends.
+fn start(file: &Path, user: u32) -> Result<(Process, String), String> {
     let mut command = Command::new("/proc/self/fd/0");
     // The directory of the executable may be closed to the user.
     command.stdin(fs::File::open(env!("CARGO_BIN_EXE_levada")).unwrap());
-    command.args(["run", "-c"]).arg(file).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut node = Node(command.uid(user).spawn().unwrap());
-    let mut stderr = BufReader::new(node.0.stderr.take().unwrap());
-    let mut said = String::new();
-    while !said.contains("ready") && stderr.read_line(&mut said).unwrap() > 0 {}
-    // The test reads no further: the pipe has room for the few lines that follow.
-    std::mem::forget(stderr);
-    (node, said)
+    command.args(["run", "-c"]).arg(file);
+    Process::ready(command.uid(user))
 }
 
 /// A free port that only root may listen on. Tests that run at once get different ones.
@@ -109,7 +96,7 @@ fn node_that_root_starts_runs_as_the_user_and_reloads() {
     }
     let port = low_port();
     let (directory, file) = configure(port);
-    let (node, said) = start(&file, 0);
+    let (node, said) = start(&file, 0).unwrap();
     assert!(said.contains("runs as nobody without capabilities"), "{said}");
     for thread in fs::read_dir(format!("/proc/{}/task", node.0.id())).unwrap() {
         let status = fs::read_to_string(thread.unwrap().path().join("status")).unwrap();
@@ -149,13 +136,13 @@ fn file_that_the_user_cannot_read_keeps_the_node_from_starting() {
     let (directory, file) = configure(low_port());
     let token = directory.path().join("token");
     fs::set_permissions(&token, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
-    let (_node, said) = start(&file, 0);
+    let said = start(&file, 0).err().unwrap();
     assert!(said.contains("the user nobody cannot read the configuration"), "{said}");
     assert!(said.contains("token: Permission denied"), "{said}");
 
     let text = fs::read_to_string(&file).unwrap().replace("nobody", "nobody-at-all");
     fs::write(&file, text).unwrap();
-    let (_node, said) = start(&file, 0);
+    let said = start(&file, 0).err().unwrap();
     assert!(said.contains("`user` in [runtime]: there is no user nobody-at-all"), "{said}");
 }
 
@@ -167,7 +154,7 @@ fn node_says_that_it_stays_root_or_that_it_cannot_change_its_user() {
     let (_directory, file) = configure(low_port());
     let without = fs::read_to_string(&file).unwrap().replace("user = \"nobody\"\n", "");
     fs::write(&file, &without).unwrap();
-    let (node, said) = start(&file, 0);
+    let (node, said) = start(&file, 0).unwrap();
     assert!(said.contains("runs as root with all its rights"), "{said}");
     drop(node);
 
@@ -175,7 +162,6 @@ fn node_says_that_it_stays_root_or_that_it_cannot_change_its_user() {
     let text = fs::read_to_string(&file).unwrap();
     fs::write(&file, text.replace("user = \"nobody\"", "user = \"daemon\"")).unwrap();
     std::os::unix::fs::chown(directory.path(), Some(NOBODY), None).unwrap();
-    let (_node, said) = start(&file, NOBODY);
+    let (_node, said) = start(&file, NOBODY).unwrap();
     assert!(said.contains("runs as nobody without capabilities: `user`"), "{said}");
-    assert!(said.contains("ready"), "{said}");
 }

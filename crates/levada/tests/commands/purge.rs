@@ -1,28 +1,15 @@
 //! `levada purge` as a user runs it, against a node as a user runs it.
 
 use std::{
-    io::{BufRead as _, BufReader, Read as _, Write as _},
+    io::{Read as _, Write as _},
     net::{TcpListener, TcpStream},
     path::Path,
-    process::{Child, Command, Output, Stdio},
+    process::{Command, Output, Stdio},
 };
 
+use crate::support::{Process, free};
+
 const TOKEN: &str = "a token of some length";
-
-/// A node that ends with the test.
-struct Node(Child);
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// A port that is free now.
-fn free() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
 
 /// An origin that answers every request with the same page. It ends with the process.
 fn origin() -> u16 {
@@ -60,14 +47,14 @@ fn status(mut stream: TcpStream) -> u16 {
 }
 
 /// Writes a configuration and starts the node that it describes. Its only peer is away.
-fn start(directory: &Path, admin: u16, with_peer: bool) -> Node {
+fn start(directory: &Path, admin: u16, with_peer: bool) -> Process {
     let peers = with_peer.then(|| [free(), free()]);
     start_named("a", directory, admin, peers)
 }
 
 /// Writes a configuration and starts the node `name` that it describes, of the two nodes `a` and `b` with
 /// these ports for peers.
-fn start_named(name: &str, directory: &Path, admin: u16, peers: Option<[u16; 2]>) -> Node {
+fn start_named(name: &str, directory: &Path, admin: u16, peers: Option<[u16; 2]>) -> Process {
     std::fs::write(directory.join("token"), format!("{TOKEN}\n")).unwrap();
     let (client, origin) = (free(), origin());
     std::fs::write(directory.join("port"), client.to_string()).unwrap();
@@ -105,14 +92,7 @@ address = "127.0.0.1:{b}"
     std::fs::write(directory.join("levada.toml"), text).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_levada"));
     command.args(["run", "--stop-with-stdin", "-c"]).arg(directory.join("levada.toml"));
-    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut node = Node(command.spawn().unwrap());
-    let mut log = BufReader::new(node.0.stderr.take().unwrap()).lines();
-    let ready = log.any(|line| line.unwrap().contains("ready"));
-    assert!(ready, "the node starts");
-    // A thread must read on, or the node's log would block it.
-    std::thread::spawn(move || log.for_each(drop));
-    node
+    Process::ready(command.stdin(Stdio::piped())).expect("the node starts").0
 }
 
 fn purge(options: &[&str]) -> Output {

@@ -5,7 +5,7 @@ use std::{
     io::{BufRead as _, BufReader, Write as _},
     net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    process::{Command, Output, Stdio},
     sync::Arc,
 };
 
@@ -13,6 +13,8 @@ use rustls::{
     ClientConfig, ClientConnection, RootCertStore, StreamOwned,
     pki_types::{CertificateDer, ServerName},
 };
+
+use crate::support::{Process, free, levada};
 
 fn init(directory: &Path, options: &[&str], answers: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_levada"));
@@ -26,14 +28,6 @@ fn init(directory: &Path, options: &[&str], answers: &str) -> Output {
 
 fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
-}
-
-fn levada(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_levada")).args(args).output().unwrap()
-}
-
-fn free() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// An origin that answers each request with its path and host. It ends with the process.
@@ -62,34 +56,13 @@ fn origin() -> u16 {
     port
 }
 
-/// A node that ends with the test.
-struct Node(Child);
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Checks the file as its reader would, runs a node with it, and waits until the node is ready.
-fn run(file: &Path) -> Node {
+fn run(file: &Path) -> Process {
     let name = file.to_str().unwrap();
     let validated = levada(&["validate", "-c", name]);
     assert_eq!(validated.status.code(), Some(0), "{}", said(&validated));
     assert!(!said(&validated).contains("warning"), "{}", said(&validated));
-    let mut command = Command::new(env!("CARGO_BIN_EXE_levada"));
-    command.args(["run", "-c", name]).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut process = command.spawn().unwrap();
-    let mut stderr = BufReader::new(process.stderr.take().unwrap());
-    let node = Node(process);
-    let mut said = String::new();
-    while !said.contains("ready") {
-        assert!(stderr.read_line(&mut said).unwrap() > 0, "the node starts: {said}");
-    }
-    // The node may write more.
-    std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::sink()));
-    node
+    Process::node(file)
 }
 
 fn get(mut stream: impl std::io::Read + std::io::Write, host: &str, path: &str) -> String {
@@ -213,6 +186,8 @@ fn one_option_is_enough_without_a_terminal() {
     let output = init(directory.path(), &["--origin=www.example.com:8080"], "not read\n");
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     assert!(!said(&output).contains('?'), "nothing is asked: {}", said(&output));
+    let understood = "it serves what http://www.example.com:8080 has under every host name, by HTTP at 0.0.0.0:8080";
+    assert!(said(&output).contains(understood), "{}", said(&output));
     let text = fs::read_to_string(directory.path().join("levada.toml")).unwrap();
     assert!(text.contains("origin = \"http://www.example.com:8080\""), "{text}");
     assert!(text.contains("\norigin_host = \"www.example.com\""), "{text}");
@@ -226,7 +201,11 @@ fn wrong_options_and_missing_answers_are_told_with_the_remedy() {
         (&[][..], "give --origin URL or --files DIRECTORY"),
         (&["--origin=http://a.example/path"], "--origin: origin: must be a URL"),
         (&["--files=no-such-directory"], "--files: There is no directory no-such-directory."),
-        (&["--origin=a.example", "--host=a b/c"], "--host: "),
+        (&["--origin=a.example", "--host=a/c"], "--host: "),
+        (
+            &["--origin=a.example", "--host=a b"],
+            "--host: \"a b\" is not one host name: repeat the option for each name.",
+        ),
         (&["--origin=a.example", "--listen=nowhere"], "--listen: Write a port"),
         (&["--origin=a.example", "--files=."], "cannot be used with"),
         (

@@ -2,11 +2,13 @@
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     path::Path,
     process::{Child, ChildStderr, Command, Stdio},
     time::{Duration, Instant},
 };
+
+use crate::support::free;
 
 const HOST: &str = "www.example.com";
 
@@ -23,10 +25,6 @@ impl Drop for Node {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
-}
-
-fn free() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// Starts a node with this access log and an origin that refuses connections, and waits until it is ready.

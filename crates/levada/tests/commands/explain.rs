@@ -251,3 +251,34 @@ fn places_where_no_node_was_found_are_told() {
         assert!(error.contains(place), "{place}: {error}");
     }
 }
+
+#[test]
+fn explanation_names_the_protocol_to_each_server() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("levada.toml");
+    let text = r#"
+name = "a"
+[[listen]]
+address = "127.0.0.1:8080"
+[[site]]
+hosts = "www.example.com"
+origin = ["http://127.0.0.1:9000", "https://origin.example"]
+[[site.route]]
+path = "/calls/**"
+servers = ["https://127.0.0.1:9001", "http://127.0.0.1:9002"]
+protocol = "h2"
+"#;
+    std::fs::write(&file, text).unwrap();
+    let said = |path: &str| {
+        let url = format!("http://www.example.com{path}");
+        let output = explain(&[&url, "-c", file.to_str().unwrap()]);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let plain = "server   http://127.0.0.1:9000 by HTTP/1.1\n\
+                 server   https://origin.example:443 by HTTP/1.1\n";
+    assert!(said("/").contains(plain), "{}", said("/"));
+    let h2 = "server   https://127.0.0.1:9001 by HTTP/2\n\
+              server   http://127.0.0.1:9002 by HTTP/2 without TLS (h2c)\n";
+    assert!(said("/calls/x").contains(h2), "{}", said("/calls/x"));
+}

@@ -6,7 +6,7 @@ use std::{
     net::{TcpListener, TcpStream},
     os::unix::fs::{PermissionsExt as _, symlink},
     path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    process::{Command, Output, Stdio},
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering::SeqCst},
@@ -14,6 +14,8 @@ use std::{
     thread,
     time::Duration,
 };
+
+use crate::support::Process;
 
 /// A server with a directory; it remembers what it was asked for, and from which byte.
 struct Server {
@@ -26,16 +28,6 @@ struct Server {
 }
 
 const HALF: usize = 1 << 20;
-
-/// A process that ends with the test.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 impl Server {
     fn new(directory: PathBuf) -> Self {

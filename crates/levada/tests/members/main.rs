@@ -1,8 +1,11 @@
 //! Nodes whose members are keys of etcd: the real program, the real etcd.
 
+mod etcd;
+mod registration;
+
 use std::{
-    fs,
-    io::{BufRead as _, BufReader, Read as _, Write as _},
+    fs::{self, File},
+    io::{self, BufRead as _, BufReader, Read as _, Write as _},
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     process::{Child, Command, Stdio},
     sync::atomic::{AtomicU32, Ordering::Relaxed},
@@ -10,6 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use etcd::Etcd;
 use tempfile::TempDir;
 
 /// A bound for whatever happens soon.
@@ -22,68 +26,6 @@ impl Drop for Process {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
-    }
-}
-
-/// A server of etcd.
-struct Etcd {
-    directory: TempDir,
-    client: SocketAddr,
-    peer: SocketAddr,
-    process: Option<Process>,
-}
-
-impl Etcd {
-    fn start() -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let (client, peer) = (reserve(), reserve());
-        let mut etcd = Self { directory, client, peer, process: None };
-        etcd.spawn();
-        etcd
-    }
-
-    /// Starts it, and waits until it answers.
-    fn spawn(&mut self) {
-        let (client, peer) = (format!("http://{}", self.client), format!("http://{}", self.peer));
-        let process = Command::new("etcd")
-            .args(["--name=s", "--unsafe-no-fsync"])
-            .arg(format!("--data-dir={}", self.directory.path().join("data").display()))
-            .args([
-                format!("--listen-client-urls={client}"),
-                format!("--advertise-client-urls={client}"),
-            ])
-            .args([
-                format!("--listen-peer-urls={peer}"),
-                format!("--initial-advertise-peer-urls={peer}"),
-            ])
-            .arg(format!("--initial-cluster=s={peer}"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap_or_else(|error| panic!("etcd: {error}; install the package etcd-server"));
-        self.process = Some(Process(process));
-        wait("etcd", || self.try_control(&["get", "x"]));
-    }
-
-    fn kill(&mut self) {
-        self.process = None;
-    }
-
-    /// Lets `etcdctl` do something.
-    fn control(&self, arguments: &[&str]) {
-        assert!(self.try_control(arguments), "{arguments:?}");
-    }
-
-    fn try_control(&self, arguments: &[&str]) -> bool {
-        let status = Command::new("etcdctl")
-            .env("ETCDCTL_API", "3")
-            .arg(format!("--endpoints={}", self.client))
-            .args(arguments)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status();
-        status.unwrap_or_else(|error| panic!("etcdctl: {error}; install etcd-client")).success()
     }
 }
 
@@ -117,29 +59,48 @@ fn origin(name: &'static str) -> SocketAddr {
 /// A node with this configuration, when it is ready.
 fn node(configuration: &str) -> (Process, TempDir) {
     let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("levada.toml");
+    let node = start(configuration, &directory);
+    (node, directory)
+}
+
+/// Starts a node in a directory, and waits until it says that it is ready. Its log is there afterwards.
+fn start(configuration: &str, directory: &TempDir) -> Process {
+    let (file, log) = (directory.path().join("levada.toml"), directory.path().join("log"));
     fs::write(&file, configuration).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_levada"));
-    command.args(["run", "-c"]).arg(&file).stdout(Stdio::null());
-    let mut process = Process(command.stderr(Stdio::piped()).spawn().unwrap());
-    let mut stderr = BufReader::new(process.0.stderr.take().unwrap());
-    let mut said = String::new();
-    while !said.contains("ready") {
-        assert!(stderr.read_line(&mut said).unwrap() > 0, "the node starts: {said}");
-    }
-    thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::sink()));
-    (process, directory)
+    command.args(["run", "-c"]).arg(&file).stdin(Stdio::null()).stdout(Stdio::null());
+    let process = Process(command.stderr(File::create(&log).unwrap()).spawn().unwrap());
+    wait("the node starts", || fs::read_to_string(&log).unwrap().contains("ready"));
+    process
 }
 
 /// Status and body of a node's answer.
 fn get(at: SocketAddr, path: &str) -> (u16, String) {
-    let mut stream = TcpStream::connect(at).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n").unwrap();
+    try_get(at, path).unwrap()
+}
+
+fn try_get(at: SocketAddr, path: &str) -> io::Result<(u16, String)> {
+    exchange(at, &format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"))
+}
+
+/// Gives a node an order, which it must carry out.
+fn order(admin: SocketAddr, path: &str) -> String {
+    let fields = "Host: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 0\r\n";
+    let request = format!("POST {path} HTTP/1.1\r\n{fields}Connection: close\r\n\r\n");
+    let (status, body) = exchange(admin, &request).unwrap();
+    assert_eq!(status, 200, "{path}: {body}");
+    body
+}
+
+fn exchange(at: SocketAddr, request: &str) -> io::Result<(u16, String)> {
+    let mut stream = TcpStream::connect(at)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(request.as_bytes())?;
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
-    (status, answer.rsplit("\r\n\r\n").next().unwrap().to_owned())
+    stream.read_to_string(&mut answer)?;
+    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
+    let status = status.ok_or(io::ErrorKind::UnexpectedEof)?;
+    Ok((status, answer.split_once("\r\n\r\n").map_or("", |(_, body)| body).to_owned()))
 }
 
 /// The servers that answer twenty requests, all of which must be answered.

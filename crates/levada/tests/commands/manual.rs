@@ -1,15 +1,8 @@
 //! `levada man` and `levada completions`: the files that packages bring along.
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    path::Path,
-    process::{Command, Output},
-};
+use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
-fn levada(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_levada")).args(args).output().unwrap()
-}
+use crate::support::levada;
 
 /// The names of the commands, from the list of `levada --help`.
 fn commands() -> BTreeSet<String> {

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::{Read as _, Write as _},
     net::TcpListener,
     path::Path,
     process::{Command, Output},
@@ -212,4 +213,102 @@ fn file_that_cannot_be_read_ends_the_command() {
     let output = levada().args(["doctor", "-c", "no/such/levada.toml"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("cannot read no/such/levada.toml"));
+}
+
+/// Answers every connection with these bytes, once it has said something or after nothing.
+fn answering(bytes: &'static [u8], waits: bool) -> u16 {
+    let listener = TcpListener::bind((HOST, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            if waits {
+                let _ = stream.read(&mut [0; 24]);
+            }
+            let _ = stream.write_all(bytes);
+            let _ = stream.read(&mut [0; 64]);
+        }
+    });
+    port
+}
+
+#[test]
+fn origins_are_tried_by_the_protocol_of_their_site() {
+    let directory = tempfile::tempdir().unwrap();
+    let settings = answering(b"\0\0\0\x04\0\0\0\0\0", false);
+    let old = answering(b"HTTP/1.1 400 Bad Request\r\n\r\n", true);
+    let closed = free_port();
+    let text = format!(
+        r#"
+name = "a"
+[[listen]]
+address = "{HOST}:{}"
+[[site]]
+hosts = "one.test"
+origin = ["http://{HOST}:{settings}", "http://{HOST}:{old}"]
+protocol = "h2"
+[[site]]
+hosts = "other.test"
+origin = ["http://{HOST}:{old}", "http://{HOST}:{closed}", "https://{HOST}:{old}"]
+"#,
+        free_port()
+    );
+    let file = directory.path().join("levada.toml");
+    fs::write(&file, text).unwrap();
+    let (code, findings) = examined(doctor(file.to_str().unwrap()).arg("--origins"));
+    assert_eq!(code, Some(1));
+    for (seen, level) in [
+        (format!("origin http://{HOST}:{settings}: HTTP/2 without TLS (h2c)"), "ok"),
+        (format!("origin http://{HOST}:{old}: it answers HTTP/1.1 to HTTP/2"), "fail"),
+        (format!("origin http://{HOST}:{old}: HTTP/1.1, it accepts"), "ok"),
+        (format!("origin http://{HOST}:{closed}: no connection to"), "fail"),
+        (format!("origin https://{HOST}:{old}: it does not speak TLS"), "fail"),
+    ] {
+        let found = findings.iter().any(|finding| {
+            finding["level"] == level && finding["seen"].as_str().unwrap().starts_with(&seen)
+        });
+        assert!(found, "{level} {seen}: {findings:#?}");
+    }
+}
+
+#[test]
+fn needs_of_acme_are_checked() {
+    let directory = tempfile::tempdir().unwrap();
+    let storage = directory.path().join("acme");
+    fs::write(&storage, "a file in the place of the directory").unwrap();
+    let text = format!(
+        r#"
+name = "a"
+[acme]
+agree = true
+storage = {storage:?}
+directory = "https://{HOST}:{}/dir"
+[[listen]]
+address = "{HOST}:{}"
+acme = true
+[[site]]
+hosts = ["localhost", "no-such-name.invalid"]
+origin = "http://127.0.0.1:9"
+"#,
+        free_port(),
+        free_port()
+    );
+    let file = directory.path().join("levada.toml");
+    fs::write(&file, text).unwrap();
+    let (code, findings) = examined(&mut doctor(file.to_str().unwrap()));
+    assert_eq!(code, Some(1));
+    for (check, level) in [
+        ("acme storage", "fail"),
+        ("acme directory", "fail"),
+        ("acme port 443", "warn"),
+        ("acme name localhost", "ok"),
+        ("acme name no-such-name.invalid", "warn"),
+    ] {
+        let finding = finding(&findings, check);
+        assert_eq!(finding["level"], level, "{finding:#}");
+        assert!(level == "ok" || finding["remedy"].is_string(), "{finding:#}");
+    }
+    fs::remove_file(&storage).unwrap();
+    let (_, findings) = examined(&mut doctor(file.to_str().unwrap()));
+    assert_eq!(finding(&findings, "acme storage")["level"], "ok");
+    assert!(!storage.exists(), "nothing is made");
 }

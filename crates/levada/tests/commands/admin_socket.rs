@@ -2,22 +2,12 @@
 
 use std::{
     fs,
-    io::{BufRead as _, BufReader},
-    net::TcpListener,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    process::Command,
 };
 
-/// A node that ends with the test.
-struct Node(Child);
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+use crate::support::{Process, free, levada};
 
 /// A directory whose path is short enough for a socket.
 fn directory() -> tempfile::TempDir {
@@ -27,7 +17,7 @@ fn directory() -> tempfile::TempDir {
 /// Writes the configuration of a node. A purge over the network would need a token.
 fn configure(directory: &Path, mode: &str) -> PathBuf {
     let file = directory.join("levada.toml");
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free();
     let text = format!(
         r#"
 name = "a"
@@ -49,24 +39,9 @@ origin = "http://127.0.0.1:9"
 }
 
 /// Starts the node, and returns what it says if it ends instead.
-fn start(file: &Path) -> Result<Node, String> {
+fn start(file: &Path) -> Result<Process, String> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_levada"));
-    command.args(["run", "-c"]).arg(file).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut node = Node(command.spawn().unwrap());
-    let mut stderr = BufReader::new(node.0.stderr.take().unwrap());
-    let mut said = String::new();
-    while !said.contains("ready") {
-        if stderr.read_line(&mut said).unwrap() == 0 {
-            return Err(said);
-        }
-    }
-    // The test reads no further: the pipe has room for the few lines that follow.
-    std::mem::forget(stderr);
-    Ok(node)
-}
-
-fn levada(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_levada")).args(arguments).output().unwrap()
+    Ok(Process::ready(command.args(["run", "-c"]).arg(file))?.0)
 }
 
 #[test]

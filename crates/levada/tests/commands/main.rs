@@ -1,0 +1,20 @@
+//! The commands of the program, run as their users run them.
+
+mod admin_socket;
+mod convert;
+mod doctor;
+mod explain;
+mod get;
+mod init;
+mod logs;
+mod manual;
+mod purge;
+mod report;
+mod run;
+mod run_as;
+mod sign;
+mod status;
+mod support;
+mod sync;
+mod telemetry;
+mod warm;
