@@ -1,5 +1,6 @@
 //! The project's own chores: `cargo xtask ci`, `docs`, `tidy`, `dist`.
 
+mod book;
 mod ci;
 mod dashboards;
 mod dist;
@@ -13,10 +14,11 @@ mod workspace;
 use std::{env, path::Path, process::ExitCode};
 
 const USAGE: &str = "\
-usage: cargo xtask <ci [--quick] | docs | tidy [--figures] | dist [--program FILE] | packages | release-notes VERSION>
+usage: cargo xtask <ci [--quick] | docs | tidy [--figures] | dist [--program FILE] | packages | python | book | release-notes VERSION>
 
   ci    all checks that a change must pass: format, tidy, dependencies, lints, the oldest Rust, fuzz
-        targets, documentation, tests; with --quick, those of what differs from the main branch
+        targets, packages of crates, documentation, tests, the book, the Python package, the Debian
+        package; with --quick, those of what differs from the main branch
   docs  writes the generated parts of docs/ anew
   tidy  what the compiler does not check: purity, import cycles, sizes of crates, names, prose,
         registries, generated documents; with --figures, prints the figures instead
@@ -25,6 +27,9 @@ usage: cargo xtask <ci [--quick] | docs | tidy [--figures] | dist [--program FIL
         program and builds nothing
   packages
         the last of the checks alone: a Debian package of the debug build, in a clean Debian
+  python
+        the check of the Python package alone
+  book  builds docs/book by mdBook, without warnings
   release-notes
         prints what CHANGELOG.md says of a version, if it is that of Cargo.toml";
 
@@ -34,6 +39,11 @@ fn main() -> ExitCode {
         ["ci"] => ci::run(),
         ["ci", "--quick"] => ci::quick(),
         ["packages"] => ci::packages(),
+        ["python"] => ci::python(),
+        ["book"] => book::build(),
+        ["book-links"] => book::link_to_source(),
+        // mdBook asks whether its renderer is supported.
+        ["book-links", "supports", _] => Ok(()),
         ["release-notes", version] => release::notes(version),
         ["docs"] => docs::write(),
         ["tidy"] => tidy::run(),

@@ -1,5 +1,5 @@
 //! The documents that are made from declarations: keys of the configuration, policies and their
-//! parameters, the version of the Helm chart, the dashboards.
+//! parameters, the version in files of packages, the dashboards.
 
 use std::{fmt::Write as _, fs};
 
@@ -37,7 +37,8 @@ pub(crate) fn all() -> anyhow::Result<Vec<Page>> {
             text: serde_json::to_string_pretty(&schema)? + "\n",
         },
         Page { path: "docs/policies/reference.md".to_owned(), text: policies() },
-        chart()?,
+        versioned("packaging/helm/levada/Chart.yaml", ": ", &["version", "appVersion"], "")?,
+        versioned("python/Cargo.toml", " = ", &["version"], "\"")?,
     ];
     pages.extend(dashboards::pages()?);
     Ok(pages)
@@ -49,17 +50,16 @@ fn filled(path: &'static str, schema: &Json) -> anyhow::Result<Page> {
     Ok(Page { path: path.to_owned(), text: with_keys(&written, schema)? })
 }
 
-/// The Helm chart's description, with the version of Cargo.toml.
-fn chart() -> anyhow::Result<Page> {
-    let path = "packaging/helm/levada/Chart.yaml";
+/// A file whose lines `keys` have the version of Cargo.toml, in `quotes`.
+fn versioned(path: &str, separator: &str, keys: &[&str], quotes: &str) -> anyhow::Result<Page> {
     let written = fs::read_to_string(root().join(path)).with_context(|| path.to_owned())?;
-    let versioned = |line: &str| match line.split_once(": ") {
-        Some((key @ ("version" | "appVersion"), _)) => {
-            format!("{key}: {}\n", env!("CARGO_PKG_VERSION"))
+    let line = |line: &str| match line.split_once(separator) {
+        Some((key, _)) if keys.contains(&key) => {
+            format!("{key}{separator}{quotes}{}{quotes}\n", env!("CARGO_PKG_VERSION"))
         }
         _ => format!("{line}\n"),
     };
-    Ok(Page { path: path.to_owned(), text: written.lines().map(versioned).collect() })
+    Ok(Page { path: path.to_owned(), text: written.lines().map(line).collect() })
 }
 
 const BEGIN: &str = "<!-- generated: keys of ";

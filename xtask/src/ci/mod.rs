@@ -5,6 +5,7 @@ mod dependencies;
 mod fuzz;
 mod oldest;
 mod packages;
+mod python;
 mod quick;
 
 use std::time::Instant;
@@ -12,10 +13,11 @@ use std::time::Instant;
 use anyhow::Context as _;
 
 pub(crate) use packages::check as packages;
+pub(crate) use python::check as python;
 pub(crate) use quick::run as quick;
 
 use crate::{
-    tidy,
+    book, tidy,
     workspace::{cargo, succeed},
 };
 
@@ -34,8 +36,11 @@ pub(crate) fn run() -> anyhow::Result<()> {
         ("lints", Box::new(|| lint(&["--workspace"]))),
         ("oldest Rust", Box::new(oldest::check)),
         ("fuzz targets", Box::new(fuzz::check)),
+        ("crates", Box::new(crates)),
         ("documentation", Box::new(documentation)),
+        ("book", Box::new(book::build)),
         ("tests", Box::new(|| succeed(&mut cargo(&["test", "--workspace"])))),
+        ("Python", Box::new(python::check)),
         ("packages", Box::new(packages::check)),
     ])
 }
@@ -62,6 +67,14 @@ fn format() -> anyhow::Result<()> {
 /// library (`incompatible_msrv`).
 fn lint(packages: &[&str]) -> anyhow::Result<()> {
     let arguments = [&["clippy"], packages, &["--all-targets", "--", "-D", "warnings"]].concat();
+    succeed(&mut cargo(&arguments))
+}
+
+/// Every crate can be packed: what it depends on has a version, and none depends on itself by way of
+/// tests. The release builds each from its package. Everything that is needed has been downloaded.
+fn crates() -> anyhow::Result<()> {
+    let arguments =
+        ["package", "--workspace", "--no-verify", "--allow-dirty", "--offline", "--quiet"];
     succeed(&mut cargo(&arguments))
 }
 

@@ -6,7 +6,9 @@ mod citations;
 mod cycles;
 mod figures;
 mod functions;
+mod links;
 mod names;
+mod outside;
 mod prose;
 mod purity;
 mod registry;
@@ -27,9 +29,11 @@ pub(crate) fn run() -> anyhow::Result<()> {
     let mut wrong = purity::check()?;
     wrong.extend(registry::check()?);
     wrong.extend(citations::check()?);
+    wrong.extend(links::check()?);
     wrong.extend(cycles::check(&sources));
     wrong.extend(size::check(&sources));
     wrong.extend(names::check(&sources));
+    wrong.extend(outside::check(&sources));
     wrong.extend(prose::check(&sources));
     for page in docs::stale()? {
         wrong.push(format!("{} is stale: run `cargo xtask docs`", page.path));
