@@ -300,7 +300,8 @@ const ONCE_IT_IS_THERE: [&str; 4] = ["-sS", "--retry-connrefused", "--retry", "9
 
 fn levada() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_levada"));
-    command.args(["--log-level", "debug"]);
+    // Its access log goes to the standard output.
+    command.args(["--log-level", "debug"]).stdout(Stdio::null());
     if std::env::var_os("LEVADA_TEST_LOG").is_none() {
         command.stderr(Stdio::null());
     }

@@ -87,6 +87,7 @@ impl Cluster {
     fn try_upgrade(&self, host: &Host, options: &[&str]) -> (bool, String) {
         let mut command = levada();
         command.args(["upgrade", "--json", "--admin", "127.0.0.1:9180"]).args(options);
+        command.stdout(Stdio::piped());
         let output = host.namespace().run(|| command.output().unwrap()).unwrap();
         (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
     }
