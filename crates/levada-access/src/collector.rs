@@ -23,7 +23,7 @@ pub struct CollectorSettings {
     pub targets: CollectorTargets,
     /// Fields of each message, such as a token.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// What is exported.
+    /// The kinds of data that are exported.
     pub export: ExportSettings,
 }
 

@@ -18,7 +18,7 @@ pub struct DiscoverySettings {
     pub resolver: ResolverSettings,
     /// The sources that the configuration gives a name.
     pub sources: Vec<NamedSource>,
-    /// What this node writes about itself; `None` if it does not.
+    /// The entry that this node writes about itself; `None` if it writes none.
     pub registration: Option<Registration>,
 }
 

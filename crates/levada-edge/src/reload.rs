@@ -172,7 +172,7 @@ fn show_moved(node: &Node, MembershipChange { before, after }: &MembershipChange
 /// Replaces the sites. Running requests end as they began. Returns the former sites.
 fn change_sites(node: &Node, after: Arc<Sites>, stop: &Stop) -> Arc<Sites> {
     let before = node.sites.swap(after.clone());
-    // Those that were made before the nodes of the cluster changed.
+    // Redirectors may have been made before the nodes of the cluster changed.
     node.follow_redirectors();
     let origins: HashSet<_> = after.iter().map(|site| Arc::as_ptr(&site.origins)).collect();
     let switches: HashSet<_> =

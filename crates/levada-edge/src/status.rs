@@ -104,7 +104,7 @@ impl Node {
         let metrics = &self.metrics;
         let count = |result| metrics.count(false, result) + metrics.count(true, result);
         let all = |from_peer: bool| {
-            // What a peer gets from this node itself is the answer to a probe or to a message of the cluster.
+            // A response that this node itself gives to a peer answers a probe or a message of the cluster.
             let counts = CacheResult::ALL.iter().filter(|r| !from_peer || **r != CacheResult::None);
             counts.map(|result| metrics.count(from_peer, *result)).sum()
         };

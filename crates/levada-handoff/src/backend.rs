@@ -283,10 +283,8 @@ impl<S: Serve> FrameContext<'_, S> {
         let Ok(place) = self.backend.places.clone().try_acquire_owned() else {
             return refuse("as many connections are open as may be");
         };
-        Ok((
-            place,
-            TcpStream::from_std(handoff::restore(connection, &self.backend.input_blocker)?)?,
-        ))
+        let socket = handoff::restore(connection, &self.backend.input_blocker)?;
+        Ok((place, TcpStream::from_std(socket)?))
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{
 /// The front-end of a node, which may be one that hands nothing over.
 pub struct FrontEnd<S: Serve> {
     front: OnceLock<Front<S>>,
-    /// What it is to be started with, if it cannot be used before another process has ended.
+    /// The settings and connections to start it with, if it cannot be used before another process has ended.
     waits: Option<(HandoffSettings, usize)>,
 }
 

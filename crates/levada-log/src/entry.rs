@@ -101,7 +101,7 @@ pub struct LogEntry<'a> {
     pub bytes: u64,
     /// The time from head to last byte.
     pub request_time: Duration,
-    /// What the cache did.
+    /// The cache's part in the response.
     pub cache: &'static str,
     /// The reason of the choice of a node.
     pub decision: &'static str,
@@ -161,7 +161,7 @@ impl LogEntry<'_> {
         let field = |out: &mut String, fields: &[Option<HeaderValue>], at: usize| {
             push_field(out, escape, fields.get(at).and_then(Option::as_ref));
         };
-        // What `write!` gets here is made by the node itself, and a String takes everything.
+        // The node itself makes the values that `write!` gets here, and a String takes everything.
         let _ = match variable {
             Variable::RemoteAddr => write!(out, "{}", line.client),
             Variable::TimeLocal => out.write_str(now.local),

@@ -93,7 +93,7 @@ pub const FORMAT_NAMES: [&str; 3] = ["combined", "common", "json"];
 
 const COMMON: &str =
     r#"$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent"#;
-/// What the combined format has beyond the common one.
+/// The fields of the combined format beyond the common one.
 const BEYOND: &str = r#" "$http_referer" "$http_user_agent" $request_time $upstream_cache_status $upstream_addr $policy $decision $candidates"#;
 
 /// A format that can be written.

@@ -58,7 +58,7 @@ pub(crate) struct Written {
     pub(crate) bytes: usize,
     /// Lines among them that are lost.
     pub(crate) lost: u64,
-    /// What stopped the rest.
+    /// The error that stopped the rest.
     pub(crate) result: io::Result<()>,
 }
 

@@ -41,7 +41,7 @@ const OTHER: &str = "other";
 pub(crate) struct Upstreams {
     gauges: Mutex<Gauges>,
     head_times: Family<ServerLabels, TimeHistogram>,
-    /// Those with a histogram of their own.
+    /// The servers with a histogram of their own.
     timed: Mutex<HashSet<ServerLabels>>,
 }
 

@@ -111,7 +111,7 @@ fn behind_a_full_link(
                 let _ = stream.write_all(&vec![7; bytes]).await;
                 std::future::pending::<()>().await;
             });
-            // Those that begin at the same moment would repeat what they lose at the same moments.
+            // Connections that begin at the same moment would repeat what they lose at the same moments.
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         test(&FullLink { watch, connections, wire, _network: network }).await;

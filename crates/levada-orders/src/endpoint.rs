@@ -62,7 +62,7 @@ pub struct PurgeEndpoint {
     pub last_awake: LastAwake,
     /// Where orders are carried out.
     pub place: OrderPlace,
-    /// What the node waits for before it is ready.
+    /// The parts that the node waits for before it is ready.
     pub awaited: Awaited,
     /// Where purges are told.
     pub events: Arc<Events>,

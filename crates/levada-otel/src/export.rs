@@ -236,7 +236,7 @@ impl<C: Collector> Outbox<C> {
     }
 }
 
-/// What a collector says to have left out of a batch that it has taken.
+/// The part of a batch that a collector says to have left out, although it has taken the batch.
 fn rejected(answer: Bytes) -> Option<(u64, String)> {
     let partial = ExportResponse::decode(answer).ok()?.partial_success?;
     let rejected = u64::try_from(partial.rejected).ok().filter(|rejected| *rejected > 0)?;

@@ -22,7 +22,7 @@ use crate::{
     trace::{self, EndedTrace},
 };
 
-/// What is exported.
+/// The kinds of data that are exported.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExportSettings {
     /// The part of requests that are traced, of those without a trace of their own.

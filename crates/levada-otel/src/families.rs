@@ -18,7 +18,7 @@ pub enum FamilyKind {
 pub struct Family<'a> {
     /// The name without suffixes.
     pub name: &'a str,
-    /// What it is.
+    /// The meaning, for readers.
     pub help: &'a str,
     /// The type.
     pub kind: FamilyKind,

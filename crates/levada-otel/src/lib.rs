@@ -1,4 +1,4 @@
-//! What a node tells OpenTelemetry: traces of requests, its metrics, its logs, and their way to a collector.
+//! A node's data for OpenTelemetry: traces of requests, its metrics, its logs, and their way to a collector.
 //!
 //! ```text
 //!   context   traceparent: which trace a request belongs to (W3C Trace Context)

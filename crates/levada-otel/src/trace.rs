@@ -158,7 +158,7 @@ struct State {
     spans: Vec<Span>,
     /// Links of the stage to other traces.
     links: Vec<Link>,
-    /// Those of the request.
+    /// The attributes of the request.
     attributes: Vec<KeyValue>,
 }
 

@@ -1,4 +1,4 @@
-//! What access logs say: requests and bytes over time, hit ratio, errors, latency, and the objects, paths,
+//! A summary of access logs: requests and bytes over time, hit ratio, errors, latency, and the objects, paths,
 //! hosts, clients, user agents and referrers that cause most of them.
 //!
 //! ```text

@@ -26,11 +26,11 @@ pub use rustls::{ClientConfig, pki_types::ServerName};
 /// Authorities that a node trusts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Authorities {
-    /// Those of the operating system; where it has none, those of Mozilla.
+    /// The authorities of the operating system; where it has none, those of Mozilla.
     System,
-    /// Those that Mozilla trusts, as of this program's build.
+    /// The authorities that Mozilla trusts, as of this program's build.
     Mozilla,
-    /// Those of a PEM file.
+    /// The authorities of a PEM file.
     File(PathBuf),
 }
 

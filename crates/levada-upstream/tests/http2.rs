@@ -253,7 +253,7 @@ async fn requests_share_a_connection_up_to_the_limit_of_the_server() {
     assert_eq!((waits.recv().await, world.connections()), (Some(3), 1));
     let three = world.ask().await.unwrap();
     assert_eq!((waits.recv().await, world.connections()), (Some(1), 2));
-    // Whoever is done gives the place to the next one.
+    // A request that is done gives its place to the next one.
     drop((one, two, three));
     for _ in 0..10 {
         drop(world.ask().await.unwrap());
@@ -565,7 +565,7 @@ async fn server_that_does_not_speak_http2_is_called_so() {
 
 #[tokio::test]
 async fn readers_that_are_behind_hold_up_no_other_stream_and_hold_bounded_memory() {
-    /// What a connection may hold of bodies that are not read.
+    /// The bytes that a connection may hold of bodies that are not read.
     const BOUND: usize = 16 << 20;
     let (sent, mut sents) = mpsc::unbounded_channel();
     let world = World::of(move |_, mut peer| {

@@ -13,7 +13,7 @@ const OTHER: JumpLabel = JumpLabel(1002);
 /// The path for an ICMP message that reports an error.
 const ERROR: JumpLabel = JumpLabel(1003);
 
-/// What a program does with ICMP errors.
+/// The way in which a program treats ICMP errors.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum IcmpErrors {
     /// It passes them, as any packet that is not TCP.

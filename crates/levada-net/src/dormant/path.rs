@@ -1,4 +1,4 @@
-//! What the connections of a node say about the paths to their clients: whether a silent one is gone, or only
+//! The connections of a node tell about the paths to their clients: whether a silent one is gone, or only
 //! waits behind others in a full queue.
 //!
 //! ```text

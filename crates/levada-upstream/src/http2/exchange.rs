@@ -236,7 +236,7 @@ impl AwaitedHead {
 }
 
 impl Halted {
-    /// Who is to blame, and whether the request may be sent again. `answered`: the server has spoken HTTP/2.
+    /// The party to blame, and whether the request may be sent again. `answered`: the server has spoken HTTP/2.
     fn blame(self, outgoing: Option<OutgoingBody>, answered: bool) -> Unanswered {
         let of = |failure| Unanswered { failure, back: None, closes: false };
         let error = match self {

@@ -54,7 +54,7 @@ impl Drop for GrpcServer {
     }
 }
 
-/// What a client prints that ends well.
+/// The output of a client that ends well.
 async fn client(arguments: &[&str]) -> String {
     let mut command = Command::new("python3");
     command.arg(program()).args(arguments);
