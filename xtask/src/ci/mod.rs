@@ -7,6 +7,7 @@ mod oldest;
 mod packages;
 mod python;
 mod quick;
+mod tests;
 
 use std::time::Instant;
 
@@ -39,7 +40,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
         ("crates", Box::new(crates)),
         ("documentation", Box::new(documentation)),
         ("book", Box::new(book::build)),
-        ("tests", Box::new(|| succeed(&mut cargo(&["test", "--workspace"])))),
+        ("tests", Box::new(|| tests::run(&["--workspace"]))),
         ("Python", Box::new(python::check)),
         ("packages", Box::new(packages::check)),
     ])

@@ -10,7 +10,7 @@ use serde_json::Value as Json;
 use super::{Step, format, fuzz, lint, take};
 use crate::{
     tidy,
-    workspace::{cargo, root, succeed},
+    workspace::{cargo, root},
 };
 
 /// A crate of the workspace.
@@ -46,8 +46,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
         steps.push(("fuzz targets", Box::new(fuzz::check)));
     }
     if !changed.is_empty() {
-        let test = || succeed(&mut cargo(&[&["test"], &packages(&changed)[..]].concat()));
-        steps.push(("tests", Box::new(test)));
+        steps.push(("tests", Box::new(|| super::tests::run(&packages(&changed)))));
     }
     take(steps)
 }

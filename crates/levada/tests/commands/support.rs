@@ -5,7 +5,7 @@ use std::{
     net::TcpListener,
     path::Path,
     process::{Child, Command, Output, Stdio},
-    sync::atomic::{AtomicU16, Ordering::Relaxed},
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
     thread,
 };
 
@@ -48,11 +48,11 @@ impl Process {
 /// A port of this machine that is free now. No two tests get the same one, and no outgoing connection takes it:
 /// those have ports from 32768 on.
 pub(crate) fn free() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
+    static NEXT: AtomicU32 = AtomicU32::new(0);
     loop {
         // Test processes that run at the same time begin at different places.
-        let place = std::process::id() as u16 / 2 + NEXT.fetch_add(1, Relaxed);
-        let port = 10_000 + place % 20_000;
+        let place = std::process::id() * 97 + NEXT.fetch_add(1, Relaxed);
+        let port = 10_000 + (place % 20_000) as u16;
         if TcpListener::bind(("127.0.0.1", port)).is_ok() {
             return port;
         }
