@@ -22,6 +22,9 @@ pub(crate) struct Offer {
     pub(crate) sockets: Vec<OfferedSockets>,
     /// The directory of the disk tier.
     pub(crate) disk: Option<PathBuf>,
+    /// The format of the entries of the memory tier.
+    #[serde(default)]
+    pub(crate) format: u16,
 }
 
 /// The sockets of one listener.

@@ -13,6 +13,8 @@ use std::{
 use levada_net::privileges;
 use rustix::{process::getppid, stdio};
 
+use levada_store::disk::FORMAT;
+
 use crate::{
     channel::Channel,
     message::{LetGoMessage, Offer, Open, Prepared, Ready, Serving, TakenOver, VERSION},
@@ -31,6 +33,8 @@ pub struct Predecessor {
     pub pid: u32,
     /// The directory of its disk tier.
     pub disk: Option<PathBuf>,
+    /// Whether the entries of its memory tier can be read here.
+    has_same_format: bool,
     /// Its listening sockets.
     pub sockets: PassedSockets,
     /// The way of stored entries.
@@ -102,6 +106,7 @@ impl Predecessor {
             channel,
             pid: offer.pid,
             disk: offer.disk,
+            has_same_format: offer.format == FORMAT,
             sockets: PassedSockets::offered(&offer.sockets, received.collect()),
             entries: Some(entries.into()),
             orders: Some(orders.into()),
@@ -115,6 +120,7 @@ impl Predecessor {
     /// # Errors
     /// When the old process cannot be understood.
     pub fn prepared(&mut self, memory: bool) -> Result<LetGo, PredecessorGone> {
+        let memory = memory && self.has_same_format;
         let prepared = Prepared { taken: self.sockets.taken(), memory };
         // Of the others, the old process accepts what waits.
         self.sockets = PassedSockets::default();

@@ -20,6 +20,8 @@ use levada_net::privileges;
 use rustix::stdio;
 use serde::{Serialize, de::DeserializeOwned};
 
+use levada_store::disk::FORMAT;
+
 use crate::{
     channel::Channel,
     message::{
@@ -148,7 +150,13 @@ impl Successor {
         disk: Option<PathBuf>,
     ) -> Result<Prepared, SuccessorFailed> {
         let listeners = offered.len();
-        let offer = Offer { version: VERSION, pid: std::process::id(), sockets: offered, disk };
+        let offer = Offer {
+            version: VERSION,
+            pid: std::process::id(),
+            sockets: offered,
+            disk,
+            format: FORMAT,
+        };
         let theirs = self.theirs.take();
         let own = [stdio::stdin(), stdio::stderr()];
         let ways = theirs.iter().flatten().map(OwnedFd::as_fd);

@@ -54,7 +54,7 @@ use tokio::sync::{Semaphore, watch};
 
 pub use in_file::FileBody;
 pub use metrics::DiskMetrics;
-pub use record::Record;
+pub use record::{FORMAT, Record};
 pub use sweep::{RecordAction, Swept};
 
 use files::Files;
