@@ -169,7 +169,7 @@ impl AccessRecord {
             log,
             client: if self.from_peer { connection.client } else { context.client },
             method: parts.method.clone(),
-            scheme: resource.scheme,
+            scheme: resource.scheme(),
             host: resource.host().to_owned(),
             target: match &resource.piece {
                 Some(piece) => piece.url.affix(resource.target()),
@@ -188,7 +188,7 @@ impl AccessRecord {
         let RequestContext { resource, parts, .. } = context;
         let request = BegunRequest {
             method: parts.method.as_str(),
-            scheme: resource.scheme,
+            scheme: resource.scheme(),
             host: resource.host(),
             target: resource.target(),
             began: self.started,

@@ -111,9 +111,3 @@ fn identified(context: &mut RequestContext, trusted: bool) -> HeaderValue {
     context.parts.headers.insert(REQUEST_ID, made.clone());
     made
 }
-
-/// The edits of a request that this node may send to the origin.
-pub(crate) fn request_edits(context: &RequestContext) -> Option<Arc<FieldEdits>> {
-    let edits = &context.resource.handling.adjustments.as_ref()?.request;
-    (!edits.is_empty()).then(|| edits.bind(|| context.facts()))
-}

@@ -84,24 +84,24 @@ pub(crate) fn admit(
     if *request.method() == Method::OPTIONS && request.uri().path() == "*" {
         return Admitted::Answered(Box::new(respond::options()));
     }
-    let resource = match node.identifier.load().identify(connection.listener, client, &request) {
-        Ok(resource) => resource,
+    let routed = match node.identifier.load().identify(connection.listener, client, &request) {
+        Ok(routed) => routed,
         Err(failure) => return Admitted::Refused(failure),
     };
-    if let Err(failure) = crossing::certified(connection, &resource, request.headers_mut()) {
+    if let Err(failure) = crossing::certified(connection, &routed, request.headers_mut()) {
         return Admitted::Refused(failure);
     }
     let (mut parts, body) = request.into_parts();
     // Before a key is made or a variant is selected: fields that the origin does not see must not
     // select one.
     let takes_trailers = strip_request(&mut parts.headers);
-    let resource = resource.keyed(client, &parts);
-    connection.set_last_key(resource.key);
+    let resource = routed.identified(client, &parts);
+    connection.set_last_key(resource.key());
     if max_forwards::ends_here(&parts.method, &mut parts.headers) {
         return Admitted::Answered(Box::new(respond::options()));
     }
     let wants = RequestCacheFields::of(&parts.headers);
-    if wants.range && node.given_up.returns(connection.client, resource.key) {
+    if wants.range && node.given_up.returns(connection.client, resource.key()) {
         node.metrics.dormant_returned.inc();
     }
     let head_is_enough = large::asks_for_head(connection.listener, &parts.headers);

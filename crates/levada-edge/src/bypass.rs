@@ -146,7 +146,7 @@ pub(crate) fn passed_on(
         && resource.piece.is_none()
         && !compress::may_be_coded(resource, &parts.headers)
     {
-        let of = (&resource.site, resource.key, &*resource.identity);
+        let of = (&resource.site, resource.key(), resource.identity());
         rest::heal(&mut relay, &node.cache, of, (parts.status, &parts.headers), || head);
     }
     node.cache.purges.strip(&mut parts.headers);

@@ -111,7 +111,7 @@ impl Original<'_> {
         if !matches!(object.stored_body(), StoredBody::File(_)) {
             return Some(CopySource::Object(object.clone()));
         }
-        let sought = cache.store.recall(resource.key, &resource.identity, &parts.headers).await;
+        let sought = cache.store.recall(resource.key(), resource.identity(), &parts.headers).await;
         let same = |recalled: &Arc<Object>| recalled.copies() == object.copies();
         sought.object.filter(same).map(CopySource::Object)
     }
@@ -187,8 +187,8 @@ async fn stored(
     coding: Coding,
 ) -> Option<Arc<Object>> {
     let RequestContext { resource, parts, .. } = context;
-    let key = copy_key(resource.key, original.copies(), coding);
-    let (store, identity) = (&cache.store, &*resource.identity);
+    let key = copy_key(resource.key(), original.copies(), coding);
+    let (store, identity) = (&cache.store, resource.identity());
     let mut sought = store.get(key, identity, &parts.headers);
     if sought.object.is_none() && store.may_recall(sought.key) {
         sought = store.recall(key, identity, &parts.headers).await;
@@ -210,7 +210,7 @@ async fn make(
     coding: Coding,
     compress: &CompressSettings,
 ) -> Option<Arc<BlockedBody>> {
-    let key = copy_key(context.resource.key, coded.copies, coding);
+    let key = copy_key(context.resource.key(), coded.copies, coding);
     let of = representation(cache, context, coded);
     let keeper = cache.clone();
     let keep = move |copy| keeper.keep(key, copy, &keeper.purges.begin());
@@ -218,7 +218,7 @@ async fn make(
 }
 
 fn representation(cache: &Cache, context: &RequestContext, head: StoredHead) -> Representation {
-    let (key, identity) = (context.resource.key, context.resource.identity.as_str().into());
+    let (key, identity) = (context.resource.key(), context.resource.identity().into());
     Representation { key, identity, head, block: cache.block, length: None }
 }
 

@@ -27,7 +27,7 @@ use crate::{
     clock,
     node::Node,
     request::RequestContext,
-    resource::Resource,
+    resource::RoutedRequest,
     respond,
     routes::Answer,
 };
@@ -35,7 +35,7 @@ use levada_failure::{Failed, Failure};
 
 /// The rules that hold for a request. Requests without rules pay for a look at one field.
 pub(crate) fn rules(context: &mut RequestContext) -> Option<Arc<Access>> {
-    let access = context.resource.access.take()?;
+    let access = context.resource.take_access()?;
     let is_elsewhere = context.connection.listener == ListenerKind::Peer || context.resource.passed;
     let is_purge = context.parts.method.as_str() == METHOD;
     (!is_elsewhere && !is_purge).then_some(access)
@@ -44,7 +44,7 @@ pub(crate) fn rules(context: &mut RequestContext) -> Option<Arc<Access>> {
 /// Admits a client to a site that wants certificates, and states its certificate in fields.
 pub(crate) fn certified(
     connection: &ClientConnection,
-    resource: &Resource,
+    resource: &RoutedRequest,
     headers: &mut HeaderMap,
 ) -> Result<(), Failure> {
     let Some(rules) = &resource.site.settings.tls.clients else { return Ok(()) };
@@ -85,7 +85,8 @@ pub(crate) async fn cross(
     record.places = passage.places;
     if let Some(target) = passage.target {
         context.parts.uri = target.parse().unwrap_or_default();
-        context.resource.set_target(target, context.client, &context.parts);
+        let signed_off = context.resource.changed(Some(&target), context.client, &context.parts);
+        context.resource = signed_off;
     }
     if !passage.wait.is_zero() {
         tokio::time::sleep(passage.wait).await;
@@ -124,7 +125,7 @@ async fn identified(
     if access.asks_server() {
         let answer = access.ask(&seen(node, context)).await?;
         access.copy_fields(&answer, &mut context.parts.headers);
-        context.resource.rekey(context.client, &context.parts);
+        context.resource = context.resource.changed(None, context.client, &context.parts);
     }
     context.wants = RequestCacheFields::of(&context.parts.headers);
     Ok(())
@@ -148,7 +149,7 @@ fn seen<'a>(node: &Node, context: &'a RequestContext) -> AccessRequest<'a> {
         client: context.client,
         host: without_port(resource.host()),
         url: RequestUrl {
-            scheme: resource.scheme,
+            scheme: resource.scheme(),
             host: resource.host(),
             target: resource.target(),
         },

@@ -4,7 +4,7 @@
 //! (RFC 9111 Sec. 4.4), and the groups that it lists (RFC 9875 Sec. 3), on this node and at the peers.
 //! The answer to a HEAD confirms a stored response, or shows that it is outdated (Sec. 4.3.5).
 
-use std::{sync::Arc, time::SystemTime};
+use std::{collections::BTreeSet, sync::Arc, time::SystemTime};
 
 use http::{HeaderMap, Method, StatusCode, Uri};
 use levada_cache::{
@@ -13,7 +13,7 @@ use levada_cache::{
 };
 use levada_orders::Invalidated;
 use levada_purge::{PurgeOrder, PurgeTarget};
-use levada_store::identity;
+use levada_store::identity::ResourceUrl;
 use levada_types::Key;
 
 use crate::{cache::Cache, clock, resource::Resource};
@@ -64,7 +64,7 @@ fn compare(
     answer: &HeaderMap,
 ) {
     let pending = cache.purges.begin();
-    let sought = cache.store.get(resource.key, &resource.identity, request);
+    let sought = cache.store.get(resource.key(), resource.identity(), request);
     let stored = cache.purges.without_purged(sought).object;
     let Some(stored) = stored.filter(|object| object.status() == StatusCode::OK) else {
         return;
@@ -82,7 +82,7 @@ fn compare(
             received,
         };
         let Ok(storable) = may_store(&exchange, &resource.handling.rules) else {
-            return cache.store.remove(resource.key);
+            return cache.store.remove(resource.key());
         };
         head.validators = Validators::of(&head.headers, received);
         head.freshness = storable.freshness;
@@ -95,7 +95,7 @@ fn compare(
     if let Some(compress) = &resource.handling.compress {
         compress.prepare(&mut head, request);
     }
-    cache.keep(resource.key, Arc::new(stored.renewed(head)), &pending);
+    cache.keep(resource.key(), Arc::new(stored.renewed(head)), &pending);
 }
 
 /// The responses that are invalid from now on. URLs are at this node already.
@@ -107,20 +107,20 @@ fn invalidate(
     answer: &HeaderMap,
 ) -> Invalidated {
     let failed = status.is_client_error() || status.is_server_error();
-    let groups = if failed { None } else { levada_orders::groups(resource.url(), answer) };
-    let Ok(target) = resource.url().parse::<Uri>() else {
-        return Invalidated { groups, ..Invalidated::default() };
-    };
-    let uris = invalidated(method, status, &target, answer);
-    let urls: Vec<String> =
-        uris.iter().filter_map(identity::of).map(|(identity, _)| identity).collect();
-    for url in &urls {
-        cache.invalidate(Key::of(url.as_bytes()));
+    let groups = if failed { None } else { levada_orders::groups(resource.stored_url(), answer) };
+    let (forms, mut urls) = (&resource.site.settings.forms, Vec::new());
+    // The answer may name URLs as the client writes them, or as the origin does.
+    for url in BTreeSet::from([resource.stored_url(), resource.url.as_str()]) {
+        let Ok(target) = url.parse::<Uri>() else { continue };
+        for url in invalidated(method, status, &target, answer).iter().filter_map(ResourceUrl::of) {
+            for identity in forms.identities(&url) {
+                cache.invalidate(Key::of(identity.as_bytes()));
+            }
+            urls.push(url.as_str().to_owned());
+        }
     }
     // Only a purge finds the variants of a key.
-    let caching = resource.handling.caching.as_ref();
-    let variants = caching.is_some_and(|rules| rules.key.has_variants()) && !urls.is_empty();
-    let variants =
-        variants.then(|| PurgeOrder { target: PurgeTarget::Urls(urls.clone()), soft: false });
+    let variants = (forms.have_variants() && !urls.is_empty())
+        .then(|| PurgeOrder { target: PurgeTarget::Urls(urls.clone()), soft: false });
     Invalidated { urls, groups, variants }
 }

@@ -9,10 +9,8 @@ use http::{
     header::{CONTENT_TYPE, HOST},
 };
 use http_body_util::{BodyExt as _, Limited};
-use levada_cache::RequestCacheFields;
-use levada_compress::Accepts;
 use levada_orders::METHOD;
-use levada_rules::{Adjustments, CacheUse, ErrorPage, Page, RouteAnswer};
+use levada_rules::{Adjustments, ErrorPage, Page, RouteAnswer};
 use parking_lot::Mutex;
 
 use crate::{
@@ -57,7 +55,7 @@ impl Asked {
             client: *client,
             method: parts.method.clone(),
             host: resource.host().to_owned(),
-            scheme: resource.scheme,
+            scheme: resource.scheme(),
         })
     }
 
@@ -103,30 +101,14 @@ impl Asked {
         let request = Request::get(path).header(HOST, &self.host);
         let request = request.header(FORWARDED_PROTO, self.scheme).body(()).ok()?;
         let connection = self.connection.clone();
-        let resource =
+        let routed =
             node.identifier.load().identify(connection.listener, self.client, &request).ok()?;
         let (parts, ()) = request.into_parts();
-        let resource = resource.keyed(self.client, &parts);
+        let resource = routed.identified(self.client, &parts);
         if resource.answer.is_some() {
             return None;
         }
-        let context = RequestContext {
-            connection,
-            client: self.client,
-            resource,
-            wants: RequestCacheFields::default(),
-            parts,
-            accepts: Accepts::default(),
-            cache_use: CacheUse::Full,
-            edits: None,
-            body: None,
-            body_bound: None,
-            takes_trailers: false,
-            websocket: None,
-            head_is_enough: false,
-            anew: false,
-            zero_copy: None,
-        };
+        let context = RequestContext::own(connection, self.client, resource, parts);
         let mut record = AccessRecord::of_piece(&node.telemetry);
         let dispatched = node.clone().dispatch(Box::new(context), &mut record).await;
         let response = dispatched.ok().filter(|response| response.status() == StatusCode::OK)?;

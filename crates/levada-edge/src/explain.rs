@@ -1,19 +1,33 @@
 //! Explains which node would serve a URL now, and why. levada-status makes the explanation.
 
+use std::sync::Arc;
+
+use http::{HeaderValue, Request, header::HOST};
+use levada_cache::strip_request;
+use levada_failure::Failure;
 use levada_policy::{Cluster, LoadTable, Node as ClusterNode};
 use levada_settings::explained::ExplainedRequest;
-use levada_status::{AskedUrl, DecidingSite, ExplainError, Explanation};
+use levada_status::{DecidingSite, ExplainError, Explanation, IdentifiedRequest};
+use levada_store::identity::without_port;
 
-use crate::node::Node;
+use crate::{
+    client_connection::{ClientConnection, ListenerKind, Who},
+    node::Node,
+    request::RequestContext,
+    resource::Piece,
+    subject::subject,
+};
 
 /// The decision that a running node would take now. Changes nothing.
 pub(crate) fn live(node: &Node, asked: &ExplainedRequest) -> Result<Explanation, ExplainError> {
-    let url = AskedUrl::new(asked)?;
+    let (asked, mut context) = received(node, asked)?;
+    let (client, received) = (context.client, context.parts.clone());
+    context.prepare();
+    let RequestContext { resource, parts, .. } = &context;
+    let site = &resource.site;
     let sites = node.sites.load();
-    let site = sites.find(url.host()).ok_or_else(|| url.unknown())?;
-    let url = url.routed(&site.settings);
-    let of_route = url.route().and_then(|number| site.routes.as_ref()?.site(number));
-    let site = of_route.unwrap_or(site);
+    let unknown = || ExplainError::UnknownHost(resource.host().to_owned());
+    let of_host = sites.find(without_port(resource.host())).ok_or_else(unknown)?;
     let name = &node.settings().name;
     let cluster = match (&site.switch, &node.peers) {
         (Some(switch), _) => switch.view().cluster().clone(),
@@ -32,7 +46,17 @@ pub(crate) fn live(node: &Node, asked: &ExplainedRequest) -> Result<Explanation,
     let knows_sizes = site.switch.is_some() || node.peers.is_some();
     let size = |key| node.forwarder.sizes.get(key).filter(|_| knows_sizes);
     let known = |key| node.large.known.get(key).map(|known| (known.length, known.version));
-    let mut explained = url.explain(&deciding, size, known);
+    let (subject, part) = subject(resource, parts, &parts.headers);
+    let piece = |url| resource.of_piece(Piece::new(url, Vec::new(), 0, 0), client, &received).key();
+    let request = IdentifiedRequest {
+        asked: &asked,
+        url: &resource.url,
+        identity: resource.identity(),
+        subject: (subject.key, subject.class),
+        part,
+        piece: &piece,
+    };
+    let mut explained = deciding.explain(&request, &of_host.settings, size, known);
     let servers: Vec<_> = match (&site.switch, &node.peers) {
         (Some(_), _) => site.servers(),
         (None, Some(peers)) => peers.now().members().map(|(_, one)| one.server.clone()).collect(),
@@ -43,4 +67,32 @@ pub(crate) fn live(node: &Node, asked: &ExplainedRequest) -> Result<Explanation,
         candidate.address = server.map(|server| server.address.to_string());
     }
     Ok(explained)
+}
+
+/// The request as the node would have it from a client, and the fields by which its route was found.
+fn received(
+    node: &Node,
+    asked: &ExplainedRequest,
+) -> Result<(ExplainedRequest, RequestContext), ExplainError> {
+    let not_absolute = || ExplainError::NotAbsolute(asked.url.clone());
+    let url = asked.resource().ok_or_else(not_absolute)?;
+    let listener = ListenerKind::Client { tls: url.scheme() == "https" };
+    let who = Who { client: asked.client, is_peer: false, certified: None, alt_svc: None };
+    let connection = ClientConnection::new(listener, who, false, Arc::default());
+    let request = Request::get(url.target()).body(());
+    let mut request = request.map_err(|_| not_absolute())?;
+    request.headers_mut().clone_from(&asked.headers);
+    let host = HeaderValue::from_str(url.host()).map_err(|_| not_absolute())?;
+    request.headers_mut().insert(HOST, host);
+    let client = node.trust.load().cross(asked.client, false, request.headers_mut());
+    let routed = node.identifier.load().identify(listener, client, &request);
+    let routed = routed.map_err(|failure| match failure {
+        Failure::UnknownHost => ExplainError::UnknownHost(url.host().to_owned()),
+        other => ExplainError::Refused(other.to_string()),
+    })?;
+    let (mut parts, ()) = request.into_parts();
+    let asked = ExplainedRequest { client, headers: parts.headers.clone(), ..asked.clone() };
+    strip_request(&mut parts.headers);
+    let resource = routed.identified(client, &parts);
+    Ok((asked, RequestContext::own(connection, client, resource, parts)))
 }

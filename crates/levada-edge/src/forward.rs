@@ -31,7 +31,7 @@ use crate::{
     resource::Resource,
     settings::Limits,
     sites::Site,
-    subject::subject,
+    subject::{count_fallback, subject},
 };
 use levada_failure::Failed;
 use levada_store::NodeName;
@@ -87,7 +87,8 @@ impl Forwarder {
             join_cookies(&mut headers);
         }
         let client = client_network::of(context.client);
-        let subject = subject(resource, parts, &headers);
+        let (subject, part) = subject(resource, parts, &headers);
+        count_fallback(&resource.site, part);
         // The client is not concerned with interim responses to a piece.
         let interim = connection.interim().filter(|_| resource.piece.is_none());
         // The next server must not see an absolute form or a pass.
@@ -108,7 +109,7 @@ impl Forwarder {
         if let Some(edits) = &context.edits {
             edits.apply_to_sent(&mut headers);
         }
-        let uri = match &resource.rewritten {
+        let uri = match resource.rewritten() {
             Some(uri) => Uri::clone(uri),
             None if plain => parts.uri.clone(),
             None => resource.target().parse().unwrap_or_default(),
@@ -232,7 +233,7 @@ fn address(head: &mut UpstreamHead, context: &RequestContext) {
         head.headers.insert(PIECE, HeaderValue::from(piece.ahead));
         head.notices = Some(piece.notices.clone());
         head.uri = piece.url.affix(context.resource.target()).parse().unwrap_or_default();
-    } else if context.resource.rewritten.is_some() {
+    } else if context.resource.rewritten().is_some() {
         // The peer rewrites it again.
         head.uri = context.resource.target().parse().unwrap_or_default();
     }
@@ -246,7 +247,7 @@ fn forwarded(
     connection: &ClientConnection,
     host: Option<HeaderValue>,
 ) {
-    headers.insert(FORWARDED_PROTO, HeaderValue::from_static(resource.scheme));
+    headers.insert(FORWARDED_PROTO, HeaderValue::from_static(resource.scheme()));
     if let Some(host) = host {
         headers.insert(FORWARDED_HOST, host);
     }
@@ -381,7 +382,7 @@ impl ChosenPeers<'_> {
         let avoided = self.resource.piece.iter().flat_map(|piece| &piece.avoided);
         let avoided: Vec<usize> = avoided.chain(&self.tried).copied().collect();
         let rest = self.members.without(&avoided);
-        let request = PolicyRequest::new(self.resource.key);
+        let request = PolicyRequest::new(self.resource.key());
         let pick = self.resource.decider().pick(&request, &rest, self.clock.now());
         pick.map_or_else(|| self.this_node(), retried)
     }

@@ -24,7 +24,7 @@ use crate::{
     identify::Identifier,
     node::Node,
     sites::Site,
-    subject::subject,
+    subject::{count_fallback, subject},
 };
 
 impl Serve for Node {
@@ -108,13 +108,13 @@ fn switched(
     // The rules of a route are carried out here.
     let nobody = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
     let listener = ListenerKind::Client { tls: false };
-    let resource = identifier.identify(listener, nobody, &head).ok()?;
-    if resource.has_rules() {
+    let routed = identifier.identify(listener, nobody, &head).ok()?;
+    if routed.has_rules() {
         return None;
     }
-    let switch = resource.site.switch.as_ref().filter(|_| !resource.handling.cache)?;
+    let switch = routed.site.switch.as_ref().filter(|_| !routed.handling.cache)?.clone();
     // The rules of access hold at this node, request by request.
-    if !switch.hands_over() || resource.access.is_some() {
+    if !switch.hands_over() || routed.has_access() {
         return None;
     }
     let (parts, ()) = head.into_parts();
@@ -125,8 +125,10 @@ fn switched(
     {
         return None;
     }
-    let subject = subject(&resource, &parts, &parts.headers);
-    Some((resource.site.clone(), switch.clone(), subject))
+    let resource = routed.identified(nobody, &parts);
+    let (subject, part) = subject(&resource, &parts, &parts.headers);
+    count_fallback(&resource.site, part);
+    Some((resource.site.clone(), switch, subject))
 }
 
 fn choice(node: &Node, site: Arc<Site>, key: Key, claim: Claim) -> Choice {

@@ -1,5 +1,4 @@
-//! Identifies a request's resource: the site, the object's identity, and whether the request is allowed
-//! at all.
+//! Finds the site and the route of a request, and whether the request is allowed at all.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -9,19 +8,19 @@ use levada_access::pass;
 use levada_fetch::Digest;
 use levada_http1::names_host;
 use levada_peers::Peers;
-use levada_store::identity::{without_default_port, without_port};
+use levada_store::identity::{ResourceUrl, without_port};
 
 use crate::{
     client_connection::ListenerKind,
     clock,
     fields::{CDN_ID, CDN_LOOP, DIGEST, FORWARDED_PROTO, PIECE},
-    resource::{Piece, Resource},
+    resource::{Piece, RoutedRequest},
     settings::Settings,
     sites::{Site, Sites},
 };
 use levada_failure::Failure;
 
-/// Names the resources of requests.
+/// Finds the sites and routes of requests.
 #[derive(Clone)]
 pub(crate) struct Identifier {
     sites: Arc<ArcSwap<Sites>>,
@@ -51,13 +50,13 @@ impl Identifier {
         Self { max_hops, ..self.clone() }
     }
 
-    /// Reads the request's host, finds its site and route, and names the object.
+    /// Reads the request's host, and finds its site and route.
     pub(crate) fn identify<B>(
         &self,
         listener: ListenerKind,
         client: IpAddr,
         request: &Request<B>,
-    ) -> Result<Resource, Failure> {
+    ) -> Result<RoutedRequest, Failure> {
         check_method(request.method())?;
         check_expectation(request.headers())?;
         check_loop(request.headers(), self.max_hops)?;
@@ -67,46 +66,31 @@ impl Identifier {
         let wanted = request.headers().get(PIECE).filter(|_| listener == ListenerKind::Peer);
         if let Some(wanted) = wanted {
             let (file, piece) = Piece::split(target, wanted).ok_or(Failure::BadPiece)?;
-            let file = self.name(listener, client, request, (authority, file, false))?;
-            return Ok(file.of_piece(piece));
+            let file = self.route(listener, client, request, (authority, file, false))?;
+            return Ok(file.for_piece(piece));
         }
-        let resource = match self.redirected_here(listener, target) {
+        let routed = match self.redirected_here(listener, target) {
             Some(pass) => {
                 let named = (&*pass.host, &*pass.target, pass.in_time);
-                self.name(listener, client, request, named)?
+                self.route(listener, client, request, named)?
             }
-            None => self.name(listener, client, request, (authority, target, false))?,
+            None => self.route(listener, client, request, (authority, target, false))?,
         };
-        match wanted_digest(&resource.site, request)? {
-            Some(digest) => Ok(resource.with_digest(digest)),
-            None => Ok(resource),
-        }
+        let digest = wanted_digest(&routed.site, request)?;
+        Ok(routed.with_digest(digest))
     }
 
-    fn name<B>(
+    fn route<B>(
         &self,
         listener: ListenerKind,
         client: IpAddr,
         request: &Request<B>,
         (host, target, passed): (&str, &str, bool),
-    ) -> Result<Resource, Failure> {
-        let scheme = scheme(listener, request.headers());
-        let mut identity = String::with_capacity(scheme.len() + 3 + host.len() + target.len());
-        identity.push_str(scheme);
-        identity.push_str("://");
-        let host_at = identity.len();
-        identity.push_str(host);
-        identity[host_at..].make_ascii_lowercase();
-        let host = &identity[host_at..];
-        let site = self.sites.load().find(without_port(host)).ok_or(Failure::UnknownHost)?.clone();
-        let path_at = host_at + without_default_port(scheme, host).len();
-        identity.truncate(path_at);
-        identity.push_str(target);
-        let resource = Resource::new(site, scheme, identity, host_at, path_at, passed);
-        Ok(match resource.site.clone().routes.as_ref() {
-            Some(routes) => resource.routed(routes, client, request),
-            None => resource,
-        })
+    ) -> Result<RoutedRequest, Failure> {
+        let url = ResourceUrl::new(scheme(listener, request.headers()), host, target);
+        let sites = self.sites.load();
+        let site = sites.find(without_port(url.host())).ok_or(Failure::UnknownHost)?.clone();
+        Ok(RoutedRequest::new(site, url, passed, client, request))
     }
 
     fn redirected_here(&self, listener: ListenerKind, target: &str) -> Option<pass::Pass> {

@@ -33,7 +33,7 @@ use crate::{
     origin, process_memory,
     settings::{Runtime, Settings},
     site_builder::{SiteBuilder, make_sites},
-    sites::{Site, Sites},
+    sites::{Site, Sites, SitesNow},
     start_error::StartError,
 };
 use levada_store::NodeName;
@@ -180,10 +180,7 @@ impl Node {
         let purging = Arc::new(PurgeEndpoint {
             node: settings.name.clone(),
             token: ArcSwapOption::new(settings.purge.token.clone().map(Arc::new)),
-            site_of: {
-                let sites = sites.clone();
-                Arc::new(move |host| Some(sites.load().find(host)?.id))
-            },
+            sites: Arc::new(SitesNow(sites.clone())),
             invalidate: {
                 let cache = cache.clone();
                 Box::new(move |key| cache.invalidate(key))

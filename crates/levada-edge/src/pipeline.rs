@@ -189,9 +189,12 @@ async fn route(
 ) -> PipelineResult {
     let RequestContext { resource, parts, .. } = &*context;
     if parts.method.as_str() == levada_orders::METHOD {
-        let answer =
-            Box::pin(node.purging.handle_client(resource.url(), resource.host(), &parts.headers))
-                .await;
+        let answer = Box::pin(node.purging.handle_client(
+            resource.stored_url(),
+            resource.host(),
+            &parts.headers,
+        ))
+        .await;
         return Ok(answer.into_response(ResponseBody::text));
     }
     if context.websocket.is_some() && !tunnel::is_ignored(&context) {
@@ -242,7 +245,7 @@ fn note_popular(node: &Node, context: &RequestContext) {
     let RequestContext { connection, resource, .. } = context;
     // A request of a peer was counted there, and the servers of a route have a policy of their own.
     if connection.listener != ListenerKind::Peer && resource.site.route.is_none() {
-        node.popular.note(resource.key, resource.host(), resource.url());
+        node.popular.note(resource.key(), resource.host(), resource.stored_url());
     }
 }
 
@@ -305,8 +308,11 @@ fn redirect(
     resource: &Resource,
     class: ServiceClass,
 ) -> Result<Pick, Failure> {
-    let request =
-        PolicyRequest { key: resource.key, class, size: node.forwarder.sizes.get(resource.key) };
+    let request = PolicyRequest {
+        key: resource.key(),
+        class,
+        size: node.forwarder.sizes.get(resource.key()),
+    };
     let (decider, now) = (resource.decider(), node.clock.now());
     let pick = match &resource.piece {
         Some(piece) if !piece.avoided.is_empty() => decider
@@ -345,7 +351,7 @@ fn relay(
     let mut response = passed_on(node, (exchange, Some(head)), resource, zero_copy.as_ref());
     respond::next_hop(&node.name, response.headers_mut(), &peer, resource, pick);
     if let Some(size) = large::stated_size(response.status(), response.headers()) {
-        node.forwarder.sizes.learn(resource.key, size);
+        node.forwarder.sizes.learn(resource.key(), size);
     }
     record.relayed_by(peer, pick);
     response
@@ -358,16 +364,12 @@ async fn serve_locally(
     mut context: Box<RequestContext>,
     record: &mut AccessRecord,
 ) -> PipelineResult {
-    context.edits = adjust::request_edits(&context);
+    context.prepare();
     compress::negotiate(&mut context);
-    apply_caching_rules(&mut context);
-    if let Some(edits) = &context.edits {
-        edits.apply_to_received(&mut context.parts.headers);
-    }
     let client = client_network::of(context.client);
     let pressure = node.memory.pressure();
     record.in_service = Some(node.capacity.enter(client, pressure).ok_or(Failure::Overload)?);
-    let key = context.resource.key;
+    let key = context.resource.key();
     let switched = context.resource.site.switch.is_some().then(|| context.resource.clone());
     let mut found = lookup(&node.cache, &context);
     record.stage("lookup");
@@ -432,19 +434,6 @@ async fn serve_locally(
     Ok(response)
 }
 
-/// Decides what a request does with the cache, and removes cookies that must not count.
-fn apply_caching_rules(context: &mut RequestContext) {
-    let RequestContext { client, resource, parts, cache_use, .. } = context;
-    let Some(rules) = &resource.handling.caching else { return };
-    if levada_cache::is_cache_method(&parts.method) {
-        let facts = || resource.facts(*client, &parts.method, &parts.headers);
-        *cache_use = rules.cache_use(resource.target(), &parts.headers, facts);
-        if *cache_use == CacheUse::Full {
-            rules.strip_request(&mut parts.headers);
-        }
-    }
-}
-
 /// Serves a stored response in blocks, some of which may have to be fetched. If one of them cannot be
 /// fetched, the object is fetched anew.
 async fn in_blocks(
@@ -465,13 +454,13 @@ async fn in_blocks(
         }
         Err(error) => match Failure::of_fetch(&error) {
             Some(failure) => return Err(failure.into()),
-            None => node.cache.store.remove(context.resource.key),
+            None => node.cache.store.remove(context.resource.key()),
         },
     }
     let part =
         partial::first_byte(&context.parts).map(|first| PartRequest::Block(first / body.of.block));
     let part = part.filter(|_| body.origin().is_some());
-    let order = FillRequest { part, ..FillRequest::of(context.resource.key) };
+    let order = FillRequest { part, ..FillRequest::of(context.resource.key()) };
     serve_from_fill(node, context, order, record).await
 }
 
@@ -482,7 +471,7 @@ fn lead_or_follow(
     context: &RequestContext,
     order: &FillRequest,
 ) -> Option<(FillFollower, Option<FetchLeader>)> {
-    let (identity, site) = (&context.resource.identity, context.resource.site.id);
+    let (identity, site) = (context.resource.identity(), context.resource.site.id);
     let pending = cache.purges.begin();
     let start = FlightStart::now(Label::new(site, pending.born()), pending.begun());
     let late = context.resource.fetch_is_late_after();
@@ -577,7 +566,7 @@ async fn serve_from_fill(
         // arrived after it.
         let begun_before = |label: &Label| label.born() < arrived;
         let outdated = outcome.label().is_some_and(|label| {
-            begun_before(label) && !node.cache.purges.may_join(label, &context.resource.identity)
+            begun_before(label) && !node.cache.purges.may_join(label, context.resource.identity())
         });
         if leader || !outdated {
             break (follower, leader, outcome);

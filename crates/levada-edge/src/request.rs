@@ -46,6 +46,39 @@ pub(crate) struct RequestContext {
 }
 
 impl RequestContext {
+    /// The context of a GET without a body, which this node makes by itself.
+    pub(crate) fn own(
+        connection: Arc<ClientConnection>,
+        client: IpAddr,
+        resource: Resource,
+        parts: Parts,
+    ) -> Self {
+        Self {
+            connection,
+            client,
+            resource,
+            wants: RequestCacheFields::default(),
+            parts,
+            accepts: Accepts::default(),
+            cache_use: CacheUse::Full,
+            edits: None,
+            body: None,
+            body_bound: None,
+            takes_trailers: false,
+            websocket: None,
+            head_is_enough: false,
+            anew: false,
+            zero_copy: None,
+        }
+    }
+
+    /// Decides what the request does with the cache, and makes the edits of its fields that come before it.
+    pub(crate) fn prepare(&mut self) {
+        let Self { client, resource, parts, .. } = self;
+        let request = (*client, &parts.method, &resource.url);
+        (self.cache_use, self.edits) = resource.handling.prepare(request, &mut parts.headers);
+    }
+
     /// The request as rules see it.
     pub(crate) fn facts(&self) -> RequestFacts<'_> {
         self.resource.facts(self.client, &self.parts.method, &self.parts.headers)

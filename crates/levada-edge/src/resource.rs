@@ -1,7 +1,9 @@
 //! The resource that a request names, and the piece of it that a peer asks for.
 
 use std::{
+    fmt::Display,
     net::IpAddr,
+    ops::Deref,
     sync::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
@@ -13,45 +15,43 @@ use http::{HeaderMap, HeaderValue, Method, Request, Uri, request::Parts};
 
 use levada_access::access::Access;
 use levada_fetch::{ChunkUrl, Digest};
-use levada_rules::{RequestFacts, Scheme};
+use levada_rules::RequestFacts;
+use levada_store::identity::{ResourceUrl, url_of};
 use levada_types::Key;
 use levada_upstream::WaitNotices;
 
 use levada_redirector::SharedDecider;
 
 use crate::{
-    routes::{Answer, Routes},
-    settings::Handling,
+    routes::Answer,
+    settings::{
+        Handling,
+        identity::{self, Identity},
+    },
     sites::Site,
 };
 
-/// The resource that a request is for (RFC 9110 Sec. 3.1): its site, its identity, and what a policy
-/// decides about.
+/// The resource that a request is for (RFC 9110 Sec. 3.1), with the identity of its response.
 #[derive(Clone)]
 pub(crate) struct Resource {
+    routed: RoutedRequest,
+    identity: Identity,
+}
+
+/// A request with its site and route, before its fields count.
+#[derive(Clone)]
+pub(crate) struct RoutedRequest {
     pub(crate) site: Arc<Site>,
     /// How it is handled: as its route says, or its site.
     pub(crate) handling: Arc<Handling>,
     /// The route that the request took.
     route: Option<Arc<str>>,
     /// The rules of access of that route, or of the site.
-    pub(crate) access: Option<Arc<Access>>,
+    access: Option<Arc<Access>>,
     /// The answer of that route, if it asks no server.
     pub(crate) answer: Option<Answer>,
-    pub(crate) scheme: &'static str,
-    /// The effective request URI (RFC 9110 Sec. 7.1): the text of the cache key. A prefix and a space
-    /// precede it for the piece of a file, or for the digest that a client requires. No URI has a
-    /// space, so no client can name a piece.
-    pub(crate) identity: String,
-    /// The position of the host in `identity`.
-    host_at: usize,
-    /// The position of the path in `identity`.
-    path_at: usize,
-    /// Path and query as the client wrote them, where the identity has other ones.
-    asked: Option<Box<str>>,
-    /// Path and query that the origin is asked with, where they are other ones.
-    pub(crate) rewritten: Option<Arc<Uri>>,
-    pub(crate) key: Key,
+    /// The effective request URI (RFC 9110 Sec. 7.1), as the client wrote it.
+    pub(crate) url: ResourceUrl,
     /// A peer redirected the client to this node: serve the request, whatever the policy decides.
     pub(crate) passed: bool,
     /// The digest that the client requires of the file.
@@ -60,45 +60,45 @@ pub(crate) struct Resource {
     pub(crate) piece: Option<Arc<Piece>>,
 }
 
-impl Resource {
-    /// A resource by its effective URI, with the positions of its host and path.
-    pub(crate) fn new(
+/// The site and the route are those of the request. Nothing changes them.
+impl Deref for Resource {
+    type Target = RoutedRequest;
+
+    fn deref(&self) -> &RoutedRequest {
+        &self.routed
+    }
+}
+
+impl RoutedRequest {
+    /// The request as the first route of the site says that it matches.
+    pub(crate) fn new<B>(
         site: Arc<Site>,
-        scheme: &'static str,
-        identity: String,
-        host_at: usize,
-        path_at: usize,
+        url: ResourceUrl,
         passed: bool,
+        client: IpAddr,
+        request: &Request<B>,
     ) -> Self {
-        let key = Key::of(identity.as_bytes());
         let (handling, access) = (site.handling.clone(), site.access.own().cloned());
-        Self {
-            site,
-            handling,
-            route: None,
-            access,
-            answer: None,
-            scheme,
-            identity,
-            host_at,
-            path_at,
-            asked: None,
-            rewritten: None,
-            key,
-            passed,
-            digest: None,
-            piece: None,
-        }
+        let (route, answer, digest, piece) = (None, None, None, None);
+        let of_site = Self { site, handling, route, access, answer, url, passed, digest, piece };
+        let Some(routes) = &of_site.site.routes else { return of_site };
+        let facts = of_site.facts(client, request.method(), request.headers());
+        let Some((number, route, answer)) = routes.find(&facts) else { return of_site };
+        let handling = route.handling.clone();
+        let access = of_site.site.access.of_route(number).cloned();
+        let site = route.site.clone().unwrap_or_else(|| of_site.site.clone());
+        let route = Some(route.name.clone());
+        Self { site, handling, route, access, answer, ..of_site }
     }
 
-    /// The resource as the first route says that the request matches.
-    pub(crate) fn routed<B>(self, routes: &Routes, client: IpAddr, request: &Request<B>) -> Self {
-        let facts = self.facts(client, request.method(), request.headers());
-        let Some((number, route, answer)) = routes.find(&facts) else { return self };
-        let handling = route.handling.clone();
-        let access = self.site.access.of_route(number).cloned();
-        let site = route.site.clone().unwrap_or_else(|| self.site.clone());
-        Self { site, handling, route: Some(route.name.clone()), access, answer, ..self }
+    /// The same for a piece of the file.
+    pub(crate) fn for_piece(self, piece: Arc<Piece>) -> Self {
+        Self { access: None, passed: false, digest: None, piece: Some(piece), ..self }
+    }
+
+    /// The same with a required digest.
+    pub(crate) fn with_digest(self, digest: Option<Digest>) -> Self {
+        Self { digest, ..self }
     }
 
     /// A request for it as rules see it.
@@ -108,62 +108,18 @@ impl Resource {
         method: &'a Method,
         headers: &'a HeaderMap,
     ) -> RequestFacts<'a> {
-        let scheme = if self.scheme == "https" { Scheme::Https } else { Scheme::Http };
-        RequestFacts::new(client, (scheme, self.host()), (method, self.target()), headers)
+        identity::facts(&self.url, client, method, headers)
     }
 
-    /// The resource under the key that the rules of its handling make. `parts` have the fields that the
-    /// origin gets: others must not select a response.
-    pub(crate) fn keyed(mut self, client: IpAddr, parts: &Parts) -> Self {
-        let Handling { caching, adjustments, .. } = &*self.handling;
-        if caching.is_none() && adjustments.is_none() {
-            return self;
-        }
-        self.asked = Some(self.identity[self.path_at..].into());
-        self.rewrite(client, &parts.method, &parts.headers);
-        if let Some(rules) = &self.handling.caching {
-            let before = self.path_at;
-            let facts = || self.facts(client, &parts.method, &parts.headers);
-            (self.identity, self.path_at) =
-                rules.keyed(&self.identity, before, &parts.headers, facts);
-            self.host_at += self.path_at - before;
-        }
-        self.key = Key::of(self.identity.as_bytes());
-        self
-    }
-
-    /// Makes the key anew, for header fields that have changed.
-    pub(crate) fn rekey(&mut self, client: IpAddr, parts: &Parts) {
-        let Some(rules) = &self.handling.caching else { return };
-        let url_at = self.host_at - self.scheme.len() - 3;
-        let facts = || self.facts(client, &parts.method, &parts.headers);
-        let (mut text, _) = rules.keyed("", 0, &parts.headers, facts);
-        text.extend(self.digest.map(|digest| format!("{digest} ")));
-        let before = text.len();
-        text.push_str(&self.identity[url_at..]);
-        (self.host_at, self.path_at) =
-            (self.host_at - url_at + before, self.path_at - url_at + before);
-        self.key = Key::of(text.as_bytes());
-        self.identity = text;
-    }
-
-    /// Puts the path and query into the key that the origin is asked with, where they are other ones.
-    fn rewrite(&mut self, client: IpAddr, method: &Method, headers: &HeaderMap) {
-        let adjustments = self.handling.adjustments.clone();
-        let Some(rewrite) = adjustments.as_ref().and_then(|with| with.rewrite.as_ref()) else {
-            return;
-        };
-        let target = rewrite.target(&self.facts(client, method, headers));
-        self.rewritten = target.parse().ok().map(Arc::new);
-        if self.rewritten.is_some() {
-            self.identity.truncate(self.path_at);
-            self.identity.push_str(&target);
-        }
-    }
-
-    /// The URL in the key, which purges name.
-    pub(crate) fn url(&self) -> &str {
-        self.identity.rsplit_once(' ').map_or(&self.identity, |(_, url)| url)
+    /// The resource, whose identity the fields of `parts` take part in: they are those that the origin gets, since
+    /// others must not select a response.
+    pub(crate) fn identified(self, client: IpAddr, parts: &Parts) -> Resource {
+        let piece = self.piece.as_ref().map(|piece| &piece.url as &dyn Display);
+        let part = piece.or(self.digest.as_ref().map(|digest| digest as &dyn Display));
+        let (method, headers) = (&parts.method, &parts.headers);
+        let facts = || self.facts(client, method, headers);
+        let identity = Identity::of(&self.url, &self.handling, part, headers, facts);
+        Resource { routed: self, identity }
     }
 
     /// Whether rules apply to the request, so that this node must serve it.
@@ -171,33 +127,29 @@ impl Resource {
         self.route.is_some() || self.site.routes.is_some() || self.handling.adjustments.is_some()
     }
 
-    /// Host and port as the client named them, in lower case and without the scheme's default port.
-    pub(crate) fn host(&self) -> &str {
-        &self.identity[self.host_at..self.path_at]
+    /// Whether it has rules of access.
+    pub(crate) fn has_access(&self) -> bool {
+        self.access.is_some()
     }
 
-    /// Gives it the path and query that remain without their signature.
-    pub(crate) fn set_target(&mut self, target: String, client: IpAddr, parts: &Parts) {
-        self.identity.truncate(self.path_at);
-        self.identity.push_str(&target);
-        self.asked = Some(target.into());
-        self.rewrite(client, &parts.method, &parts.headers);
-        let target = self.identity.split_off(self.path_at);
-        let rules = self.handling.caching.as_ref();
-        // What precedes the URL in the key is made from header fields, and stays.
-        let keyed = rules.map(|rules| rules.key.target(&target));
-        self.identity.push_str(keyed.as_deref().unwrap_or(&target));
-        self.key = Key::of(self.identity.as_bytes());
+    /// The scheme that the client used.
+    pub(crate) fn scheme(&self) -> &'static str {
+        self.url.scheme()
+    }
+
+    /// Host and port as the client named them, in lower case and without the scheme's default port.
+    pub(crate) fn host(&self) -> &str {
+        self.url.host()
     }
 
     /// Path and query as the client wrote them.
     pub(crate) fn target(&self) -> &str {
-        self.asked.as_deref().unwrap_or(&self.identity[self.path_at..])
+        self.url.target()
     }
 
     /// The digest that the client requires of the file, if any.
     pub(crate) fn digest(&self) -> Option<Digest> {
-        self.digest
+        self.piece.as_ref().map_or(self.digest, |piece| piece.url.digest)
     }
 
     /// The decider that chooses the node.
@@ -210,39 +162,46 @@ impl Resource {
     pub(crate) fn fetch_is_late_after(&self) -> Duration {
         if self.piece.is_some() { Duration::MAX } else { self.site.fetch_is_late_after() }
     }
+}
 
-    /// The resource of a piece of this file.
-    pub(crate) fn of_piece(&self, piece: Arc<Piece>) -> Self {
-        let url_at = self.host_at - self.scheme.len() - 3;
-        let prefix = format!("{} ", piece.url);
-        let host_at = prefix.len() + self.scheme.len() + 3;
-        let identity = prefix + &self.identity[url_at..];
-        Self {
-            site: self.site.clone(),
-            handling: self.handling.clone(),
-            route: self.route.clone(),
-            access: None,
-            answer: self.answer.clone(),
-            scheme: self.scheme,
-            key: Key::of(identity.as_bytes()),
-            host_at,
-            path_at: host_at + (self.path_at - self.host_at),
-            asked: self.asked.clone(),
-            rewritten: self.rewritten.clone(),
-            identity,
-            passed: false,
-            digest: piece.url.digest,
-            piece: Some(piece),
-        }
+impl Resource {
+    /// The text of the identity. No URL has a space, so no client can name a piece.
+    pub(crate) fn identity(&self) -> &str {
+        self.identity.text(&self.routed.url)
     }
 
-    /// The same resource, with a required digest.
-    pub(crate) fn with_digest(self, digest: Digest) -> Self {
-        let prefix = format!("{digest} ");
-        let (host_at, path_at) = (self.host_at + prefix.len(), self.path_at + prefix.len());
-        let identity = prefix + &self.identity;
-        let (key, digest) = (Key::of(identity.as_bytes()), Some(digest));
-        Self { key, identity, host_at, path_at, digest, ..self }
+    /// The hash of the identity.
+    pub(crate) fn key(&self) -> Key {
+        self.identity.key()
+    }
+
+    /// The URL in the identity, which purges name.
+    pub(crate) fn stored_url(&self) -> &str {
+        url_of(self.identity())
+    }
+
+    /// Path and query that the origin is asked with, where they are not the client's.
+    pub(crate) fn rewritten(&self) -> Option<&Arc<Uri>> {
+        self.identity.rewritten()
+    }
+
+    /// Takes the rules of access, which hold once.
+    pub(crate) fn take_access(&mut self) -> Option<Arc<Access>> {
+        self.routed.access.take()
+    }
+
+    /// The same request with other fields, and perhaps another path and query.
+    pub(crate) fn changed(&self, target: Option<&str>, client: IpAddr, parts: &Parts) -> Self {
+        let mut routed = self.routed.clone();
+        if let Some(target) = target {
+            routed.url = ResourceUrl::new(routed.scheme(), routed.host(), target);
+        }
+        routed.identified(client, parts)
+    }
+
+    /// The resource of a piece of this file, for a request with these fields.
+    pub(crate) fn of_piece(&self, piece: Arc<Piece>, client: IpAddr, parts: &Parts) -> Self {
+        self.routed.clone().for_piece(piece).identified(client, parts)
     }
 }
 

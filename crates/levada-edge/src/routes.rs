@@ -49,11 +49,6 @@ impl Routes {
         self.all.iter().filter_map(|route| route.site.as_ref())
     }
 
-    /// The servers of a route, if they are its own.
-    pub(crate) fn site(&self, number: usize) -> Option<&Arc<Site>> {
-        self.all[number].site.as_ref()
-    }
-
     /// The route that a request takes, with its number, and its answer if it asks no server.
     pub(crate) fn find(
         &self,

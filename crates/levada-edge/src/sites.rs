@@ -1,14 +1,22 @@
 //! Sites by host, and each site's origins.
 
-use std::{collections::HashMap, net::IpAddr, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, HashMap},
+    net::IpAddr,
+    sync::Arc,
+    time::Duration,
+};
 
+use arc_swap::ArcSwap;
 use http::HeaderValue;
 use levada_access::site_access::SiteAccess;
 use levada_files::FileDirectory;
 use levada_log::access_log::Log;
 use levada_metrics::SiteMetrics;
 use levada_policy::ClientShare;
+use levada_purge::PurgedSites;
 use levada_redirector::{Classes, Origins, SharedDecider, SitePolicy, Sources, Switch};
+use levada_store::identity::{ResourceUrl, without_port};
 use levada_types::hash64;
 use levada_upstream::{FairQueue, PacedQueue, RetryBudget, Server};
 use prometheus_client::metrics::counter::Counter;
@@ -198,6 +206,21 @@ const LATE: Duration = Duration::from_secs(3);
 /// The places at a site's origins; one client has as many as are free at most.
 fn miss_queue(limits: &MissLimits) -> Arc<FairQueue<IpAddr>> {
     FairQueue::new(ClientShare::Dynamic, limits.at_once, limits.queue, limits.wait)
+}
+
+/// The sites of a running node, as purge orders find them.
+pub(crate) struct SitesNow(pub(crate) Arc<ArcSwap<Sites>>);
+
+impl PurgedSites for SitesNow {
+    fn number(&self, host: &str) -> Option<u64> {
+        Some(self.0.load().find(host)?.id)
+    }
+
+    fn identities(&self, url: &ResourceUrl) -> BTreeSet<String> {
+        let sites = self.0.load();
+        let site = sites.find(without_port(url.host()));
+        site.map(|site| site.settings.forms.identities(url)).unwrap_or_default()
+    }
 }
 
 /// All sites of a node.

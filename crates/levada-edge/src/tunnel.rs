@@ -28,7 +28,6 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::{
     access_record::AccessRecord,
-    adjust,
     body::{ResponseBody, Source},
     node::Node,
     open_tunnel::OpenTunnel,
@@ -69,7 +68,8 @@ pub(crate) async fn open(
     let (client, pressure) = (client_network::of(context.client), node.memory.pressure());
     record.in_service = Some(node.capacity.enter(client, pressure).ok_or(Failure::Overload)?);
     let place = node.tunnels.enter(client, pressure).ok_or(Failure::Overload)?;
-    context.edits = adjust::request_edits(&context);
+    let request = (context.client, &context.parts.method, &context.resource.url);
+    context.edits = context.resource.handling.request_edits(request, &context.parts.headers);
     if let Some(edits) = &context.edits {
         edits.apply_to_received(&mut context.parts.headers);
     }

@@ -1,6 +1,6 @@
 //! Receives purge orders from clients that know a token, from operators and from peers.
 
-use std::{io, sync::Arc};
+use std::{collections::BTreeSet, io, sync::Arc};
 
 use arc_swap::ArcSwapOption;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header::CONTENT_TYPE};
@@ -10,9 +10,10 @@ use levada_metrics::Metrics;
 use levada_peers::Peers;
 use levada_purge::{
     Confirmation, Exchange, Merged, NodeReport, OrderError, OrderId, PurgeAnswer, PurgeOrder,
-    PurgeReport, PurgeSummary, PurgeTarget, Purges, Rule, absolute, read_order,
+    PurgeReport, PurgeSummary, PurgeTarget, PurgedSites, Purges, Rule, absolute, read_order,
 };
 use levada_status::Events;
+use levada_store::identity::ResourceUrl;
 use levada_types::Key;
 use levada_upgrade::{Awaited, OrderPlace, OrderWay, OrdersHere};
 use levada_upstream::ClientBody;
@@ -35,8 +36,18 @@ const MAX_ORDER_SIZE: usize = 256 << 10;
 /// The site of rules for hosts that this node does not serve.
 const NO_SITE: u64 = 0;
 
-/// Finds the site of a host.
-pub type SiteOf = Arc<dyn Fn(&str) -> Option<u64> + Send + Sync>;
+/// The sites of this node, and the number [`NO_SITE`] for hosts that another node serves.
+struct AnySite<'a>(&'a dyn PurgedSites);
+
+impl PurgedSites for AnySite<'_> {
+    fn number(&self, host: &str) -> Option<u64> {
+        Some(self.0.number(host).unwrap_or(NO_SITE))
+    }
+
+    fn identities(&self, url: &ResourceUrl) -> BTreeSet<String> {
+        self.0.identities(url)
+    }
+}
 
 /// Carries out purge orders on this node and at its peers.
 pub struct PurgeEndpoint {
@@ -44,8 +55,8 @@ pub struct PurgeEndpoint {
     pub node: String,
     /// The token that clients and operators must show.
     pub token: ArcSwapOption<String>,
-    /// The number of the site that serves a host at this node.
-    pub site_of: SiteOf,
+    /// The sites of this node.
+    pub sites: Arc<dyn PurgedSites>,
     /// Invalidates a URI: what is stored of it, and fetches that run, are not for later requests.
     pub invalidate: Box<dyn Fn(Key) + Send + Sync>,
     /// The orders that are in force.
@@ -191,8 +202,8 @@ impl PurgeEndpoint {
         if here.is_some() {
             return Err(io::Error::other("another process carries out purges"));
         }
-        let site_of = self.site_of.clone();
-        let rules_of = move |order: &PurgeOrder| rules_here(order, &site_of);
+        let sites = self.sites.clone();
+        let rules_of = move |order: &PurgeOrder| rules_here(order, &*sites);
         let Merged { applied, missed, written } = self.purges.merge(message, rules_of).await?;
         if missed {
             tracing::warn!(
@@ -212,7 +223,7 @@ impl PurgeEndpoint {
         told: Told,
         here: OrdersHere,
     ) -> Result<(OrderId, Vec<NodeReport>), NotPurged> {
-        let (rules, _) = order.rules(&*self.site_of)?;
+        let rules = order.rules(&*self.sites)?;
         let purging = self.clone();
         // The task tells the peers even if the client goes away.
         let carried_out = tokio::spawn(async move {
@@ -252,9 +263,7 @@ impl PurgeEndpoint {
         match &order.target {
             PurgeTarget::Invalid(urls) => return self.invalidate(urls),
             PurgeTarget::Urls(urls) if !order.soft => {
-                urls.iter()
-                    .filter_map(|url| absolute(url).ok())
-                    .for_each(|url| self.forget(&url.0));
+                urls.iter().filter_map(|url| absolute(url).ok()).for_each(|url| self.forget(&url));
             }
             _ => {}
         }
@@ -265,10 +274,16 @@ impl PurgeEndpoint {
     }
 
     /// Drops the stored responses of a URL, for HTTP and HTTPS.
-    fn forget(&self, identity: &str) {
-        let rest = identity.split_once("://").map_or(identity, |(_, rest)| rest);
+    fn forget(&self, url: &ResourceUrl) {
         for scheme in ["http", "https"] {
-            (self.invalidate)(Key::of(format!("{scheme}://{rest}").as_bytes()));
+            self.drop_stored(&ResourceUrl::new(scheme, url.host(), url.target()));
+        }
+    }
+
+    /// Drops the stored responses of a URL.
+    pub(crate) fn drop_stored(&self, url: &ResourceUrl) {
+        for identity in self.sites.identities(url) {
+            (self.invalidate)(Key::of(identity.as_bytes()));
         }
     }
 
@@ -289,9 +304,9 @@ pub(crate) async fn pass_on(
 }
 
 /// The rules of a peer's order, of those hosts that this node serves.
-fn rules_here(order: &PurgeOrder, site_of: &SiteOf) -> Vec<Rule> {
-    match order.rules(|host| Some(site_of(host).unwrap_or(NO_SITE))) {
-        Ok((rules, _)) => rules.into_iter().filter(|rule| rule.site != Some(NO_SITE)).collect(),
+fn rules_here(order: &PurgeOrder, sites: &dyn PurgedSites) -> Vec<Rule> {
+    match order.rules(&AnySite(sites)) {
+        Ok(rules) => rules.into_iter().filter(|rule| rule.site != Some(NO_SITE)).collect(),
         Err(error) => {
             tracing::error!(%error, what = order.summary(), "a purge of a peer has no effect here");
             Vec::new()

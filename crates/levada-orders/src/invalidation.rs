@@ -9,7 +9,6 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName};
 use levada_purge::{MAX_ITEMS, PurgeOrder, PurgeTarget, absolute};
-use levada_types::Key;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
@@ -55,7 +54,7 @@ pub fn groups(identity: &str, headers: &HeaderMap) -> Option<PurgeOrder> {
     let target = match groups.len() {
         0 => return None,
         1..=MAX_ITEMS => PurgeTarget::Groups(groups, identity.to_owned()),
-        _ => PurgeTarget::All(Some(absolute(identity).ok()?.1)),
+        _ => PurgeTarget::All(Some(absolute(identity).ok()?.host().to_owned())),
     };
     Some(PurgeOrder { target, soft: false })
 }
@@ -105,8 +104,8 @@ impl PurgeEndpoint {
 
     /// Invalidates URLs that a peer has sent.
     pub(crate) fn invalidate(&self, urls: &[String]) {
-        for (identity, _) in urls.iter().filter_map(|url| absolute(url).ok()) {
-            (self.invalidate)(Key::of(identity.as_bytes()));
+        for url in urls.iter().filter_map(|url| absolute(url).ok()) {
+            self.drop_stored(&url);
         }
     }
 

@@ -9,7 +9,7 @@ mod exchange;
 mod invalidation;
 mod wake;
 
-pub use endpoint::{METHOD, ORDERS, PurgeEndpoint, SiteOf};
+pub use endpoint::{METHOD, ORDERS, PurgeEndpoint};
 pub use exchange::ComparedPeer;
 pub use invalidation::{Invalidated, MissedInvalidations, groups};
 pub use wake::LastAwake;

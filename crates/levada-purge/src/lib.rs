@@ -43,7 +43,7 @@ pub use answer::{PurgeAnswer, read_order};
 pub use exchange::Exchange;
 pub use ledger::Merged;
 pub use log::{LogId, LogStates, LoggedOrder, OrderId};
-pub use order::{MAX_ITEMS, OrderError, PurgeOrder, PurgeTarget, absolute};
+pub use order::{MAX_ITEMS, OrderError, PurgeOrder, PurgeTarget, PurgedSites, absolute};
 pub use report::{Confirmation, NodeReport, PurgeReport, PurgeSummary};
 pub use rules::{PurgeVerdict, Rule, Scope};
 pub use sweep::{PendingStore, run as sweep};

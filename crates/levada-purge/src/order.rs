@@ -1,8 +1,10 @@
 //! Purge orders, as operators, clients and peers write them.
 
+use std::collections::BTreeSet;
+
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use levada_store::{
-    identity::{self, without_port},
+    identity::{ResourceUrl, url_of, without_port},
     label,
 };
 use serde::{Deserialize, Serialize};
@@ -266,67 +268,72 @@ impl PurgeOrder {
         text.chars().take(200).collect()
     }
 
-    /// The rules that carry the order out on this node, and the URLs that they name. `site_of` gives
-    /// the number of the site that answers to a host.
+    /// The rules that carry the order out on this node.
     ///
     /// # Errors
     /// When a target is no URL, or no site answers to its host.
-    pub fn rules(
-        &self,
-        site_of: impl Fn(&str) -> Option<u64>,
-    ) -> Result<(Vec<Rule>, Vec<String>), OrderError> {
-        let site = |host: &String| {
+    pub fn rules(&self, sites: &dyn PurgedSites) -> Result<Vec<Rule>, OrderError> {
+        let site = |host: &str| {
             let host = host.to_ascii_lowercase();
-            site_of(without_port(&host)).ok_or(OrderError::UnknownHost(host))
+            sites.number(without_port(&host)).ok_or(OrderError::UnknownHost(host))
         };
         let soft = self.soft;
-        let mut urls = Vec::new();
-        let rules = match &self.target {
-            PurgeTarget::Urls(items) => items
-                .iter()
-                .map(|url| {
-                    let (identity, host) = absolute(url)?;
-                    let rule = Rule::url(site(&host)?, &identity, soft);
-                    urls.push(identity);
-                    Ok(rule)
-                })
-                .collect::<Result<_, OrderError>>()?,
+        Ok(match &self.target {
+            PurgeTarget::Urls(items) => {
+                let mut rules = Vec::new();
+                for url in items {
+                    let url = absolute(url)?;
+                    let (site, stored) = (site(url.host())?, sites.identities(&url));
+                    let urls: BTreeSet<&str> = stored.iter().map(|one| url_of(one)).collect();
+                    rules.extend(urls.into_iter().map(|url| Rule::url(site, url, soft)));
+                }
+                rules
+            }
             PurgeTarget::Prefixes(items) => items
                 .iter()
                 .map(|prefix| {
-                    let (identity, host) = absolute(prefix)?;
-                    Ok(Rule::prefix(site(&host)?, &identity, soft))
+                    let prefix = absolute(prefix)?;
+                    Ok(Rule::prefix(site(prefix.host())?, prefix.as_str(), soft))
                 })
                 .collect::<Result<_, OrderError>>()?,
             PurgeTarget::Tags(items, host) => {
-                let site = host.as_ref().map(site).transpose()?;
+                let site = host.as_deref().map(site).transpose()?;
                 if items.iter().any(|tag| tag.trim().is_empty()) {
                     return Err(OrderError::EmptyTag);
                 }
                 items.iter().map(|tag| Rule::tag(site, tag.trim(), soft)).collect()
             }
             PurgeTarget::Groups(items, url) => {
-                let (identity, host) = absolute(url)?;
-                let site = site(&host)?;
-                items.iter().map(|group| Rule::group(site, &identity, group)).collect()
+                let url = absolute(url)?;
+                let site = site(url.host())?;
+                items.iter().map(|group| Rule::group(site, url.as_str(), group)).collect()
             }
-            PurgeTarget::All(host) => vec![Rule::all(host.as_ref().map(site).transpose()?, soft)],
+            PurgeTarget::All(host) => {
+                vec![Rule::all(host.as_deref().map(site).transpose()?, soft)]
+            }
             // An invalidation needs no rule: fetches that began before it are outdated by its note.
             PurgeTarget::Invalid(_) => Vec::new(),
-        };
-        Ok((rules, urls))
+        })
     }
 }
 
-/// The identity of requests for this URL, and its host.
+/// The sites of a node, as orders find them.
+pub trait PurgedSites: Send + Sync {
+    /// The number of the site of a host, which has no port.
+    fn number(&self, host: &str) -> Option<u64>;
+    /// The identities of what may be stored for a URL.
+    fn identities(&self, url: &ResourceUrl) -> BTreeSet<String>;
+}
+
+/// The URL in normal form.
 ///
 /// # Errors
 /// When it is no absolute URL of HTTP.
-pub fn absolute(url: &str) -> Result<(String, String), OrderError> {
+pub fn absolute(url: &str) -> Result<ResourceUrl, OrderError> {
     url.parse::<Uri>()
         .ok()
         .filter(|uri| matches!(uri.scheme_str(), Some("http" | "https")))
-        .and_then(|uri| identity::of(&uri))
+        .and_then(|uri| ResourceUrl::of(&uri))
         .ok_or_else(|| OrderError::NotAbsolute(url.chars().take(200).collect()))
 }
 
@@ -409,6 +416,6 @@ mod tests {
         for url in ["", "/x", "a.test/x", "http:///x", "ftp://a.test/", "http://a b/", "mailto:x"] {
             assert!(absolute(url).is_err(), "{url}");
         }
-        assert_eq!(absolute("HTTP://A.test:80").unwrap().0, "http://a.test/");
+        assert_eq!(absolute("HTTP://A.test:80").unwrap().as_str(), "http://a.test/");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use http::{HeaderMap, Method, header::CONTENT_TYPE};
 use levada_policy::classify::{ClassLearner, RequestAttributes};
 use levada_types::ServiceClass;
 use parking_lot::RwLock;
@@ -25,8 +26,22 @@ impl Classes {
         any.then(|| Self { settings: settings.clone(), learner })
     }
 
-    /// The class of a request, and the rule that matches it.
-    pub fn of(&self, seen: &RequestAttributes<'_>) -> (ServiceClass, Option<u32>) {
+    /// The class of a request for `target` with these fields, and the rule that matches it.
+    pub fn of_request(
+        &self,
+        (scheme, method, target): (&str, &Method, &str),
+        headers: &HeaderMap,
+    ) -> (ServiceClass, Option<u32>) {
+        let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        self.of(&RequestAttributes {
+            path: target.split('?').next().unwrap_or_default(),
+            method: method.as_str(),
+            content_type: kind.and_then(|kind| kind.split(';').next()).map(str::trim),
+            tls: scheme == "https",
+        })
+    }
+
+    fn of(&self, seen: &RequestAttributes<'_>) -> (ServiceClass, Option<u32>) {
         let rule = self.settings.rules.first_match(seen);
         let given = rule.and_then(|rule| self.settings.rules.0[rule].class);
         let learned = || self.learner.as_ref().map(|learner| learner.read().class(rule, seen.path));

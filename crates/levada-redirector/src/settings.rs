@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use http::{HeaderMap, header::COOKIE};
 use levada_handoff::HandoffControl;
 use levada_policy::{DEFAULT_POLICY, Node as ClusterNode, ParameterValue, classify::ClassRules};
 use levada_upstream::Origin;
@@ -95,6 +96,37 @@ pub enum KeyFrom {
     },
 }
 
+impl KeyFrom {
+    /// The part of a request for `target` of `host`; `None` if the request lacks it, or if it is the URL or the
+    /// body.
+    pub fn value<'a>(
+        &self,
+        (host, target): (&'a str, &'a str),
+        headers: &'a HeaderMap,
+    ) -> Option<&'a [u8]> {
+        let value = match self {
+            Self::Url | Self::Body { .. } => return None,
+            Self::Host => Some(host.as_bytes()),
+            Self::Header(name) => headers.get(name.as_str()).map(|value| value.as_bytes()),
+            Self::Cookie(name) => headers
+                .get_all(COOKIE)
+                .iter()
+                .flat_map(|line| line.as_bytes().split(|byte| *byte == b';'))
+                .find_map(|pair| value_of(pair.trim_ascii(), name)),
+            Self::Query(name) => {
+                let (_, query) = target.split_once('?')?;
+                query.as_bytes().split(|byte| *byte == b'&').find_map(|pair| value_of(pair, name))
+            }
+        };
+        value.filter(|value| !value.is_empty())
+    }
+}
+
+/// The value of `name=value`.
+fn value_of<'a>(pair: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    pair.strip_prefix(name.as_bytes())?.strip_prefix(b"=")
+}
+
 impl std::fmt::Display for KeyFrom {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -138,5 +170,18 @@ impl Default for AdmissionLimits {
 impl Default for PolicyChoice {
     fn default() -> Self {
         Self { name: DEFAULT_POLICY.to_owned(), parameters: BTreeMap::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn value_is_that_of_the_whole_name() {
+        assert_eq!(value_of(b"id=7", "id"), Some(&b"7"[..]));
+        assert_eq!(value_of(b"idx=7", "id"), None);
+        assert_eq!(value_of(b"id", "id"), None);
+        assert_eq!(value_of(b"id=", "id"), Some(&b""[..]));
     }
 }

@@ -76,25 +76,6 @@ impl CachingRules {
         }
     }
 
-    /// The text of the key of `identity`, a URL whose path begins at `path_at`, perhaps behind other texts
-    /// and a space; and where its path begins.
-    pub fn keyed<'f>(
-        &self,
-        identity: &str,
-        path_at: usize,
-        headers: &HeaderMap,
-        facts: impl FnOnce() -> RequestFacts<'f>,
-    ) -> (String, usize) {
-        let mut text = self.key.variant(headers, facts);
-        if !text.is_empty() {
-            text.push(' ');
-        }
-        let before = text.len();
-        text.push_str(&identity[..path_at]);
-        text.push_str(&self.key.target(&identity[path_at..]));
-        (text, before + path_at)
-    }
-
     /// The expressions of the rules.
     pub fn expressions(&self) -> impl Iterator<Item = &Expression> {
         let all = [&self.key.expression, &self.bypass_when, &self.no_store_when];
@@ -105,6 +86,8 @@ impl CachingRules {
     pub fn in_words(&self) -> Vec<String> {
         let word = |is: bool, text: &str| is.then(|| text.to_owned());
         let uses = format!("stored at request {}", self.min_uses);
+        let shared = self.key.share.as_deref().unwrap_or_default();
+        let shared = format!("shared with routes of the word {shared:?}");
         let words = [
             word(
                 !matches!(self.key.query, crate::QueryRule::All),
@@ -112,6 +95,7 @@ impl CachingRules {
             ),
             word(self.key.sort_query, "the query sorted in the key"),
             word(self.key.has_variants(), "more than the URL in the key"),
+            word(self.key.share.is_some(), &shared),
             word(
                 !self.bypass.is_empty() || self.bypass_when.is_some(),
                 "some requests pass the cache by",
@@ -159,13 +143,5 @@ mod tests {
         ] {
             assert_eq!(rules.cache_use(target, &HeaderMap::new(), no_facts), expected, "{target}");
         }
-    }
-
-    #[test]
-    fn variant_stands_before_the_url_of_the_key() {
-        let key = KeyRules { device: true, ignore_path_case: true, ..KeyRules::default() };
-        let rules = CachingRules { key, ..CachingRules::default() };
-        let keyed = rules.keyed("http://a.test/X?Y", 13, &HeaderMap::new(), no_facts);
-        assert_eq!(keyed, ("device=desktop http://a.test/x?Y".to_owned(), 28));
     }
 }

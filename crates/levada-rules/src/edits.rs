@@ -17,6 +17,8 @@ use crate::{Expression, RequestFacts, Template, TemplateError, TemplateKind, Tem
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FieldEdits {
     edits: Vec<(HeaderName, FieldChange)>,
+    /// The edits as they were stated.
+    text: String,
 }
 
 /// The change of one field.
@@ -95,10 +97,11 @@ impl FieldEdits {
             Some(_) => FieldValue::Fixed(template.field("")),
             None => FieldValue::Template(template),
         };
-        let change = match edit {
-            FieldEdit::Set => FieldChange::Set(value),
-            FieldEdit::Add => FieldChange::Add(value),
+        let (change, word) = match edit {
+            FieldEdit::Set => (FieldChange::Set(value), "set"),
+            FieldEdit::Add => (FieldChange::Add(value), "add"),
         };
+        self.text.push_str(&format!("{word} {name}: {text}\n"));
         self.edits.push((name, change));
         Ok(())
     }
@@ -108,8 +111,15 @@ impl FieldEdits {
     /// # Errors
     /// If the field cannot be changed.
     pub fn remove(&mut self, name: &str, kind: TemplateKind) -> Result<(), FieldError> {
-        self.edits.push((editable_field(name, kind)?, FieldChange::Remove));
+        let name = editable_field(name, kind)?;
+        self.text.push_str(&format!("remove {name}\n"));
+        self.edits.push((name, FieldChange::Remove));
         Ok(())
+    }
+
+    /// The edits as they were stated, a line for each; nothing for those that are bound to a request.
+    pub fn as_text(&self) -> &str {
+        &self.text
     }
 
     /// Whether there are none.
@@ -147,7 +157,7 @@ impl FieldEdits {
             };
             (name.clone(), change)
         });
-        Arc::new(Self { edits: edits.collect() })
+        Arc::new(Self { edits: edits.collect(), text: String::new() })
     }
 
     /// Makes the edits, which are bound, in the fields of a response. `cache` is the result of the cache.

@@ -9,7 +9,7 @@
 //! The URL of a key with a variant stands behind the last space, and a variant has neither spaces nor
 //! `://`, so that purges of the URL find all its variants.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use http::{HeaderMap, HeaderName, header::COOKIE};
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
@@ -47,6 +47,8 @@ pub struct KeyRules {
     pub device: bool,
     /// An expression whose value counts.
     pub expression: Option<Expression>,
+    /// Routes of a site with the same word share what is stored, whatever they ask.
+    pub share: Option<Arc<str>>,
 }
 
 /// Characters that separate something in a key.
@@ -99,6 +101,18 @@ impl KeyRules {
             text.push(if at == 0 { '?' } else { '&' });
             text.push_str(argument);
         }
+    }
+
+    /// The rules about the URL alone.
+    pub fn of_url(&self) -> Self {
+        let Self { query, sort_query, ignore_path_case, .. } = self.clone();
+        Self { query, sort_query, ignore_path_case, ..Self::default() }
+    }
+
+    /// The word of [`share`](Self::share) as it stands in a key.
+    pub fn share_word(&self) -> Option<String> {
+        let word = self.share.as_ref()?;
+        Some(percent_encode(word.as_bytes(), RESERVED).to_string())
     }
 
     /// Whether something beside the URL counts.

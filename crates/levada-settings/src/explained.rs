@@ -6,10 +6,11 @@ use std::{
 };
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
-use levada_rules::{RequestFacts, Scheme};
+use levada_rules::RequestFacts;
+use levada_store::identity::ResourceUrl;
 use serde::{Deserialize, Serialize};
 
-use crate::{Handling, SiteRoutes};
+use crate::{Handling, SiteRoutes, identity};
 
 /// The request that is explained: a GET.
 #[derive(Clone, Debug)]
@@ -40,26 +41,21 @@ impl ExplainedRequest {
         field.map(|(name, value)| self.headers.append(name, value)).is_some()
     }
 
-    /// The text of the key under this handling.
-    pub fn keyed(&self, handling: &Handling, identity: String) -> String {
-        let host_at = identity.find("://").map_or(0, |at| at + 3);
-        let path_at = identity[host_at..].find('/').map_or(identity.len(), |at| host_at + at);
-        let rewrite = handling.adjustments.as_ref().and_then(|with| with.rewrite.as_ref());
-        let rewritten = rewrite.map(|rewrite| {
-            format!("{}{}", &identity[..path_at], rewrite.target(&self.facts(&identity)))
-        });
-        let Some(rules) = &handling.caching else { return rewritten.unwrap_or(identity) };
-        // Expressions are about the URL of the client.
-        let facts = || self.facts(&identity);
-        rules.keyed(rewritten.as_ref().unwrap_or(&identity), path_at, &self.headers, facts).0
+    /// The fields that take part in keys: those that the origin may get.
+    pub fn end_to_end(&self) -> HeaderMap {
+        let mut headers = self.headers.clone();
+        levada_cache::strip_request(&mut headers);
+        headers
     }
 
-    /// The facts of a GET of `identity`, an absolute URL.
-    fn facts<'a>(&'a self, identity: &'a str) -> RequestFacts<'a> {
-        let (scheme, rest) = identity.split_once("://").unwrap_or(("http", identity));
-        let scheme = if scheme == "https" { Scheme::Https } else { Scheme::Http };
-        let (host, target) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        RequestFacts::new(self.client, (scheme, host), (&Method::GET, target), &self.headers)
+    /// The URL in normal form; `None` if it is not absolute.
+    pub fn resource(&self) -> Option<ResourceUrl> {
+        ResourceUrl::of(&self.url.parse().ok()?)
+    }
+
+    /// The facts of a GET with these fields.
+    pub fn facts<'a>(&self, url: &'a ResourceUrl, headers: &'a HeaderMap) -> RequestFacts<'a> {
+        identity::facts(url, self.client, &Method::GET, headers)
     }
 
     /// The expressions that the request meets: those of the routes up to the one that takes it, and those of
@@ -69,9 +65,9 @@ impl ExplainedRequest {
         routes: &SiteRoutes,
         taken: Option<usize>,
         handling: &Handling,
-        identity: &str,
+        url: &ResourceUrl,
     ) -> Vec<EvaluatedExpression> {
-        let facts = self.facts(identity);
+        let facts = self.facts(url, &self.headers);
         let tried = routes.table.routes().iter().take(taken.map_or(usize::MAX, |at| at + 1));
         let matchers = tried.filter_map(|route| route.when.as_ref());
         let all = matchers.chain(handling.expressions());
@@ -92,13 +88,13 @@ impl ExplainedRequest {
         &self,
         routes: &SiteRoutes,
         of_site: &Handling,
-        identity: &str,
+        url: &ResourceUrl,
     ) -> Option<TakenRoute> {
         let words = of_site.in_words();
         if routes.all.is_empty() && words.is_empty() {
             return None;
         }
-        let facts = self.facts(identity);
+        let facts = self.facts(url, &self.headers);
         let taken = routes.table.find(&facts);
         let tried = routes.table.routes().iter().zip(&routes.all);
         let tried = tried.take(taken.unwrap_or(routes.all.len()));

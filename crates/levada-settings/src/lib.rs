@@ -7,10 +7,18 @@
 pub mod changes;
 mod countries;
 pub mod explained;
+pub mod identity;
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 pub use countries::ClientCountries;
+use http::{HeaderMap, Method};
+use identity::facts;
 pub use levada_access::{
     access::{AccessSettings, Bandwidth, BasicSettings, LimitSettings},
     collector::{CollectorSettings, CollectorTargets},
@@ -41,8 +49,10 @@ pub use levada_redirector::{
     AdmissionLimits, ClassSettings, KeyFrom, PolicyChoice, SwitchServer, SwitchSettings,
 };
 pub use levada_rules::{
-    Adjustments, CachingRules, Expression, KeyRules, QueryRule, RouteAnswer, RouteTable, Selector,
+    Adjustments, CacheUse, CachingRules, Expression, FieldEdits, KeyRules, QueryRule, RouteAnswer,
+    RouteTable, Selector,
 };
+use levada_store::identity::ResourceUrl;
 pub use levada_store::{CacheSettings, DiskCache};
 use levada_tls::door::SiteDoor;
 pub use levada_tls::{
@@ -281,6 +291,8 @@ pub struct SiteSettings {
     pub routes: SiteRoutes,
     /// The access log.
     pub log: SiteLog,
+    /// The forms of its URLs in keys: [`with_spaces`](Self::with_spaces) makes them.
+    pub forms: identity::KeyForms,
 }
 
 /// The TLS handshakes of a site with its clients.
@@ -403,6 +415,11 @@ pub struct SiteServers {
 }
 
 impl SiteServers {
+    /// The part of requests that the policy's key is taken from.
+    pub fn key_from(&self) -> &KeyFrom {
+        self.switch.as_ref().map_or(&KeyFrom::Url, |switch| &switch.key)
+    }
+
     /// The origins, or the servers of the switch, with the protocol by which each is reached, for operators.
     pub fn in_words(&self) -> Vec<String> {
         let switched = self.switch.iter().flat_map(|switch| &switch.servers);
@@ -439,6 +456,9 @@ pub struct Handling {
     pub access: AccessSettings,
     /// Connections that switch to WebSocket.
     pub websocket: WebSocketSettings,
+    /// The word that tells what is stored for a route from what is stored for others: routes of one space ask
+    /// the same, or share on purpose. `None`: as the site itself.
+    pub space: Option<Arc<str>>,
 }
 
 /// Connections that switch to WebSocket.
@@ -457,6 +477,40 @@ impl Default for WebSocketSettings {
 }
 
 impl Handling {
+    /// Makes the edits of a request's fields that come before the cache, and removes the cookies that must not
+    /// count. Returns what the request does with the cache, and the edits, some of which are made when it is sent.
+    pub fn prepare(
+        &self,
+        request: (IpAddr, &Method, &ResourceUrl),
+        headers: &mut HeaderMap,
+    ) -> (CacheUse, Option<Arc<FieldEdits>>) {
+        let edits = self.request_edits(request, headers);
+        let (client, method, url) = request;
+        let mut cache_use = CacheUse::Full;
+        let caching = self.caching.as_ref().filter(|_| levada_cache::is_cache_method(method));
+        if let Some(rules) = caching {
+            let facts = || facts(url, client, method, headers);
+            cache_use = rules.cache_use(url.target(), headers, facts);
+            if cache_use == CacheUse::Full {
+                rules.strip_request(headers);
+            }
+        }
+        if let Some(edits) = &edits {
+            edits.apply_to_received(headers);
+        }
+        (cache_use, edits)
+    }
+
+    /// The edits of a request's fields, with its values.
+    pub fn request_edits(
+        &self,
+        (client, method, url): (IpAddr, &Method, &ResourceUrl),
+        headers: &HeaderMap,
+    ) -> Option<Arc<FieldEdits>> {
+        let edits = &self.adjustments.as_ref()?.request;
+        (!edits.is_empty()).then(|| edits.bind(|| facts(url, client, method, headers)))
+    }
+
     /// The expressions that decide how requests are handled.
     pub fn expressions(&self) -> impl Iterator<Item = &Expression> {
         let of_fields = self
@@ -504,6 +558,7 @@ impl Default for Handling {
             adjustments: None,
             access: AccessSettings::default(),
             websocket: WebSocketSettings::default(),
+            space: None,
         }
     }
 }

@@ -1,17 +1,18 @@
 //! Explains which node would serve a URL, and why: as a running node sees it, or one that has just started.
 
-use http::Uri;
+use std::fmt::Display;
+
+use http::Method;
 use levada_fetch::ChunkUrl;
 use levada_files::FileDirectory;
-use levada_policy::{
-    Cluster, LoadTable, Node as ClusterNode, NodeIndex, classify::RequestAttributes,
-};
+use levada_policy::{Cluster, LoadTable, Node as ClusterNode, NodeIndex};
 use levada_redirector::{Classes, Decider, DeciderDeployment, KeyFrom, SwitchSettings};
 use levada_settings::{
     Settings, SiteSettings,
     explained::{EvaluatedExpression, ExplainedRequest, TakenRoute},
+    identity::Identity,
 };
-use levada_store::identity::{self, without_port};
+use levada_store::identity::{ResourceUrl, without_port};
 use levada_types::{Key, Request, ServiceClass, Timestamp};
 
 use crate::{Candidate, ExplainError, Explanation, PiecePlacement, Pieces};
@@ -19,18 +20,24 @@ use crate::{Candidate, ExplainError, Explanation, PiecePlacement, Pieces};
 /// The most pieces that are explained: each needs a decision of its own.
 const EXPLAINED: u64 = 32;
 
-/// A URL that is to be explained, before its site is known.
-pub struct AskedUrl<'a> {
-    asked: &'a ExplainedRequest,
-    identity: String,
-    host: String,
+/// A request as the node sees it that explains it.
+pub struct IdentifiedRequest<'a> {
+    /// The request, with the fields that count.
+    pub asked: &'a ExplainedRequest,
+    /// Its URL.
+    pub url: &'a ResourceUrl,
+    /// The text of the identity.
+    pub identity: &'a str,
+    /// The key and the class that the policy sees.
+    pub subject: (Key, ServiceClass),
+    /// The part of the request that the key is of; `None`: the URL.
+    pub part: Option<&'a [u8]>,
+    /// The key of a piece of the file.
+    pub piece: &'a dyn Fn(ChunkUrl) -> Key,
 }
 
-/// A URL with the route of its site.
-pub struct RoutedUrl<'a> {
-    asked: &'a ExplainedRequest,
-    /// The text of its key.
-    identity: String,
+/// The route of a request, and what it meets there.
+struct Described {
     route: Option<TakenRoute>,
     expressions: Vec<EvaluatedExpression>,
     access: Vec<String>,
@@ -54,100 +61,88 @@ pub struct DecidingSite<'a> {
     pub now: Timestamp,
 }
 
-impl<'a> AskedUrl<'a> {
-    /// The URL of a request.
-    ///
-    /// # Errors
-    /// When it is not absolute.
-    pub fn new(asked: &'a ExplainedRequest) -> Result<Self, ExplainError> {
-        let uri = asked.url.parse::<Uri>().ok();
-        let (identity, host) = uri
-            .and_then(|uri| identity::of(&uri))
-            .ok_or_else(|| ExplainError::NotAbsolute(asked.url.clone()))?;
-        Ok(Self { asked, identity, host })
-    }
-
-    /// Its host, without a port.
-    pub fn host(&self) -> &str {
-        without_port(&self.host)
-    }
-
-    /// The error for a host that no site has.
-    pub fn unknown(&self) -> ExplainError {
-        ExplainError::UnknownHost(self.host.clone())
-    }
-
-    /// The URL as the first route of its site says that takes it.
-    pub fn routed(self, site: &SiteSettings) -> RoutedUrl<'a> {
-        let Self { asked, identity, .. } = self;
+impl Described {
+    fn of(asked: &ExplainedRequest, url: &ResourceUrl, site: &SiteSettings) -> Self {
         let (routes, own) = (&site.routes, &site.handling);
-        let route = asked.routed(routes, own, &identity);
+        let route = asked.routed(routes, own, url);
         let taken = route.as_ref().and_then(|route| route.number);
         let handling = taken.map_or(own, |number| &routes.all[number].handling);
-        let expressions = asked.expressions(routes, taken, handling, &identity);
-        let access = handling.access.in_words();
-        RoutedUrl { asked, identity: asked.keyed(handling, identity), route, expressions, access }
-    }
-}
-
-impl RoutedUrl<'_> {
-    /// The number of the route that takes it.
-    pub fn route(&self) -> Option<usize> {
-        self.route.as_ref().and_then(|route| route.number)
-    }
-
-    /// The decision of a site, which is not made. `size` tells the size of the object with a key, if it is known,
-    /// and `known` the length and the version of the file with a key, if it is served in pieces.
-    pub fn explain(
-        self,
-        site: &DecidingSite<'_>,
-        size: impl FnOnce(Key) -> Option<u64>,
-        known: impl FnOnce(Key) -> Option<(u64, u64)>,
-    ) -> Explanation {
-        let pieces = match site.settings.servers.switch {
-            Some(_) => None,
-            None => site.pieces(&self.identity, known),
-        };
-        let url =
-            PlacedUrl::new(site.settings, site.classes, self.identity, self.asked.key.as_deref());
-        let size = size(url.request.key);
-        let explained = site.explain(site.decider, url, size);
-        let Self { asked, route, expressions, access, .. } = self;
-        let servers = site.settings.servers.in_words();
-        let explained = Explanation { access, pieces, route, expressions, servers, ..explained };
-        explained.of_files(site.settings, asked)
+        let expressions = asked.expressions(routes, taken, handling, url);
+        Self { route, expressions, access: handling.access.in_words() }
     }
 }
 
 impl DecidingSite<'_> {
+    /// The decision about a request, which is not made. `of_host` are the settings of the host's site. `size` tells
+    /// the size of the object with a key, if it is known, and `known` the length and the version of the file with a
+    /// key, if it is served in pieces.
+    pub fn explain(
+        &self,
+        request: &IdentifiedRequest<'_>,
+        of_host: &SiteSettings,
+        size: impl FnOnce(Key) -> Option<u64>,
+        known: impl FnOnce(Key) -> Option<(u64, u64)>,
+    ) -> Explanation {
+        let IdentifiedRequest { asked, url, identity, subject: (key, class), part, .. } = *request;
+        let Described { route, expressions, access } = Described::of(asked, url, of_host);
+        let pieces = match self.settings.servers.switch {
+            Some(_) => None,
+            None => self.pieces(request, known),
+        };
+        let from = self.settings.servers.key_from();
+        let given = asked.key.as_deref().map(str::as_bytes).filter(|_| *from != KeyFrom::Url);
+        let (part, key) = match (part, given, from) {
+            (None, Some(given), KeyFrom::Body { bytes, .. }) => {
+                (Some(given), Key::of(&given[..given.len().min(*bytes)]))
+            }
+            (None, Some(given), _) => (Some(given), Key::of(given)),
+            (part, ..) => (part, key),
+        };
+        let key_from = match (part, from) {
+            (_, KeyFrom::Url) => "url".to_owned(),
+            (None, other) => format!("url, without {other}"),
+            (Some(_), other) => other.to_string(),
+        };
+        let wanted = Request { class, size: size(key), ..Request::new(key) };
+        let explained = Explanation {
+            url: identity.to_owned(),
+            key_from,
+            class: self.classes.map(|_| class.as_str().into()),
+            access,
+            pieces,
+            route,
+            expressions,
+            servers: self.settings.servers.in_words(),
+            ..self.decision(self.decider, &wanted)
+        };
+        explained.of_files(self.settings, url)
+    }
+
     /// The places of the pieces of a file.
     fn pieces(
         &self,
-        identity: &str,
+        request: &IdentifiedRequest<'_>,
         known: impl FnOnce(Key) -> Option<(u64, u64)>,
     ) -> Option<Pieces> {
         let size = self.settings.large?.plan.chunk;
-        let (length, version) = known(Key::of(identity.as_bytes()))?;
+        let (length, version) = known(Key::of(request.identity.as_bytes()))?;
         let count = length.div_ceil(size);
         let placed = |number: u64| {
             let range = number * size..length.min((number + 1) * size);
             let url = ChunkUrl { range, retries: 0, version, digest: None };
-            let piece = PlacedUrl::new(self.settings, None, format!("{url} {identity}"), None);
-            let placed = self.explain(self.pieces, piece, None);
-            PiecePlacement { piece: url.to_string(), node: placed.node, set: placed.set }
+            let piece = url.to_string();
+            let key = (request.piece)(url);
+            let placed = self.decision(self.pieces, &Request::new(key));
+            PiecePlacement { piece, node: placed.node, set: placed.set }
         };
         Some(Pieces { size, count, first: (0..count.min(EXPLAINED)).map(placed).collect() })
     }
 
-    fn explain(&self, decider: &Decider, url: PlacedUrl, size: Option<u64>) -> Explanation {
-        let request = Request { size, ..url.request };
-        let (pick, candidates, bound) = decider.foretell(&request, self.cluster, self.now);
+    fn decision(&self, decider: &Decider, request: &Request) -> Explanation {
+        let (pick, candidates, bound) = decider.foretell(request, self.cluster, self.now);
         let name = |node: NodeIndex| self.cluster.node(node).name.to_string();
         Explanation {
-            url: url.identity,
             key: format!("{:016x}", request.key.0),
-            key_from: url.key_from,
-            class: url.classified.then(|| request.class.as_str().into()),
             policy: decider.name().to_owned(),
             redirector: self.redirector.to_owned(),
             node: pick.map(|p| name(p.node)),
@@ -157,7 +152,7 @@ impl DecidingSite<'_> {
             share: bound.and_then(|bound| bound.share),
             bound: bound.map(|bound| bound.requests),
             candidates: candidates.order.iter().map(|n| candidate(self.cluster, *n)).collect(),
-            size,
+            size: request.size,
             ..Explanation::default()
         }
     }
@@ -171,11 +166,20 @@ pub fn explain_settings(
     settings: &Settings,
     asked: &ExplainedRequest,
 ) -> Result<Explanation, ExplainError> {
-    let url = AskedUrl::new(asked)?;
-    let site = settings.site(url.host()).ok_or_else(|| url.unknown())?;
-    let url = url.routed(site);
-    let of_route = url.route().and_then(|number| site.of_route(&site.routes.all[number]));
-    let site = of_route.as_ref().unwrap_or(site);
+    let url = asked.resource().ok_or_else(|| ExplainError::NotAbsolute(asked.url.clone()))?;
+    let of_host = settings.site(without_port(url.host()));
+    let of_host = of_host.ok_or_else(|| ExplainError::UnknownHost(url.host().to_owned()))?;
+    let taken = of_host.routes.table.find(&asked.facts(&url, &asked.headers));
+    let of_route = taken.and_then(|number| of_host.of_route(&of_host.routes.all[number]));
+    let site = of_route.as_ref().unwrap_or(of_host);
+    let routed = |number: usize| &of_host.routes.all[number].handling;
+    let handling = taken.map_or(&of_host.handling, routed);
+    let received = asked.end_to_end();
+    let identified = |part: Option<&dyn Display>| {
+        Identity::of(&url, handling, part, &received, || asked.facts(&url, &received))
+    };
+    let identity = identified(None);
+    let piece = |piece: ChunkUrl| identified(Some(&piece)).key();
     let nodes: Vec<ClusterNode> = match (&site.servers.switch, &settings.peering) {
         (Some(switch), _) => switch.nodes(),
         (None, Some(peering)) => levada_peers::nodes(peering),
@@ -197,68 +201,29 @@ pub fn explain_settings(
         redirector: &settings.name,
         now: Timestamp::ZERO,
     };
-    Ok(url.explain(&deciding, |_| None, |_| None))
+    let mut headers = received.clone();
+    handling.prepare((asked.client, &Method::GET, &url), &mut headers);
+    let part = site.servers.key_from().value((url.host(), url.target()), &headers);
+    let request = (url.scheme(), &Method::GET, url.target());
+    let class = classes.as_ref().map(|classes| classes.of_request(request, &headers).0);
+    let request = IdentifiedRequest {
+        asked,
+        url: &url,
+        identity: identity.text(&url),
+        subject: (part.map_or(identity.key(), Key::of), class.unwrap_or_default()),
+        part,
+        piece: &piece,
+    };
+    Ok(deciding.explain(&request, of_host, |_| None, |_| None))
 }
 
 impl Explanation {
     /// The node that is asked answers, where it serves a directory.
-    fn of_files(self, site: &SiteSettings, asked: &ExplainedRequest) -> Self {
+    fn of_files(self, site: &SiteSettings, url: &ResourceUrl) -> Self {
         let Some(files) = &site.servers.files else { return self };
-        let target = asked.url.parse::<Uri>().ok();
-        let target = target.as_ref().and_then(Uri::path_and_query).map_or("/", |t| t.as_str());
-        let file = Some(FileDirectory::new(files).explain(target));
+        let file = Some(FileDirectory::new(files).explain(url.target()));
         let node = Some(self.redirector.clone());
         Self { file, node, reason: Some("files".into()), set: Vec::new(), set_size: 0, ..self }
-    }
-}
-
-/// A URL as the site's policy would see a GET of it.
-struct PlacedUrl {
-    identity: String,
-    key_from: String,
-    request: Request,
-    classified: bool,
-}
-
-impl PlacedUrl {
-    /// `key` is the value that the site takes its key from, if that is not the URL.
-    fn new(
-        site: &SiteSettings,
-        classes: Option<&Classes>,
-        identity: String,
-        key: Option<&str>,
-    ) -> Self {
-        let from = site.servers.switch.as_ref().map_or(&KeyFrom::Url, |switch| &switch.key);
-        let authority = identity.find("://").map_or(0, |at| at + 3);
-        let path_at = identity[authority..].find('/').map_or(identity.len(), |at| authority + at);
-        let target = &identity[path_at..];
-        let argument = |name: &str| {
-            let pairs =
-                target.split_once('?')?.1.split('&').filter_map(|pair| pair.split_once('='));
-            pairs.into_iter().find(|(own, _)| *own == name).map(|(_, value)| value)
-        };
-        let value = match from {
-            KeyFrom::Url => None,
-            KeyFrom::Host => Some(&identity[authority..path_at]),
-            KeyFrom::Query(name) => argument(name).or(key),
-            KeyFrom::Header(_) | KeyFrom::Cookie(_) | KeyFrom::Body { .. } => key,
-        };
-        let key_from = match (value, from) {
-            (None, KeyFrom::Url) => "url".to_owned(),
-            (None, other) => format!("url, without {other}"),
-            (Some(_), other) => other.to_string(),
-        };
-        let beginning = |value: &[u8]| match from {
-            KeyFrom::Body { bytes, .. } => Key::of(&value[..value.len().min(*bytes)]),
-            _ => Key::of(value),
-        };
-        let key = value.map_or_else(|| Key::of(identity.as_bytes()), |v| beginning(v.as_bytes()));
-        let path = target.split('?').next().unwrap_or_default();
-        let tls = identity.starts_with("https:");
-        let seen = RequestAttributes { path, method: "GET", content_type: None, tls };
-        let class = classes.map_or_else(ServiceClass::default, |classes| classes.of(&seen).0);
-        let request = Request { class, ..Request::new(key) };
-        Self { key_from, request, classified: classes.is_some(), identity }
     }
 }
 

@@ -111,6 +111,9 @@ pub enum ExplainError {
     /// No site has this host.
     #[error("no site answers to the host `{0}`; look at `hosts` of each [[site]]")]
     UnknownHost(String),
+    /// A node refuses the request.
+    #[error("the node refuses such a request: {0}")]
+    Refused(String),
     /// The site's policy cannot be built.
     #[error(transparent)]
     Policy(#[from] levada_policy::BuildError),

@@ -30,7 +30,7 @@ mod watch;
 
 pub use cluster::{ClusterNode, STATUS_PATH, ask_cluster};
 pub use event::{Event, EventKind, Events, unix_time};
-pub use explain::{AskedUrl, DecidingSite, RoutedUrl, explain_settings};
+pub use explain::{DecidingSite, IdentifiedRequest, explain_settings};
 pub use explanation::{Candidate, ExplainError, Explanation, PiecePlacement, Pieces};
 pub use history::{History, Sample, Totals};
 pub use latency::{LatencyBuckets, LatencyCounts};

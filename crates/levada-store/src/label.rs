@@ -10,6 +10,8 @@ use http::{HeaderMap, HeaderName};
 use levada_cache::Freshness;
 use levada_types::{Key, hash64, weigh};
 
+use crate::identity::url_of;
+
 /// Tags separated by spaces, as Fastly has it.
 pub const SURROGATE_KEY: HeaderName = HeaderName::from_static("surrogate-key");
 /// Tags separated by commas, as Cloudflare and Akamai have it.
@@ -183,7 +185,7 @@ pub fn group(identity: &str, text: &str) -> u64 {
 /// Scheme, host and port of an absolute URL.
 fn origin_of(identity: &str) -> &str {
     // A piece of a file is of the file's origin.
-    let identity = identity.rsplit_once(' ').map_or(identity, |(_, url)| url);
+    let identity = url_of(identity);
     let host = identity.find("://").map_or(0, |at| at + 3);
     let end = identity[host..].find(['/', '?']).map_or(identity.len(), |at| host + at);
     &identity[..end]

@@ -148,8 +148,9 @@ impl Check<'_, '_> {
             cookies: of.cookies.clone(),
             device: of.device,
             expression,
+            share: of.share.as_deref().map(Into::into),
         };
-        let has_any = changes || rules.has_variants();
+        let has_any = changes || rules.has_variants() || rules.share.is_some();
         valid.then(|| has_any.then_some(rules))
     }
 

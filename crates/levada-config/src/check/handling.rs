@@ -32,6 +32,8 @@ impl Check<'_, '_> {
             // The caller knows which level states each rule.
             access: AccessSettings::default(),
             websocket: (&of.websocket).into(),
+            // It follows from all routes of the site.
+            space: None,
         })
     }
 

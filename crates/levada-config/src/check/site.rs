@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use levada_document::{Path, did_you_mean};
 use levada_edge::settings::{
     Delivery, LargeSettings, Origin, PolicyChoice, ServerProtocols, SiteRoutes, SiteServers,
-    SiteSettings,
+    SiteSettings, identity::KeyForms,
 };
 use levada_policy::{POLICIES, ParameterError, ParameterValue, Parameters, PolicyEntry};
 use levada_rules::Conditions;
@@ -86,8 +86,9 @@ impl Check<'_, '_> {
             large,
             routes: SiteRoutes::default(),
             log: log?,
+            forms: KeyForms::default(),
         };
-        Some(SiteSettings { routes: routes?, ..settings })
+        Some(SiteSettings { routes: routes?, ..settings }.with_spaces())
     }
 
     /// The servers of a site or of a route.

@@ -262,6 +262,10 @@ pub struct CacheKey {
     /// An expression whose value counts: docs/operate/expressions.md.
     #[schemars(extend("examples" = ["request.headers['x-beta'] == '1' ? 'beta' : ''"]))]
     pub expression: Option<String>,
+    /// A word: routes of the site with the same word share what is stored, though they ask other servers or ask
+    /// them otherwise. See docs/operate/caching.md.
+    #[schemars(length(min = 1), extend("examples" = ["pictures"]))]
+    pub share: Option<String>,
 }
 
 /// Whether responses that set cookies are stored.

@@ -94,7 +94,7 @@ impl Fetch {
             cache: cache.clone(),
             site: resource.site.clone(),
             handling: resource.handling.clone(),
-            key: resource.key,
+            key: resource.key(),
             identity,
             order,
             head,

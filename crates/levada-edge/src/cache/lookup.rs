@@ -79,10 +79,10 @@ pub(crate) fn lookup(cache: &Cache, context: &RequestContext) -> LookupResult {
     if let Some(found) = ruled(cache, context) {
         return found;
     }
-    let sought = cache.store.get(resource.key, &resource.identity, &parts.headers);
+    let sought = cache.store.get(resource.key(), resource.identity(), &parts.headers);
     let is_on_disk = || {
         cache.store.may_recall(sought.key)
-            || (context.wants.range && part::may_recall(&cache.store, resource.key))
+            || (context.wants.range && part::may_recall(&cache.store, resource.key()))
     };
     if sought.object.is_none() && is_on_disk() {
         return LookupResult::OnDisk;
@@ -95,12 +95,12 @@ fn ruled(cache: &Cache, context: &RequestContext) -> Option<LookupResult> {
     let RequestContext { resource, parts, wants, .. } = context;
     let rules = resource.handling.caching.as_ref()?;
     if rules.min_uses > 1 {
-        cache.uses().note(resource.key);
+        cache.uses().note(resource.key());
     }
     let plain = parts.method == Method::GET && !wants.range && !wants.conditional;
     match context.cache_use {
         CacheUse::StoreOnly if plain => {
-            let order = FillRequest::of(resource.key);
+            let order = FillRequest::of(resource.key());
             let (why, directives) = (ForwardReason::Bypass, wants.directives);
             Some(LookupResult::Fetch(FillRequest { why, directives, detached: true, ..order }))
         }
@@ -116,7 +116,7 @@ pub(crate) async fn recall(cache: &Cache, context: &RequestContext) -> LookupRes
     let RequestContext { resource, parts, .. } = context;
     let Cache { store, purges, .. } = cache;
     if context.zero_copy.is_some()
-        && let Some(sought) = store.in_file(resource.key, &resource.identity, &parts.headers)
+        && let Some(sought) = store.in_file(resource.key(), resource.identity(), &parts.headers)
         // In all other cases this process needs the body.
         && let found @ LookupResult::Stored { refresh: None, .. } = judge(cache, context, sought)
     {
@@ -124,9 +124,9 @@ pub(crate) async fn recall(cache: &Cache, context: &RequestContext) -> LookupRes
     }
     // Purges wait until what is on its way into the memory is there.
     let _pending = purges.begin();
-    let sought = store.recall(resource.key, &resource.identity, &parts.headers).await;
+    let sought = store.recall(resource.key(), resource.identity(), &parts.headers).await;
     if sought.object.is_none() && context.wants.range {
-        part::recall(store, resource.key, &resource.identity, &parts.headers).await;
+        part::recall(store, resource.key(), resource.identity(), &parts.headers).await;
     }
     judge(cache, context, sought)
 }
@@ -153,7 +153,7 @@ fn judge(cache: &Cache, context: &RequestContext, sought: Sought) -> LookupResul
         return match serve_missing(&directives) {
             ServeDecision::GatewayTimeout => LookupResult::Nothing,
             _ if for_origin => LookupResult::Bypass(missing, "precondition"),
-            _ if ranged && as_asked.is_none() && cache.has_no_parts(resource.key) => {
+            _ if ranged && as_asked.is_none() && cache.has_no_parts(resource.key()) => {
                 LookupResult::Bypass(missing, "range")
             }
             _ if parts.method == Method::HEAD => LookupResult::Bypass(missing, "head"),
@@ -205,13 +205,13 @@ fn as_asked(cache: &Cache, context: &RequestContext, key: Key) -> Option<RangeSp
         return None;
     }
     let range = part::as_asked(&context.parts, cache.block)?;
-    (matches!(range, RangeSpec::Last(_)) || cache.has_no_parts(resource.key)).then_some(range)
+    (matches!(range, RangeSpec::Last(_)) || cache.has_no_parts(resource.key())).then_some(range)
 }
 
 /// A fresh stored part that has what the request asks for.
 fn stored_part(cache: &Cache, context: &RequestContext) -> Option<LookupResult> {
     let RequestContext { resource, wants, parts, .. } = context;
-    let found = part::stored(&cache.store, resource.key, &resource.identity, parts);
+    let found = part::stored(&cache.store, resource.key(), resource.identity(), parts);
     let mut found = found.filter_map(|sought| cache.purges.without_purged(sought).object);
     found.find_map(|object| match serve(&object.freshness(), &wants.directives, clock::wall()) {
         ServeDecision::Fresh { age, ttl } => {

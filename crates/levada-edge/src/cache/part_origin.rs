@@ -56,10 +56,10 @@ pub(crate) fn stored(
     let head = object.head();
     let onward = || cache.forwarder.onward(context, context.parts.headers.clone());
     let told = (&head.validators, &head.headers);
-    let origin = PartOrigin::new(cache, &resource.site, resource.key, told, onward);
+    let origin = PartOrigin::new(cache, &resource.site, resource.key(), told, onward);
     let of = Representation {
-        key: resource.key,
-        identity: resource.identity.as_str().into(),
+        key: resource.key(),
+        identity: resource.identity().into(),
         head,
         block,
         length: Some(length),

@@ -63,7 +63,7 @@ impl Posted {
         resource: &Resource,
         exchange: &UpstreamResponse,
     ) -> Option<StorablePost> {
-        if self.pending.is_outdated(resource.key) {
+        if self.pending.is_outdated(resource.key()) {
             return None;
         }
         let (response, received) = (exchange.headers(), clock::wall());
@@ -75,7 +75,7 @@ impl Posted {
             requested: self.requested,
             received,
         };
-        let target = resource.url().parse().ok()?;
+        let target = resource.stored_url().parse().ok()?;
         let storable = may_store_post(&judged, &target, &resource.handling.rules).ok()?;
         let small = |length| length <= cache.tiers.max_object;
         content_length(response).is_none_or(small).then_some(StorablePost {
@@ -102,7 +102,7 @@ impl StorablePost {
         }
         let label = Label::new(resource.site.id, pending.born());
         let start = FlightStart::now(label, pending.begun());
-        let (follower, leader) = cache.fills.detached(resource.key, &resource.identity, start);
+        let (follower, leader) = cache.fills.detached(resource.key(), resource.identity(), start);
         let mut head = UpstreamHead { method: Method::GET, ..head };
         for name in &OF_A_BODY {
             head.headers.remove(name);
@@ -110,10 +110,10 @@ impl StorablePost {
         let fetch = Fetch {
             cache: cache.clone(),
             site: resource.site.clone(),
-            key: resource.key,
+            key: resource.key(),
             handling: resource.handling.clone(),
             identity: leader.identity().clone(),
-            order: FillRequest::of(resource.key),
+            order: FillRequest::of(resource.key()),
             head,
             request_headers: posted.request,
             piece: None,

@@ -75,9 +75,9 @@ impl PieceFlight {
         now: Timestamp,
         dispatch: &Arc<dyn Dispatch>,
     ) -> (Arc<Self>, bool) {
-        let resource = template.resource.of_piece(piece.clone());
+        let resource = template.resource.of_piece(piece.clone(), template.client, &template.parts);
         let (key, identity, purges) =
-            (resource.key, resource.identity.clone(), transfers.purges.latest());
+            (resource.key(), resource.identity().to_owned(), transfers.purges.latest());
         let flights = &transfers.flights;
         let latest = flights.0.lock().get(&key).and_then(Weak::upgrade);
         if let Some(flight) = latest.filter(|flight| {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use levada_cache::{CacheStatus, Validators, belongs_in_304};
-use levada_store::{NodeName, Object};
+use levada_store::{NodeName, Object, identity::in_space};
 use levada_types::{Key, hash64};
 use parking_lot::RwLock;
 
@@ -54,10 +54,9 @@ pub(crate) fn is_large(
         && !cache.has_no_parts(file_key(identity))
 }
 
-/// The key of the file's URL, from the identity of a piece or of the file.
+/// The key of the file at its origin, from the identity of a piece or of the file.
 pub(crate) fn file_key(identity: &str) -> Key {
-    let url = identity.rsplit_once(' ').map_or(identity, |(_, url)| url);
-    Key::of(url.as_bytes())
+    Key::of(in_space(identity).as_bytes())
 }
 
 /// Whether the request is answered with this head only, because the file is large.

@@ -141,7 +141,7 @@ async fn in_pieces(
     record: &mut AccessRecord,
     dispatch: &Arc<dyn Dispatch>,
 ) -> Result<Response<ResponseBody>, Failure> {
-    let (length, key) = (file.length, client.resource.key);
+    let (length, key) = (file.length, client.resource.key());
     transfers.known.remember(key, &file);
     let wanted = partial::wanted_of(&client.parts, StatusCode::OK, &file.validators, length);
     let span = match &wanted {

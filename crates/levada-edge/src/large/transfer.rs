@@ -121,7 +121,7 @@ impl Transfer {
         let state = TransferState { pieces, waiting: None, failure: None, came: BTreeMap::new() };
         let shared = Arc::new(SharedTransfer {
             transfers: transfers.clone(),
-            url: client.resource.url().to_owned(),
+            url: client.resource.stored_url().to_owned(),
             bytes: span.end - span.start,
             begun: transfers.telemetry.clock.now(),
             state: Mutex::new(state),
@@ -329,7 +329,7 @@ impl Agent {
                 }
             }
             Err(failure) => {
-                let (uri, piece) = (&self.client.resource.identity, &flight.piece.url);
+                let (uri, piece) = (self.client.resource.identity(), &flight.piece.url);
                 tracing::info!(uri, %piece, reason = failure.as_str(), "piece failed");
                 state.failure = Some(failure);
                 state.pieces.asked_of(id, source);

@@ -12,7 +12,7 @@ use clap::Args;
 use levada_access::signed::RequestUrl;
 use levada_command::CommandStatus;
 use levada_edge::{ExplainedRequest, settings::Settings};
-use levada_store::identity::{self, without_port};
+use levada_store::identity::without_port;
 
 /// Signs a URL of a site with signed URLs.
 ///
@@ -52,14 +52,14 @@ pub(crate) fn run(args: &SignArgs) -> anyhow::Result<CommandStatus> {
 }
 
 fn signed(settings: &Settings, args: &SignArgs, expires: u64) -> anyhow::Result<String> {
-    let uri: http::Uri = args.url.parse().with_context(|| format!("{:?} is no URL", args.url))?;
-    let (whole, host) =
-        identity::of(&uri).with_context(|| format!("{:?} has no scheme and host", args.url))?;
-    let site = settings.site(without_port(&host));
-    let site = site.with_context(|| format!("no site has the host {host}"))?;
     let mut asked = ExplainedRequest::new(&args.url);
+    let url = asked.resource();
+    let url = url.with_context(|| format!("{:?} is no URL with a scheme and a host", args.url))?;
+    let host = url.host();
+    let site = settings.site(without_port(host));
+    let site = site.with_context(|| format!("no site has the host {host}"))?;
     asked.client = args.client.unwrap_or(asked.client);
-    let route = asked.routed(&site.routes, &site.handling, &whole);
+    let route = asked.routed(&site.routes, &site.handling, &url);
     let route = route.and_then(|route| route.number);
     let handling = route.map_or(&site.handling, |number| &site.routes.all[number].handling);
     let keys = handling.access.signed.as_ref();
@@ -70,11 +70,8 @@ fn signed(settings: &Settings, args: &SignArgs, expires: u64) -> anyhow::Result<
         ),
         None => format!("the site of {host} has no `signed_urls`: its URLs need no signature"),
     })?;
-    let scheme = uri.scheme_str().unwrap_or("http");
-    let target = &whole[scheme.len() + "://".len() + host.len()..];
-    let target = if target.starts_with('/') { target.to_owned() } else { format!("/{target}") };
-    let url = RequestUrl { scheme, host: &host, target: &target };
-    Ok(format!("{scheme}://{host}{}", keys.sign(&url, args.client, expires)?))
+    let signed = RequestUrl { scheme: url.scheme(), host, target: url.target() };
+    Ok(format!("{}{}", url.root(), keys.sign(&signed, args.client, expires)?))
 }
 
 const EXAMPLES: &str = "\

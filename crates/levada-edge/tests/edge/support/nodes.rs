@@ -68,6 +68,7 @@ pub(crate) fn site(host: &str, origins: &[SocketAddr]) -> SiteSettings {
         large: None,
         routes: SiteRoutes::default(),
         log: SiteLog::OfNode,
+        forms: Default::default(),
     }
 }
 
@@ -113,14 +114,21 @@ pub(crate) fn watched() -> HealthCheck {
 }
 
 pub(crate) async fn start(settings: Settings) -> Running {
-    Running::start(settings).await.unwrap()
+    Running::start(whole(settings)).await.unwrap()
 }
 
 /// The content of a node's file, for the next reload.
 pub(crate) type File = Arc<Mutex<Result<Settings, String>>>;
 
+/// What follows from all settings of a site, after a test has changed some.
+fn whole(mut settings: Settings) -> Settings {
+    settings.sites = settings.sites.into_iter().map(SiteSettings::with_spaces).collect();
+    settings
+}
+
 /// A node whose settings can be read anew.
 pub(crate) async fn world(settings: Settings) -> (Running, File) {
+    let settings = whole(settings);
     let file: File = Arc::new(Mutex::new(Ok(settings.clone())));
     let read = file.clone();
     let reader = SettingsReader(Box::new(move || read.lock().unwrap().clone()));
