@@ -12,7 +12,7 @@ use tokio::{runtime::Handle, sync::Notify, task::AbortHandle, time::timeout_at};
 use crate::{
     DiscoveryMetrics, Member, ResolverSettings, Source, dns, etcd, file, kubernetes,
     report::{Account, Common, IsUp, Report},
-    resolver::Resolvers,
+    resolver::{ResolverPlan, Resolvers},
     srv,
 };
 
@@ -27,7 +27,6 @@ pub struct Discovery {
 /// A source that is followed until this is dropped.
 pub struct Followed {
     account: Arc<Account>,
-    common: Arc<Common>,
     task: AbortHandle,
 }
 
@@ -40,6 +39,7 @@ impl Discovery {
             is_up: OnceLock::new(),
             changed: Mutex::default(),
             has_changed: Notify::new(),
+            labels: Mutex::default(),
         };
         Self {
             followed: Mutex::default(),
@@ -49,9 +49,9 @@ impl Discovery {
         }
     }
 
-    /// Resolves names in another way from now on.
-    pub fn set_resolver(&self, settings: ResolverSettings) {
-        self.resolvers.set(settings);
+    /// Plans to resolve names in another way.
+    pub fn plan_resolver(&self, settings: ResolverSettings) -> ResolverPlan {
+        self.resolvers.plan(settings)
     }
 
     /// Asks `is_up` before a member is kept that its source does not name any more.
@@ -69,8 +69,7 @@ impl Discovery {
         let account = Account::new(source.clone(), label.into(), &self.common);
         let report = Report(account.clone());
         let task = self.runtime.spawn(follow(source.clone(), self.resolvers.clone(), report));
-        let (common, task) = (self.common.clone(), task.abort_handle());
-        let followed = Arc::new(Followed { account, common, task });
+        let followed = Arc::new(Followed { account, task: task.abort_handle() });
         all.insert(source.clone(), Arc::downgrade(&followed));
         followed
     }
@@ -148,6 +147,6 @@ impl Followed {
 impl Drop for Followed {
     fn drop(&mut self) {
         self.task.abort();
-        self.common.metrics.forget(&self.account.label);
+        self.account.end();
     }
 }

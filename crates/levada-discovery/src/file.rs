@@ -60,14 +60,13 @@ struct Version {
 pub(crate) async fn follow(source: &FileSource, resolvers: &Resolvers, report: &Report) {
     let mut read: Option<(Version, Vec<Target>)> = None;
     let mut names = Names::default();
-    let current = resolvers.follow();
+    let view = resolvers.follow();
     loop {
         match look(&source.path, read.as_ref().map(|(version, _)| *version)).await {
             Ok(newer) => {
                 read = newer.or(read);
                 let targets = read.as_ref().map_or(&[][..], |(_, targets)| targets);
-                let resolving = current.borrow().clone();
-                match names.members(targets, &resolving).await {
+                match names.members(targets, &view.now()).await {
                     Ok(members) => report.members(members),
                     Err(reason) => report.failed(reason),
                 }

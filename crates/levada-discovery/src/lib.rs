@@ -33,6 +33,7 @@ pub use etcd::{Leave, register};
 pub use member::Member;
 pub use metrics::DiscoveryMetrics;
 pub use report::{IsUp, Report};
+pub use resolver::ResolverPlan;
 pub use settings::{
     AddressFamily, ClientTls, ClusterAccess, DiscoverySettings, DnsSource, Endpoint, EtcdSource,
     EtcdUser, FileSource, KubernetesSource, NamedSource, Registration, ResolverSettings,

@@ -48,6 +48,10 @@ impl DiscoveryMetrics {
 
     pub(crate) fn changed(&self, source: &str, members: usize) {
         self.changes.get_or_create(&labels(source)).inc();
+        self.members(source, members);
+    }
+
+    pub(crate) fn members(&self, source: &str, members: usize) {
         self.members.get_or_create(&labels(source)).set(members.try_into().unwrap_or(i64::MAX));
     }
 

@@ -1,7 +1,11 @@
 //! A source's account of its members, and what follows from it: the members in use, the log, the metrics.
 
 use std::{
-    sync::{Arc, OnceLock},
+    collections::HashMap,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::{Duration, Instant},
 };
 
@@ -26,6 +30,8 @@ pub(crate) struct Common {
     /// The sources whose members have changed, until someone takes them.
     pub(crate) changed: Mutex<Vec<Source>>,
     pub(crate) has_changed: Notify,
+    /// The accounts of each label, the oldest one first.
+    pub(crate) labels: Mutex<HashMap<Arc<str>, Vec<Arc<Account>>>>,
 }
 
 /// The members of one source, as its task reports them and its users see them.
@@ -33,6 +39,9 @@ pub(crate) struct Account {
     pub(crate) source: Source,
     pub(crate) label: Arc<str>,
     pub(crate) members: ArcSwap<Vec<Member>>,
+    /// Whether the metrics of its label are those of this source. While a reload plans another source of the same
+    /// name, they are those of the former one.
+    is_shown: AtomicBool,
     /// Whether the source has given a list or failed.
     pub(crate) has_spoken: watch::Sender<bool>,
     state: Mutex<AccountState>,
@@ -61,7 +70,7 @@ impl Report {
         if state.failure.take().is_some() {
             tracing::info!(source = %account.label, members = list.len(), "the source answers again");
         }
-        account.common.metrics.succeeded(&account.label);
+        account.count(DiscoveryMetrics::succeeded);
         state.damping.reported(list, account.common.now());
         account.publish(&state);
         if state.damping.delays() {
@@ -73,7 +82,7 @@ impl Report {
     /// The source has failed, for this reason. Its last members stay.
     pub fn failed(&self, reason: String) {
         let account = &self.0;
-        account.common.metrics.failed(&account.label);
+        account.count(DiscoveryMetrics::failed);
         let before = account.state.lock().failure.replace(reason.clone());
         // Once for each change of state, however often it tries.
         if before.is_none() {
@@ -106,15 +115,47 @@ impl Report {
 
 impl Account {
     pub(crate) fn new(source: Source, label: Arc<str>, common: &Arc<Common>) -> Arc<Self> {
-        Arc::new(Self {
+        let mut labels = common.labels.lock();
+        let alike = labels.entry(label.clone()).or_default();
+        let account = Arc::new(Self {
             source,
             label,
             members: ArcSwap::default(),
+            is_shown: AtomicBool::new(alike.is_empty()),
             has_spoken: watch::Sender::new(false),
             state: Mutex::default(),
             delayed: Notify::new(),
             common: common.clone(),
-        })
+        });
+        alike.push(account.clone());
+        account
+    }
+
+    /// The source is followed no more. The next one of its label is shown.
+    pub(crate) fn end(&self) {
+        let mut labels = self.common.labels.lock();
+        let Some(alike) = labels.get_mut(&self.label) else { return };
+        alike.retain(|other| !std::ptr::eq(Arc::as_ptr(other), self));
+        if self.is_shown.swap(false, Relaxed) {
+            self.common.metrics.forget(&self.label);
+        }
+        match alike.first() {
+            None => drop(labels.remove(&self.label)),
+            Some(next) if !next.is_shown.swap(true, Relaxed) => {
+                let members = next.members.load().len();
+                if members > 0 {
+                    next.count(DiscoveryMetrics::succeeded);
+                    next.count(|metrics, label| metrics.members(label, members));
+                }
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn count(&self, count: impl FnOnce(&DiscoveryMetrics, &str)) {
+        if self.is_shown.load(Relaxed) {
+            count(&self.common.metrics, &self.label);
+        }
     }
 
     /// The reason why the source fails now.
@@ -129,7 +170,7 @@ impl Account {
         }
         let (before, after) = (self.members.load().len(), members.len());
         tracing::info!(source = %self.label, before, after, "members changed");
-        self.common.metrics.changed(&self.label, after);
+        self.count(|metrics, label| metrics.changed(label, after));
         self.members.store(Arc::new(members));
         self.common.changed.lock().push(self.source.clone());
         self.common.has_changed.notify_one();

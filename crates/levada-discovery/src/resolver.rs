@@ -6,7 +6,7 @@ use std::{
     fs,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
-    sync::{Arc, OnceLock},
+    sync::{Arc, OnceLock, Weak},
     time::{Duration, Instant, SystemTime},
 };
 
@@ -20,6 +20,7 @@ use hickory_resolver::{
         rr::{Name, RData, RecordType},
     },
 };
+use parking_lot::Mutex;
 use tokio::{
     sync::{Semaphore, watch},
     task::AbortHandle,
@@ -41,6 +42,24 @@ pub(crate) struct Resolvers {
     current: watch::Sender<Arc<Resolving>>,
     /// The task that follows the files of the system, once a name is followed.
     files: OnceLock<AbortHandle>,
+    /// The change that is planned, if one is.
+    planned: Mutex<Weak<Planned>>,
+}
+
+/// Another way to resolve names. Sources that are followed while it is planned resolve names so, all others when it
+/// is committed. Nothing has changed if it is dropped.
+pub struct ResolverPlan {
+    resolvers: Arc<Resolvers>,
+    /// `None` if nothing is to change.
+    planned: Option<Arc<Planned>>,
+}
+
+struct Planned(Arc<Resolving>);
+
+/// The way of one source: that of the plan under which it was followed, until that has ended, then that of all.
+pub(crate) struct ResolverView {
+    current: watch::Receiver<Arc<Resolving>>,
+    planned: Weak<Planned>,
 }
 
 /// How names are resolved.
@@ -83,19 +102,20 @@ impl NoAnswer {
 
 /// The rounds in which a source asks DNS servers.
 pub(crate) struct Rounds {
-    current: watch::Receiver<Arc<Resolving>>,
+    view: ResolverView,
     /// Rounds in a row without an answer.
     failures: u32,
 }
 
 impl Rounds {
     pub(crate) fn new(resolvers: &Resolvers) -> Self {
-        Self { current: resolvers.follow(), failures: 0 }
+        Self { view: resolvers.follow(), failures: 0 }
     }
 
     /// How names are resolved in this round.
     pub(crate) fn resolving(&mut self) -> Arc<Resolving> {
-        self.current.borrow_and_update().clone()
+        self.view.current.mark_unchanged();
+        self.view.now()
     }
 
     /// Reports what was found, and waits until it is time for the next round.
@@ -108,7 +128,7 @@ impl Rounds {
             Ok(answer) => {
                 self.failures = if answer.found.is_empty() { self.failures + 1 } else { 0 };
                 report.members(answer.found);
-                self.current.borrow().wait(answer.ttl)
+                self.view.now().wait(answer.ttl)
             }
             Err(reason) => {
                 self.failures += 1;
@@ -123,7 +143,7 @@ impl Rounds {
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
             // The way in which names are resolved has changed.
-            _ = self.current.changed() => {}
+            _ = self.view.current.changed() => {}
         }
     }
 }
@@ -134,18 +154,24 @@ impl Resolvers {
         Self {
             current: watch::Sender::new(Arc::new(Resolving::new(settings, places))),
             files: OnceLock::new(),
+            planned: Mutex::default(),
         }
     }
 
-    pub(crate) fn set(&self, settings: ResolverSettings) {
+    /// Plans a change. One may be planned at a time.
+    pub(crate) fn plan(self: &Arc<Self>, settings: ResolverSettings) -> ResolverPlan {
         let before = self.current.borrow().clone();
-        if before.settings != settings {
-            self.current.send_replace(Arc::new(Resolving::new(settings, before.places.clone())));
-        }
+        let planned = (before.settings != settings).then(|| {
+            let planned = Planned(Arc::new(Resolving::new(settings, before.places.clone())));
+            let planned = Arc::new(planned);
+            *self.planned.lock() = Arc::downgrade(&planned);
+            planned
+        });
+        ResolverPlan { resolvers: self.clone(), planned }
     }
 
     /// The way to resolve names, now and after each change.
-    pub(crate) fn follow(&self) -> watch::Receiver<Arc<Resolving>> {
+    pub(crate) fn follow(&self) -> ResolverView {
         self.files.get_or_init(|| {
             let current = self.current.clone();
             tokio::spawn(async move {
@@ -161,7 +187,23 @@ impl Resolvers {
             })
             .abort_handle()
         });
-        self.current.subscribe()
+        ResolverView { current: self.current.subscribe(), planned: self.planned.lock().clone() }
+    }
+}
+
+impl ResolverPlan {
+    /// All sources resolve names in this way from now on.
+    pub fn commit(self) {
+        if let Some(planned) = self.planned {
+            self.resolvers.current.send_replace(planned.0.clone());
+        }
+    }
+}
+
+impl ResolverView {
+    pub(crate) fn now(&self) -> Arc<Resolving> {
+        let planned = self.planned.upgrade().map(|planned| planned.0.clone());
+        planned.unwrap_or_else(|| self.current.borrow().clone())
     }
 }
 

@@ -95,7 +95,7 @@ impl Reloader {
         let listeners = self.listeners.prepare(&settings).map_err(shown)?;
         let log = (before.access_log != settings.access_log).then_some(&settings.access_log);
         let log = log.map(|log| node.telemetry.open(log.as_ref())).transpose().map_err(shown)?;
-        node.discovery.set_resolver(settings.discovery.resolver.clone());
+        node.discovery.plan_resolver(settings.discovery.resolver.clone()).commit();
         // Peers and sites change to members that are known.
         let peer_sources = follow_peers(&settings, &node.discovery);
         let _followed = follow_all(&settings, &node.discovery);
