@@ -18,7 +18,7 @@ use levada_tls::{
     door::{Door, DoorSettings, SiteDoor},
     tickets::TicketKeys,
 };
-use levada_upgrade::{ListenerSockets, OfferedSockets, OpenSockets, PassedSockets};
+use levada_upgrade::{ListenerSockets, OfferedSockets, OpenSockets, PassedSockets, SocketError};
 use parking_lot::Mutex;
 use tokio::{runtime::Handle, sync::Semaphore, task::AbortHandle};
 
@@ -27,7 +27,7 @@ use crate::{
     connection::ListenerRole,
     listener,
     node::{Node, hands_over},
-    quic::{Endpoints, Http3},
+    quic::{Endpoints, Http3, PreparedEndpoint},
     settings::{Listener, PeerTrust, Settings, SiteSettings},
     start_error::StartError,
 };
@@ -66,12 +66,39 @@ struct OpenListener {
     accepting: Vec<AbortHandle>,
 }
 
+/// The listeners of settings. Nothing has changed before [`Listeners::change`].
+pub(crate) struct PreparedListeners {
+    listeners: Vec<PreparedListener>,
+    tickets: Arc<TicketKeys>,
+}
+
 /// A listener that is ready to accept connections.
-pub(crate) struct PreparedListener {
+struct PreparedListener {
     sockets: Arc<ListenerSockets>,
+    /// Whether the sockets are bound and do not listen yet.
+    is_new: bool,
     /// The same sockets for the tasks that accept, each with its worker.
     doors: Vec<(usize, TcpListener)>,
     role: Arc<ListenerRole>,
+    /// For HTTP/3.
+    endpoint: Option<PreparedEndpoint>,
+}
+
+/// The roles of all addresses, and the keys of the session tickets that they give.
+struct Roles {
+    all: Vec<(SocketAddr, ListenerRole)>,
+    tickets: Arc<TicketKeys>,
+}
+
+impl PreparedListeners {
+    /// Lets connections wait at the addresses that are new.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub(crate) fn listen(&self) -> Result<(), StartError> {
+        let new = self.listeners.iter().filter(|listener| listener.is_new);
+        Ok(new.map(|listener| &listener.sockets).try_for_each(|sockets| sockets.listen())?)
+    }
 }
 
 impl Listeners {
@@ -100,56 +127,88 @@ impl Listeners {
         stop: &Stop,
     ) -> Result<(), StartError> {
         *self.runtimes.lock() = runtimes;
-        let roles = self.roles(&node.settings())?;
-        let listeners = sockets.into_iter().zip(roles);
-        let workers = self.runtimes.lock().len();
-        let prepared = |(sockets, (_, role))| prepared(Arc::new(sockets), role, workers);
-        let listeners = listeners.map(prepared);
-        self.change(node, listeners.collect::<Result<_, _>>()?, stop);
+        let Roles { all, tickets } = self.roles(&node.settings())?;
+        let listeners = sockets.into_iter().zip(all);
+        let prepared = |(sockets, (_, role))| self.prepared(Arc::new(sockets), role, false);
+        let listeners = listeners.map(prepared).collect::<Result<_, _>>()?;
+        self.change(node, PreparedListeners { listeners, tickets }, stop);
         Ok(())
     }
 
-    /// Reads the certificates of these settings, and listens on the addresses that are new.
+    /// Reads the certificates of these settings, and takes the addresses that are new. Nothing changes.
     ///
     /// # Errors
-    /// When a certificate or an address cannot be used; nothing has changed then.
-    pub(crate) fn prepare(&self, settings: &Settings) -> Result<Vec<PreparedListener>, StartError> {
+    /// When a certificate or an address cannot be used.
+    pub(crate) fn prepare(&self, settings: &Settings) -> Result<PreparedListeners, StartError> {
         let workers = self.runtimes.lock().len();
         let mut open: Vec<_> = self.open.lock().iter().map(|one| one.sockets.clone()).collect();
+        let Roles { all, tickets } = self.roles(settings)?;
         let mut listeners = Vec::new();
-        for (address, role) in self.roles(settings)? {
-            let sockets = match open.iter().position(|sockets| sockets.wanted == address) {
+        for (address, role) in all {
+            let known = open.iter().position(|sockets| sockets.wanted == address);
+            let sockets = match known {
                 Some(there) => open.remove(there),
-                None => {
-                    let sockets = ListenerSockets::bind(address, workers, hands_over(settings))?;
-                    sockets.listen()?;
-                    Arc::new(sockets)
-                }
+                None => Arc::new(ListenerSockets::bind(address, workers, hands_over(settings))?),
             };
-            listeners.push(prepared(sockets, role, workers)?);
+            listeners.push(self.prepared(sockets, role, known.is_none())?);
         }
-        Ok(listeners)
+        Ok(PreparedListeners { listeners, tickets })
+    }
+
+    fn prepared(
+        &self,
+        sockets: Arc<ListenerSockets>,
+        mut role: ListenerRole,
+        is_new: bool,
+    ) -> Result<PreparedListener, StartError> {
+        if let Some(http3) = &mut role.http3 {
+            http3.at(sockets.address.port());
+        }
+        self.ready(sockets, Arc::new(role), is_new)
+    }
+
+    fn ready(
+        &self,
+        sockets: Arc<ListenerSockets>,
+        role: Arc<ListenerRole>,
+        is_new: bool,
+    ) -> Result<PreparedListener, StartError> {
+        let workers = self.runtimes.lock();
+        let endpoint = match role.http3 {
+            None => None,
+            Some(_) => {
+                let udp = sockets.udp(&mut PassedSockets::default())?;
+                let refused = |why| SocketError::Udp { address: sockets.address, why };
+                Some(self.quic.prepare(udp, &workers).map_err(refused)?)
+            }
+        };
+        let doors = sockets.by_worker(workers.len())?;
+        Ok(PreparedListener { sockets, is_new, doors, role, endpoint })
     }
 
     /// Goes on with these listeners. Others are closed; their connections stay.
-    pub(crate) fn change(&self, node: &Arc<Node>, listeners: Vec<PreparedListener>, stop: &Stop) {
+    pub(crate) fn change(&self, node: &Arc<Node>, prepared: PreparedListeners, stop: &Stop) {
+        *self.tickets.lock() = Some(prepared.tickets);
+        self.accept(node, prepared.listeners, stop);
+    }
+
+    fn accept(&self, node: &Arc<Node>, listeners: Vec<PreparedListener>, stop: &Stop) {
         let mut open = self.open.lock();
         for former in open.drain(..) {
             former.accepting.iter().for_each(AbortHandle::abort);
         }
         self.quic.refuse();
         let runtimes = self.runtimes.lock();
-        for PreparedListener { sockets, doors, role } in listeners {
+        for PreparedListener { sockets, doors, role, endpoint, .. } in listeners {
             node.metrics.tls.stapled(role.tls.as_ref().map_or(&[], Door::answers));
             let accept = |(worker, door): (usize, TcpListener)| {
                 let accepting = listener::accept(node.clone(), door, role.clone(), stop.clone());
                 runtimes[worker].spawn(accepting).abort_handle()
             };
             let mut accepting: Vec<_> = doors.into_iter().map(accept).collect();
-            if role.http3.is_some()
-                && let Ok(udp) = sockets.udp(&mut PassedSockets::default())
-            {
-                accepting.extend(self.quic.accept(node, udp, &role, &runtimes, stop));
+            if let Some(endpoint) = endpoint {
+                sockets.keep_udp(&endpoint.udp);
+                accepting.extend(self.quic.accept(node, endpoint, &role, &runtimes, stop));
             }
             open.push(OpenListener { sockets, role, accepting });
         }
@@ -210,15 +269,10 @@ impl Listeners {
 
     /// Accepts connections for clients and peers again.
     pub(crate) fn open_again(&self, node: &Arc<Node>, stop: &Stop) {
-        let workers = self.runtimes.lock().len();
-        let of = |one: &OpenListener| {
-            let doors = one.sockets.by_worker(workers)?;
-            let (sockets, role) = (one.sockets.clone(), one.role.clone());
-            Ok::<_, StartError>(PreparedListener { sockets, doors, role })
-        };
+        let of = |one: &OpenListener| self.ready(one.sockets.clone(), one.role.clone(), false);
         let listeners: Result<Vec<_>, _> = self.open.lock().iter().map(of).collect();
         match listeners {
-            Ok(listeners) => self.change(node, listeners, stop),
+            Ok(listeners) => self.accept(node, listeners, stop),
             Err(error) => tracing::error!(%error, "connections cannot be accepted again"),
         }
     }
@@ -250,8 +304,8 @@ impl Listeners {
     }
 
     /// The addresses of the settings and their roles.
-    fn roles(&self, settings: &Settings) -> Result<Vec<(SocketAddr, ListenerRole)>, StartError> {
-        let mut roles = Vec::new();
+    fn roles(&self, settings: &Settings) -> Result<Roles, StartError> {
+        let mut all = Vec::new();
         let secret = settings.peering.as_ref().and_then(|peering| peering.trust.secret());
         let tickets = settings.tickets.keys(secret, self.tickets.lock().as_deref())?;
         let sites: Vec<SiteDoor<'_>> = settings.sites.iter().map(SiteSettings::door).collect();
@@ -275,7 +329,7 @@ impl Listeners {
                 peer_places: None,
                 shares: Some(self.shares.clone()),
             };
-            roles.push((listener.address, role));
+            all.push((listener.address, role));
         }
         if let Some(peering) = &settings.peering {
             let tls = match &peering.trust {
@@ -298,23 +352,8 @@ impl Listeners {
                 peer_places: Some(PeerPlaces::new(settings.limits.connections, UNPROVEN)),
                 shares: None,
             };
-            roles.push((peering.listen, role));
+            all.push((peering.listen, role));
         }
-        *self.tickets.lock() = Some(tickets);
-        Ok(roles)
+        Ok(Roles { all, tickets })
     }
-}
-
-fn prepared(
-    sockets: Arc<ListenerSockets>,
-    mut role: ListenerRole,
-    workers: usize,
-) -> Result<PreparedListener, StartError> {
-    if let Some(http3) = &mut role.http3 {
-        sockets.udp(&mut PassedSockets::default())?;
-        http3.at(sockets.address.port());
-    }
-    let role = Arc::new(role);
-    let doors = sockets.by_worker(workers)?;
-    Ok(PreparedListener { sockets, doors, role })
 }

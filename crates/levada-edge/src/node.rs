@@ -32,7 +32,7 @@ use crate::{
     metrics::Metrics,
     origin, process_memory,
     settings::{Runtime, Settings},
-    site_builder::{SiteBuilder, make_sites},
+    site_builder::{SiteBuilder, plan_sites},
     sites::{Site, Sites, SitesNow},
     start_error::StartError,
 };
@@ -154,7 +154,7 @@ impl Node {
             discovery: &discovery,
             redirectors: redirectors(peers.as_deref()),
         };
-        let sites = make_sites(&around, None)?;
+        let sites = plan_sites(&around, None)?.make(&around);
         let sites = Arc::new(ArcSwap::from_pointee(sites));
         let events = Arc::new(Events::default());
         let name = Arc::new(NodeName::new(&settings.name));

@@ -1,6 +1,6 @@
 //! HTTP/3 at the listeners for clients, by `levada_quic`.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{io, net::IpAddr, sync::Arc};
 
 use http::{HeaderValue, Request, Response};
 use http_body_util::BodyExt as _;
@@ -62,25 +62,50 @@ fn alt_svc(port: u16) -> HeaderValue {
 #[derive(Default)]
 pub(crate) struct Endpoints(Mutex<Vec<(Arc<UdpSockets>, Arc<Endpoint>)>>);
 
+/// An endpoint that is ready to accept connections.
+pub(crate) struct PreparedEndpoint {
+    pub(crate) udp: Arc<UdpSockets>,
+    endpoint: Arc<Endpoint>,
+}
+
 impl Endpoints {
-    /// Accepts connections at these sockets, when the node serves clients.
+    /// The endpoint at these sockets: the one that is open there, or a new one.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub(crate) fn prepare(
+        &self,
+        udp: Arc<UdpSockets>,
+        workers: &[Handle],
+    ) -> io::Result<PreparedEndpoint> {
+        let open = self.0.lock();
+        let known = open.iter().find(|(sockets, _)| Arc::ptr_eq(sockets, &udp));
+        let endpoint = match known {
+            Some((_, endpoint)) => endpoint.clone(),
+            None => {
+                let _runtime = workers.first().map(Handle::enter);
+                Arc::new(Endpoint::open(&udp)?)
+            }
+        };
+        Ok(PreparedEndpoint { udp, endpoint })
+    }
+
+    /// Accepts connections at this endpoint, when the node serves clients.
     pub(crate) fn accept(
         &self,
         node: &Arc<Node>,
-        udp: Arc<UdpSockets>,
+        PreparedEndpoint { udp, endpoint }: PreparedEndpoint,
         role: &Arc<ListenerRole>,
         workers: &[Handle],
         stop: &Stop,
     ) -> Option<AbortHandle> {
         let config = role.http3.as_ref()?.config.clone();
         let first = workers.first()?;
-        let endpoint = match self.at(&udp, first) {
-            Ok(endpoint) => endpoint,
-            Err(error) => {
-                tracing::error!(%error, "cannot wait for packets of HTTP/3");
-                return None;
-            }
-        };
+        let mut open = self.0.lock();
+        if !open.iter().any(|(_, known)| Arc::ptr_eq(known, &endpoint)) {
+            open.push((udp.clone(), endpoint.clone()));
+        }
+        drop(open);
         let served = Arc::new(QuicListener { node: node.clone(), role: role.clone() });
         let (node, workers, stop) = (node.clone(), workers.to_vec(), stop.clone());
         let accepting = async move {
@@ -103,17 +128,6 @@ impl Endpoints {
     /// Refuses new connections everywhere.
     pub(crate) fn refuse(&self) {
         self.0.lock().iter().for_each(|(_, endpoint)| endpoint.refuse());
-    }
-
-    fn at(&self, udp: &Arc<UdpSockets>, runtime: &Handle) -> std::io::Result<Arc<Endpoint>> {
-        let mut open = self.0.lock();
-        if let Some((_, endpoint)) = open.iter().find(|(sockets, _)| Arc::ptr_eq(sockets, udp)) {
-            return Ok(endpoint.clone());
-        }
-        let _runtime = runtime.enter();
-        let endpoint = Arc::new(Endpoint::open(udp)?);
-        open.push((udp.clone(), endpoint.clone()));
-        Ok(endpoint)
     }
 }
 

@@ -1,29 +1,36 @@
 //! Reloads the settings of a running node: all of them, or none.
 //!
-//! Whatever can fail is done first: files are read, addresses bound, policies built. Running requests end as
-//! they began. Servers that stay keep their health and connections, and policies that stay keep what they
-//! have learned, even when their parameters change. The access log is opened anew even when the settings
-//! cannot be used.
+//! ```text
+//!   plan     all that can fail: files are read, addresses bound, policies built, logs opened, sources asked
+//!            nothing that runs sees any of it; a plan that is dropped leaves an empty file of a new log at most
+//!     │
+//!   apply    cannot fail: the node goes on with what was planned
+//! ```
+//!
+//! Running requests end as they began. Servers that stay keep their health and connections, and policies that stay
+//! keep what they have learned, even when their parameters change. The access log is opened anew even when the
+//! settings cannot be used.
 //!
 //! Thousands of sites take their time. They are read, compared, made and released on a thread for blocking calls,
 //! so that no client waits for them.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
+use levada_discovery::ResolverPlan;
 use levada_log::access_log::Log;
 use levada_net::stop::{Stop, spawn_until};
 use levada_peers::{MembershipChange, PeerSources, PreparedPeers};
-use levada_redirector::SwitchMetrics as _;
+use levada_redirector::{Sources, SwitchMetrics as _};
 use levada_upgrade::{Registrar, Upgrades, systemd};
 use levada_upstream::ServerKind;
 use tokio::runtime::Handle;
 
 use crate::{
-    listeners::{Listeners, PreparedListener},
+    listeners::{Listeners, PreparedListeners},
     members::PATIENCE,
     node::{Node, follow_peers},
     settings::{Settings, SettingsReader, changes},
-    site_builder::{follow_all, make_sites},
+    site_builder::{PlannedSites, follow_all, plan_sites},
     sites::Sites,
     start_error::StartError,
     tend::{tend_peers, tend_sites},
@@ -79,7 +86,7 @@ impl Reloader {
         result
     }
 
-    /// Does everything that can fail.
+    /// Does everything that can fail. Nothing changes.
     fn plan(&self) -> Result<Plan, String> {
         if self.upgrades.has_succeeded() {
             return Err("another process has taken over: reload that one".to_owned());
@@ -95,10 +102,10 @@ impl Reloader {
         let listeners = self.listeners.prepare(&settings).map_err(shown)?;
         let log = (before.access_log != settings.access_log).then_some(&settings.access_log);
         let log = log.map(|log| node.telemetry.open(log.as_ref())).transpose().map_err(shown)?;
-        node.discovery.plan_resolver(settings.discovery.resolver.clone()).commit();
+        let resolver = node.discovery.plan_resolver(settings.discovery.resolver.clone());
         // Peers and sites change to members that are known.
         let peer_sources = follow_peers(&settings, &node.discovery);
-        let _followed = follow_all(&settings, &node.discovery);
+        let followed = follow_all(&settings, &node.discovery);
         Handle::current().block_on(node.discovery.settle(PATIENCE));
         let peers = node.peers.as_ref().zip(settings.peering.as_ref());
         let nodes = |peering| peer_sources.nodes(&settings.name, peering);
@@ -106,20 +113,35 @@ impl Reloader {
         let peers = peers.map_err(|error| error.to_string())?;
         let builder = node.site_builder(&settings);
         let former = node.sites.load();
-        let sites = make_sites(&builder, Some((&before, &former))).map_err(shown)?;
-        Ok(Plan { settings, changes, listeners, log, peer_sources, peers, sites })
+        let sites = plan_sites(&builder, Some((&before, &former))).map_err(shown)?;
+        // Clients can see it: it comes last.
+        listeners.listen().map_err(shown)?;
+        Ok(Plan {
+            settings,
+            changes,
+            listeners,
+            log,
+            resolver,
+            peer_sources,
+            followed,
+            peers,
+            sites,
+        })
     }
 
     fn apply(&self, plan: Plan, stop: &Stop) -> Vec<String> {
-        let Plan { settings, changes, listeners, log, peer_sources, peers, sites } = plan;
+        let Plan { settings, changes, listeners, log, resolver, .. } = plan;
         if let Some(log) = log {
             self.node.telemetry.log.store(log);
         }
         self.listeners.set_connections(settings.limits.connections);
         self.registrar.set(settings.discovery.registration.clone());
+        resolver.commit();
+        let sites = plan.sites.make(&self.node.site_builder(&settings));
+        drop(plan.followed);
         let former = self.node.set(settings);
-        self.node.peer_sources.store(Arc::new(peer_sources));
-        if let Some(peers) = peers {
+        self.node.peer_sources.store(Arc::new(plan.peer_sources));
+        if let Some(peers) = plan.peers {
             change_peers(&self.node, peers, stop);
         }
         let former = (former, change_sites(&self.node, Arc::new(sites), stop));
@@ -133,12 +155,15 @@ impl Reloader {
 struct Plan {
     settings: Settings,
     changes: Vec<String>,
-    listeners: Vec<PreparedListener>,
+    listeners: PreparedListeners,
     /// The access log, if it changes.
     log: Option<Option<Arc<Log>>>,
+    resolver: ResolverPlan,
     peer_sources: PeerSources,
+    /// The sources of the planned sites, which follow them by themselves once they are made.
+    followed: Vec<Sources>,
     peers: Option<PreparedPeers>,
-    sites: Sites,
+    sites: PlannedSites,
 }
 
 /// Goes on with other peers. Running requests end as they began.

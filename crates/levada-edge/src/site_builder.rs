@@ -41,15 +41,15 @@ pub(crate) struct SiteBuilder<'a> {
     pub(crate) redirectors: u32,
 }
 
-/// Makes the sites of the builder's settings. A site with the same first host as a former one takes over its state;
+/// Plans the sites of the builder's settings. A site with the same first host as a former one takes over its state;
 /// it is the former one if nothing has changed that it depends on.
 ///
 /// # Errors
-/// When a policy cannot be built; nothing has changed then.
-pub(crate) fn make_sites(
+/// When a policy cannot be built, or a log cannot be opened.
+pub(crate) fn plan_sites(
     builder: &SiteBuilder<'_>,
     before: Option<(&Settings, &Sites)>,
-) -> Result<Sites, StartError> {
+) -> Result<PlannedSites, StartError> {
     let stays = before.is_some_and(|(settings, _)| surround_alike(settings, builder.settings));
     let all = || before.iter().flat_map(|(_, sites)| sites.iter());
     let former: HashMap<_, &Arc<Site>> = all().map(|old| (old.place(), old)).collect();
@@ -73,28 +73,39 @@ pub(crate) fn make_sites(
                 SiteLog::OfNode => None,
                 SiteLog::Own(log) => Some(builder.telemetry.open(log.as_deref())?),
             };
-            let site = NewSite { settings, route, policies, log, before };
+            let site = NewSite { settings, route, policies, log, before: before.cloned() };
             plans.push(SitePlan::New(Box::new(site)));
         }
     }
-    // A site follows those of its routes.
-    let (mut sites, mut of_routes) = (Vec::with_capacity(plans.len()), Vec::new());
-    for plan in plans {
-        let (is_of_route, site) = match plan {
-            SitePlan::Same(site) => (false, site),
-            SitePlan::New(site) if site.route.is_some() => {
-                (true, Arc::new(make_site(builder, *site, Vec::new())))
+    Ok(PlannedSites(plans))
+}
+
+/// The sites of settings. Former ones have not changed before [`PlannedSites::make`].
+pub(crate) struct PlannedSites(Vec<SitePlan>);
+
+impl PlannedSites {
+    /// Makes the sites, by a builder with the settings by which they were planned. Origins and switches that stay go
+    /// on with what is new for them.
+    pub(crate) fn make(self, builder: &SiteBuilder<'_>) -> Sites {
+        // A site follows those of its routes.
+        let (mut sites, mut of_routes) = (Vec::with_capacity(self.0.len()), Vec::new());
+        for plan in self.0 {
+            let (is_of_route, site) = match plan {
+                SitePlan::Same(site) => (false, site),
+                SitePlan::New(site) if site.route.is_some() => {
+                    (true, Arc::new(make_site(builder, *site, Vec::new())))
+                }
+                SitePlan::New(site) => {
+                    (false, Arc::new(make_site(builder, *site, std::mem::take(&mut of_routes))))
+                }
+            };
+            if is_of_route {
+                of_routes.push(site.clone());
             }
-            SitePlan::New(site) => {
-                (false, Arc::new(make_site(builder, *site, std::mem::take(&mut of_routes))))
-            }
-        };
-        if is_of_route {
-            of_routes.push(site.clone());
+            sites.push(site);
         }
-        sites.push(site);
+        Sites::new(sites)
     }
-    Ok(Sites::new(sites))
 }
 
 /// Whether all that sites depend on beside their own settings is the same.
@@ -103,18 +114,18 @@ fn surround_alike(old: &Settings, new: &Settings) -> bool {
 }
 
 /// A site to be made, or a former one that stays.
-enum SitePlan<'a> {
+enum SitePlan {
     Same(Arc<Site>),
-    New(Box<NewSite<'a>>),
+    New(Box<NewSite>),
 }
 
 /// A site of the file, or that of a route with servers of its own.
-struct NewSite<'a> {
+struct NewSite {
     settings: SiteSettings,
     route: Option<Arc<str>>,
     policies: SitePolicies,
     log: Option<Option<Arc<Log>>>,
-    before: Option<&'a Arc<Site>>,
+    before: Option<Arc<Site>>,
 }
 
 /// The settings of the routes with servers of their own first, then those of the site itself.
@@ -167,9 +178,10 @@ struct SitePolicies {
 
 fn make_site(
     builder: &SiteBuilder<'_>,
-    NewSite { settings: site, route, policies, log, before }: NewSite<'_>,
+    NewSite { settings: site, route, policies, log, before }: NewSite,
     routes: Vec<Arc<Site>>,
 ) -> Site {
+    let before = before.as_deref();
     let servers = &site.servers;
     let SiteBuilder { settings, clock, metrics, workers, .. } = *builder;
     let decider = policies.whole.commit();
@@ -211,7 +223,7 @@ fn make_site(
             routes,
             log,
         },
-        before.map(Arc::as_ref),
+        before,
     )
 }
 

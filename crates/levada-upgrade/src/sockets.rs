@@ -191,25 +191,27 @@ impl ListenerSockets {
         Ok(Self { wanted, address, sockets, udp: OnceLock::new() })
     }
 
-    /// The sockets for HTTP/3, which are bound, or taken over from the process before, at the first call.
+    /// The sockets for HTTP/3: those that it keeps, or new ones, which are bound, or taken over from the process
+    /// before.
     ///
     /// # Errors
     /// When the system refuses.
     pub fn udp(&self, passed: &mut PassedSockets) -> Result<Arc<UdpSockets>, SocketError> {
-        let address = self.address;
-        if self.udp.get().is_none() {
-            let number = |number| (passed.take(&udp_name(self.wanted, number)), number);
-            let former = [0, 1].map(number).into_iter().find(|(sockets, _)| !sockets.is_empty());
-            let udp = match former {
-                Some((sockets, number)) => UdpSockets::passed(sockets, number),
-                None => UdpSockets::bind(address),
-            };
-            let udp = udp.map_err(|why| SocketError::Udp { address, why })?;
-            // Another thread's sockets would be as good.
-            let _ = self.udp.set(Arc::new(udp));
+        if let Some(udp) = self.udp.get() {
+            return Ok(udp.clone());
         }
-        let gone = || SocketError::Udp { address, why: io::ErrorKind::NotFound.into() };
-        self.udp.get().cloned().ok_or_else(gone)
+        let number = |number| (passed.take(&udp_name(self.wanted, number)), number);
+        let former = [0, 1].map(number).into_iter().find(|(sockets, _)| !sockets.is_empty());
+        let udp = match former {
+            Some((sockets, number)) => UdpSockets::passed(sockets, number),
+            None => UdpSockets::bind(self.address),
+        };
+        Ok(Arc::new(udp.map_err(|why| SocketError::Udp { address: self.address, why })?))
+    }
+
+    /// Keeps these sockets for HTTP/3, unless it has some.
+    pub fn keep_udp(&self, udp: &Arc<UdpSockets>) {
+        let _ = self.udp.set(udp.clone());
     }
 
     /// Lets connections in.
@@ -256,7 +258,7 @@ impl NodeSockets {
         for listener in &settings.listeners {
             let taken = ListenerSockets::take(listener.address, workers, early_data, passed)?;
             if listener.http3 {
-                taken.udp(passed)?;
+                taken.keep_udp(&taken.udp(passed)?);
             }
             all.addresses.clients.push(taken.address);
             all.doors.extend(taken.cloned()?);

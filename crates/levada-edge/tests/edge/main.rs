@@ -57,6 +57,7 @@ mod quic_clients;
 mod ranges;
 mod reload;
 mod reload_all;
+mod reload_plan;
 mod resting;
 mod rewrites;
 mod routes;
