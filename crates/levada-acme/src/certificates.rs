@@ -111,6 +111,29 @@ pub struct CertificateState {
 }
 
 impl CertificateState {
+    /// The state of the certificate in a file.
+    pub fn of_file(file: &Path) -> Self {
+        let leaf = CertificateDer::from_pem_file(file).map_err(|error| error.to_string());
+        let leaf = leaf.and_then(|leaf| Leaf::of(&leaf));
+        let problem = leaf.as_ref().err().cloned();
+        let leaf = leaf.ok();
+        Self {
+            source: file.display().to_string(),
+            names: leaf.as_ref().map(|leaf| leaf.names.clone()).unwrap_or_default(),
+            begins: leaf.as_ref().map_or(0, |leaf| leaf.begins),
+            ends: leaf.as_ref().map_or(0, |leaf| leaf.ends),
+            renews: None,
+            problem,
+        }
+    }
+
+    /// Its end in words, if it ends so soon that it should have been renewed by now, or has ended.
+    pub fn alarm(&self) -> Option<String> {
+        let now = unix_now();
+        let is_due = self.ends > 0 && self.is_alarming(now);
+        is_due.then(|| end_in_words((self.ends - now) as f64 / DAY))
+    }
+
     /// Whether it ends so soon, at a Unix time, that an alarm is due, or is not there.
     pub fn is_alarming(&self, now: i64) -> bool {
         self.ends - now <= schedule::alarm(self.begins, self.ends)
@@ -149,6 +172,18 @@ pub enum CertificateEvent {
     },
 }
 
+/// The end of a certificate in words, by the days until then, which are negative afterwards.
+pub fn end_in_words(days: f64) -> String {
+    let (begin, end) = if days > 0.0 { ("ends in ", "") } else { ("expired ", " ago") };
+    let (count, unit) = match days.abs() {
+        days if days < 2.0 => ((days * 24.0) as u64, "hour"),
+        days => (days as u64, "day"),
+    };
+    format!("{begin}{count} {unit}{}{end}", if count == 1 { "" } else { "s" })
+}
+
+const DAY: f64 = 86_400.0;
+
 /// The largest message: a certificate with its chain and key.
 const LARGEST: usize = 1 << 20;
 /// The source of certificates that are ordered.
@@ -171,7 +206,7 @@ impl Certificates {
     /// Goes on with these settings, and with certificates in these files. Whatever failed is tried again at once. It
     /// reads files.
     pub fn set(&self, acme: Option<&AcmeSettings>, files: &[PathBuf]) {
-        let read: Vec<_> = files.iter().map(|file| of_file(file)).collect();
+        let read: Vec<_> = files.iter().map(|file| CertificateState::of_file(file)).collect();
         let (former, mut kept) = {
             let mut state = self.state.lock();
             let entries = std::mem::take(&mut state.entries);
@@ -436,22 +471,6 @@ pub(crate) fn stored(authority: &Authority, name: &str) -> Option<Held> {
         tracing::error!(file = %file.display(), why, "another certificate is ordered");
     })
     .ok()
-}
-
-/// The state of a certificate in a file.
-fn of_file(file: &Path) -> CertificateState {
-    let leaf = CertificateDer::from_pem_file(file).map_err(|error| error.to_string());
-    let leaf = leaf.and_then(|leaf| Leaf::of(&leaf));
-    let problem = leaf.as_ref().err().cloned();
-    let leaf = leaf.ok();
-    CertificateState {
-        source: file.display().to_string(),
-        names: leaf.as_ref().map(|leaf| leaf.names.clone()).unwrap_or_default(),
-        begins: leaf.as_ref().map_or(0, |leaf| leaf.begins),
-        ends: leaf.as_ref().map_or(0, |leaf| leaf.ends),
-        renews: None,
-        problem,
-    }
 }
 
 pub(crate) fn unix_now() -> i64 {

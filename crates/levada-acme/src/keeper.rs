@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 use crate::{
     CertificateEvent, Certificates, OtherNodes, Proof, WantedCertificate, account,
-    certificates::{Authority, Entry, State, stored, unix_now},
+    certificates::{Authority, Entry, State, end_in_words, stored, unix_now},
     client::AcmeClient,
     cluster::{Cluster, Message},
     failure::OrderFailure,
@@ -385,9 +385,8 @@ fn log(event: &CertificateEvent) {
             tracing::error!(name, reason, "no new certificate");
         }
         CertificateEvent::Expiring { name, source, days, problem } => {
-            let days = format!("{days:.1}");
             let problem = problem.as_deref().unwrap_or("none");
-            tracing::error!(name, source, days, problem, "a certificate ends soon");
+            tracing::error!(name, source, problem, "the certificate {}", end_in_words(*days));
         }
     }
 }

@@ -42,7 +42,7 @@ mod settings;
 mod storage;
 mod watched;
 
-pub use certificates::{CertificateEvent, CertificateState, Certificates};
+pub use certificates::{CertificateEvent, CertificateState, Certificates, end_in_words};
 pub use cluster::{OtherNodes, PEER_PATH, PeerAnswer, is_message};
 pub use examine::{DirectoryAnswer, ask_directory};
 pub use metrics::CertificateMetrics;

@@ -12,6 +12,7 @@
 //! ports         whether addresses are free, or who has them
 //! kernel        splice, TCP_NOTSENT_LOWAT, and the parts of TCP handoff
 //! origins       whether origins carry out TLS handshakes and speak the version of HTTP, if asked
+//! certificates  whether certificates of files end soon, or have ended
 //! acme          whether certificates can be ordered
 //! disk          space and speed of the cache directory
 //! ```
@@ -20,6 +21,7 @@
 //! and the one file that is written is a temporary one.
 
 mod acme;
+mod certificates;
 mod clock;
 mod disk;
 mod finding;
@@ -49,6 +51,7 @@ pub fn examine(needs: &Needs) -> Vec<Finding> {
     findings.extend(needs.addresses.iter().map(ports::check));
     findings.extend(needs.socket.as_deref().map(ports::check_socket));
     findings.extend(kernel::check(needs));
+    findings.extend(needs.certificates.iter().map(|file| certificates::check(file)));
     findings.extend(needs.acme.iter().flat_map(acme::check));
     findings.extend(needs.disk.as_ref().map(disk::check));
     findings

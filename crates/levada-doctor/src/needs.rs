@@ -29,6 +29,8 @@ pub struct Needs {
     pub is_handoff_backend: bool,
     /// The cache on disk.
     pub disk: Option<DiskCache>,
+    /// The files with certificates for clients and peers.
+    pub certificates: Vec<PathBuf>,
     /// Certificates by ACME.
     pub acme: Option<AcmeNeeds>,
     /// Whether a listener serves HTTP/3.
@@ -61,6 +63,7 @@ impl Default for Needs {
             handoff: None,
             is_handoff_backend: false,
             disk: None,
+            certificates: Vec::new(),
             acme: None,
             http3: false,
             is_configured: false,
@@ -83,6 +86,7 @@ impl Needs {
             handoff: settings.handoff.as_ref().map(|handoff| handoff.interfaces.clone()),
             is_handoff_backend: backend.is_some(),
             disk: settings.cache.disk.clone(),
+            certificates: settings.certificate_files(),
             acme: AcmeNeeds::of(settings),
             http3: settings.listeners.iter().any(|listener| listener.http3),
             is_configured: true,

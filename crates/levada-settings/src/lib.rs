@@ -25,7 +25,9 @@ pub use levada_access::{
     tls::Certificate,
     trust::TrustedProxies,
 };
-pub use levada_acme::{AcmeSettings, DnsCommand, ExternalAccount, Proof, WantedCertificate};
+pub use levada_acme::{
+    AcmeSettings, CertificateState, DnsCommand, ExternalAccount, Proof, WantedCertificate,
+};
 pub use levada_announce::{RouteLevel, RouteRules, RouteSettings, Speaker};
 pub use levada_cache::{CacheRules, CookieStorage, IgnoredFields, StatusTtl, Statuses};
 pub use levada_compress::{Coding, CompressSettings, Levels, TypePattern};
@@ -368,6 +370,14 @@ impl SiteSettings {
             handshake: self.tls.handshake.as_ref(),
             clients: self.tls.clients.as_deref(),
         }
+    }
+
+    /// Whether one of its hosts is this one, or is a pattern for it.
+    pub fn has_host(&self, host: &str) -> bool {
+        self.hosts.iter().any(|own| match own.strip_prefix('*') {
+            Some(suffix) => host.ends_with(suffix),
+            None => own.eq_ignore_ascii_case(host),
+        })
     }
 
     /// Its first host, by which a site is identified.

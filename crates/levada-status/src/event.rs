@@ -6,7 +6,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use levada_acme::CertificateEvent;
+use levada_acme::{CertificateEvent, end_in_words};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -200,10 +200,8 @@ impl Events {
                 self.tell_with(EventKind::CertificateFailed, text, fields);
             }
             CertificateEvent::Expiring { name, source, days, problem } => {
-                let mut text = match *days > 0.0 {
-                    true => format!("the certificate of {name} ({source}) ends in {days:.1} days"),
-                    false => format!("the certificate of {name} ({source}) has ended"),
-                };
+                let mut text =
+                    format!("the certificate of {name} ({source}) {}", end_in_words(*days));
                 if let Some(problem) = problem {
                     text = format!("{text}: {problem}");
                 }
