@@ -8,7 +8,7 @@ use levada_tls::{
     door::{Door, DoorSettings},
     ocsp::StapledKey,
     origin::OriginTls,
-    pem::{authorities, certified, provider, read, shown, unusable},
+    pem::{authorities, of_server, provider, read, shown, unusable},
 };
 use rustls::{
     ClientConfig, ServerConfig,
@@ -106,11 +106,7 @@ impl ByName {
     fn new(files: &[Certificate]) -> Result<Self, TlsError> {
         let mut by_name = Self { names: HashMap::new(), first: None, answers: Vec::new() };
         for file in files {
-            let key = certified(file)?;
-            let found = server_names(file, &key)?;
-            if found.is_empty() {
-                return Err(TlsError::Nameless { path: shown(&file.certificate) });
-            }
+            let (key, found) = of_server(file)?;
             let key = Arc::new(by_name.stapled(file, key));
             by_name.first.get_or_insert_with(|| key.clone());
             by_name.names.extend(found.into_iter().map(|name| (name, key.clone())));
@@ -152,12 +148,4 @@ impl ResolvesServerCert for ByName {
         let named = hello.server_name().and_then(|name| self.find(name));
         named.or(self.first.as_ref()).map(|key| key.now().clone())
     }
-}
-
-fn server_names(file: &Certificate, key: &CertifiedKey) -> Result<Vec<String>, TlsError> {
-    let wrong = |why: String| TlsError::File { path: shown(&file.certificate), why };
-    let leaf = key.cert.first().ok_or_else(|| wrong("holds no certificate".to_owned()))?;
-    let certificate =
-        webpki::EndEntityCert::try_from(leaf).map_err(|why| wrong(why.to_string()))?;
-    Ok(certificate.valid_dns_names().map(str::to_ascii_lowercase).collect())
 }

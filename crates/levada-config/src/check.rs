@@ -30,9 +30,10 @@ use std::{net::SocketAddr, num::NonZero, path::Path as FilePath, sync::Arc, thre
 use levada_access::country::Countries;
 use levada_cache::eviction::{DEFAULT_EVICTION, find_eviction};
 use levada_document::{Findings, Path};
+use levada_edge::StartError;
 use levada_edge::settings::{
-    Admin, AdminAddress, CacheSettings, Certificate, DiskCache, Listener, PurgeSettings, RunAs,
-    Runtime, Settings, TrustedProxies,
+    Admin, AdminAddress, CacheSettings, Certificate, CertificateState, DiskCache, Listener,
+    PurgeSettings, RunAs, Runtime, Settings, TrustedProxies,
 };
 
 use super::{
@@ -88,6 +89,19 @@ pub(crate) fn settings(
         route: route?,
         seed: file.seed.map(i64::unsigned_abs),
     })
+}
+
+/// Reports why a node would not start by these settings, in the words of the node.
+pub(crate) fn as_started(settings: &Settings, findings: &mut Findings<'_>) {
+    let Err(error) = levada_edge::check(settings) else { return };
+    let root = Path::default();
+    let place = match &error {
+        StartError::Memory { .. } => root.key("limits").key("memory"),
+        StartError::Disk(_) => root.key("cache").key("disk").key("path"),
+        StartError::OwnListener { number, .. } => root.key("site").index(*number),
+        _ => root.key("listen"),
+    };
+    findings.error(&place, error.to_string(), None);
 }
 
 /// The token for orders, if it can be read.
@@ -269,7 +283,14 @@ impl Check<'_, '_> {
     ) -> Option<Certificate> {
         let certificate = self.pem(certificate, "CERTIFICATE", &path.key("certificate"));
         let key = self.pem(key, "PRIVATE KEY", &path.key("key"));
-        Some(Certificate { certificate: certificate?, key: key?, ocsp: None })
+        let (certificate, key) = (certificate?, key?);
+        let state = CertificateState::of_file(&certificate);
+        if let Some(end) = state.alarm() {
+            let message = format!("the certificate {end}");
+            let help = "renew it, and run `levada reload`".to_owned();
+            self.findings.warning(&path.key("certificate"), message, Some(help));
+        }
+        Some(Certificate { certificate, key, ocsp: None })
     }
 
     /// The size of the memory tier. Bodies on their way take up to three quarters of it again,

@@ -77,6 +77,9 @@ pub fn check(source: &Source, surroundings: &Surroundings<'_>) -> Checked {
     );
     let settings = (file.as_ref())
         .and_then(|file| check::settings(file, surroundings.directory, &mut findings));
+    if let Some(settings) = settings.as_ref().filter(|_| findings.is_usable()) {
+        check::as_started(settings, &mut findings);
+    }
     let report = findings.into_report();
     let admin = file.as_ref().and_then(|file| file.admin.listen.clone().map(|listen| listen.0));
     let admin_token =

@@ -304,8 +304,15 @@ fn peers_may_trust_certificates_instead() {
         text.replace("[[peer]]\nname = 'a'", &format!("{tls}\n[[peer]]\nname = 'a'"))
     };
     let directory = tempfile::tempdir().unwrap();
-    fs::write(directory.path().join("n.pem"), "-----BEGIN CERTIFICATE-----\n").unwrap();
-    fs::write(directory.path().join("n.key"), "-----BEGIN EC PRIVATE KEY-----\n").unwrap();
+    let file = |name: &str| directory.path().join(name);
+    fs::write(file("n.pem"), "-----BEGIN CERTIFICATE-----\n").unwrap();
+    fs::write(file("n.key"), "-----BEGIN EC PRIVATE KEY-----\n").unwrap();
+    let problem = check_in(directory.path(), &with_tls(&text)).report.problems.remove(0);
+    assert_eq!(problem.key, "peering.tls", "a node could not start: {}", problem.message);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let own = rcgen::CertificateParams::new(vec!["n.test".to_owned()]).unwrap();
+    fs::write(file("n.pem"), own.self_signed(&key).unwrap().pem()).unwrap();
+    fs::write(file("n.key"), key.serialize_pem()).unwrap();
     let settings = check_in(directory.path(), &with_tls(&text)).settings.unwrap();
     assert!(matches!(settings.peering.unwrap().trust, PeerTrust::Mtls { secret: None, .. }));
     // No receiver could distinguish a redirect of this cluster from any other.

@@ -98,6 +98,11 @@ impl<'a> Findings<'a> {
         Self { source, root, problems: Vec::new(), left_out: 0 }
     }
 
+    /// Whether no error has been reported.
+    pub fn is_usable(&self) -> bool {
+        self.problems.iter().all(|problem| problem.severity != Severity::Error)
+    }
+
     /// Reports an error at `path`, or at the nearest table around it when the key is missing.
     pub fn error(&mut self, path: &Path, message: impl Into<String>, help: Option<String>) {
         self.add(Severity::Error, self.root.place(path), path, message.into(), help);

@@ -32,6 +32,7 @@ mod body_error;
 mod bounds;
 mod bypass;
 mod cache;
+mod check;
 mod client_connection;
 mod clock;
 mod compress;
@@ -76,6 +77,7 @@ mod watch;
 
 use levada_metrics as metrics;
 
+pub use check::check;
 pub use levada_access::tls::TlsError;
 pub use levada_metrics::Counts;
 pub use levada_settings::explained::{ExplainedRequest, RouteNotTaken, TakenRoute};

@@ -2,7 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use levada_acme::{CertificateMetrics, Certificates};
 use levada_types::format_duration;
 use tokio::{net::TcpListener, runtime, signal::unix};
 
@@ -18,6 +17,7 @@ use levada_upgrade::{
 
 use crate::{
     admin::{self, Pages},
+    check::check,
     listeners::Listeners,
     members,
     node::{Node, hands_over},
@@ -52,7 +52,7 @@ pub fn run(
     levada_upgrade::become_user(&settings, &reader)?;
     let main = build_runtime(runtime)?;
     main.block_on(async move {
-        Listeners::new(0, &Certificates::new(CertificateMetrics::default())).check(&settings)?;
+        check(&settings)?;
         let connections = settings.limits.connections;
         let mut inherited = predecessor.map(|predecessor| Inheritance::of(predecessor, passed));
         let node = Node::new(settings, |settings| match &mut inherited {

@@ -93,6 +93,23 @@ pub fn certified(file: &Certificate) -> Result<CertifiedKey, TlsError> {
     })
 }
 
+/// Reads a chain with its key for a listener: the leaf must name servers. Returns the names, too, in lower case.
+///
+/// # Errors
+/// With the file and the reason.
+pub fn of_server(file: &Certificate) -> Result<(CertifiedKey, Vec<String>), TlsError> {
+    let key = certified(file)?;
+    let path = || shown(&file.certificate);
+    let wrong = |why: String| TlsError::File { path: path(), why };
+    let leaf = key.cert.first().ok_or_else(|| wrong("holds no certificate".to_owned()))?;
+    let leaf = webpki::EndEntityCert::try_from(leaf).map_err(|why| wrong(why.to_string()))?;
+    let names: Vec<_> = leaf.valid_dns_names().map(str::to_ascii_lowercase).collect();
+    if names.is_empty() {
+        return Err(TlsError::Nameless { path: path() });
+    }
+    Ok((key, names))
+}
+
 /// Reads a chain and a key.
 ///
 /// # Errors

@@ -102,7 +102,12 @@ impl Check<'_, '_> {
         let path = path.key("tls");
         let identity = self.certificate(&tls.certificate, &tls.key, &path);
         let authority = self.pem(&tls.authority, "CERTIFICATE", &path.key("authority"));
-        Some(PeerTrust::Mtls { identity: identity?, authority: authority?, secret: secret? })
+        let (identity, authority) = (identity?, authority?);
+        if let Err(error) = levada_access::tls::peer_server(&identity, &authority) {
+            self.findings.error(&path, error.to_string(), None);
+            return None;
+        }
+        Some(PeerTrust::Mtls { identity, authority, secret: secret? })
     }
 
     /// Reads a secret from one of two keys: the secret itself, or a file. The outer `None` marks an

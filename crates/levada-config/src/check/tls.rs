@@ -152,13 +152,14 @@ impl Check<'_, '_> {
         all.into_iter().collect()
     }
 
-    /// Checks that a key belongs to its certificate, and that an OCSP answer is about it.
+    /// Checks that a certificate of a listener names servers and has its key, and that an OCSP answer is about it.
     pub(super) fn belongs_together(&mut self, files: &Certificate, path: &Path) -> Option<()> {
-        let key = match pem::certified(files) {
-            Ok(key) => key,
+        let key = match pem::of_server(files) {
+            Ok((key, _)) => key,
             Err(error) => {
                 let at = match error {
                     pem::TlsError::OtherKey { .. } => path.key("key"),
+                    pem::TlsError::Nameless { .. } => path.key("certificate"),
                     _ => path.clone(),
                 };
                 self.findings.error(&at, error.to_string(), None);

@@ -163,6 +163,17 @@ enum Place {
     Nowhere,
 }
 
+/// Whether a node could have its tier there: no file stands in the place of the directory or of one above it.
+///
+/// # Errors
+/// When one does.
+pub fn check_directory(directory: &Path) -> Result<(), DiskError> {
+    match directory.ancestors().find_map(|path| path.metadata().ok()) {
+        Some(found) if !found.is_dir() => Err(DiskError::NotADirectory(directory.to_owned())),
+        _ => Ok(()),
+    }
+}
+
 impl Disk {
     /// Opens the tier: makes the directory if it is missing and begins to scan it. A directory that
     /// cannot be used now is tried again; until then all are misses.

@@ -9,6 +9,7 @@ mod init;
 mod logs;
 mod manual;
 mod purge;
+mod refused;
 mod report;
 mod run;
 mod run_as;
