@@ -3,6 +3,7 @@
 mod admin_socket;
 mod convert;
 mod doctor;
+mod examples;
 mod explain;
 mod get;
 mod init;
