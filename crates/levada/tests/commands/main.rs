@@ -14,6 +14,7 @@ mod refused;
 mod report;
 mod run;
 mod run_as;
+mod shell_blocks;
 mod sign;
 mod status;
 mod support;
