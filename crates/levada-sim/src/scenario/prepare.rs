@@ -6,6 +6,7 @@ use levada_cache::eviction::{self, EVICTIONS};
 use levada_policy::{BuildError, Deployment, Need, build, find, lard_admission_limit};
 use levada_topology::{MAX_CLIENTS, MAX_SERVERS, Role, Routes, Shape, Topology};
 use levada_trace::{Trace, generate::GENERATORS};
+use levada_types::format_duration;
 
 use super::{Arrivals, Problems, Scalar, Scenario};
 use crate::{Fidelity, Library, Remark, cap, network::MAX_WINDOW};
@@ -86,12 +87,48 @@ impl Scenario {
             "workload.arrivals",
             "the trace does not say when its requests came: choose `ramp`, `constant` or `closed`",
         );
+        if let Some(what) = self.too_short(&trace) {
+            problems.add("workload.trace", what);
+        }
         problems.or(Prepared {
             scenario: self.clone(),
             topology: Arc::new(topology),
             routes: Arc::new(routes),
             trace,
         })
+    }
+
+    /// Why the requests of the trace are over before anything is measured, with what to set instead.
+    fn too_short(&self, trace: &Trace) -> Option<String> {
+        let (workload, warm_up) = (&self.workload, self.measure.warm_up.0);
+        let requests = trace.requests().len();
+        if requests == 0 || self.repeats() {
+            return None;
+        }
+        let seconds = match workload.arrivals {
+            Arrivals::Constant if workload.steps.is_empty() => requests as f64 / workload.rate,
+            Arrivals::Recorded => {
+                let times = trace.times()?;
+                times.last()?.since(*times.first()?).as_secs_f64()
+            }
+            _ => return None,
+        };
+        if !seconds.is_finite() || seconds > warm_up.as_secs_f64() {
+            return None;
+        }
+        let remedy = match workload.arrivals {
+            Arrivals::Recorded => "set a shorter `measure.warm_up`".to_owned(),
+            _ => {
+                let run = self.measure.duration.map_or(warm_up * 5, |duration| duration.0);
+                let rate = (requests as f64 / run.as_secs_f64()).floor().max(1.0);
+                format!("set `workload.repeat = true`, or `workload.rate` to {rate} at most")
+            }
+        };
+        Some(format!(
+            "its {requests} requests are over after {seconds:.0} s, and nothing is measured before \
+             `measure.warm_up`, {}: {remedy}",
+            format_duration(warm_up)
+        ))
     }
 
     fn check_numbers(&self, problems: &mut Problems) {

@@ -349,6 +349,31 @@ fn a_trace_that_does_not_repeat_ends_the_run() {
 }
 
 #[test]
+fn trace_that_ends_before_the_warm_up_is_refused_with_what_to_set() {
+    let mut library = Library::without_files();
+    library.keep("small", RICE.scaled(200, 4_000).generate(1));
+    let mut of = |changes: &[(&str, &str)]| {
+        let short = [
+            ("workload.trace", "small"),
+            ("workload.arrivals", "constant"),
+            ("workload.rate", "2000"),
+            ("measure.duration", "5m"),
+            ("measure.warm_up", "1m"),
+        ];
+        let scenario = Scenario::default().with(short);
+        let scenario = scenario.and_then(|scenario| scenario.with(changes.iter().copied()));
+        scenario.and_then(|scenario| scenario.prepare(&mut library)).map_err(|p| p.to_string())
+    };
+    let refusal = of(&[]).expect_err("it is too short");
+    let said = "its 4000 requests are over after 2 s, and nothing is measured before \
+                `measure.warm_up`, 1m: set `workload.repeat = true`, or `workload.rate` to 13 at most";
+    assert!(refusal.contains(said), "{refusal}");
+    for changes in [("workload.repeat", "true"), ("workload.rate", "13")] {
+        assert!(of(&[changes]).is_ok(), "{changes:?}");
+    }
+}
+
+#[test]
 fn a_seed_draws_the_places_of_servers_in_hash_orders() {
     let busiest = |seed| play(&room(&[("seed", seed)])).servers.into_iter().map(|s| s.requests);
     assert_ne!(busiest("1").collect::<Vec<_>>(), busiest("2").collect::<Vec<_>>());
