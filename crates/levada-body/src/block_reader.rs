@@ -4,6 +4,7 @@
 //!   obtain(n) ── being fetched as part of the whole ──> Growing
 //!             ├─ in the store ────────────────────────> Stored, ZeroCopy
 //!             └─ by range (BlockOrigin) ──────────────> Growing
+//!   nowhere ──── the whole again, for this reader alone > Again
 //! ```
 
 use std::{
@@ -19,6 +20,7 @@ use levada_store::{Block, Loan, loan::HandedOut};
 
 use crate::{
     ReadError,
+    again::{AgainReader, Delivered},
     blocked::{BlockOutcome, BlockedBody},
     growing::{BlockEnd, GrowingReader},
     read_at::ReadAt,
@@ -34,6 +36,8 @@ pub struct BlockReader {
     /// Up to where blocks are fetched ahead.
     end: u64,
     number: u64,
+    /// Its place among the readers of the running fetch.
+    place: Option<u64>,
     step: ReaderStep,
     /// The block that broke off while it was read: once is not reason enough to give up.
     broken: Option<u64>,
@@ -41,6 +45,7 @@ pub struct BlockReader {
     handed: Option<HandedOut>,
     /// The block after which others were fetched ahead.
     ahead: Option<u64>,
+    delivered: Delivered,
 }
 
 /// Where the block is that is being read.
@@ -54,14 +59,24 @@ enum ReaderStep {
     ZeroCopy(ZeroCopyChunk, Arc<ZeroCopyQueue>),
     /// The body has ended before it.
     AtEnd,
+    /// This and all later ones come from a fetch of the reader's own.
+    Again(AgainReader),
 }
 
 impl BlockReader {
     /// A reader that reads nothing at or after `end`.
     pub fn new(body: Arc<BlockedBody>, end: u64) -> Self {
-        body.running.moved(None, Some(0));
         let (step, broken, handed, ahead) = (ReaderStep::Nowhere, None, None, None);
-        Self { body, end, number: 0, step, broken, handed, ahead }
+        let (place, delivered) = (None, Delivered::default());
+        let mut reader =
+            Self { body, end, number: 0, place, step, broken, handed, ahead, delivered };
+        reader.move_to(Some(0));
+        reader
+    }
+
+    /// Changes its place in the running fetch.
+    fn move_to(&mut self, place: Option<u64>) {
+        self.body.running.moved(std::mem::replace(&mut self.place, place), place);
     }
 
     /// Gets the block of the first byte that will be read, so that a representation that is gone is
@@ -78,7 +93,7 @@ impl BlockReader {
         if number == self.number && !matches!(self.step, ReaderStep::Nowhere) {
             return;
         }
-        self.body.running.moved(Some(self.number), Some(number));
+        self.move_to(Some(number));
         self.number = number;
         self.step = match self.body.running.at(number) {
             BlockStatus::Growing(block) => ReaderStep::Growing(block.reader()),
@@ -97,6 +112,50 @@ impl BlockReader {
             self.step = obtained?;
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// The next piece, from the present block or a later one; `None` at the end.
+    fn poll_piece(
+        &mut self,
+        cx: &mut Context<'_>,
+        position: u64,
+        most: u64,
+    ) -> Poll<Option<Result<Bytes, ReadError>>> {
+        loop {
+            if let ReaderStep::Again(again) = &mut self.step {
+                let piece = ready!(again.poll_at(cx, position));
+                return Poll::Ready(piece.map(|piece| piece.map(|piece| self.hand(piece, None))));
+            }
+            self.turn_to(position / self.body.of.block);
+            if let Err(error) = ready!(self.poll_block(cx)) {
+                return Poll::Ready(Some(Err(error)));
+            }
+            match ready!(self.poll_step(cx, position % self.body.of.block, most)) {
+                Ok(piece) => return Poll::Ready(Some(Ok(piece))),
+                // Only the last block is short.
+                Err(BlockEnd::Whole) => return Poll::Ready(None),
+                Err(BlockEnd::Broken) if self.broken.replace(self.number) == Some(self.number) => {
+                    return Poll::Ready(Some(Err(ReadError::Broken)));
+                }
+                // It was complete before this reader had read it, or another source may have it.
+                Err(BlockEnd::LetGo | BlockEnd::Broken) => self.step = ReaderStep::Nowhere,
+            }
+        }
+    }
+
+    /// Asks for the whole body again after this error, if that may help. The running fetch need not wait for this
+    /// reader any longer.
+    fn ask_again(&mut self, position: u64, error: &ReadError) -> bool {
+        let again = matches!(self.step, ReaderStep::Again(_));
+        let is_lost =
+            matches!(error, ReadError::Gone) || (again && !matches!(error, ReadError::Digest));
+        let Some(source) = self.body.source().filter(|_| is_lost).cloned() else { return false };
+        let Some(check) = self.delivered.check(position, self.body.is_identified()) else {
+            return false;
+        };
+        self.step = ReaderStep::Again(AgainReader::new(source.again(&self.body), check));
+        self.move_to(None);
+        true
     }
 
     /// Reads in the present block.
@@ -119,9 +178,21 @@ impl BlockReader {
                 let read = ready!(reader.poll_at(cx, within));
                 return Poll::Ready(read.map(|piece| self.hand(piece, None)));
             }
-            ReaderStep::Nowhere | ReaderStep::Obtaining(_) | ReaderStep::AtEnd => None,
+            ReaderStep::Nowhere
+            | ReaderStep::Obtaining(_)
+            | ReaderStep::AtEnd
+            | ReaderStep::Again(_) => None,
         };
         Poll::Ready(piece.ok_or(BlockEnd::Whole))
+    }
+
+    /// Notes what is handed out of a body that may have to be asked for again.
+    fn note(&mut self, position: u64, piece: &[u8], most: u64) {
+        let is_short = self.body.of.length.is_some_and(|length| length <= self.body.of.block);
+        if !is_short && !self.body.is_identified() {
+            let used = piece.len().min(usize::try_from(most).unwrap_or(usize::MAX));
+            self.delivered.note(position, &piece[..used]);
+        }
     }
 
     /// A piece for the connection. The only block of a short body needs no loan.
@@ -146,20 +217,13 @@ impl ReadAt for BlockReader {
             ready!(handed.poll_back(cx));
         }
         loop {
-            self.turn_to(position / self.body.of.block);
-            if let Err(error) = ready!(self.poll_block(cx)) {
-                return Poll::Ready(Some(Err(error)));
+            let piece = ready!(self.poll_piece(cx, position, most));
+            match &piece {
+                Some(Err(error)) if self.ask_again(position, error) => continue,
+                Some(Ok(piece)) => self.note(position, piece, most),
+                _ => {}
             }
-            match ready!(self.poll_step(cx, position % self.body.of.block, most)) {
-                Ok(piece) => return Poll::Ready(Some(Ok(piece))),
-                // Only the last block is short.
-                Err(BlockEnd::Whole) => return Poll::Ready(None),
-                Err(BlockEnd::Broken) if self.broken.replace(self.number) == Some(self.number) => {
-                    return Poll::Ready(Some(Err(ReadError::Broken)));
-                }
-                // It was complete before this reader had read it, or another source may have it.
-                Err(BlockEnd::LetGo | BlockEnd::Broken) => self.step = ReaderStep::Nowhere,
-            }
+            return Poll::Ready(piece);
         }
     }
 
@@ -178,7 +242,7 @@ impl ReadAt for BlockReader {
 
 impl Drop for BlockReader {
     fn drop(&mut self) {
-        self.body.running.moved(Some(self.number), None);
+        self.move_to(None);
     }
 }
 

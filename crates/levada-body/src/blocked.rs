@@ -12,6 +12,9 @@
 //! Blocks of two versions never meet: a block's key contains the version of its object, and the origin
 //! is asked for a block under `If-Range` with a strong validator (RFC 9110 Sec. 13.1.5, RFC 9111
 //! Sec. 3.4).
+//!
+//! No tier promises to keep a block, and some origins send no ranges. A reader whose block is nowhere
+//! then gets a fetch of the whole body of its own (`again`).
 
 use std::{
     ops::Range,
@@ -21,13 +24,13 @@ use std::{
     },
 };
 
-use http::header::ACCEPT_RANGES;
 use levada_http1::ZeroCopyQueue;
 use levada_store::{Block, Loans, Store, StoredHead, block_key};
 use levada_types::Key;
 
 use crate::{
     Follower, ReadError,
+    again::AskedAgain,
     body_writer::BodyWriter,
     growing::{BlockMemory, BlockWriter, GrowingBlock},
     running::RunningFetch,
@@ -50,12 +53,29 @@ pub struct BlockTiers {
 
 /// The source of blocks that are not stored.
 pub trait BlockOrigin: Send + Sync {
+    /// Whether single blocks can be asked for, as far as is known by now.
+    fn parts(&self) -> Parts;
+
+    /// Asks for the whole body once more, for one reader. Its source has checked the head.
+    fn again(self: Arc<Self>, body: &Arc<BlockedBody>) -> AskedAgain;
+
     /// Follows the fetch of a block, or begins one. `None` when the block cannot be asked for.
     fn fetch(
         self: Arc<Self>,
         body: &Arc<BlockedBody>,
         number: u64,
     ) -> Option<Follower<BlockOutcome>>;
+}
+
+/// What is known of an origin's parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parts {
+    /// It sends none, or none that can be told from those of another representation.
+    None,
+    /// It has not said.
+    Untried,
+    /// It says that it sends them, or has sent one. Fetches may be planned on them.
+    Offered,
 }
 
 /// The outcome of the fetch of one block.
@@ -85,8 +105,7 @@ pub struct Representation {
 pub struct LongBody {
     /// Part of the blocks' keys.
     pub version: u64,
-    /// Fetches the blocks that are missing; `None` when parts of this representation cannot be told
-    /// from those of another.
+    /// Fetches what is missing; `None` when nothing can be fetched.
     pub origin: Option<Arc<dyn BlockOrigin>>,
 }
 
@@ -125,6 +144,8 @@ impl BlockedBody {
         long: LongBody,
         zero_copy: Option<Arc<ZeroCopyQueue>>,
     ) -> Arc<Self> {
+        // Bytes that no validator identifies are noted as they are handed out.
+        let zero_copy = zero_copy.filter(|_| of.head.validators.is_strong());
         let (long, tiers, running) = (long.into(), tiers.clone(), RunningFetch::none());
         Arc::new(Self { tiers, of, long, kept: true.into(), running, zero_copy })
     }
@@ -153,9 +174,30 @@ impl BlockedBody {
         self.long.get()
     }
 
-    /// The source of blocks that are not stored.
+    /// The source of single blocks that are not stored, if there is one.
     pub fn origin(&self) -> Option<&Arc<dyn BlockOrigin>> {
+        self.source().filter(|source| source.parts() != Parts::None)
+    }
+
+    /// The source of the whole body, or of its blocks.
+    pub(crate) fn source(&self) -> Option<&Arc<dyn BlockOrigin>> {
         self.long()?.origin.as_ref()
+    }
+
+    fn offers_parts(&self) -> bool {
+        self.source().is_some_and(|source| source.parts() == Parts::Offered)
+    }
+
+    /// Whether a strong validator tells its bytes from those of another representation.
+    pub(crate) fn is_identified(&self) -> bool {
+        self.of.head.validators.is_strong()
+    }
+
+    /// Whether a block of this body would be found again after it has left the memory: on disk, or at the
+    /// origin by range.
+    pub(crate) fn finds_blocks_again(&self) -> bool {
+        let all = self.of.length.unwrap_or(self.of.block);
+        self.offers_parts() || self.tiers.store.disk_takes(self.of.block, all)
     }
 
     /// Whether it is being fetched as a whole.
@@ -177,12 +219,6 @@ impl BlockedBody {
         let first = number.saturating_mul(self.of.block);
         let end = first.saturating_add(self.of.block);
         first..self.of.length.map_or(end, |length| length.min(end))
-    }
-
-    /// Whether the origin says that it can be asked for any block: a strong validator alone does not.
-    pub(crate) fn offers_ranges(&self) -> bool {
-        let says = self.of.head.headers.get(ACCEPT_RANGES);
-        self.origin().is_some() && says.is_some_and(|units| units.as_bytes() == b"bytes")
     }
 
     /// Whether a block can be read without asking the origin for it.
@@ -212,7 +248,7 @@ impl BlockedBody {
 
     /// Begins to fetch the blocks after `number` before they are read, up to byte `end`.
     pub(crate) fn read_ahead(self: &Arc<Self>, number: u64, end: u64) {
-        let Some(origin) = self.origin() else { return };
+        let Some(origin) = self.source().filter(|_| self.offers_parts()) else { return };
         let last = end.div_ceil(self.of.block).min(number + 1 + AHEAD);
         for next in number + 1..last {
             if !self.holds(next) {

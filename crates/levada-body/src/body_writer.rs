@@ -128,16 +128,15 @@ impl BodyWriter {
         }
     }
 
-    /// Whether a reader that falls behind finds a block again: on disk, or at the origin by range.
+    /// Whether a reader that falls behind finds a block again.
     fn is_found_again(&self) -> bool {
-        self.kept && (self.body.offers_ranges() || self.body.tiers.store.has_disk())
+        self.kept && self.body.finds_blocks_again()
     }
 
     /// Begins the next block as soon as there is room and somebody to read it.
     async fn advance(&mut self, readers_come: &impl Fn() -> bool) -> Result<(), NoReader> {
         let (body, running) = (&self.body, &self.body.running);
         let next = self.number + 1;
-        let free = self.is_found_again();
         let patient_until = Instant::now() + PATIENCE;
         loop {
             let change = running.change();
@@ -159,7 +158,8 @@ impl BodyWriter {
             // Blocks that cannot be lent may be evicted before they are read: the fewer there are,
             // the less likely.
             let near = lean || body.tiers.loans.are_short_of(body.of.block);
-            if free || pace + if near { 0 } else { WINDOW } >= next {
+            // The disk may be slower than the origin, and has room again later.
+            if self.is_found_again() || pace + if near { 0 } else { WINDOW } >= next {
                 break;
             }
             // A follower that leaves before it reads causes no notification.

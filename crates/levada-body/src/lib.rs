@@ -4,7 +4,7 @@
 //!   SingleFlight ── leader, followers, one outcome      knows no bytes
 //!   BlockedBody ─┬─ RunningFetch    the fetch of the whole, written by a BodyWriter
 //!                ├─ GrowingBlock    a block while it arrives, written by a BlockWriter
-//!                └─ BlockOrigin     the source of blocks that are missing
+//!                └─ BlockOrigin     the source of blocks that are missing, or of the whole again
 //!   part ── the parts that are stored off the block grid
 //!   Script ── steps of a response's body; ReadAt reads them: BlockReader, StoredReader
 //! ```
@@ -12,6 +12,7 @@
 //! Every body that requests share is a [`BlockedBody`]; a short one has one block. The crate does not
 //! know requests, sites and servers: its caller fetches, and implements [`BlockOrigin`].
 
+mod again;
 mod block_reader;
 mod blocked;
 mod body_writer;
@@ -26,8 +27,11 @@ mod running;
 mod stored_reader;
 mod waiters;
 
+pub use again::{AskedAgain, BodyAgain};
 pub use block_reader::BlockReader;
-pub use blocked::{BlockOrigin, BlockOutcome, BlockTiers, BlockedBody, LongBody, Representation};
+pub use blocked::{
+    BlockOrigin, BlockOutcome, BlockTiers, BlockedBody, LongBody, Parts, Representation,
+};
 pub use body_writer::{BodyWriter, NoReader};
 pub use error::ReadError;
 pub use fetch_leader::FetchLeader;

@@ -6,23 +6,29 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
+    task::Poll,
     time::SystemTime,
 };
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use levada_body::{
-    BlockMemory, BlockOrigin, BlockOutcome, BlockReader, BlockTiers, BlockWriter, BlockedBody,
-    BodyWriter, FlightStart, Follower, LongBody, ReadAt, ReadError, Representation, SingleFlight,
+    AskedAgain, BlockMemory, BlockOrigin, BlockOutcome, BlockReader, BlockTiers, BlockWriter,
+    BlockedBody, BodyAgain, BodyWriter, FlightStart, Follower, LongBody, Parts, ReadAt, ReadError,
+    Representation, SingleFlight,
 };
 use levada_cache::{CacheRules, OriginExchange, Validators, may_store};
-use levada_store::{CacheSettings, Label, Loans, Store, StoredHead, disk::DiskMetrics};
+use levada_store::{CacheSettings, DiskCache, Label, Loans, Store, StoredHead, disk::DiskMetrics};
 use levada_types::Key;
 
 const BLOCK: u64 = 4;
 
 fn tiers(memory: u64) -> Arc<BlockTiers> {
-    let settings = CacheSettings { memory, block: BLOCK, ..CacheSettings::default() };
+    tiers_with(memory, None)
+}
+
+fn tiers_with(memory: u64, disk: Option<DiskCache>) -> Arc<BlockTiers> {
+    let settings = CacheSettings { memory, block: BLOCK, disk, ..CacheSettings::default() };
     Arc::new(BlockTiers {
         store: Arc::new(Store::open(&settings, &DiskMetrics::default()).unwrap()),
         loans: Loans::new(1 << 20),
@@ -93,6 +99,14 @@ struct Numbers {
 }
 
 impl BlockOrigin for Numbers {
+    fn parts(&self) -> Parts {
+        Parts::Offered
+    }
+
+    fn again(self: Arc<Self>, _: &Arc<BlockedBody>) -> AskedAgain {
+        unreachable!("its blocks can be asked for")
+    }
+
     fn fetch(
         self: Arc<Self>,
         body: &Arc<BlockedBody>,
@@ -199,6 +213,82 @@ async fn the_rest_of_a_long_body_that_breaks_off_is_asked_for_in_blocks() {
     }
     assert_eq!(bytes, b"0000111122");
     assert_eq!(origin.asked.load(Relaxed), 2);
+}
+
+/// An origin without parts, whose body has these bytes.
+struct Whole(String);
+
+impl BlockOrigin for Whole {
+    fn parts(&self) -> Parts {
+        Parts::None
+    }
+
+    fn again(self: Arc<Self>, _: &Arc<BlockedBody>) -> AskedAgain {
+        let mut left = Bytes::from(self.0.clone());
+        let body: BodyAgain = Box::new(move |_| {
+            let piece = left.split_to(left.len().min(3));
+            Poll::Ready((!piece.is_empty()).then_some(Ok(piece)))
+        });
+        Box::pin(std::future::ready(Ok(body)))
+    }
+
+    fn fetch(self: Arc<Self>, _: &Arc<BlockedBody>, _: u64) -> Option<Follower<BlockOutcome>> {
+        unreachable!("it has no parts")
+    }
+}
+
+#[tokio::test]
+async fn a_reader_whose_blocks_are_nowhere_reads_the_whole_again_if_its_bytes_are_the_same() {
+    let is = "abcd".repeat(10);
+    let other = is.replacen('b', "X", 1);
+    for (again, whole) in [(&*is, true), (&*other, false), ("ab", false)] {
+        // The memory has room for no block.
+        let (body, mut writer) = arriving(&tiers(1), Some(40));
+        let source = Arc::new(Whole(again.to_owned()));
+        body.set_long(|| LongBody { version: 7, origin: Some(source) });
+        let (mut quick, mut late) = (reader_of(&body), reader_of(&body));
+        let writing = tokio::spawn(async move {
+            for _ in 0..10 {
+                push(&mut writer, "abcd").await;
+            }
+            writer.finish()
+        });
+        let first = poll_fn(|cx| late.poll_at(cx, 0, 3)).await.unwrap().unwrap();
+        assert_eq!(&first[..3], b"abc");
+        assert_eq!(read(&mut quick).await.0, is.as_bytes());
+        writing.await.unwrap();
+        let mut bytes = first[..3].to_vec();
+        let error = loop {
+            match poll_fn(|cx| late.poll_at(cx, bytes.len() as u64, u64::MAX)).await {
+                Some(Ok(piece)) => bytes.extend_from_slice(&piece),
+                Some(Err(error)) => break Some(error),
+                None => break None,
+            }
+        };
+        assert_eq!((bytes == is.as_bytes(), error.is_none()), (whole, whole), "{again} {bytes:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_fetch_waits_for_its_reader_when_the_disk_does_not_keep_its_blocks() {
+    let dir = tempfile::tempdir().unwrap();
+    // Less than what a tier takes beside its records.
+    let disk = DiskCache { path: dir.path().to_owned(), size: 1 };
+    let tiers = tiers_with(1 << 20, Some(disk));
+    let (body, mut writer) = arriving(&tiers, Some(40));
+    body.set_long(|| LongBody { version: 7, origin: None });
+    let mut reader = reader_of(&body);
+    let writing = tokio::spawn(async move {
+        for _ in 0..10 {
+            push(&mut writer, "abcd").await;
+        }
+        writer.finish()
+    });
+    tokio::task::yield_now().await;
+    assert!(!writing.is_finished(), "it runs ahead of its reader");
+    let (bytes, error) = read(&mut reader).await;
+    assert!(bytes == b"abcd".repeat(10) && error.is_none());
+    assert_eq!(writing.await.unwrap(), Some(40));
 }
 
 #[tokio::test]

@@ -302,6 +302,12 @@ impl Store {
         self.memory.peek(key).is_some() || self.may_recall(key)
     }
 
+    /// Whether the disk takes an entry of about so many bytes now, and has room for a body of `all` bytes: the
+    /// entry is found again when it has left the memory.
+    pub fn disk_takes(&self, bytes: u64, all: u64) -> bool {
+        self.disk.as_ref().is_some_and(|disk| disk.takes(bytes, all))
+    }
+
     /// Whether what has left the memory may still be there.
     pub fn has_disk(&self) -> bool {
         self.disk.is_some()

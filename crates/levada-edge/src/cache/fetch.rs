@@ -4,7 +4,7 @@ use std::{sync::Arc, time::SystemTime};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, response};
 use levada_body::{
-    BlockedBody, BodyWriter, Representation,
+    BlockOrigin, BlockedBody, BodyWriter, Parts, Representation,
     part::{self, Inside},
 };
 use levada_cache::{
@@ -392,7 +392,7 @@ impl Fetch {
     /// The body has at least this length.
     fn note_length(&self, body: &BlockedBody, length: Option<u64>) {
         if length.is_some_and(|length| length > body.of.block) {
-            body.set_long(|| PartOrigin::long(self.part_origin(&body.of.head), new_version()));
+            body.set_long(|| self.origin(&body.of.head).long(new_version()));
         }
     }
 
@@ -442,7 +442,7 @@ impl Fetch {
         Representation { key, identity, head, block: self.cache.block, length }
     }
 
-    fn part_origin(&self, head: &StoredHead) -> Option<Arc<PartOrigin>> {
+    fn origin(&self, head: &StoredHead) -> Arc<PartOrigin> {
         let version = (&head.validators, &head.headers);
         PartOrigin::new(&self.cache, &self.site, self.key, version, || self.head.clone())
     }
@@ -476,7 +476,8 @@ impl Fetch {
         if range == (0..length) && length <= self.cache.block {
             return self.receive(head, relay, leader).await;
         }
-        let Some(origin) = self.part_origin(&head) else {
+        let origin = self.origin(&head);
+        if origin.parts() == Parts::None {
             self.cache.remember_no_parts(self.key);
             // Of use by itself, though not beside other blocks.
             let first = number.saturating_mul(self.cache.block);
@@ -486,10 +487,10 @@ impl Fetch {
                 Some(_) if is_asked_for => self.receive(head, relay, leader).await,
                 _ => leader.conclude(FetchOutcome::Unshared),
             };
-        };
+        }
         let of = self.representation(head, Some(length));
         let version = new_version();
-        let long = PartOrigin::long(Some(origin.clone()), version);
+        let long = origin.clone().long(version);
         let body = BlockedBody::in_blocks(&self.cache.tiers, of, long, None);
         if range != body.span(number) {
             self.cache.remember_no_parts(self.key);

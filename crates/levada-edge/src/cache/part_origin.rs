@@ -1,11 +1,19 @@
-//! Fetches blocks of one body by range requests to the origin.
+//! Fetches blocks of one body by range requests to the origin, or the whole body once more.
 
-use std::{ops::Range, sync::Arc};
+use std::{
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    task::{Poll, ready},
+};
 
-use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header, response};
+use http_body::Frame;
 use levada_body::{
-    BlockOrigin, BlockOutcome, BlockWriter, BlockedBody, FlightLeader, FlightStart, Follower,
-    Joined, LongBody, ReadError, Representation,
+    AskedAgain, BlockOrigin, BlockOutcome, BlockWriter, BlockedBody, BodyAgain, FlightLeader,
+    FlightStart, Follower, Joined, LongBody, Parts, ReadError, Representation,
 };
 use levada_cache::{CONDITIONAL, ContentRange, Validators};
 use levada_http1::ZeroCopyQueue;
@@ -18,15 +26,21 @@ use super::{
     fill::{FetchOutcome, FillLeader},
     rest,
 };
-use crate::{clock, request::RequestContext, sites::Site};
+use crate::{clock, fields::content_length, request::RequestContext, sites::Site};
 use levada_failure::Failure;
 
-/// The origin of a body whose parts can be told from those of another representation.
+/// The origin of a body.
 pub(crate) struct PartOrigin {
     cache: Arc<Cache>,
     site: Arc<Site>,
-    /// The request for a block, without its range.
+    /// The key of the URI.
+    key: Key,
+    /// The request for the whole.
     request: UpstreamHead,
+    /// The strong validator under which parts are asked for.
+    validator: Option<HeaderValue>,
+    /// It says that it sends parts, or has sent one.
+    offers_parts: AtomicBool,
 }
 
 /// The representation that parts must belong to.
@@ -64,36 +78,48 @@ pub(crate) fn stored(
         block,
         length: Some(length),
     };
-    let long = PartOrigin::long(origin, version);
+    let long = origin.long(version);
     BlockedBody::in_blocks(&cache.tiers, of, long, zero_copy.cloned())
 }
 
 impl PartOrigin {
-    /// Asks for parts as `onward` asks for the whole, but without the conditions on the client's own
-    /// copy. `None` when the origin has no parts, or without a strong validator to ask under.
+    /// Asks as `onward` asks for the whole, but without the conditions on the client's own copy.
     pub(crate) fn new(
         cache: &Arc<Cache>,
         site: &Arc<Site>,
         key: Key,
         (validators, fields): (&Validators, &HeaderMap),
         onward: impl FnOnce() -> UpstreamHead,
-    ) -> Option<Arc<Self>> {
-        if cache.has_no_parts(key) || !validators.is_strong() {
-            return None;
-        }
-        let validator = fields.get(header::ETAG).or_else(|| fields.get(header::LAST_MODIFIED))?;
+    ) -> Arc<Self> {
+        let validator = || fields.get(header::ETAG).or_else(|| fields.get(header::LAST_MODIFIED));
+        let validator = if validators.is_strong() { validator().cloned() } else { None };
         let mut request = onward();
         request.method = Method::GET;
+        request.interim = None;
         for name in &CONDITIONAL {
             request.headers.remove(name);
         }
-        request.headers.insert(header::IF_RANGE, validator.clone());
-        Some(Arc::new(Self { cache: cache.clone(), site: site.clone(), request }))
+        let units = fields.get(header::ACCEPT_RANGES);
+        let offers_parts = units.is_some_and(|units| units.as_bytes() == b"bytes").into();
+        let (cache, site) = (cache.clone(), site.clone());
+        Arc::new(Self { cache, site, key, request, validator, offers_parts })
     }
 
-    /// A long body of this version whose blocks `origin` has.
-    pub(crate) fn long(origin: Option<Arc<Self>>, version: u64) -> LongBody {
-        LongBody { version, origin: origin.map(|origin| -> Arc<dyn BlockOrigin> { origin }) }
+    /// The same, unless the origin has no parts, or they could not be told from those of another representation.
+    pub(crate) fn of_parts(
+        cache: &Arc<Cache>,
+        site: &Arc<Site>,
+        key: Key,
+        (validators, fields): (&Validators, &HeaderMap),
+        onward: impl FnOnce() -> UpstreamHead,
+    ) -> Option<Arc<Self>> {
+        let has_parts = validators.is_strong() && !cache.has_no_parts(key);
+        has_parts.then(|| Self::new(cache, site, key, (validators, fields), onward))
+    }
+
+    /// A long body of this version.
+    pub(crate) fn long(self: Arc<Self>, version: u64) -> LongBody {
+        LongBody { version, origin: Some(self) }
     }
 
     /// Receives the first block that was asked for. The followers of `leader` learn how to read the
@@ -109,6 +135,7 @@ impl PartOrigin {
         let Some((_, Some(block_leader))) = self.join(&body, number) else {
             return leader.conclude(FetchOutcome::Unshared);
         };
+        self.offers_parts.store(true, Relaxed);
         leader.settle(FetchOutcome::Body(body.clone()));
         // The head is in the store: later requests find it there.
         drop(leader);
@@ -153,12 +180,46 @@ impl PartOrigin {
         of: &PartsOf<'_>,
         span: Range<u64>,
     ) -> Result<Inbound, ReadError> {
-        let Self { cache, site, request } = self;
-        let mut request = request.clone();
+        let mut request = self.request.clone();
         request.headers.insert(header::RANGE, range_value(span.start, span.end));
+        let condition = self.validator.clone().map(|validator| (header::IF_RANGE, validator));
+        request.headers.extend(condition);
+        let (head, inbound) = self.send(request).await?;
+        self.judge(of, span, head.status, &head.headers).map(|()| inbound)
+    }
+
+    async fn send(
+        &self,
+        mut request: UpstreamHead,
+    ) -> Result<(response::Parts, Inbound), ReadError> {
+        let Self { cache, site, .. } = self;
         let asked = cache.forwarder.to_origin(site, &mut request, RequestBody::None).await;
         let (head, inbound) = asked.map_err(|failed| ReadError::from(failed.failure))?.into_parts();
-        self.judge(of, span, head.status, &head.headers).map(|()| inbound)
+        // It says nothing about the representation.
+        if head.status.is_server_error() {
+            return Err(Failure::Server(ServerFailure::BadResponse).into());
+        }
+        Ok((head, inbound))
+    }
+
+    /// Asks for the whole body. Where no strong validator identifies the representation, its reader compares
+    /// the bytes.
+    async fn whole(&self, of: &Representation) -> Result<Inbound, ReadError> {
+        let (head, inbound) = self.send(self.request.clone()).await?;
+        let Representation { identity: uri, head: stored, length, .. } = of;
+        let known = &stored.validators;
+        let same = head.status == StatusCode::OK
+            && length.zip(content_length(&head.headers)).is_none_or(|(one, other)| one == other)
+            && head.headers.get(header::CONTENT_ENCODING)
+                == stored.headers.get(header::CONTENT_ENCODING)
+            && (!known.is_strong()
+                || Validators::of(&head.headers, clock::wall()).same_representation(known));
+        if !same {
+            tracing::info!(uri = &**uri, "the representation has changed; its reader is cut");
+            return Err(ReadError::Gone);
+        }
+        tracing::debug!(uri = &**uri, "asked for again as a whole for one reader");
+        Ok(inbound)
     }
 
     /// Whether the site's retry budget allows one more request.
@@ -175,10 +236,6 @@ impl PartOrigin {
         status: StatusCode,
         headers: &HeaderMap,
     ) -> Result<(), ReadError> {
-        // It says nothing about the representation.
-        if status.is_server_error() {
-            return Err(Failure::Server(ServerFailure::BadResponse).into());
-        }
         let PartsOf { key, identity: uri, length, .. } = *of;
         let validators = Validators::of(headers, clock::wall());
         let same = validators.same_representation(of.validators)
@@ -189,6 +246,7 @@ impl PartOrigin {
         if !same || length.zip(told).is_some_and(|(length, told)| length != told) {
             tracing::info!(uri, "the representation has changed; its blocks are dropped");
         } else if part.and_then(|part| part.range) == Some(span) {
+            self.offers_parts.store(true, Relaxed);
             return Ok(());
         } else {
             tracing::info!(uri, "the origin does not send the part it was asked for");
@@ -243,6 +301,35 @@ impl PartOrigin {
 }
 
 impl BlockOrigin for PartOrigin {
+    fn parts(&self) -> Parts {
+        match self.offers_parts.load(Relaxed) {
+            _ if self.validator.is_none() || self.cache.has_no_parts(self.key) => Parts::None,
+            true => Parts::Offered,
+            false => Parts::Untried,
+        }
+    }
+
+    fn again(self: Arc<Self>, body: &Arc<BlockedBody>) -> AskedAgain {
+        let body = body.clone();
+        Box::pin(async move {
+            let inbound = self.whole(&body.of).await?;
+            let mut relay = Relay::new(inbound, self.cache.forwarder.body_timeout());
+            let body: BodyAgain = Box::new(move |cx| {
+                loop {
+                    relay.read_at_most(self.cache.tiers.memory.longest_read());
+                    // Trailers are none of the body.
+                    match ready!(relay.poll(cx)).map(|frame| frame.map(Frame::into_data)) {
+                        None => return Poll::Ready(None),
+                        Some(Ok(Ok(piece))) => return Poll::Ready(Some(Ok(piece))),
+                        Some(Ok(Err(_))) => {}
+                        Some(Err(_)) => return Poll::Ready(Some(Err(ReadError::Broken))),
+                    }
+                }
+            });
+            Ok(body)
+        })
+    }
+
     fn fetch(
         self: Arc<Self>,
         body: &Arc<BlockedBody>,

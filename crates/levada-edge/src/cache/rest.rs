@@ -50,7 +50,8 @@ pub(crate) fn heal(
         head.interim = None;
         head
     };
-    let Some(origin) = PartOrigin::new(cache, site, key, (&validators, headers), onward) else {
+    let Some(origin) = PartOrigin::of_parts(cache, site, key, (&validators, headers), onward)
+    else {
         return;
     };
     let of = PartsOf { key, identity, validators: &validators, length: Some(length) };

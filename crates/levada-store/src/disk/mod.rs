@@ -339,6 +339,16 @@ impl Disk {
         self.shared.news.notify_one();
     }
 
+    /// Whether a record of about so many bytes would be taken now, and `all` bytes have room beside each other.
+    pub fn takes(&self, bytes: u64, all: u64) -> bool {
+        let state = self.shared.state.lock();
+        state.closing.is_none()
+            && self.shared.taken.load(Relaxed)
+            && state.writing.until().is_none()
+            && state.queue.has_room(bytes)
+            && state.index.could_have_room(index::pages(all))
+    }
+
     /// Removes the record of `key`, also one that waits to be written.
     pub fn remove(&self, key: Key) {
         self.shared.remove(key);

@@ -78,6 +78,11 @@ impl WriteQueue {
         self.bytes - instead + work.bytes() > self.limit
     }
 
+    /// Whether a record of this many bytes is within the bound.
+    pub(super) fn has_room(&self, bytes: u64) -> bool {
+        self.bytes.saturating_add(OVERHEAD).saturating_add(bytes) <= self.limit
+    }
+
     /// Puts `work` in, whatever the bound, instead of what there was to do about `key`.
     pub(super) fn push(&mut self, key: Key, work: Work) {
         self.tickets += 1;
