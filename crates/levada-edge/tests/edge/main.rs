@@ -79,3 +79,4 @@ mod upload;
 mod upstream;
 mod upstream_series;
 mod websocket;
+mod whole;

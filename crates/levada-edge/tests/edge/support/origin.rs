@@ -28,7 +28,7 @@ impl Gate {
         self.0.send_replace(true);
     }
 
-    async fn passed(&self) {
+    pub(crate) async fn passed(&self) {
         let _ = self.0.subscribe().wait_for(|open| *open).await;
     }
 }
