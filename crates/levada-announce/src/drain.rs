@@ -1,7 +1,7 @@
 //! Draining: moves clients away from a node that goes on running.
 //!
 //! ```text
-//! begun    the node is not ready; connections end after their current request
+//! begun    the node is not ready; connections end with their next response, which says so
 //! closing  ends downloads in the middle, at a rate (at once, or when the route is withdrawn)
 //! ```
 //!
@@ -37,7 +37,8 @@ pub struct Drain {
     bucket: Mutex<Bucket>,
     /// Another process serves in the place of this one.
     left: watch::Sender<bool>,
-    leaving: AtomicBool,
+    /// Connections end with their next response. Every response looks at this flag.
+    ends: AtomicBool,
     running: AtomicU64,
     moved: Counter,
     /// Told of each drain, and of the stop.
@@ -104,7 +105,7 @@ impl Drain {
             closing: AtomicBool::new(false),
             bucket: Mutex::new(Bucket { gap: Duration::ZERO, next: Instant::now() }),
             left: watch::Sender::new(false),
-            leaving: AtomicBool::new(false),
+            ends: AtomicBool::new(false),
             running: AtomicU64::new(0),
             moved,
             resting: Notify::new(),
@@ -114,6 +115,7 @@ impl Drain {
     /// Begins a drain, or changes the rate of a running one.
     pub fn begin(&self, rate: u32) {
         *self.bucket.lock() = Bucket { gap: gap(rate), next: Instant::now() };
+        self.end_connections();
         self.begun.send_replace(true);
         self.rouse();
     }
@@ -136,6 +138,7 @@ impl Drain {
     /// Undoes the drain.
     pub fn undo(&self) {
         self.closing.store(false, Relaxed);
+        self.ends.store(*self.left.borrow(), Relaxed);
         self.begun.send_replace(false);
     }
 
@@ -150,16 +153,21 @@ impl Drain {
     }
 
     /// Another process serves from now on: connections end after their next response, which says so. Unlike
-    /// in a drain, one without a request stays open, because its client may just be sending one.
+    /// in a drain, one without a request stays open.
     pub fn leave(&self) {
-        self.leaving.store(true, Relaxed);
+        self.end_connections();
         self.left.send_replace(true);
     }
 
-    /// Whether another process serves.
+    /// Has every response say from now on that its connection ends.
+    pub fn end_connections(&self) {
+        self.ends.store(true, Relaxed);
+    }
+
+    /// Whether connections end with their next response: in a drain, after an upgrade and in a stop.
     #[inline]
-    pub fn is_leaving(&self) -> bool {
-        self.leaving.load(Relaxed)
+    pub fn ends_connections(&self) -> bool {
+        self.ends.load(Relaxed)
     }
 
     /// Returns when another process serves. Connections call this at each poll.
@@ -243,6 +251,18 @@ mod tests {
         drain.undo();
         assert_eq!(drain.running(), 0);
         assert!(!drain.is_on() && Movable::new(&drain, u64::MAX).is_some_and(|late| !late.ends()));
+    }
+
+    #[test]
+    fn connections_end_in_a_drain_and_after_an_upgrade() {
+        let drain = Drain::new(Counter::default());
+        drain.begin(1);
+        assert!(drain.ends_connections());
+        drain.undo();
+        assert!(!drain.ends_connections());
+        drain.leave();
+        drain.undo();
+        assert!(drain.ends_connections(), "another process still serves");
     }
 
     #[test]

@@ -43,6 +43,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     sync::{Notify, Semaphore},
+    time::Instant,
 };
 use tokio_rustls::server::TlsStream;
 
@@ -269,12 +270,20 @@ async fn http1<S>(
 where
     S: AsyncRead + Outlet + Unpin + Send + 'static,
 {
-    let (asked, mut idle_until) = (AtomicBool::new(false), None);
+    let (asked, mut idle_until) = (AtomicBool::new(false), None::<Instant>);
     let switched = TunnelSlot::default();
     loop {
+        let until = match idle_until {
+            // A connection that has rested has a moment for a request that is on its way. A client that connects
+            // during a drain gets a response first: it would only connect again.
+            Some(until) if node.drain.is_on() && asked.load(Relaxed) => {
+                Some(until.min(Instant::now() + QUIET))
+            }
+            until => until,
+        };
         let guard = |guarded: Guarded<S>| match stop.has_begun() || node.drain.is_on() {
-            true => guarded,
-            false => guarded.resting_after(QUIET, idle_until),
+            true => guarded.idle_until(until),
+            false => guarded.resting_after(QUIET, until),
         };
         let served = Box::pin(async {
             requests(node, &connection(), stream, stop, (&asked, &switched), guard).await
@@ -333,10 +342,6 @@ where
         (client_connection.interims.clone(), client_connection.zero_copy.clone());
     let guarded =
         guard(Guarded::new(stream, ledger.clone(), interims, zero_copy, connection_limits(limits)));
-    let first = Notify::new();
-    if asked.load(Relaxed) {
-        first.notify_one();
-    }
     // hyper leaves the end of a connection to its user when a request has asked for another protocol.
     let left_open = AtomicBool::new(false);
     let service = service_fn(|request: Request<Incoming>| {
@@ -344,9 +349,7 @@ where
         if request.extensions().get::<OnUpgrade>().is_some() {
             left_open.store(true, Relaxed);
         }
-        if !asked.swap(true, Relaxed) {
-            first.notify_one();
-        }
+        asked.store(true, Relaxed);
         // Older clients would take them for the final response (RFC 9110 Sec. 15.2).
         if request.version() == Version::HTTP_11 {
             client_connection.interims.begin();
@@ -376,7 +379,7 @@ where
             }
             client_connection.interims.end();
             let silenced = client_connection.silenced.as_ref();
-            let ends = node.drain.is_leaving() || silenced.is_some_and(|one| one.ends_soon());
+            let ends = node.drain.ends_connections() || silenced.is_some_and(|one| one.ends_soon());
             if ends && response.status() != StatusCode::SWITCHING_PROTOCOLS {
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
@@ -399,12 +402,6 @@ where
         builder.max_headers(limits.header_count);
     }
     let mut connection = builder.serve_connection(TokioIo::new(guarded), service);
-    let over = async {
-        tokio::select! {
-            () = stop.begun() => {}
-            () = drained(&node.drain, &first) => {}
-        }
-    };
     let running = poll_fn(|cx| match Pin::new(&mut connection).poll(cx) {
         Poll::Pending if ledger.rests() => Poll::Ready(None),
         polled => polled.map(Some),
@@ -412,7 +409,7 @@ where
     let result = tokio::select! {
         biased;
         result = running => result,
-        () = over => {
+        () = stop.begun() => {
             // hyper would close a connection whose first request has not come, though it may be on its way.
             let asked_or_over = poll_fn(|cx| match Pin::new(&mut connection).poll(cx) {
                 Poll::Pending if asked.load(Relaxed) => Poll::Ready(None),

@@ -342,6 +342,7 @@ async fn end(reloader: &Arc<Reloader>, stopper: Stopper, stop: Stop) {
     }
     reloader.listeners.forget();
     tracing::info!(limit = %format_duration(limit), "stopping: no new connections, waiting for running requests");
+    node.drain.end_connections();
     stopper.begin();
     node.drain.rouse();
     drop(stop);

@@ -1,8 +1,15 @@
 //! Draining: the clients that are moved, how, and the ones that are not.
 
-use std::net::SocketAddr;
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+    },
+};
 
 use levada_edge::{Running, settings::Settings};
+use tokio::task::JoinSet;
 
 use crate::{http2, support::*};
 
@@ -153,5 +160,130 @@ async fn what_no_other_node_could_go_on_with_is_finished() {
     order(&node, "/drain").await;
     assert!(moved.rest().await.len() < BODY);
     assert_eq!(made.rest().await.len(), BODY);
+    settled(&node).await;
+}
+
+/// A request that a client repeats over one connection, as long as that is kept, and its status.
+#[derive(Clone, Copy)]
+struct Kind {
+    name: &'static str,
+    method: &'static str,
+    host: &'static str,
+    /// A `#` stands for the number of the request.
+    target: &'static str,
+    field: (&'static str, &'static str),
+    status: u16,
+}
+
+const PLAIN: (&str, &str) = ("x-kind", "plain");
+
+#[rustfmt::skip]
+const KINDS: [Kind; 9] = [
+    Kind { name: "hit", method: "GET", host: HOST, target: "/hit", field: PLAIN, status: 200 },
+    Kind { name: "miss", method: "GET", host: HOST, target: "/miss?#", field: PLAIN, status: 200 },
+    Kind { name: "relay", method: "GET", host: HOST, target: "/own", field: PLAIN, status: 200 },
+    Kind { name: "304", method: "GET", host: HOST, target: "/hit", field: ("if-none-match", "\"v1\""), status: 304 },
+    Kind { name: "404", method: "GET", host: HOST, target: "/none?#", field: PLAIN, status: 404 },
+    Kind { name: "502", method: "GET", host: "dead.test", target: "/a", field: PLAIN, status: 502 },
+    Kind { name: "file", method: "GET", host: "files.test", target: "/file.txt", field: PLAIN, status: 200 },
+    Kind { name: "range", method: "GET", host: HOST, target: "/hit", field: ("range", "bytes=1-2"), status: 206 },
+    Kind { name: "head", method: "HEAD", host: HOST, target: "/hit", field: PLAIN, status: 200 },
+];
+
+/// What became of the requests of all clients.
+#[derive(Default)]
+struct Tally {
+    over: AtomicBool,
+    answered: AtomicUsize,
+    /// Answers that said that they are the last of their connection.
+    last: AtomicUsize,
+}
+
+/// Repeats requests over kept connections. Each one is answered, or the answer before it said that it is the
+/// last one.
+async fn keep_asking(at: SocketAddr, kind: Kind, tally: Arc<Tally>) {
+    let (mut wire, mut kept) = (Wire::to(at).await, 0);
+    while !tally.over.load(Relaxed) {
+        let number = tally.answered.fetch_add(1, Relaxed).to_string();
+        let target = kind.target.replace('#', &number);
+        let fields = [("Host", kind.host), kind.field];
+        wire.send(head_of(kind.method, &target, &fields)).await;
+        let answer = wire.answer_to(kind.method).await;
+        let context = format!("{} after {kept} on its connection: {answer:?}", kind.name);
+        assert!(answer.status == kind.status && answer.whole, "{context}");
+        kept += 1;
+        if answer.field("connection") == "close" {
+            assert!(wire.rest().await.is_empty());
+            tally.last.fetch_add(1, Relaxed);
+            (wire, kept) = (Wire::to(at).await, 0);
+        }
+    }
+}
+
+/// The same over HTTP/2, where GOAWAY says it.
+async fn keep_asking_h2(at: SocketAddr, tally: Arc<Tally>) {
+    let mut sender = http2::h2c(at).await;
+    while !tally.over.load(Relaxed) {
+        if within(sender.ready()).await.is_err() {
+            tally.last.fetch_add(1, Relaxed);
+            sender = http2::h2c(at).await;
+        }
+        // A client may send again what the node has told it not to have processed.
+        if let Ok(response) = within(sender.send_request(http2::ask("/hit"))).await {
+            assert_eq!(response.status(), 200);
+            let body = within(http_body_util::BodyExt::collect(response.into_body())).await;
+            assert_eq!(body.unwrap().to_bytes(), "hit");
+            tally.answered.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+/// Drains a node and undoes it, under requests of every kind. `LEVADA_TEST_MATRIX=full` sends 10,000.
+#[tokio::test]
+async fn kept_connections_lose_no_request_to_a_drain() {
+    let full = std::env::var("LEVADA_TEST_MATRIX").is_ok_and(|value| value == "full");
+    let requests = if full { 10_000 } else { 1_500 };
+    let files = tempfile::tempdir().unwrap();
+    std::fs::write(files.path().join("file.txt"), "file").unwrap();
+    let (origin, node, at) = world(|settings| {
+        let root = files.path().display();
+        settings.sites.extend(nodes::sites(&format!(
+            "[[site]]\nhosts = 'files.test'\nfiles = '{root}'\n\
+             [[site]]\nhosts = 'dead.test'\norigin = 'http://127.0.0.1:1'\n"
+        )));
+        settings.sites[2].servers.health = nodes::unwatched();
+        settings.listeners[0].h2c = true;
+    })
+    .await;
+    origin.on("/hit", Reply::cached("hit").with("etag", "\"v1\""));
+    origin.on("/own", Reply::ok("own").with("cache-control", "no-store"));
+    origin.on("/none", Reply::ok("none").status("404 Not Found"));
+    assert_eq!(get(at, "/hit").await.status, 200);
+    let (tally, mut clients) = (Arc::new(Tally::default()), JoinSet::new());
+    for kind in KINDS {
+        clients.spawn(keep_asking(at, kind, tally.clone()));
+    }
+    clients.spawn(keep_asking_h2(at, tally.clone()));
+    let mut drains = 0;
+    while tally.answered.load(Relaxed) < requests {
+        let (target, before) =
+            (["/drain", "/drain?undo"][drains % 2], tally.answered.load(Relaxed));
+        assert_eq!(order(&node, target).await.status, 200);
+        drains += 1;
+        eventually("the clients go on", || {
+            tally.answered.load(Relaxed) >= before + 50 || clients.len() < KINDS.len() + 1
+        })
+        .await;
+        if let Some(ended) = clients.try_join_next() {
+            ended.unwrap();
+        }
+    }
+    tally.over.store(true, Relaxed);
+    while let Some(ended) = clients.join_next().await {
+        ended.unwrap();
+    }
+    let last = tally.last.load(Relaxed);
+    assert!(last > drains, "{last} connections were ended in {drains} drains");
+    order(&node, "/drain?undo").await;
     settled(&node).await;
 }

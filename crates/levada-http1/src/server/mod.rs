@@ -186,8 +186,12 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
     /// Has the ledger tell when there was no request for the time `quiet`. The stream can be had back then
     /// ([`Self::into_resting`]). `idle_until` is the end of the idle time after an earlier rest.
     pub fn resting_after(self, quiet: Duration, idle_until: Option<Instant>) -> Self {
-        let awaited = idle_until.map(|until| (AwaitedPart::Between, until));
-        Self { rests_after: Some(quiet), awaited, ..self }
+        Self { rests_after: Some(quiet), ..self }.idle_until(idle_until)
+    }
+
+    /// Ends the connection at this instant if no request comes before.
+    pub fn idle_until(self, until: Option<Instant>) -> Self {
+        Self { awaited: until.map(|until| (AwaitedPart::Between, until)), ..self }
     }
 
     /// The stream of a connection that rests, and the instant at which it ends if nothing comes.
