@@ -18,6 +18,7 @@ pub mod max_forwards;
 mod patience;
 mod server;
 mod syntax;
+mod trailers;
 mod zero_copy;
 
 pub use client::{Io, ResponseBodyError, UpstreamConnection, UpstreamError, UpstreamRequest};
@@ -26,8 +27,9 @@ pub use patience::Patience;
 pub use server::{
     ActiveRequest, ConnectionEnd, ConnectionLimits, EndReason, Fault, Guarded, HeadBounds, Interim,
     Interims, Ledger, Outlet, QUIET, RequestFraming, ScannedBytes, Served, TimedHeads, Watchdog,
-    WatchedBody, WatchedStream, check_parsed, check_trailers, names_host, names_websocket, rest,
+    WatchedBody, WatchedStream, check_parsed, names_host, names_websocket, rest,
 };
+pub use trailers::{judge_request_trailers, judge_response_trailers};
 pub use zero_copy::{FileRange, Hold, Segments, ZeroCopyChunk, ZeroCopyQueue};
 
 /// The parsers of bytes from outside, for fuzzing and tests only.

@@ -9,8 +9,7 @@ use std::{
 use bytes::Bytes;
 use http::Response;
 use http_body::{Frame, SizeHint};
-use levada_cache::strip_response;
-use levada_http1::{UpstreamConnection, ZeroCopyQueue, check_trailers};
+use levada_http1::{UpstreamConnection, ZeroCopyQueue, judge_response_trailers};
 use prometheus_client::metrics::counter::Counter;
 
 use crate::{
@@ -89,11 +88,9 @@ impl Inbound {
         let mut item = ready!(polled);
         if let Some(Ok(frame)) = &mut item
             && let Some(trailers) = frame.trailers_mut()
+            && judge_response_trailers(trailers).is_err()
         {
-            if check_trailers(trailers).is_err() {
-                return Poll::Ready(Some(Err(InboundError::Trailers)));
-            }
-            strip_response(trailers);
+            return Poll::Ready(Some(Err(InboundError::Trailers)));
         }
         if let Some(Ok(frame)) = &item {
             self.server.health.progressed();

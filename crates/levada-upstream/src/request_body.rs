@@ -13,8 +13,7 @@ use std::{
 use bytes::Bytes;
 use http::Version;
 use http_body::{Body, Frame, SizeHint};
-use levada_cache::strip_request;
-use levada_http1::{Fault, Patience, check_trailers};
+use levada_http1::{Fault, Patience, judge_request_trailers};
 
 use crate::{
     client_body::{ClientBody, ClientBodyError},
@@ -164,11 +163,9 @@ impl Upload {
                     return Poll::Ready(Some(Err(error)));
                 }
                 if let Some(trailers) = frame.trailers_mut() {
-                    // Over HTTP/1 the guard has checked them.
-                    if let Err(fault) = check_trailers(trailers) {
+                    if let Err(fault) = judge_request_trailers(trailers) {
                         return Poll::Ready(Some(Err(UploadError::Trailers(fault))));
                     }
-                    strip_request(trailers);
                 }
                 Poll::Ready(Some(Ok(frame)))
             }

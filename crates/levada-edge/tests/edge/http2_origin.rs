@@ -32,14 +32,14 @@ use crate::{
 };
 
 /// An origin over HTTP/2, and what it was asked.
-struct Http2Origin {
-    address: SocketAddr,
+pub(crate) struct Http2Origin {
+    pub(crate) address: SocketAddr,
     asked: Arc<Mutex<Vec<(Method, String, HeaderMap)>>>,
     connections: Arc<AtomicUsize>,
 }
 
 impl Http2Origin {
-    async fn start<F: Future<Output = ()> + Send + 'static>(
+    pub(crate) async fn start<F: Future<Output = ()> + Send + 'static>(
         serve: impl Fn(Request<RecvStream>, SendResponse<Bytes>) -> F + Send + Sync + 'static,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -86,7 +86,7 @@ fn ok() -> Response<()> {
 }
 
 /// The body of a request, and its trailers.
-async fn whole(mut body: RecvStream) -> (Vec<u8>, Option<HeaderMap>) {
+pub(crate) async fn whole(mut body: RecvStream) -> (Vec<u8>, Option<HeaderMap>) {
     let mut bytes = Vec::new();
     while let Some(Ok(piece)) = body.data().await {
         let _ = body.flow_control().release_capacity(piece.len());
@@ -142,13 +142,13 @@ async fn bodies_and_trailers_pass_both_ways_over_http2() {
         let mut body = respond.send_response(ok(), false).unwrap();
         body.send_data(bytes.into(), false).unwrap();
         let mut back = trailers.unwrap_or_default();
-        back.insert("te-was", takes.unwrap_or_else(|| "-".parse().unwrap()));
+        back.insert("grpc-te-was", takes.unwrap_or_else(|| "-".parse().unwrap()));
         body.send_trailers(back).unwrap();
     })
     .await;
     let (node, at) = world(&origin).await;
     let mut sender = h2c(at).await;
-    let sum = HeaderMap::from_iter([("x-sum".parse().unwrap(), "42".parse().unwrap())]);
+    let sum = HeaderMap::from_iter([("digest".parse().unwrap(), "42".parse().unwrap())]);
     let body = Frames([Frame::data(Bytes::from("hello")), Frame::trailers(sum)].into());
     let request = Request::builder()
         .method(Method::POST)
@@ -159,7 +159,7 @@ async fn bodies_and_trailers_pass_both_ways_over_http2() {
     let response = within(sender.send_request(request)).await.unwrap();
     let collected = within(response.into_body().collect()).await.unwrap();
     let trailers = collected.trailers().cloned().unwrap();
-    assert!(trailers["x-sum"] == "42" && trailers["te-was"] == "trailers", "{trailers:?}");
+    assert!(trailers["digest"] == "42" && trailers["grpc-te-was"] == "trailers", "{trailers:?}");
     assert_eq!(collected.to_bytes(), "hello");
     settled(&node).await;
 }
@@ -182,18 +182,18 @@ impl hyper::body::Body for Frames {
 #[tokio::test]
 async fn trailers_pass_both_ways_over_http1() {
     let origin = Origin::start().await;
-    let end = "0\r\nx-sum: 42\r\nconnection: x\r\n\r\n";
+    let end = "0\r\ndigest: 42\r\nconnection: x\r\n\r\n";
     let head =
-        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: x-sum\r\n\r\n5\r\nhello\r\n";
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: digest\r\n\r\n5\r\nhello\r\n";
     origin.on("/a", Reply::raw(format!("{head}{end}")));
     let node = start(single(&[origin.address])).await;
     let at = node.addresses.clients[0];
     let fields = [("TE", "trailers"), ("Connection", "TE"), ("Transfer-Encoding", "chunked")];
-    let post = head_of("POST", "/a", &fields) + "2\r\nhi\r\n0\r\nx-upload: 1\r\n\r\n";
+    let post = head_of("POST", "/a", &fields) + "2\r\nhi\r\n0\r\ndigest: 1\r\n\r\n";
     let mut wire = Wire::saying(at, post).await;
     let answer = wire.head().await;
-    assert_eq!((answer.status, answer.field("trailer")), (200, "x-sum".to_owned()));
-    let rest = "5\r\nhello\r\n0\r\nx-sum: 42\r\n\r\n";
+    assert_eq!((answer.status, answer.field("trailer")), (200, "digest".to_owned()));
+    let rest = "5\r\nhello\r\n0\r\ndigest: 42\r\n\r\n";
     assert_eq!(String::from_utf8(wire.take(rest.len()).await).unwrap(), rest);
     let asked = &origin.asked("/a")[0];
     let field = |name| asked.header(name).unwrap();

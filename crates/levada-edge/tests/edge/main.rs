@@ -72,6 +72,7 @@ mod status;
 mod stopping;
 mod switch;
 mod telemetry;
+mod trailers;
 mod trust;
 mod unix;
 mod unstorable;

@@ -31,13 +31,17 @@ pub(crate) fn server(name: &str, address: SocketAddr) -> SwitchServer {
 /// A node that distributes with policy `name` over these servers, called `s0`, `s1`, ..., without
 /// storing.
 pub(crate) fn switching(name: &str, servers: &[&Origin]) -> Settings {
-    let mut settings = single(&[]);
     let named = |(at, origin): (usize, &&Origin)| server(&format!("s{at}"), origin.address);
+    switching_to(name, servers.iter().enumerate().map(named).collect())
+}
+
+pub(crate) fn switching_to(name: &str, servers: Vec<SwitchServer>) -> Settings {
+    let mut settings = single(&[]);
     let site = &mut settings.sites[0];
     site.handling.cache = false;
     site.servers.policy = policy(name);
     site.servers.switch = Some(SwitchSettings {
-        servers: servers.iter().enumerate().map(named).collect(),
+        servers,
         key: KeyFrom::Url,
         slow_start: Duration::ZERO,
         admission: AdmissionLimits::default(),

@@ -442,7 +442,7 @@ const HANDSHAKE: u8 = 0x16;
 pub(super) const REQUEST_LINE: usize = 16 << 10;
 /// Bytes of all chunk extensions and trailers of one body. This and [`TRAILERS`] are less than hyper
 /// allows, so that the guard answers.
-pub(super) const OVERHEAD: usize = 8 << 10;
+pub(crate) const OVERHEAD: usize = 8 << 10;
 /// The longest body or chunk: the largest file offset.
 pub(super) const LONGEST: u64 = i64::MAX as u64;
 

@@ -40,6 +40,7 @@ use tokio::{
     time::Instant,
 };
 
+pub(crate) use self::framing::OVERHEAD;
 pub use self::{
     fault::Fault,
     framing::{HeadBounds, RequestFraming, ScannedBytes, names_websocket},
@@ -48,7 +49,7 @@ pub use self::{
     interim::{Interim, Interims},
     ledger::{ActiveRequest, ConnectionEnd, Ledger},
     outlet::Outlet,
-    parsed::{check_parsed, check_trailers},
+    parsed::check_parsed,
     rest::{QUIET, Served, rest},
     watchdog::{EndReason, Watchdog, WatchedBody, WatchedStream},
 };

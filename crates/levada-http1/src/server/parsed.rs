@@ -4,23 +4,19 @@
 //! node writes it as HTTP/1 there.
 
 use http::{
-    HeaderMap, HeaderName, Method, Request, Uri,
+    HeaderMap, Method, Request, Uri,
     header::{CONTENT_LENGTH, COOKIE, HOST, TRANSFER_ENCODING},
 };
 
 use super::{
     fault::Fault,
-    framing::{HeadBounds, LONGEST, OVERHEAD, REQUEST_LINE},
+    framing::{HeadBounds, LONGEST, REQUEST_LINE},
     head::{has_known_form, is_target, names_host},
 };
-use crate::syntax::{self, TRAILERS};
+use crate::syntax;
 
 /// Bytes of a request line beside method and target: two spaces, the version, CR.
 const LINE_REST: usize = " ".len() * 2 + "HTTP/1.1\r".len();
-/// Bytes of a field line beside name and value: colon, space and line end.
-const FIELD_REST: usize = ": \r\n".len();
-/// Fields that decide about framing or routing. They must not come after the body.
-const NO_TRAILERS: [HeaderName; 3] = [HOST, CONTENT_LENGTH, TRANSFER_ENCODING];
 
 /// Checks a request head of HTTP/2 as the guard checks one of HTTP/1.
 ///
@@ -35,22 +31,6 @@ pub fn check_parsed<B>(request: &Request<B>, bounds: HeadBounds) -> Result<(), F
         return Err(Fault::EncodingUnknown);
     }
     if field_count(uri, headers) > bounds.fields { Err(Fault::TooManyFields) } else { Ok(()) }
-}
-
-/// Checks a trailer section.
-///
-/// # Errors
-/// The fault that the guard finds in the same trailers over HTTP/1.
-pub fn check_trailers(trailers: &HeaderMap) -> Result<(), Fault> {
-    if NO_TRAILERS.iter().any(|name| trailers.contains_key(name)) {
-        return Err(Fault::TrailerForbidden);
-    }
-    let bytes: usize =
-        trailers.iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD_REST).sum();
-    if trailers.len() > TRAILERS || bytes > OVERHEAD {
-        return Err(Fault::TrailersTooLarge);
-    }
-    Ok(())
 }
 
 fn check_target(method: &Method, uri: &Uri, bounds: HeadBounds) -> Result<(), Fault> {
@@ -152,20 +132,5 @@ mod tests {
         assert_eq!(of(&[("x", "y"); 100]), Some(Fault::TooManyFields), "Host is the first one");
         assert_eq!(of(&[("x", "y"); 99]), None);
         assert_eq!(of(&[("cookie", "a=b"); 500]), None, "parts of one field");
-    }
-
-    #[test]
-    fn trailers_are_judged_by_the_rules_of_the_guard() {
-        let of = |name: &'static str, count| {
-            let mut trailers = HeaderMap::new();
-            for _ in 0..count {
-                trailers.append(name, "1".parse().unwrap());
-            }
-            check_trailers(&trailers).err()
-        };
-        assert_eq!(of("x-sum", TRAILERS), None);
-        assert_eq!(of("x-sum", TRAILERS + 1), Some(Fault::TrailersTooLarge));
-        assert_eq!(of("host", 1), Some(Fault::TrailerForbidden));
-        assert_eq!(of("content-length", 1), Some(Fault::TrailerForbidden));
     }
 }

@@ -77,7 +77,10 @@ impl OutgoingBody {
                 Err(frame) => {
                     let Ok(trailers) = frame.into_trailers() else { continue };
                     (self.sent, self.ended) = (None, true);
-                    let ended = self.stream.send_trailers(trailers);
+                    let ended = match trailers.is_empty() {
+                        true => self.stream.send_data(Bytes::new(), true),
+                        false => self.stream.send_trailers(trailers),
+                    };
                     return Poll::Ready(ended.map_err(|_| Halt::Server));
                 }
             }
