@@ -163,7 +163,13 @@ impl Upload {
                     return Poll::Ready(Some(Err(error)));
                 }
                 if let Some(trailers) = frame.trailers_mut() {
-                    if let Err(fault) = judge_request_trailers(trailers) {
+                    // h2 drops pseudo fields here, which are a fault (RFC 9113 Sec. 8.1). Nothing else makes a
+                    // section of HTTP/2 empty. Over HTTP/1 and HTTP/3 the guards have refused them.
+                    let judged = match self.knows_end && trailers.is_empty() {
+                        true => Err(Fault::TrailerForbidden),
+                        false => judge_request_trailers(trailers),
+                    };
+                    if let Err(fault) = judged {
                         return Poll::Ready(Some(Err(UploadError::Trailers(fault))));
                     }
                 }

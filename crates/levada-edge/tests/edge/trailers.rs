@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use crate::{
-    http2::{body_of, h2c},
+    http2::{body_of, frame, h2c},
     http2_origin::{Http2Origin, whole},
     http3,
     support::{
@@ -182,5 +182,42 @@ async fn trailers_of_responses_say_nothing_that_a_head_may_not() {
         let names = sorted(trailers.keys().map(ToString::to_string));
         assert_eq!(names, expected, "{path}");
     }
+    settled(&node).await;
+}
+
+#[tokio::test]
+async fn trailers_of_pseudo_fields_are_a_fault_over_http2() {
+    let (origin, node, at) = alone(|settings| settings.listeners[0].h2c = true).await;
+    // `POST http://a.test/a`, by the static table and literals.
+    let mut head = vec![0x83, 0x86, 0x01, HOST.len() as u8];
+    head.extend(HOST.as_bytes());
+    head.extend(b"\x04\x02/a");
+    // `:path: /`, `:method: GET`, `:status: 200`.
+    for pseudo in [0x84, 0x82, 0x88] {
+        let mut wire = Wire::saying(at, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
+        let request = [
+            frame(4, 0, 0, &[]),
+            frame(1, 0x04, 1, &head),
+            frame(0, 0, 1, b"hi"),
+            frame(1, 0x05, 1, &[pseudo]),
+        ];
+        wire.send(request.concat()).await;
+        // A HEADERS frame whose first field is `:status: 400`, or a reset.
+        let mut came = Vec::new();
+        let is_refused = |came: &[u8]| {
+            let refusal =
+                |nine: &[u8]| nine[3] == 1 && nine[5..9] == [0, 0, 0, 1] && nine[9] == 0x8c;
+            let reset = |nine: &[u8]| nine[3] == 3 && nine[5..9] == [0, 0, 0, 1];
+            came.windows(10).any(|ten| refusal(ten) || reset(ten))
+        };
+        while !is_refused(&came) {
+            let more = wire.some().await;
+            assert!(!more.is_empty(), "{pseudo:x}: {came:x?}");
+            came.extend(more);
+            // An answer of the origin.
+            assert!(!came.windows(10).any(|ten| ten[3] == 1 && ten[9] == 0x88), "{came:x?}");
+        }
+    }
+    assert_eq!(origin.total(), 0);
     settled(&node).await;
 }
