@@ -12,7 +12,7 @@ use levada_store::identity::{ResourceUrl, without_port};
 
 use crate::{
     client_connection::ListenerKind,
-    clock,
+    clock, encoded,
     fields::{CDN_ID, CDN_LOOP, DIGEST, FORWARDED_PROTO, PIECE},
     resource::{Piece, RoutedRequest},
     settings::Settings,
@@ -90,6 +90,9 @@ impl Identifier {
         let url = ResourceUrl::new(scheme(listener, request.headers()), host, target);
         let sites = self.sites.load();
         let site = sites.find(without_port(url.host())).ok_or(Failure::UnknownHost)?.clone();
+        if !site.settings.encoded_controls && encoded::has_controls(target) {
+            return Err(Failure::EncodedControl);
+        }
         Ok(RoutedRequest::new(site, url, passed, client, request))
     }
 

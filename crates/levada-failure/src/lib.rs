@@ -39,6 +39,8 @@ pub enum Failure {
     BadPiece,
     /// The body is larger than the site allows.
     BodyTooLarge,
+    /// The path has an encoded control character, and the site does not let it pass.
+    EncodedControl,
     /// The site wants a client certificate, and this client may not pass.
     Certificate(ClientRefusal),
     /// The request asks for WebSocket in a way that is none.
@@ -67,7 +69,9 @@ impl Failure {
         match self {
             Self::Malformed(fault) => fault.status().unwrap_or(StatusCode::BAD_REQUEST),
             Self::Handshake(fault) => fault.status(),
-            Self::BadHost | Self::BadDigest | Self::BadPiece => StatusCode::BAD_REQUEST,
+            Self::BadHost | Self::BadDigest | Self::BadPiece | Self::EncodedControl => {
+                StatusCode::BAD_REQUEST
+            }
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::UnknownHost | Self::Certificate(ClientRefusal::Misdirected) => {
                 StatusCode::MISDIRECTED_REQUEST
@@ -119,6 +123,7 @@ impl Failure {
             Self::BadDigest => "levada-digest is neither sha-256= nor md5= with hexadecimal digits",
             Self::BodyTooLarge => "the request body is too large",
             Self::Certificate(refusal) => refusal.as_str(),
+            Self::EncodedControl => "the path has an encoded control character",
             Self::BadPiece => "this is no piece of a file",
             Self::Handshake(fault) => fault.as_str(),
             Self::NoWebSocket => "WebSocket is switched off here",
@@ -141,6 +146,7 @@ impl Failure {
             | Self::Expectation
             | Self::BadDigest
             | Self::BadPiece
+            | Self::EncodedControl
             | Self::Handshake(_) => "http_request_error",
             Self::NoPeer | Self::BodyTooLarge | Self::NoWebSocket | Self::Certificate(_) => {
                 "http_request_denied"

@@ -292,6 +292,8 @@ pub struct SiteSettings {
     /// The routes of the site.
     pub routes: SiteRoutes,
     /// The access log.
+    /// Whether paths may have encoded control characters.
+    pub encoded_controls: bool,
     pub log: SiteLog,
     /// The forms of its URLs in keys: [`with_spaces`](Self::with_spaces) makes them.
     pub forms: identity::KeyForms,

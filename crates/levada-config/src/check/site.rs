@@ -85,6 +85,7 @@ impl Check<'_, '_> {
             handling: self.handled(handling?, access?, (site, &levels))?,
             large,
             routes: SiteRoutes::default(),
+            encoded_controls: site.encoded_controls,
             log: log?,
             forms: KeyForms::default(),
         };

@@ -41,6 +41,9 @@ pub struct Site {
     pub client_certificates: Option<ClientCertificates>,
     /// How the answer of the chosen node reaches the client.
     pub delivery: Delivery,
+    /// Whether paths may have encoded control characters, such as `%00`. Otherwise such requests get 400: servers
+    /// cut a path there, so that rules would be about another one.
+    pub encoded_controls: bool,
     /// Large files, fetched in pieces through the whole cluster.
     pub large: Large,
     /// How the names of its certificate are proved, or `"off"`: docs/operate/certificates.md. The default is

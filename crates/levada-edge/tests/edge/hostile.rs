@@ -388,3 +388,35 @@ async fn connection_that_closes_when_used_again_is_followed_by_new_ones_where_th
     }
     assert!(metric(&node, "levada_upstream_failures_total").await >= 2.0);
 }
+
+/// A site that denies a path, and its origin.
+async fn denying(lines: &str) -> (Origin, levada_edge::Running, std::net::SocketAddr) {
+    alone(|settings| {
+        let origin = settings.sites[0].servers.origins[0].to_string();
+        let text = format!(
+            "[[site]]\nhosts = '{HOST}'\norigin = '{origin}'\n{lines}
+             [[site.route]]\npath = '/admin/**'\naccess = ['deny all']\n"
+        );
+        settings.sites = nodes::sites(&text);
+    })
+    .await
+}
+
+#[tokio::test]
+async fn encoded_control_characters_in_a_path_are_refused() {
+    let (origin, node, at) = denying("").await;
+    for path in ["/a%00", "/admin%00/x", "/%0d%0ax", "/a%1f?b", "/%7F.css"] {
+        let answer = get(at, path).await;
+        assert_eq!(answer.status, 400, "{path}");
+        assert!(answer.text().contains("encoded control character"), "{}", answer.text());
+    }
+    assert_eq!(origin.total(), 0);
+    for (path, status) in [("/a%20b", 200), ("/a?b=%00", 200), ("/admin/x", 403)] {
+        assert_eq!(get(at, path).await.status, status, "{path}");
+    }
+    settled(&node).await;
+    let (origin, node, at) = denying("encoded_controls = true").await;
+    assert_eq!(get(at, "/a%00").await.status, 200);
+    assert_eq!(origin.hits("/a%00"), 1);
+    settled(&node).await;
+}

@@ -86,7 +86,8 @@ async fn route_answers_with_a_redirect_or_a_fixed_response() {
     let origin = Origin::start().await;
     let text = site(
         &origin,
-        "[[site.route]]
+        "encoded_controls = true
+         [[site.route]]
          path = '/old/**'
          redirect = { to = 'https://{host}/new/{1}?{query}', status = 308 }
          [[site.route]]

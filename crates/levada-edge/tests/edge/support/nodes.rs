@@ -67,6 +67,7 @@ pub(crate) fn site(host: &str, origins: &[SocketAddr]) -> SiteSettings {
         handling: Handling { debug: true, ..Handling::default() },
         large: None,
         routes: SiteRoutes::default(),
+        encoded_controls: false,
         log: SiteLog::OfNode,
         forms: Default::default(),
     }
