@@ -312,7 +312,7 @@ impl Check<'_, '_> {
     }
 
     fn cache(&mut self) -> CacheSettings {
-        let file::Cache { memory, max_object, block, ref eviction, admission, ref disk } =
+        let file::Cache { memory, max_object, block, ref eviction, admission, variants, ref disk } =
             self.file.cache;
         let memory = self.memory_tier(memory);
         let path = self.root.key("cache").key("block");
@@ -347,6 +347,7 @@ impl Check<'_, '_> {
             block: block.0.min(largest_block),
             // A name that is in no list has been reported, together with the valid names.
             eviction: find_eviction(eviction).unwrap_or(DEFAULT_EVICTION),
+            variants: variants as usize,
             second_hit: admission == file::Admission::SecondHit,
             disk,
         }

@@ -144,6 +144,8 @@ pub struct Metrics {
     pub cache_bytes: Gauge<i64>,
     /// Objects in memory.
     pub cache_objects: Gauge<i64>,
+    /// Variants that went because their URL had too many.
+    pub variants_evicted: Counter,
     /// Bytes of objects that are being fetched.
     pub filling_bytes: Gauge<i64>,
     /// Bytes of long bodies that clients read now, stored or not.
@@ -316,6 +318,11 @@ impl Default for Metrics {
             ),
             cache_bytes: register!("cache_bytes", "Bytes stored in memory", Gauge::default()),
             cache_objects: register!("cache_objects", "Objects in memory", Gauge::default()),
+            variants_evicted: register!(
+                "cache_variants_evicted",
+                "Variants that went because their URL had too many",
+                Counter::default()
+            ),
             filling_bytes: register!(
                 "cache_filling_bytes",
                 "Bytes of objects that are being fetched",

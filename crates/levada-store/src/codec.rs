@@ -68,7 +68,7 @@ pub(crate) fn entry(head: &Bytes, body: StoredBody) -> Option<StoredEntry> {
             let generation = read.u64()?;
             let names = [(header::VARY, HeaderValue::from_bytes(read.bytes()?).ok()?)];
             let vary = Vary::of(&names.into_iter().collect()).ok()?;
-            StoredEntry::Varies(Arc::new(Varies { vary, generation }))
+            StoredEntry::Varies(Arc::new(Varies::with(vary, generation)))
         }
         BLOCK => {
             let (object, version, number) = (Key(read.u64()?), read.u64()?, read.u64()?);

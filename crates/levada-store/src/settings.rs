@@ -15,6 +15,8 @@ pub struct CacheSettings {
     pub block: u64,
     /// The order of eviction in either tier.
     pub eviction: &'static eviction::EvictionEntry,
+    /// The most variants of one URI.
+    pub variants: usize,
     /// Whether an object is kept only when it is fetched for the second time within memory.
     pub second_hit: bool,
     /// The disk tier, if there is one.
@@ -37,6 +39,7 @@ impl Default for CacheSettings {
             max_object: 32 << 20,
             block: 1 << 20,
             eviction: DEFAULT_EVICTION,
+            variants: 100,
             second_hit: false,
             disk: None,
         }

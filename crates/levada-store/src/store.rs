@@ -15,6 +15,7 @@ use http::HeaderMap;
 use levada_cache::Doorkeeper;
 use levada_types::{Key, hash64, weigh};
 use parking_lot::Mutex;
+use prometheus_client::metrics::counter::Counter;
 
 use crate::{
     block::{Block, new_version},
@@ -32,6 +33,15 @@ pub struct Store {
     memory: Memory,
     disk: Option<Disk>,
     doorkeeper: Option<Mutex<Doorkeeper>>,
+    variants: VariantBound,
+}
+
+/// The bound on the variants of a URI.
+struct VariantBound {
+    most: usize,
+    turn: Mutex<()>,
+    /// Variants that went for others.
+    evicted: Counter,
 }
 
 /// The bytes that may wait to be written to the disk: an eighth of the memory tier within these bounds,
@@ -126,7 +136,18 @@ impl Store {
             memory: Memory::new(memory, block, eviction),
             disk: settings.disk.as_ref().map(open).transpose()?,
             doorkeeper: doorkeeper.map(Mutex::new),
+            variants: VariantBound {
+                most: settings.variants,
+                turn: Mutex::default(),
+                evicted: Counter::default(),
+            },
         })
+    }
+
+    /// Counts the variants that go for others.
+    pub fn counting(mut self, evicted: Counter) -> Self {
+        self.variants.evicted = evicted;
+        self
     }
 
     /// The object for a URI and the request's fields.
@@ -145,6 +166,7 @@ impl Store {
         let key = varies.key(key, &variant);
         let object = match self.memory.get(key) {
             Some(StoredEntry::Object(o)) if o.is_of(identity) && *o.variant() == *variant => {
+                varies.used(key);
                 Some(o)
             }
             _ => None,
@@ -240,20 +262,36 @@ impl Store {
 
     /// Keeps an object of the URI whose key is `key`, unless it is too large.
     pub fn put(&self, key: Key, object: Arc<Object>) {
-        let mut key = key;
-        if !object.variant().is_empty() {
-            let known = match self.memory.peek(key) {
-                Some(StoredEntry::Varies(varies)) if varies.leads_to(&object) => Some(varies),
-                _ => None,
-            };
-            let varies = known.unwrap_or_else(|| {
-                let varies = Arc::new(Varies::of(&object, new_version()));
-                self.insert(key, StoredEntry::Varies(varies.clone()));
-                varies
-            });
-            key = varies.key(key, object.variant());
-        }
+        let key = match object.variant() {
+            [] => key,
+            _ => self.place_of_variant(key, &object),
+        };
         self.insert(key, StoredEntry::Object(object));
+    }
+
+    /// The key of a variant, to which its URI's entry leads from now on. The least used of too many variants goes.
+    fn place_of_variant(&self, uri: Key, object: &Object) -> Key {
+        // One at a time: two that are stored at once must both be known.
+        let _turn = self.variants.turn.lock();
+        let known = match self.memory.peek(uri) {
+            Some(StoredEntry::Varies(varies)) if varies.leads_to(object) => Some(varies),
+            _ => None,
+        };
+        let varies = known.unwrap_or_else(|| {
+            let varies = Arc::new(Varies::of(object, new_version()));
+            self.insert(uri, StoredEntry::Varies(varies.clone()));
+            varies
+        });
+        let key = varies.key(uri, object.variant());
+        if let Some((varies, gone)) = varies.and(key, self.variants.most) {
+            // On disk, the entry has no list.
+            let _ = self.memory.insert(uri, StoredEntry::Varies(Arc::new(varies)));
+            if let Some(gone) = gone {
+                self.remove(gone);
+                self.variants.evicted.inc();
+            }
+        }
+        key
     }
 
     /// Keeps a block.

@@ -4,6 +4,7 @@ use levada_edge::settings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::values::count;
 use crate::text::Size;
 
 /// The cache: in memory, and on disk if `disk` is set.
@@ -25,6 +26,9 @@ pub struct Cache {
     pub eviction: String,
     /// The admission rule of the memory tier.
     pub admission: Admission,
+    /// The most variants of one URL, by `Vary`. The least used one goes for another.
+    #[schemars(range(min = 1, max = 1000))]
+    pub variants: u32,
     /// The disk tier.
     pub disk: Option<DiskCache>,
 }
@@ -79,6 +83,7 @@ impl Default for Cache {
             block: Size(edge.block),
             eviction: edge.eviction.name.to_owned(),
             admission: if edge.second_hit { Admission::SecondHit } else { Admission::Always },
+            variants: count(edge.variants),
             disk: None,
         }
     }

@@ -379,3 +379,29 @@ async fn error_of_the_origin_does_not_throw_away_what_is_stored() {
     assert!(answer.field("cache-status").contains("fwd-status=304"), "{answer:?}");
     settled(&node).await;
 }
+
+#[tokio::test]
+async fn variants_of_a_url_are_bounded_and_the_least_used_goes_first() {
+    let (origin, node, at) = alone(|settings| settings.cache.variants = 20).await;
+    origin.script("/a", |asked| {
+        let language = asked.header("accept-language").unwrap_or_default();
+        Reply::cached(language).with("vary", "accept-language")
+    });
+    let ask = async |language: &str| {
+        let answer = get_with(at, "/a", &[("Accept-Language", language)]).await;
+        assert_eq!(answer.text(), language);
+        settled(&node).await;
+        answer.is_hit()
+    };
+    for language in ["de", "de", "en", "en"] {
+        ask(language).await;
+    }
+    for number in 0..300 {
+        assert!(!ask(&format!("x-{number}")).await);
+    }
+    assert!(ask("de").await && ask("en").await, "they were used");
+    assert!(ask("x-299").await && !ask("x-280").await, "of the others, the oldest went");
+    // Two used ones, 18 of the others, and the entry that leads to them.
+    assert_eq!(nodes::metric(&node, "levada_cache_objects").await, 21.0);
+    assert_eq!(nodes::metric(&node, "levada_cache_variants_evicted_total").await, 283.0);
+}
