@@ -19,6 +19,7 @@ use levada_upstream::{
 
 use crate::{
     access_record::AccessRecord,
+    cache::fetch_fields::UnkeyedFields,
     client_connection::{ClientConnection, ListenerKind},
     clock::Clock,
     fields::{
@@ -77,7 +78,22 @@ impl Forwarder {
     }
 
     /// The head to be sent on, made from the received one: end-to-end fields, and the fields that a proxy adds.
-    pub(crate) fn onward(&self, context: &RequestContext, mut headers: HeaderMap) -> UpstreamHead {
+    pub(crate) fn onward(&self, context: &RequestContext, headers: HeaderMap) -> UpstreamHead {
+        self.made(context, headers, |_| {})
+    }
+
+    /// The head of a fetch that others share: without those of these fields that are withheld.
+    pub(crate) fn shared(&self, context: &RequestContext, fields: &UnkeyedFields) -> UpstreamHead {
+        let headers = context.parts.headers.clone();
+        self.made(context, headers, |headers| fields.withhold(context, headers))
+    }
+
+    fn made(
+        &self,
+        context: &RequestContext,
+        mut headers: HeaderMap,
+        withhold: impl FnOnce(&mut HeaderMap),
+    ) -> UpstreamHead {
         let RequestContext { connection, resource, parts, .. } = context;
         // Room for all added fields at once.
         headers.reserve(8);
@@ -89,6 +105,7 @@ impl Forwarder {
         let client = client_network::of(context.client);
         let (subject, part) = subject(resource, parts, &headers);
         count_fallback(&resource.site, part);
+        withhold(&mut headers);
         // The client is not concerned with interim responses to a piece.
         let interim = connection.interim().filter(|_| resource.piece.is_none());
         // The next server must not see an absolute form or a pass.

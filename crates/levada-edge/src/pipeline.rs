@@ -20,7 +20,7 @@ use levada_peers::Membership;
 use levada_policy::{NodeIndex, Pick};
 use levada_redirector::SwitchMetrics;
 use levada_rules::{Adjustments, CacheUse};
-use levada_store::{Label, Object};
+use levada_store::{Label, Object, StoredHead};
 use levada_types::{Request as PolicyRequest, ServiceClass};
 use levada_upstream::{ClientBody, ServerFailure, UpstreamHead, UpstreamResponse};
 
@@ -34,6 +34,7 @@ use crate::{
         Cache,
         copies::{arriving, coded_copy, from_copy, from_object, whole_or_head},
         fetch::Fetch,
+        fetch_fields::SentFields,
         fill::{FetchOutcome, FillFollower},
         lookup::{FillRequest, LookupResult, PartRequest, lookup, recall},
         part_origin, stored,
@@ -568,6 +569,17 @@ async fn serve_from_fill(
         let outdated = outcome.label().is_some_and(|label| {
             begun_before(label) && !node.cache.purges.may_join(label, context.resource.identity())
         });
+        let varies = |head: &StoredHead| !head.answers(&context.parts.headers);
+        if let FetchOutcome::Body(body) = &outcome
+            && leader
+            && !matches!(order.fields, SentFields::Varying(_))
+            && varies(&body.of.head)
+        {
+            // It varies by a field that was withheld. With that field, the response is another one, stored beside it.
+            order.fields = SentFields::Varying(body.of.head.vary.clone());
+            order.detached = true;
+            continue;
+        }
         if leader || !outdated {
             break (follower, leader, outcome);
         }
@@ -583,10 +595,14 @@ async fn serve_from_fill(
         record.chosen = follower.own().chosen.take();
         status.forwarded_status = follower.own().answered;
     }
-    if leader
-        && matches!(outcome, FetchOutcome::Unshared)
-        && let Some(passed) = follower.own().unshared.take()
-    {
+    let unshared = if leader { follower.own().unshared.take() } else { None };
+    if let Some(passed) = unshared {
+        if !passed.is_whole {
+            // What is not shared is answered as it was asked.
+            let reason = passed.reason;
+            drop((passed, follower));
+            return Box::pin(pass(node, context, why, reason, record)).await;
+        }
         status.detail = Some(passed.reason);
         let source = Source::Upstream(Box::new(passed.relay));
         let mut response = Response::from_parts(passed.head, ResponseBody::new(source));
@@ -596,8 +612,8 @@ async fn serve_from_fill(
     }
     let served = match outcome {
         FetchOutcome::Body(body)
-            if leader
-                || may_share(&body.of.head.freshness(), body.of.head.answers(&parts.headers)) =>
+            if body.of.head.answers(&parts.headers)
+                && (leader || may_share(&body.of.head.freshness(), true)) =>
         {
             let fields = if leader {
                 std::mem::take(&mut follower.own().fields)

@@ -116,7 +116,12 @@ impl Purges {
 
     /// Removes a purged object from the result of a look-up.
     pub fn without_purged(&self, sought: Sought) -> Sought {
-        Sought { object: sought.object.filter(|object| self.may_keep(object)), ..sought }
+        match &sought.object {
+            Some(object) if !self.may_keep(object) => {
+                Sought { vary: object.vary(), object: None, key: sought.key }
+            }
+            _ => sought,
+        }
     }
 
     /// Counts everything stored as purged from now on, without removing it: another process answers for it.

@@ -174,6 +174,16 @@ impl FieldEdits {
         }
     }
 
+    /// Makes those edits anew that stood in these fields, which were removed.
+    pub fn apply_again(&self, headers: &mut HeaderMap, removed: &[HeaderName]) {
+        let lost = |name: &HeaderName, change: &FieldChange| {
+            !change.is_last(name) && removed.contains(name)
+        };
+        for (name, change) in self.edits.iter().filter(|(name, change)| lost(name, change)) {
+            change.apply(name, headers, "");
+        }
+    }
+
     /// Makes the other edits, in the fields that are sent to the origin.
     pub fn apply_to_sent(&self, headers: &mut HeaderMap) {
         for (name, change) in self.edits.iter().filter(|(name, change)| change.is_last(name)) {

@@ -12,6 +12,7 @@
 //! errors ─► ErrorPages     bodies of errors by status
 //! key   ──► KeyRules       the part of the URL that counts, and what counts beside it (DeviceClass)
 //!           Selector       a condition in one word, by which a request passes the cache by
+//! fetch ──► FetchFields    the fields that a shared fetch has beside those of the key
 //! edits ──► FieldEdits     changes of header fields, whose values are Templates
 //! all   ──► Expression     a condition or a value in CEL
 //! ```
@@ -25,6 +26,7 @@ mod edits;
 mod error_pages;
 mod expression;
 mod facts;
+mod fetch_fields;
 mod key_rules;
 mod lazy_regex;
 mod maintenance;
@@ -45,6 +47,7 @@ pub use edits::{FieldEdit, FieldEdits, FieldError, editable_field};
 pub use error_pages::{ErrorPage, ErrorPages, ErrorStatus, NoErrorStatus};
 pub use expression::{Expression, ExpressionError, FUNCTIONS, Failure, NAMES, Purpose};
 pub use facts::{RequestFacts, Scheme};
+pub use fetch_fields::FetchFields;
 pub use key_rules::{KeyRules, QueryRule};
 pub use maintenance::{Maintenance, Page};
 pub use normal_path::normal_path;

@@ -51,7 +51,7 @@ pub use levada_redirector::{
     AdmissionLimits, ClassSettings, KeyFrom, PolicyChoice, SwitchServer, SwitchSettings,
 };
 pub use levada_rules::{
-    Adjustments, CacheUse, CachingRules, Expression, FieldEdits, KeyRules, QueryRule, RouteAnswer,
+    Adjustments, CacheUse, CachingRules, Expression, FetchFields, FieldEdits, KeyRules, QueryRule, RouteAnswer,
     RouteTable, Selector,
 };
 use levada_store::identity::ResourceUrl;
@@ -291,9 +291,9 @@ pub struct SiteSettings {
     pub large: Option<LargeSettings>,
     /// The routes of the site.
     pub routes: SiteRoutes,
-    /// The access log.
     /// Whether paths may have encoded control characters.
     pub encoded_controls: bool,
+    /// The access log.
     pub log: SiteLog,
     /// The forms of its URLs in keys: [`with_spaces`](Self::with_spaces) makes them.
     pub forms: identity::KeyForms,
@@ -468,6 +468,8 @@ pub struct Handling {
     pub access: AccessSettings,
     /// Connections that switch to WebSocket.
     pub websocket: WebSocketSettings,
+    /// The fields that a shared fetch has beside those of the key.
+    pub fetch_fields: FetchFields,
     /// The word that tells what is stored for a route from what is stored for others: routes of one space ask
     /// the same, or share on purpose. `None`: as the site itself.
     pub space: Option<Arc<str>>,
@@ -570,6 +572,7 @@ impl Default for Handling {
             adjustments: None,
             access: AccessSettings::default(),
             websocket: WebSocketSettings::default(),
+            fetch_fields: FetchFields::default(),
             space: None,
         }
     }

@@ -222,6 +222,11 @@ impl Object {
         &self.label
     }
 
+    /// The fields by which its URI varies, if it does.
+    pub fn vary(&self) -> Option<Vary> {
+        Some(Vary::of_key(self.variant())).filter(|vary| !vary.is_empty())
+    }
+
     /// The key of the variant that it is.
     pub fn variant(&self) -> &[u8] {
         self.head.variant()

@@ -12,7 +12,7 @@ use std::{
 
 use bytes::Bytes;
 use http::HeaderMap;
-use levada_cache::Doorkeeper;
+use levada_cache::{Doorkeeper, Vary};
 use levada_types::{Key, hash64, weigh};
 use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
@@ -89,8 +89,8 @@ pub struct Sought {
     pub key: Key,
     /// The stored object, if there is one.
     pub object: Option<Arc<Object>>,
-    /// Other variants are known.
-    pub varies: bool,
+    /// The fields by which the known variants differ, where there are some and none of them is the object.
+    pub vary: Option<Vary>,
 }
 
 /// Reads the bytes of an entry and writes them again, for fuzzing.
@@ -154,10 +154,10 @@ impl Store {
     pub fn get(&self, key: Key, identity: &str, request: &HeaderMap) -> Sought {
         match self.memory.get(key) {
             Some(StoredEntry::Object(object)) if object.is_of(identity) => {
-                Sought { key, object: Some(object), varies: false }
+                Sought { key, object: Some(object), vary: None }
             }
             Some(StoredEntry::Varies(varies)) => self.variant(key, identity, &varies, request),
-            _ => Sought { key, object: None, varies: false },
+            _ => Sought { key, object: None, vary: None },
         }
     }
 
@@ -171,7 +171,9 @@ impl Store {
             }
             _ => None,
         };
-        Sought { key, object, varies: true }
+        // A hit knows them by itself.
+        let vary = object.is_none().then(|| varies.vary.clone());
+        Sought { key, object, vary }
     }
 
     /// Whether the disk may have what the memory does not.
@@ -182,32 +184,32 @@ impl Store {
     /// The object for a URI and the request's fields, from the disk where the memory does not have it.
     pub async fn recall(&self, key: Key, identity: &str, request: &HeaderMap) -> Sought {
         let found = self.entry(key).await;
-        let (key, found, varies) = match found {
+        let (key, found, vary) = match found {
             Some(StoredEntry::Varies(varies)) => {
                 let variant = varies.key(key, &varies.vary.key(request));
-                (variant, self.entry(variant).await, true)
+                (variant, self.entry(variant).await, Some(varies.vary.clone()))
             }
-            found => (key, found, false),
+            found => (key, found, None),
         };
         let object = match found {
             Some(StoredEntry::Object(o)) if o.is_of(identity) && o.answers(request) => Some(o),
             _ => None,
         };
-        Sought { key, object, varies }
+        Sought { key, object, vary }
     }
 
     /// The object for a URI and the request's fields with its body in a file, for a client that can
     /// be sent it from there; `None` when it has to be looked for elsewhere. Bytes that the system
     /// has in its memory are not copied into this process.
     pub fn in_file(&self, key: Key, identity: &str, request: &HeaderMap) -> Option<Sought> {
-        let (key, varies) = match self.memory.peek(key) {
-            None => (key, false),
-            Some(StoredEntry::Varies(varies)) => (varies.key(key, &varies.vary.key(request)), true),
+        let key = match self.memory.peek(key) {
+            None => key,
+            Some(StoredEntry::Varies(varies)) => varies.key(key, &varies.vary.key(request)),
             Some(_) => return None,
         };
         match self.entry_in_file(key)? {
             StoredEntry::Object(o) if o.is_of(identity) && o.answers(request) => {
-                Some(Sought { key, object: Some(o), varies })
+                Some(Sought { key, object: Some(o), vary: None })
             }
             _ => None,
         }

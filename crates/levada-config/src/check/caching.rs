@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use http::HeaderName;
 use levada_document::Path;
 use levada_edge::settings::{CachingRules, KeyRules, QueryRule, Selector, StatusTtl, Statuses};
-use levada_rules::{Purpose, TextPattern};
+use levada_rules::{FetchFields, Purpose, TextPattern};
 use levada_types::parse_duration;
 
 use super::{Check, levels::KeyLevels};
@@ -95,6 +95,33 @@ impl Check<'_, '_> {
         Some(has_any.then(|| Arc::new(rules)))
     }
 
+    /// The fields that shared fetches have beside those of the list.
+    pub(super) fn fetch_fields(
+        &mut self,
+        of: &file::Handling,
+        levels: &KeyLevels,
+    ) -> Option<FetchFields> {
+        let path = levels.key(self.findings, "fetch_fields");
+        match &of.fetch_fields[..] {
+            [all] if all == "*" => Some(FetchFields::All),
+            names => self.field_names(names, &path).map(|names| FetchFields::Beside(names.into())),
+        }
+    }
+
+    fn field_names(&mut self, list: &[String], path: &Path) -> Option<Vec<HeaderName>> {
+        let mut names = Vec::new();
+        for (at, name) in list.iter().enumerate() {
+            match HeaderName::try_from(name.as_str()) {
+                Ok(name) if name != "*" => names.push(name),
+                _ => {
+                    let message = format!("`{name}` is no name of a header field");
+                    self.findings.error(&path.index(at), message, None);
+                }
+            }
+        }
+        (names.len() == list.len()).then_some(names)
+    }
+
     fn cache_key(&mut self, of: &file::CacheKey, path: &Path) -> Option<Option<KeyRules>> {
         let only = self.texts(&of.query_only, &path.key("query_only"));
         let without = self.texts(&of.query_without, &path.key("query_without"));
@@ -111,17 +138,7 @@ impl Check<'_, '_> {
             self.findings.error(&path.key(second.to_owned()), message, None);
             valid = false;
         }
-        let mut headers = Vec::new();
-        for (at, name) in of.headers.iter().enumerate() {
-            match HeaderName::try_from(name.as_str()) {
-                Ok(name) => headers.push(name),
-                Err(_) => {
-                    let message = format!("`{name}` is no name of a header field");
-                    self.findings.error(&path.key("headers").index(at), message, None);
-                    valid = false;
-                }
-            }
-        }
+        let headers = self.field_names(&of.headers, &path.key("headers"));
         for (at, name) in of.cookies.iter().enumerate() {
             let wrong = |byte: u8| !byte.is_ascii_graphic() || b"=;,\"".contains(&byte);
             if name.is_empty() || name.bytes().any(wrong) {
@@ -132,7 +149,7 @@ impl Check<'_, '_> {
         }
         let place = path.key("expression");
         let expression = self.expression(&of.expression, Purpose::Key, &place);
-        let (only, without, expression) = (only?, without?, expression?);
+        let (only, without, expression, headers) = (only?, without?, expression?, headers?);
         let query = match (of.query, only.is_empty(), without.is_empty()) {
             (CountedQuery::None, ..) => QueryRule::None,
             (_, false, _) => QueryRule::Only(only),

@@ -21,6 +21,7 @@ impl Check<'_, '_> {
         let compress = self.compress(of, levels);
         let caching = self.caching(of, levels);
         let lifetimes = self.lifetimes(of, levels);
+        let fetch_fields = self.fetch_fields(of, levels);
         let (ttl, status_ttl) = lifetimes?;
         Some(Handling {
             cache: of.cache,
@@ -32,6 +33,7 @@ impl Check<'_, '_> {
             // The caller knows which level states each rule.
             access: AccessSettings::default(),
             websocket: (&of.websocket).into(),
+            fetch_fields: fetch_fields?,
             // It follows from all routes of the site.
             space: None,
         })

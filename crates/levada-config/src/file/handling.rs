@@ -47,6 +47,10 @@ pub struct Handling {
     pub no_store_when: Option<String>,
     /// Cookies that are removed. Those of `cache_key.cookies` stay.
     pub strip_cookies: StripCookies,
+    /// Fields of requests that reach the origin with a fetch that others share, beside those of the key and of the
+    /// list in docs/operate/caching.md; `"*"` is all.
+    #[schemars(extend("examples" = [["Origin", "X-Requested-With"]]))]
+    pub fetch_fields: Vec<String>,
     /// Requests for an object until it is stored.
     #[schemars(range(min = 1, max = 100))]
     pub min_uses: u8,
@@ -323,6 +327,7 @@ impl Default for Handling {
             bypass_when: None,
             no_store_when: None,
             strip_cookies: StripCookies::default(),
+            fetch_fields: Vec::new(),
             min_uses: 1,
             default_ttl: None,
             negative_ttl: None,

@@ -19,6 +19,7 @@ use levada_upstream::{Relay, RequestBody, UpstreamHead, UpstreamResponse};
 
 use super::{
     Cache,
+    fetch_fields::UnkeyedFields,
     fill::{FetchOutcome, FillLeader, UnsharedResponse},
     lookup::{FillRequest, PartRequest},
     part_origin::{PartOrigin, range_value},
@@ -41,8 +42,9 @@ pub(crate) struct Fetch {
     pub(crate) order: FillRequest,
     /// The request to the origin.
     pub(crate) head: UpstreamHead,
-    /// The client's fields, by which a variant is selected.
+    /// The client's fields, without those that are withheld: by them a variant is selected.
     pub(crate) request_headers: HeaderMap,
+    pub(crate) unkeyed: UnkeyedFields,
     /// The piece of a large file that is fetched as an object.
     pub(crate) piece: Option<Arc<Piece>>,
     /// Whether the head of a large file is enough.
@@ -54,6 +56,9 @@ pub(crate) struct Fetch {
 /// The most that is read of an unwanted answer so that its connection can be used again.
 const DRAINED: usize = 64 << 10;
 
+/// Why a response is not shared that may be up to a field of its client alone.
+const UNKEYED: &str = "unkeyed-field";
+
 impl Fetch {
     pub(crate) fn new(
         cache: &Arc<Cache>,
@@ -63,7 +68,10 @@ impl Fetch {
         pending: PendingStore,
     ) -> Self {
         let (resource, stored) = (&context.resource, order.stored.as_ref());
-        let mut head = cache.forwarder.onward(context, context.parts.headers.clone());
+        let unkeyed = UnkeyedFields::of(context, &order.fields);
+        let mut head = cache.forwarder.shared(context, &unkeyed);
+        let mut request_headers = context.parts.headers.clone();
+        unkeyed.withhold(context, &mut request_headers);
         let known = stored.filter(|_| !context.anew);
         let validators = known.map(|object| {
             object.fields(|name| [header::ETAG, header::LAST_MODIFIED].contains(name))
@@ -98,7 +106,8 @@ impl Fetch {
             identity,
             order,
             head,
-            request_headers: context.parts.headers.clone(),
+            request_headers,
+            unkeyed,
             piece: resource.piece.clone(),
             head_is_enough: context.head_is_enough,
             pending,
@@ -217,13 +226,19 @@ impl Fetch {
             Err(reason) => {
                 // Whatever was stored for this URI has been superseded, except by an error of the
                 // origin, which says nothing about it (RFC 9111 Sec. 4.3.3).
-                if !head.status.is_server_error() {
+                if !head.status.is_server_error() && reason != UNKEYED {
                     self.cache.store.remove(self.key);
                 }
                 if speaks_for_others(head.status, reason) {
                     self.cache.unstorable.remember(self.order.key, self.cache.clock.now());
+                } else if reason == UNKEYED {
+                    // The next request may be answered for all.
+                    self.cache.unstorable.forget(self.order.key);
                 }
-                leader.own().unshared = Some(UnsharedResponse { head, relay, reason });
+                let is_whole = self.piece.is_some()
+                    || head.status.is_server_error()
+                    || !self.unkeyed.are_missed();
+                leader.own().unshared = Some(UnsharedResponse { head, relay, reason, is_whole });
                 leader.conclude(FetchOutcome::Unshared);
             }
         }
@@ -274,7 +289,9 @@ impl Fetch {
         let asked_for = self.order.part.is_some() || self.piece.is_some();
         let part = asked_for && status == StatusCode::PARTIAL_CONTENT;
         let judge = if part { may_store_part } else { may_store };
-        judge(&exchange, &self.handling.rules).map_err(NoStore::as_str)
+        let storable = judge(&exchange, &self.handling.rules).map_err(NoStore::as_str)?;
+        // Another client's response must not be up to a field that its key does not have.
+        if self.unkeyed.belong_to(&storable.vary) { Ok(storable) } else { Err(UNKEYED) }
     }
 
     fn stored_head(
@@ -527,7 +544,8 @@ impl Fetch {
                 self.receive(head, relay, leader).await;
             }
             Err(reason) => {
-                leader.own().unshared = Some(UnsharedResponse { head, relay, reason });
+                let is_whole = !self.unkeyed.are_missed();
+                leader.own().unshared = Some(UnsharedResponse { head, relay, reason, is_whole });
                 leader.conclude(FetchOutcome::Unshared);
             }
         }
@@ -586,7 +604,8 @@ enum Incomplete {
 /// to the request, nor in a failure that will pass.
 fn speaks_for_others(status: StatusCode, reason: &str) -> bool {
     let by_request =
-        [NoStore::RequestNoStore, NoStore::Authorization].map(NoStore::as_str).contains(&reason);
+        [NoStore::RequestNoStore, NoStore::Authorization].map(NoStore::as_str).contains(&reason)
+            || reason == UNKEYED;
     !by_request && !status.is_server_error()
 }
 

@@ -66,6 +66,8 @@ pub(crate) struct UnsharedResponse {
     pub(crate) relay: Relay,
     /// Why it is not shared, for `Cache-Status`.
     pub(crate) reason: &'static str,
+    /// Whether it is the answer to all that its client has said.
+    pub(crate) is_whole: bool,
 }
 
 impl FetchOutcome {

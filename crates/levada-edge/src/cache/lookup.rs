@@ -12,7 +12,7 @@ use levada_rules::CacheUse;
 use levada_store::{Object, Sought};
 use levada_types::Key;
 
-use super::Cache;
+use super::{Cache, fetch_fields::SentFields};
 use crate::{clock, request::RequestContext};
 
 /// The result of a look-up.
@@ -46,6 +46,8 @@ pub(crate) struct FillRequest {
     pub(crate) directives: RequestDirectives,
     /// The part to begin with, if the client wants a range.
     pub(crate) part: Option<PartRequest>,
+    /// What is sent of the fields that no list and no key has.
+    pub(crate) fields: SentFields,
     /// It is not shared with other requests: the response is not expected to be storable.
     pub(crate) detached: bool,
 }
@@ -63,7 +65,15 @@ impl FillRequest {
     /// The fetch of a URI that no stored response answers.
     pub(crate) fn of(key: Key) -> Self {
         let (why, directives) = (ForwardReason::UriMiss, RequestDirectives::default());
-        Self { key, stored: None, why, directives, part: None, detached: false }
+        Self {
+            key,
+            stored: None,
+            why,
+            directives,
+            part: None,
+            fields: SentFields::Listed,
+            detached: false,
+        }
     }
 }
 
@@ -138,13 +148,16 @@ fn judge(cache: &Cache, context: &RequestContext, sought: Sought) -> LookupResul
     let sought = cache.purges.without_purged(sought);
     let first = if ranged { first_byte(parts) } else { None };
     let part = first.map(|first| PartRequest::Block(first / cache.block));
-    let order = |stored, why| {
+    let order = |stored: Option<Arc<Object>>, why| {
         let (key, detached) = (sought.key, false);
-        FillRequest { key, stored, why, directives, part, detached }
+        let vary = stored.as_ref().map_or_else(|| sought.vary.clone(), |object| object.vary());
+        let fields = vary.map_or(SentFields::Listed, SentFields::Varying);
+        FillRequest { key, stored, why, directives, part, fields, detached }
     };
     // Only the origin may judge them (RFC 9111 Sec. 4.3.2).
     let for_origin = conditional && has_precondition(&parts.headers);
-    let missing = if sought.varies { ForwardReason::VaryMiss } else { ForwardReason::UriMiss };
+    let missing =
+        if sought.vary.is_some() { ForwardReason::VaryMiss } else { ForwardReason::UriMiss };
     let Some(object) = sought.object else {
         let as_asked = if ranged { as_asked(cache, context, sought.key) } else { None };
         if ranged && let Some(found) = stored_part(cache, context) {
@@ -162,8 +175,13 @@ fn judge(cache: &Cache, context: &RequestContext, sought: Sought) -> LookupResul
                 let key = as_asked.map_or(sought.key, |range| part::fetch_key(sought.key, range));
                 let order = FillRequest { key, part: asked.or(part), ..order(None, missing) };
                 let now = cache.clock.now();
-                let detached = directives.no_store || cache.unstorable.holds(order.key, now);
-                LookupResult::Fetch(FillRequest { detached, ..order })
+                match directives.no_store || cache.unstorable.holds(order.key, now) {
+                    true => {
+                        let fields = SentFields::All;
+                        LookupResult::Fetch(FillRequest { fields, detached: true, ..order })
+                    }
+                    false => LookupResult::Fetch(order),
+                }
             }
         };
     };

@@ -3,6 +3,7 @@
 //! ```text
 //!   lookup        a stored response that may be used, or the fetch that is needed
 //!   fill ─ fetch  one fetch for all requests of an object, and its outcome
+//!   fetch_fields  the fields that such a fetch has
 //!   part_origin   single blocks of a long body, by range
 //!   rest          the rest of a body that broke off, by range
 //!   posted        the answer to a POST, for later requests
@@ -14,6 +15,7 @@
 
 pub(crate) mod copies;
 pub(crate) mod fetch;
+pub(crate) mod fetch_fields;
 pub(crate) mod fill;
 pub(crate) mod lookup;
 pub(crate) mod part_origin;

@@ -23,6 +23,7 @@ use levada_upstream::{Inbound, Relay, RequestBody, ServerFailure, UpstreamHead};
 
 use super::{
     Cache,
+    fetch_fields::{SentFields, UnkeyedFields},
     fill::{FetchOutcome, FillLeader},
     rest,
 };
@@ -68,7 +69,10 @@ pub(crate) fn stored(
     let resource = &context.resource;
     let Blocks { version, block, length } = object.blocks().unwrap_or_default();
     let head = object.head();
-    let onward = || cache.forwarder.onward(context, context.parts.headers.clone());
+    let onward = || {
+        let unkeyed = UnkeyedFields::of(context, &SentFields::Varying(head.vary.clone()));
+        cache.forwarder.shared(context, &unkeyed)
+    };
     let told = (&head.validators, &head.headers);
     let origin = PartOrigin::new(cache, &resource.site, resource.key(), told, onward);
     let of = Representation {

@@ -13,6 +13,7 @@ use levada_upstream::{UpstreamHead, UpstreamResponse};
 use super::{
     Cache,
     fetch::Fetch,
+    fetch_fields::UnkeyedFields,
     fill::{FillFollower, FillLeader},
     lookup::FillRequest,
 };
@@ -31,6 +32,7 @@ const OF_A_BODY: [header::HeaderName; 5] = [
 pub(crate) struct Posted {
     /// The client's fields.
     request: HeaderMap,
+    unkeyed: UnkeyedFields,
     requested: SystemTime,
     /// When it was sent: purges and invalidations since then apply to the answer.
     pending: PendingStore,
@@ -50,6 +52,7 @@ impl Posted {
         let plain = parts.method == Method::POST && !wants.conditional && !wants.range;
         (plain && resource.handling.cache).then(|| Self {
             request: parts.headers.clone(),
+            unkeyed: UnkeyedFields::sent(context).without(&OF_A_BODY),
             requested: clock::wall(),
             pending: cache.purges.begin(),
         })
@@ -77,6 +80,9 @@ impl Posted {
         };
         let target = resource.stored_url().parse().ok()?;
         let storable = may_store_post(&judged, &target, &resource.handling.rules).ok()?;
+        if !self.unkeyed.belong_to(&storable.vary) {
+            return None;
+        }
         let small = |length| length <= cache.tiers.max_object;
         content_length(response).is_none_or(small).then_some(StorablePost {
             posted: self,
@@ -116,6 +122,7 @@ impl StorablePost {
             order: FillRequest::of(resource.key()),
             head,
             request_headers: posted.request,
+            unkeyed: posted.unkeyed,
             piece: None,
             head_is_enough: false,
             pending,

@@ -27,6 +27,7 @@ mod error_pages;
 mod explained;
 mod expressions;
 mod failover;
+mod fetch_fields;
 mod forward_auth;
 mod grpc;
 mod headers;

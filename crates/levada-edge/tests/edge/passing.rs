@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use levada_edge::settings::CookieStorage;
+use levada_edge::settings::{CookieStorage, FetchFields};
 
 use crate::support::*;
 
@@ -121,7 +121,11 @@ async fn cookie_of_one_client_reaches_no_other() {
         (CookieStorage::StoreIfExplicit, true),
         (CookieStorage::Store, true),
     ] {
-        let (origin, node, at) = alone(|s| s.sites[0].handling.rules.cookies = cookies).await;
+        let (origin, node, at) = alone(|s| {
+            s.sites[0].handling.rules.cookies = cookies;
+            s.sites[0].handling.fetch_fields = FetchFields::All;
+        })
+        .await;
         origin.script("/a", |asked| {
             let session = asked.header("x-user").unwrap();
             let fresh = Reply::ok("body").with("cache-control", "public, max-age=60");

@@ -22,6 +22,7 @@ async fn route_has_cache_rules_of_its_own() {
          [[site.route]]
          path = '/**'
          header = { 'X-Fresh' = true }
+         fetch_fields = ['X-Fresh']
          default_ttl = '0s'",
     );
     let (_, node, at) = alone(|settings| settings.sites = sites(&text)).await;

@@ -1,6 +1,6 @@
 //! The trust boundary: statements about clients count if they come from a trusted proxy.
 
-use levada_edge::settings::{AccessLog, LogFormat, TrustedProxies};
+use levada_edge::settings::{AccessLog, FetchFields, LogFormat, TrustedProxies};
 
 use crate::support::*;
 
@@ -38,6 +38,7 @@ async fn statements_of_a_trusted_proxy_count() {
     let path = folder.path().join("log");
     let (origin, node, at) = alone(|settings| {
         settings.trusted = vec![proxies("127.0.0.0/8", false)];
+        settings.sites[0].handling.fetch_fields = FetchFields::All;
         settings.access_log = Some(AccessLog::to_file(path.clone(), LogFormat::json()));
     })
     .await;

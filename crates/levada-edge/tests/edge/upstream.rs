@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use levada_edge::settings::FetchFields;
+
 use crate::support::{nodes::metric, *};
 
 #[tokio::test]
@@ -272,7 +274,8 @@ async fn bytes_after_an_answer_are_nobodys() {
 
 #[tokio::test]
 async fn hop_by_hop_fields_end_at_the_node() {
-    let (origin, node, at) = alone(|_| {}).await;
+    let all = FetchFields::All;
+    let (origin, node, at) = alone(|s| s.sites[0].handling.fetch_fields = all).await;
     let reply = Reply::cached("x")
         .with("connection", "x-hop")
         .with("x-hop", "1")

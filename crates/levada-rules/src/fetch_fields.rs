@@ -1,0 +1,147 @@
+//! The fields of a request that go to the origin with a fetch that others share.
+//!
+//! The response is for everyone who asks with the same key. A field that the key does not have must not change it:
+//! otherwise one client decides what all others get. So a fetch has the fields of a list, beside those of the key.
+//!
+//! ```text
+//!   listed      passes: of use to every server, or written by this node
+//!   unlisted    withheld; a response that is not shared is asked for again, with all fields
+//!   idle        withheld, and not missed by a response that is not shared: browsers send them always
+//! ```
+
+use http::HeaderName;
+
+/// What a site lets pass.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FetchFields {
+    /// Every field.
+    All,
+    /// The listed ones, and these.
+    Beside(Box<[HeaderName]>),
+}
+
+impl Default for FetchFields {
+    fn default() -> Self {
+        Self::Beside(Box::default())
+    }
+}
+
+/// Fields that pass: those by which a cache asks, those that it judges by its own rules (RFC 9111 Sec. 3.5), those that
+/// say what a client accepts, and those that proxies write. The trust boundary has removed what clients write there.
+const LISTED: [&str; 37] = [
+    "accept",
+    "accept-charset",
+    "accept-datetime",
+    "accept-encoding",
+    "accept-language",
+    "authorization",
+    "available-dictionary",
+    "cache-control",
+    "cdn-loop",
+    "cookie",
+    "dictionary-id",
+    "early-data",
+    "forwarded",
+    "host",
+    "if-match",
+    "if-modified-since",
+    "if-none-match",
+    "if-range",
+    "if-unmodified-since",
+    "levada-digest",
+    "levada-large",
+    "levada-peer",
+    "levada-piece",
+    "pragma",
+    "range",
+    "traceparent",
+    "tracestate",
+    "user-agent",
+    "via",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+    // Statements of trusted proxies.
+    "x-forwarded-port",
+    "x-forwarded-prefix",
+    "x-forwarded-server",
+    "x-forwarded-ssl",
+    "x-real-ip",
+];
+
+/// Beginnings of fields that browsers send with every request.
+const IDLE: [&str; 3] = ["sec-ch-", "sec-fetch-", "sec-gpc"];
+/// Other fields of this kind, those that say where a link was or how a response is to be scheduled, and the length of
+/// a body that there is not.
+const IDLE_NAMES: [&str; 11] = [
+    "content-length",
+    "device-memory",
+    "dnt",
+    "downlink",
+    "dpr",
+    "priority",
+    "referer",
+    "rtt",
+    "save-data",
+    "upgrade-insecure-requests",
+    "viewport-width",
+];
+
+impl FetchFields {
+    /// Whether a field passes that no key has.
+    pub fn pass(&self, name: &HeaderName) -> bool {
+        match self {
+            Self::All => true,
+            Self::Beside(more) => LISTED.contains(&name.as_str()) || more.contains(name),
+        }
+    }
+
+    /// Whether a response that is not shared may do without the field.
+    pub fn is_idle(name: &HeaderName) -> bool {
+        let name = name.as_str();
+        IDLE_NAMES.contains(&name) || IDLE.iter().any(|beginning| name.starts_with(beginning))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &'static str) -> HeaderName {
+        HeaderName::from_static(text)
+    }
+
+    #[test]
+    fn fields_that_change_a_response_do_not_pass() {
+        let fields = FetchFields::default();
+        for unkeyed in [
+            "x-host",
+            "x-original-host",
+            "x-http-method-override",
+            "x-middleware-subrequest",
+            "x-accel-redirect",
+            "x-sendfile",
+            "origin",
+            "content-type",
+            "x-original-url",
+            "x-forwarded-scheme",
+        ] {
+            assert!(!fields.pass(&name(unkeyed)), "{unkeyed}");
+            assert!(!FetchFields::is_idle(&name(unkeyed)), "{unkeyed}");
+            assert!(FetchFields::All.pass(&name(unkeyed)));
+        }
+        assert!(fields.pass(&name("accept-encoding")) && fields.pass(&name("host")));
+        let with_origin = FetchFields::Beside([name("origin")].into());
+        assert!(with_origin.pass(&name("origin")) && with_origin.pass(&name("cookie")));
+        assert!(!with_origin.pass(&name("x-host")));
+        assert!(FetchFields::is_idle(&name("sec-fetch-mode")));
+    }
+
+    #[test]
+    fn lists_have_each_name_once() {
+        for list in [&LISTED[..32], &IDLE_NAMES] {
+            assert!(list.is_sorted(), "{list:?}");
+        }
+        assert!(!IDLE_NAMES.iter().any(|idle| LISTED.contains(idle)));
+    }
+}
