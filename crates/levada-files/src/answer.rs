@@ -239,8 +239,7 @@ fn media_type(settings: &FilesSettings, name: &str) -> HeaderValue {
     {
         return own.clone();
     }
-    let known = mime_guess::from_ext(extension).first_raw();
-    match known {
+    match type_of_extension(extension) {
         Some(text) if text.starts_with("text/") => {
             HeaderValue::try_from(format!("{text}; charset=utf-8"))
                 .unwrap_or(HeaderValue::from_static(text))
@@ -248,6 +247,11 @@ fn media_type(settings: &FilesSettings, name: &str) -> HeaderValue {
         Some(other) => HeaderValue::from_static(other),
         None => HeaderValue::from_static("application/octet-stream"),
     }
+}
+
+/// The media type of files with this extension.
+pub fn type_of_extension(extension: &str) -> Option<&'static str> {
+    mime_guess::from_ext(extension).first_raw()
 }
 
 /// The status for what a system call said of a file.

@@ -23,7 +23,7 @@ use std::{sync::Arc, time::SystemTime};
 use http::{HeaderMap, Method, Response, StatusCode, request::Parts};
 use levada_compress::Accepts;
 
-pub use answer::{FileBody, FileDelivery};
+pub use answer::{FileBody, FileDelivery, type_of_extension};
 pub use path::{FilePath, PathError};
 pub use reader::FileReader;
 pub use settings::FilesSettings;

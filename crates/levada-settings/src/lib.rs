@@ -470,6 +470,8 @@ pub struct Handling {
     pub websocket: WebSocketSettings,
     /// The fields that a shared fetch has beside those of the key.
     pub fetch_fields: FetchFields,
+    /// Whether responses that do not fit their URL are stored by HTTP's own rules only.
+    pub deception_armour: bool,
     /// The word that tells what is stored for a route from what is stored for others: routes of one space ask
     /// the same, or share on purpose. `None`: as the site itself.
     pub space: Option<Arc<str>>,
@@ -573,6 +575,7 @@ impl Default for Handling {
             access: AccessSettings::default(),
             websocket: WebSocketSettings::default(),
             fetch_fields: FetchFields::default(),
+            deception_armour: true,
             space: None,
         }
     }

@@ -34,6 +34,7 @@ impl Check<'_, '_> {
             access: AccessSettings::default(),
             websocket: (&of.websocket).into(),
             fetch_fields: fetch_fields?,
+            deception_armour: of.deception_armour,
             // It follows from all routes of the site.
             space: None,
         })

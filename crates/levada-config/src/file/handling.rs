@@ -51,6 +51,9 @@ pub struct Handling {
     /// list in docs/operate/caching.md; `"*"` is all.
     #[schemars(extend("examples" = [["Origin", "X-Requested-With"]]))]
     pub fetch_fields: Vec<String>,
+    /// Whether a response whose type does not fit its URL, or whose URL can be read in two ways, is stored by HTTP's
+    /// own rules only: against cache deception.
+    pub deception_armour: bool,
     /// Requests for an object until it is stored.
     #[schemars(range(min = 1, max = 100))]
     pub min_uses: u8,
@@ -328,6 +331,7 @@ impl Default for Handling {
             no_store_when: None,
             strip_cookies: StripCookies::default(),
             fetch_fields: Vec::new(),
+            deception_armour: true,
             min_uses: 1,
             default_ttl: None,
             negative_ttl: None,

@@ -19,6 +19,7 @@ use levada_upstream::{Relay, RequestBody, UpstreamHead, UpstreamResponse};
 
 use super::{
     Cache,
+    armour::{self, Armour},
     fetch_fields::UnkeyedFields,
     fill::{FetchOutcome, FillLeader, UnsharedResponse},
     lookup::{FillRequest, PartRequest},
@@ -45,6 +46,7 @@ pub(crate) struct Fetch {
     /// The client's fields, without those that are withheld: by them a variant is selected.
     pub(crate) request_headers: HeaderMap,
     pub(crate) unkeyed: UnkeyedFields,
+    pub(crate) armour: Option<Box<Armour>>,
     /// The piece of a large file that is fetched as an object.
     pub(crate) piece: Option<Arc<Piece>>,
     /// Whether the head of a large file is enough.
@@ -108,6 +110,7 @@ impl Fetch {
             head,
             request_headers,
             unkeyed,
+            armour: Armour::of(resource),
             piece: resource.piece.clone(),
             head_is_enough: context.head_is_enough,
             pending,
@@ -289,7 +292,12 @@ impl Fetch {
         let asked_for = self.order.part.is_some() || self.piece.is_some();
         let part = asked_for && status == StatusCode::PARTIAL_CONTENT;
         let judge = if part { may_store_part } else { may_store };
-        let storable = judge(&exchange, &self.handling.rules).map_err(NoStore::as_str)?;
+        let mut storable = judge(&exchange, &self.handling.rules).map_err(NoStore::as_str)?;
+        if let Some(armour) = &self.armour
+            && !armour::fits(&armour.target, headers)
+        {
+            storable = judge(&exchange, &armour.of_http).map_err(|_| armour::DECEPTION)?;
+        }
         // Another client's response must not be up to a field that its key does not have.
         if self.unkeyed.belong_to(&storable.vary) { Ok(storable) } else { Err(UNKEYED) }
     }

@@ -12,6 +12,7 @@ use levada_upstream::{UpstreamHead, UpstreamResponse};
 
 use super::{
     Cache,
+    armour::Armour,
     fetch::Fetch,
     fetch_fields::UnkeyedFields,
     fill::{FillFollower, FillLeader},
@@ -123,6 +124,7 @@ impl StorablePost {
             head,
             request_headers: posted.request,
             unkeyed: posted.unkeyed,
+            armour: Armour::of(resource),
             piece: None,
             head_is_enough: false,
             pending,

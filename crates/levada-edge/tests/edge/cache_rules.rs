@@ -208,3 +208,57 @@ async fn all_nodes_of_a_cluster_make_the_same_key() {
     }
     assert_eq!(origin.total(), 10);
 }
+
+/// A site that stores what the origin forbids, and its origin, which answers every URL with a page for one client.
+async fn deceived(armour: bool) -> (Origin, Running, SocketAddr) {
+    let (origin, node, at) = world(|handling| {
+        handling.rules.ttl =
+            vec![StatusTtl { statuses: Statuses::Cacheable, ttl: Duration::from_secs(600) }];
+        handling.rules.ignored = IgnoredFields { cache_control: true, ..IgnoredFields::default() };
+        handling.deception_armour = armour;
+    })
+    .await;
+    origin.otherwise(|asked| {
+        let is_style = asked.target.starts_with("/style");
+        let media = if is_style { "text/css" } else { "text/html" };
+        Reply::ok("mine").with("cache-control", "private").with("content-type", media)
+    });
+    origin.on("/public;x.css", Reply::cached("all").with("content-type", "text/html"));
+    (origin, node, at)
+}
+
+#[tokio::test]
+async fn page_under_the_url_of_a_static_file_is_stored_by_the_rules_of_http_only() {
+    let (_origin, node, at) = deceived(true).await;
+    let deceptive = [
+        "/account;x.css",
+        "/account%3fx.css",
+        "/account%23x.css",
+        "/account%2fx.css",
+        "/static/..%5caccount",
+        "/static/..%2faccount",
+        "/static/%2e%2e/account",
+        "/account/x.css",
+        "/account.js",
+        "/account/x.png?y=z",
+        "/style;x.css",
+    ];
+    for path in deceptive {
+        for _ in 0..2 {
+            let answer = get(at, path).await;
+            assert!(answer.status == 200 && !answer.is_hit(), "{path}");
+            let status = answer.field("cache-status");
+            assert!(status.contains("detail=deception-armour"), "{path}: {status}");
+            settled(&node).await;
+        }
+    }
+    for path in ["/style.css", "/style.css?x=%2f", "/page", "/index.php", "/public;x.css"] {
+        let found = hits(&node, at, &[(path, &[]), (path, &[])]).await;
+        assert_eq!(found, [false, true], "{path}");
+    }
+    let (_origin, node, at) = deceived(false).await;
+    for path in deceptive {
+        let found = hits(&node, at, &[(path, &[]), (path, &[])]).await;
+        assert_eq!(found, [false, true], "{path}");
+    }
+}
