@@ -190,7 +190,7 @@ impl SiteSettings {
 }
 
 /// What changes the answer of a server beside the URL: which servers are asked, by which protocol, under which
-/// name, and with which fields of the operator.
+/// name, and with which fields of the client and of the operator.
 fn question(servers: &SiteServers, handling: &Handling) -> String {
     let SiteServers { origins, switch, origin_host, protocols, tls, .. } = servers;
     let switched = switch.iter().flat_map(|switch| &switch.servers).map(|server| &server.origin);
@@ -204,6 +204,7 @@ fn question(servers: &SiteServers, handling: &Handling) -> String {
         let certificate = tls.identity.as_ref().map(|identity| &identity.certificate);
         text.push_str(&format!("tls: {:?} {certificate:?}\n", tls.server_name));
     }
+    text.push_str(&format!("fields: {:?}\n", handling.fetch_fields));
     text.extend(handling.adjustments.as_ref().map(|with| with.request.as_text()));
     text
 }

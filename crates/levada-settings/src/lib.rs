@@ -51,8 +51,8 @@ pub use levada_redirector::{
     AdmissionLimits, ClassSettings, KeyFrom, PolicyChoice, SwitchServer, SwitchSettings,
 };
 pub use levada_rules::{
-    Adjustments, CacheUse, CachingRules, Expression, FetchFields, FieldEdits, KeyRules, QueryRule, RouteAnswer,
-    RouteTable, Selector,
+    Adjustments, CacheUse, CachingRules, Expression, FetchFields, FieldEdits, KeyRules, QueryRule,
+    RouteAnswer, RouteTable, Selector,
 };
 use levada_store::identity::ResourceUrl;
 pub use levada_store::{CacheSettings, DiskCache};
