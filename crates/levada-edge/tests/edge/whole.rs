@@ -7,10 +7,12 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
 use levada_edge::settings::Settings;
 use levada_store::DiskCache;
+use levada_types::Rng;
 use tokio::task::JoinSet;
 
 use crate::support::{
@@ -243,4 +245,72 @@ async fn a_reader_never_gets_the_bytes_of_two_bodies() {
     let late = waiting.await.unwrap();
     assert!(!late.whole && late.body == whole[..late.body.len()], "{}", late.body.len());
     settled(&node).await;
+}
+
+/// What a client asks for, by chance: a whole body or a range, read at once, with pauses, or not to its end; or a
+/// purge of it.
+async fn some_client(at: SocketAddr, whole: Arc<Vec<u8>>, mut rng: Rng) {
+    for _ in 0..4 {
+        let (first, length) = (rng.below(whole.len()), whole.len());
+        let last = first + rng.below(length - first);
+        let (range, span) = match rng.below(6) {
+            0 => (Some(format!("bytes={first}-{last}")), first..last + 1),
+            1 => (Some(format!("bytes={first}-")), first..length),
+            2 => (Some(format!("bytes=-{}", length - first)), first..length),
+            3 if rng.below(4) == 0 => {
+                let token = [("Authorization", "Bearer some token of a length")];
+                let head = head_of("PURGE", "/body", &token);
+                assert_eq!(Wire::saying(at, head).await.answer().await.status, 200);
+                continue;
+            }
+            _ => (None, 0..length),
+        };
+        let fields: Vec<_> = range.iter().map(|range| ("Range", &**range)).collect();
+        let mut wire = if rng.below(2) == 0 { Wire::narrow(at).await } else { Wire::to(at).await };
+        wire.send(head_of("GET", "/body", &fields)).await;
+        let answer = wire.head().await;
+        let expected = if answer.status == 206 { &whole[span] } else { &whole[..] };
+        let story = format!("{range:?} {answer:?}");
+        assert!(matches!(answer.status, 200 | 206), "{story}");
+        // A client that leaves.
+        if rng.below(4) == 0 {
+            let read = wire.take(rng.below(expected.len())).await;
+            assert!(read == expected[..read.len()], "{story}");
+            continue;
+        }
+        for _ in 0..rng.below(50) {
+            tokio::task::yield_now().await;
+        }
+        let paused = wire.take(rng.below(expected.len())).await;
+        assert!(paused == expected[..paused.len()], "{story}");
+        tokio::time::sleep(Duration::from_millis(rng.below(200) as u64)).await;
+        let rest = wire.take(expected.len() - paused.len()).await;
+        assert!(rest == expected[paused.len()..], "{story}");
+    }
+}
+
+#[tokio::test]
+async fn clients_that_pause_leave_and_purge_get_the_bytes_that_they_ask_for() {
+    let full = std::env::var("LEVADA_TEST_MATRIX").is_ok_and(|value| value == "full");
+    for seed in 0..if full { 20 } else { 1 } {
+        for (number, ranges) in RANGES[..4].iter().enumerate() {
+            let dir = tempfile::tempdir().unwrap();
+            let mut rng = Rng::new(seed * 4 + number as u64);
+            let etag = ["\"v1\"", "W/\"v1\"", ""][rng.below(3)];
+            let (origin, whole) = origin(*ranges, 10 * MEMORY, etag).await;
+            let mut settings = single(&[origin.address]);
+            small(&mut settings, (rng.below(2) == 0).then(|| dir.path()));
+            settings.purge.token = Some("some token of a length".to_owned());
+            let node = start(settings).await;
+            let mut clients = JoinSet::new();
+            for _ in 0..8 {
+                let rng = Rng::new(rng.bits());
+                clients.spawn(some_client(node.addresses.clients[0], whole.clone(), rng));
+            }
+            while let Some(client) = clients.join_next().await {
+                client.unwrap_or_else(|error| panic!("{seed} {ranges:?} {etag}: {error}"));
+            }
+            settled(&node).await;
+        }
+    }
 }
