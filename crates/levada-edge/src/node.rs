@@ -17,7 +17,7 @@ use levada_handoff::{FrontEnd, HandoffBackend};
 use levada_net::bpf::BpfError;
 use levada_orders::{LastAwake, MissedInvalidations, PurgeEndpoint};
 use levada_peers::{PeerSources, Peers};
-use levada_status::{Events, History, PopularObjects};
+use levada_status::{Events, History, PopularObjects, SetSizes};
 use levada_upgrade::{Awaited, OrderPlace};
 use tokio::sync::watch;
 
@@ -88,6 +88,8 @@ pub(crate) struct Node {
     pub(crate) history: Arc<History>,
     /// The objects that clients request most.
     pub(crate) popular: PopularObjects,
+    /// The sizes of their sets.
+    pub(crate) set_sizes: SetSizes,
     pacer: ArcSwapOption<Pacer>,
     pub(crate) name: Arc<NodeName>,
 }
@@ -228,6 +230,7 @@ impl Node {
             events,
             history: Arc::default(),
             popular: PopularObjects::default(),
+            set_sizes: SetSizes::default(),
             pacer: ArcSwapOption::new(settings.limits.serve_rate.map(Pacer::new)),
             name,
             settings: ArcSwap::from_pointee(settings),

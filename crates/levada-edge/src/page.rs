@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, future::Future, net::IpAddr, pin::Pin, sync::Ar
 use http::{HeaderMap, Request, Response};
 use levada_access::admin_access::{self, OrderRefusal};
 use levada_page::{Hello, LastSeen, Orders, Page, PageBody, Shown, Snapshot};
-use levada_status::{Events, Sample};
+use levada_status::{Events, Sample, SetSize};
 
 use crate::{node::Node, settings::Settings};
 
@@ -66,6 +66,10 @@ impl Shown for NodePage {
 
     fn history(&self) -> BTreeMap<String, Vec<Sample>> {
         BTreeMap::from([(self.node.settings().name.clone(), self.node.history.since(0.0))])
+    }
+
+    fn set_sizes(&self) -> BTreeMap<String, Vec<SetSize>> {
+        self.node.set_sizes.told()
     }
 
     fn events(&self) -> &Events {

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use levada_status::{RefusalWatch, RouteWatch, ServerWatch, SetWatch, Watched};
+use levada_status::{RefusalWatch, RouteWatch, ServerWatch, SetWatch, Watched, unix_time};
 use tokio::{task::spawn_blocking, time::MissedTickBehavior};
 
 use crate::node::Node;
@@ -53,6 +53,8 @@ fn look_at_sites(
         .collect();
     let owner = |at| sites.iter().nth(at).map_or_else(String::new, |site| site.name());
     servers.look(Watched::Servers, &seen, owner, &node.events);
-    sets.look(&node.hottest(&sites), &node.events);
+    let hottest = node.hottest(&sites);
+    sets.look(&hottest, &node.events);
+    node.set_sizes.note(&hottest, (unix_time() * 1e3) as u64);
     (servers, sets)
 }

@@ -13,6 +13,7 @@ const CHARTS = [
   {
     title: 'Requests per second',
     unit: count,
+    least: 1,
     lines: () => [
       { name: 'of clients', key: 'first', value: (at) => at.ofClients },
       { name: 'hits', key: 'second', value: (at) => at.hits },
@@ -24,6 +25,7 @@ const CHARTS = [
   {
     title: 'Bytes per second',
     unit: bytes,
+    least: 1000,
     lines: () => [
       { name: 'sent', key: 'first', value: (at) => at.bytes },
       { name: 'from origins', key: 'third', value: (at) => at.originBytes },
@@ -47,6 +49,7 @@ const CHARTS = [
   {
     title: 'Load of the nodes',
     unit: count,
+    least: 1,
     isPerNode: true,
     lines: () => names().map((name) => ({ name, key: colour(name), node: name, value: (at) => at.load })),
   },
@@ -118,7 +121,7 @@ class Chart {
     }));
     this.lines = lines;
     const values = lines.flatMap((line) => line.points.map(([, value]) => value)).filter(Number.isFinite);
-    const axis = this.kind.log ? logAxis(values) : linearAxis(values, this.kind.most);
+    const axis = this.kind.log ? logAxis(values) : linearAxis(values, this.kind);
     this.grid.replaceChildren(...axis.ticks.map((tick) => s('line', { x1: 0, x2: WIDTH, y1: axis.y(tick), y2: axis.y(tick) })));
     this.scale.replaceChildren(...axis.ticks.map((tick) => {
       const label = h('span', {}, this.kind.unit(tick));
@@ -245,8 +248,10 @@ function labelled(text, x, kind) {
   return label;
 }
 
-function linearAxis(values, fixed) {
-  const most = fixed ?? rounded(Math.max(...values, 1e-9));
+/** The axis ends at `most`, or above the values. Where nothing happens it shows the `least` that can be told from 0. */
+function linearAxis(values, { most: fixed, least }) {
+  const highest = Math.max(...values, 0);
+  const most = fixed ?? (highest < least ? least : rounded(highest));
   const ticks = [0, most / 2, most];
   return { ticks, y: (value) => HEIGHT - 2 - (Math.min(value, most) / most) * (HEIGHT - 10) };
 }

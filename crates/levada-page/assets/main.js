@@ -23,7 +23,10 @@ function open() {
   // A new stream is not the browser's own second try, so it says itself where to go on.
   stream = new EventSource(lastEvent ? `/live?after=${encodeURIComponent(lastEvent)}` : '/live');
   on('hello', greet);
-  on('history', takeHistory);
+  on('history', (history) => {
+    takeHistory(history);
+    matrix.takeHistory(history);
+  });
   on('snapshot', show);
   on('event', sections.takeEvent);
   stream.addEventListener('error', () => link('lost', 'reconnecting'));

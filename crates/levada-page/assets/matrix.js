@@ -23,6 +23,14 @@ export function start(explainUrl) {
   explain = explainUrl;
 }
 
+/** Takes in the sizes from before this page was opened. */
+export function takeHistory(history) {
+  for (const [url, known] of Object.entries(history.sets ?? {})) {
+    sizes.set(url, known.map(([at, size]) => ({ at, size })));
+    first = Math.min(first || Infinity, known[0][0]);
+  }
+}
+
 export function draw() {
   const nodes = holders();
   first ||= state.at;

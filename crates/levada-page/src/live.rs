@@ -74,7 +74,10 @@ impl Live {
         let (queue, receiver) = mpsc::channel(QUEUED);
         let mut first = b"retry: 1000\n\n".to_vec();
         message(&mut first, "hello", None, &self.shown.hello(orders));
-        let history = serde_json::json!({ "samples": self.shown.history() });
+        let history = serde_json::json!({
+            "samples": self.shown.history(),
+            "sets": self.shown.set_sizes(),
+        });
         message(&mut first, "history", None, &history);
         for event in self.missed(after) {
             message(&mut first, "event", Some((self.epoch, event.number)), &*event);

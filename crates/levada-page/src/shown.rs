@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, future::Future, pin::Pin};
 
-use levada_status::{Events, NodeStatus, Sample, unix_time};
+use levada_status::{Events, NodeStatus, Sample, SetSize, unix_time};
 use serde::Serialize;
 
 /// The source of a page: a node shows its cluster, a demo its nodes.
@@ -15,6 +15,9 @@ pub trait Shown: Send + Sync + 'static {
 
     /// The last minutes of nodes, as far as they are known, by the nodes' names.
     fn history(&self) -> BTreeMap<String, Vec<Sample>>;
+
+    /// The sizes of the sets of hot objects over the last two minutes, by URL.
+    fn set_sizes(&self) -> BTreeMap<String, Vec<SetSize>>;
 
     /// The events.
     fn events(&self) -> &Events;

@@ -19,7 +19,7 @@ use hyper_util::rt::TokioIo;
 use levada_page::{
     Hello, MOST_VIEWERS, Orders, Page, PageBody, SeenNode, Shown, Snapshot, Stalled,
 };
-use levada_status::{EventKind, Events, NodeStatus, Sample};
+use levada_status::{EventKind, Events, NodeStatus, Sample, SetSize};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
@@ -49,6 +49,10 @@ impl Shown for World {
 
     fn history(&self) -> BTreeMap<String, Vec<Sample>> {
         BTreeMap::from([("n1".to_owned(), vec![Sample::default()])])
+    }
+
+    fn set_sizes(&self) -> BTreeMap<String, Vec<SetSize>> {
+        BTreeMap::from([("http://a.test/hot".to_owned(), vec![(1_000, 2)])])
     }
 
     fn events(&self) -> &Events {
@@ -140,7 +144,9 @@ async fn stream_begins_with_the_state_and_goes_on_with_events() {
     viewer.until("event: snapshot").await;
     world.events.tell(EventKind::PeerDown, "as it happens");
     let all = viewer.until("as it happens").await.to_owned();
-    let order = ["retry: ", "event: hello", "event: history", "before", "event: snapshot", "as it"];
+    let sets = "\"sets\":{\"http://a.test/hot\":[[1000,2]]}";
+    let order =
+        ["retry: ", "event: hello", "event: history", sets, "before", "event: snapshot", "as it"];
     let places: Vec<_> = order.iter().map(|text| all.find(text).expect(text)).collect();
     assert!(places.is_sorted(), "{all}");
     let id = all.rsplit("id: ").next().unwrap().split('\n').next().unwrap().to_owned();

@@ -8,6 +8,7 @@
 //! history      the last 15 minutes, second by second
 //! latency      times of responses in buckets
 //! popular      the objects that clients request most, by a sample
+//! set_sizes    sizes of the sets of hot objects, over the last two minutes
 //! watch        turns what a node sees from one look to the next into events
 //! cluster      asks the peers for their states
 //! explanation  the node that would serve a URL, and why
@@ -25,6 +26,7 @@ mod history;
 mod latency;
 mod node_status;
 mod popular;
+mod set_sizes;
 mod switched;
 mod watch;
 
@@ -39,5 +41,6 @@ pub use node_status::{
     TransferStatus,
 };
 pub use popular::{PopularObject, PopularObjects};
+pub use set_sizes::{SetSize, SetSizes};
 pub use switched::{SwitchedServer, SwitchedSite, drain_server};
 pub use watch::{RefusalWatch, RouteWatch, ServerWatch, SetWatch, Watched};

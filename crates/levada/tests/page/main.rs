@@ -25,6 +25,42 @@ macro_rules! browser {
 }
 
 #[test]
+fn axes_of_an_idle_node_have_labels_that_differ() {
+    let mut browser = browser!();
+    let nodes = nodes::start(1, "");
+    browser.open(&nodes.all[0].page());
+    browser.wait("Number(document.documentElement.dataset.shown) >= 3");
+    let labels = browser.value(
+        "[...document.querySelectorAll('#figures figure')].map(figure => \
+         [...figure.querySelectorAll('.scale span')].map(label => label.textContent))",
+    );
+    let charts = labels.as_array().unwrap();
+    assert!(charts.len() >= 5, "{labels}");
+    for labels in charts {
+        let labels: Vec<_> = labels.as_array().unwrap().iter().map(|l| l.as_str()).collect();
+        let distinct: BTreeSet<_> = labels.iter().collect();
+        assert_eq!(distinct.len(), labels.len(), "{labels:?}");
+    }
+}
+
+#[test]
+fn set_sizes_are_there_for_a_viewer_who_comes_late() {
+    let mut browser = browser!();
+    let nodes = nodes::start(2, "");
+    (0..20).for_each(|_| drop(nodes.all[0].request("/hot")));
+    let page = nodes.all[0].page();
+    browser.open(&page);
+    // Each snapshot is a second; the hot object stays hot for some of them.
+    browser.wait("Number(document.documentElement.dataset.shown) >= 6");
+    browser.open(&page);
+    browser.wait("document.querySelector('.sizes path.line')?.getAttribute('d')");
+    let line = browser.value("document.querySelector('.sizes path.line').getAttribute('d')");
+    let begin = line.as_str().unwrap().trim_start_matches('M').split(' ').next().unwrap();
+    // The line is 120 wide for 30 seconds at first: without a history it begins at its right end.
+    assert!(begin.parse::<f64>().unwrap() < 112.0, "{line}");
+}
+
+#[test]
 fn page_shows_what_the_status_says() {
     let mut browser = browser!();
     let nodes = nodes::start(2, "");

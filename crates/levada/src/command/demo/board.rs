@@ -7,7 +7,7 @@ use std::{
 };
 
 use hdrhistogram::Histogram;
-use levada_status::{Events, History, NodeStatus, Sample};
+use levada_status::{Events, History, NodeStatus, Sample, SetSizes};
 use serde::Serialize;
 use tokio::time::Instant;
 
@@ -23,6 +23,8 @@ pub(super) struct Board {
     hottest: u32,
     /// Events, of the demo itself and of sets.
     pub(super) events: Events,
+    /// The sizes of the sets of hot objects.
+    pub(super) set_sizes: SetSizes,
     state: Mutex<BoardState>,
 }
 
@@ -137,7 +139,13 @@ impl Board {
             origin_at_begin: origin,
             lowered: Vec::new(),
         };
-        Self { whole, hottest, events: Events::default(), state: Mutex::new(state) }
+        Self {
+            whole,
+            hottest,
+            events: Events::default(),
+            set_sizes: SetSizes::default(),
+            state: Mutex::new(state),
+        }
     }
 
     pub(super) fn look(&self) -> MutexGuard<'_, BoardState> {

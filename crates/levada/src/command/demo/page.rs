@@ -23,7 +23,7 @@ use levada_page::{
     Hello, Orders, Page, PageBody, SeenNode, Shown, Snapshot, Stalled, Story, StoryPhase,
 };
 use levada_policy::POLICIES;
-use levada_status::{EventKind, Events, Sample, unix_time};
+use levada_status::{EventKind, Events, Sample, SetSize, unix_time};
 use percent_encoding::percent_decode_str;
 use tokio::{net::TcpListener, sync::mpsc};
 
@@ -210,6 +210,10 @@ impl Shown for DemoPage {
         let state = self.board.look();
         let names = self.nodes.iter().map(|node| node.name.clone());
         names.zip(state.samples.iter().map(|samples| samples.iter().copied().collect())).collect()
+    }
+
+    fn set_sizes(&self) -> BTreeMap<String, Vec<SetSize>> {
+        self.board.set_sizes.told()
     }
 
     fn events(&self) -> &Events {

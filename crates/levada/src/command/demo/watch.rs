@@ -4,7 +4,7 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use levada_command::admin_client;
-use levada_status::{NodeStatus, SetWatch};
+use levada_status::{NodeStatus, SetWatch, unix_time};
 use serde::{Deserialize, de::DeserializeOwned};
 use tokio::{task::JoinSet, time::Instant};
 
@@ -84,6 +84,7 @@ fn tell_sets(
         *sets = SetWatch::default();
     }
     sets.look(&status.hottest, &board.events);
+    board.set_sizes.note(&status.hottest, (unix_time() * 1e3) as u64);
 }
 
 /// The change since the last poll. A restarted node counts from zero again.
