@@ -42,6 +42,16 @@ fn every_request_is_answered_while_a_node_dies_and_comes_back() {
     assert_eq!(summary["failed"], 0, "{progress}\n{summary:#}");
     assert_eq!(output.status.code(), Some(0), "{progress}\n{summary:#}");
     assert!(summary["requests"].as_u64() > Some(400), "{summary:#}");
+    let [rate, seconds, requests] =
+        ["requests_per_second", "seconds", "requests"].map(|key| summary[key].as_f64().unwrap());
+    assert!((rate * seconds / requests - 1.0).abs() < 0.02, "the headline is what was sent");
+    let line = progress.lines().next().unwrap();
+    assert!(line.len() <= 80 && line.contains("4 nodes"), "{line}");
+    let status = progress.lines().filter(|line| line.contains(" s left)"));
+    assert!(
+        status.clone().count() > 0 && status.clone().all(|line| line.len() <= 80),
+        "{progress}"
+    );
     assert!(summary["hit_ratio"].as_f64() > Some(0.0), "{summary:#}");
     assert!(summary["killed"]["back_after_seconds"].is_number(), "{summary:#}");
     let sets = &summary["hot_object"]["phases"][2]["set_max"];

@@ -315,6 +315,11 @@ impl PhaseTally {
         (!self.latency.is_empty()).then(|| self.latency.max() as f64 / 1e3)
     }
 
+    /// Requests that were sent.
+    pub(super) fn sent(&self) -> u64 {
+        self.late.len()
+    }
+
     /// How late this part of the requests was sent at most, in milliseconds.
     pub(super) fn late_ms(&self, part: f64) -> Option<f64> {
         quantile_ms(&self.late, part)

@@ -4,13 +4,18 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::{task::JoinSet, time::Instant};
 
-use super::{client::Clients, setup::Setup};
+use super::{
+    client::Clients,
+    setup::{Part, Setup},
+};
 
 /// Clients that each send one request after another.
 const AT_ONCE: usize = 16;
 /// How long they do so: long enough that every program of a busy machine has had its turn.
 const MEASURED: Duration = Duration::from_millis(600);
 const MOST_MEASURED: Duration = Duration::from_secs(5);
+/// How long the trace is rehearsed.
+const REHEARSED: Duration = Duration::from_secs(2);
 /// The objects that they ask for. They are small, so that links are not the limit.
 const OBJECTS: usize = 64;
 
@@ -41,6 +46,36 @@ pub(super) async fn measure(setup: &Setup, clients: &Arc<Clients>) -> f64 {
     };
     let answers = tokio::time::timeout(MOST_MEASURED, all).await.unwrap_or(0);
     answers as f64 / begin.elapsed().as_secs_f64()
+}
+
+/// The median latency of the first requests of the trace, sent at their times to nodes that need not have their
+/// objects. Requests without an answer by the end count as those that took longest.
+pub(super) async fn rehearse(setup: &Setup, clients: &Arc<Clients>) -> Duration {
+    let begin = Instant::now();
+    let mut asking = JoinSet::new();
+    for arrival in setup.arrivals(Part::Minute(Duration::ZERO)) {
+        if arrival.at > REHEARSED {
+            break;
+        }
+        let due = begin + arrival.at;
+        tokio::time::sleep_until(due).await;
+        let clients = clients.clone();
+        asking.spawn(async move {
+            clients.request(arrival.object).await;
+            due.elapsed()
+        });
+    }
+    let sent = asking.len();
+    let mut latencies = Vec::with_capacity(sent);
+    let all = async {
+        while let Some(latency) = asking.join_next().await {
+            latencies.extend(latency);
+        }
+    };
+    let _ = tokio::time::timeout(REHEARSED, all).await;
+    latencies.resize(sent, MOST_MEASURED);
+    latencies.sort_unstable();
+    latencies.get(sent / 2).copied().unwrap_or_default()
 }
 
 fn smallest(setup: &Setup) -> Vec<u32> {

@@ -89,7 +89,7 @@ async fn prepare(setup: Setup, args: &DemoArgs) -> anyhow::Result<(Arc<Setup>, O
     let trial = Cluster::start(&setup, origin.address).await?;
     let answers = capacity::measure(&setup, &clients(&setup, &trial)).await;
     trial.stop().await;
-    let mut setup = setup.within(answers, args)?;
+    let mut setup = rehearse(setup.within(answers, args)?, args).await?;
     // A lower rate has other objects.
     let origin = Origin::start(setup.catalog.clone()).await?;
     let cluster = Cluster::start(&setup, origin.address).await?;
@@ -100,6 +100,23 @@ async fn prepare(setup: Setup, args: &DemoArgs) -> anyhow::Result<(Arc<Setup>, O
         ));
     }
     Ok((Arc::new(setup), origin, cluster))
+}
+
+/// Sends the first seconds of the trace to nodes that end afterwards, and lowers the load until answers come in time. A
+/// rate that was chosen is kept.
+async fn rehearse(mut setup: Setup, args: &DemoArgs) -> anyhow::Result<Setup> {
+    while !setup.keeps_rate {
+        // A lower load has other objects, and links that are slower.
+        let origin = Origin::start(setup.catalog.clone()).await?;
+        let trial = Cluster::start(&setup, origin.address).await?;
+        let median = capacity::rehearse(&setup, &clients(&setup, &trial)).await;
+        trial.stop().await;
+        match setup.slower(median, args)? {
+            Some(slower) => setup = slower,
+            None => break,
+        }
+    }
+    Ok(setup)
 }
 
 fn clients(setup: &Setup, cluster: &Cluster) -> Arc<Clients> {
@@ -144,12 +161,14 @@ async fn story(
         played = stage.play() => played.map(|()| true),
         () = stop.asked() => Ok(false),
     };
+    let lasted = begin.elapsed().min(setup.duration);
     let complete = complete? && last_answers(setup.patience(), &places, stop).await;
     board.finish(origin.count());
     load.abort();
     view.end().await;
 
-    let summary = Summary::new(setup, &board.look(), stage.killed.clone(), complete);
+    let end = (stage.killed.clone(), complete);
+    let summary = Summary::new(setup, &board.look(), end, lasted);
     let unanswered = MOST_UNDER_WAY - places.available_permits();
     report(setup, &summary)?;
     if setup.hold && complete {
@@ -196,10 +215,10 @@ fn addresses(setup: &Setup, origin: &Origin, cluster: &Cluster, page: SocketAddr
 
 fn announce(setup: &Setup, addresses: &[String]) -> anyhow::Result<()> {
     let mut text = format!(
-        "{} nodes with policy {}; {:.0} requests/s of {}\n",
-        setup.nodes, setup.policy.name, setup.rate, setup.catalog.source
+        "{} nodes with policy {}, {:.0} requests/s\n",
+        setup.nodes, setup.policy.name, setup.rate
     );
-    text += &format!("{}\n", summary::emulation(setup));
+    text += &format!("trace    {}\n{}\n", setup.catalog.source, summary::emulation(setup));
     setup.notes.iter().for_each(|note| text += &format!("note: {note}\n"));
     addresses.iter().for_each(|line| text += &format!("{line}\n"));
     match setup.json {

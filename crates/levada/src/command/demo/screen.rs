@@ -22,7 +22,7 @@ use ratatui::{
     widgets::{Block, Cell, Paragraph, Row, Table},
 };
 
-use super::view::{NODE_COLUMNS, OBJECT_COLUMNS, Picture};
+use super::view::{NODE_COLUMNS, OBJECT_COLUMNS, Picture, fitted};
 
 /// The alternate screen of the terminal, until it is dropped.
 pub(super) struct Screen {
@@ -67,8 +67,9 @@ fn paint(frame: &mut Frame<'_>, picture: &Picture, foot: &[String]) {
     let nodes = picture.nodes.len() as u16 + 3;
     let objects = picture.objects.len() as u16 + 3;
     let rows = [1, nodes, objects, foot.len() as u16].map(Constraint::Length);
+    let line = fitted(&picture.head, frame.area().width.into());
     let [head, node_area, object_area, foot_area] = Layout::vertical(rows).areas(frame.area());
-    frame.render_widget(Line::styled(picture.head.as_str(), BOLD), head);
+    frame.render_widget(Line::styled(line, BOLD), head);
     let widths = [6, 10, 8, 8, 8, 12, 14].map(Constraint::Length);
     frame.render_widget(table("nodes", NODE_COLUMNS, &picture.nodes, &widths), node_area);
     let widths = [

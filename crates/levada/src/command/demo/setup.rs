@@ -150,6 +150,32 @@ impl Setup {
         Ok(slower)
     }
 
+    /// A demo with half of this load, if the answers of a rehearsal took so long that more would show the machine
+    /// and not the nodes.
+    ///
+    /// # Errors
+    /// As of [`new`](Self::new).
+    pub(super) fn slower(&self, median: Duration, args: &DemoArgs) -> anyhow::Result<Option<Self>> {
+        if median <= SLOW || self.pace <= LEAST_PACE {
+            return Ok(None);
+        }
+        let pace = (self.pace / 2.0).max(LEAST_PACE);
+        let known = args.trace.is_some().then(|| self.catalog.clone());
+        let mut slower = Self::paced(args, pace, known)?;
+        slower.answers_per_second = self.answers_per_second;
+        slower.notes.push(format!(
+            "the machine is busy or slow: half of the answers took {:.0} ms and more in a rehearsal \
+             of {:.0} requests/s, so that the trace begins at {:.0}",
+            median.as_secs_f64() * 1e3,
+            self.rate,
+            slower.rate
+        ));
+        if pace <= LEAST_PACE {
+            slower.notes.push(TOO_BUSY.to_owned());
+        }
+        Ok(Some(slower))
+    }
+
     /// A policy of this name, with the parameters that suit the demo.
     ///
     /// # Errors
@@ -385,6 +411,8 @@ const MOST_CROWD: f64 = 1_500.0;
 
 /// How many times the answers of the demo a machine gives that shows the nodes and not itself.
 const HEADROOM: f64 = 2.0;
+/// The median latency of a rehearsal that is too long: half of what the warm-up may show.
+const SLOW: Duration = Duration::from_millis(25);
 /// The least part of the usual load: with less, a phase has too few requests to show anything.
 const LEAST_PACE: f64 = 0.05;
 const TOO_BUSY: &str = "the machine is too busy to show what the demo claims: other programs have the \
@@ -466,6 +494,23 @@ mod tests {
         let stuck = within(0.0, "");
         assert_eq!(stuck.pace, LEAST_PACE);
         assert!(stuck.notes.iter().any(|note| note == TOO_BUSY), "{:?}", stuck.notes);
+    }
+
+    #[test]
+    fn load_is_halved_after_a_slow_rehearsal_down_to_the_least() {
+        let words = Line::parse_from(["demo"]);
+        let slower = |setup: &Setup, ms| {
+            setup.slower(Duration::from_millis(ms), &words.args).expect("the options are right")
+        };
+        let mut setup = within(1e6, "");
+        assert!(slower(&setup, 25).is_none());
+        let mut rates = Vec::new();
+        while let Some(next) = slower(&setup, 26) {
+            rates.push(next.rate);
+            setup = next;
+        }
+        assert_eq!(rates, [150.0, 75.0, 38.0, 19.0, 15.0]);
+        assert!(setup.notes.iter().any(|note| note == TOO_BUSY), "{:?}", setup.notes);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The summary: all measurements, as text and as JSON.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, time::Duration};
 
 use levada_types::ByteSize;
 use serde::Serialize;
@@ -21,7 +21,10 @@ pub(super) struct Summary {
     trace: String,
     seed: u32,
     seconds: f64,
+    /// Requests that were sent, per second: those of the trace and of the crowd.
     requests_per_second: f64,
+    /// Requests of the trace per second, as they were planned.
+    trace_requests_per_second: f64,
     /// Whether the demo reached its end.
     complete: bool,
     requests: u64,
@@ -129,8 +132,8 @@ impl Summary {
     pub(super) fn new(
         setup: &Setup,
         state: &BoardState,
-        killed: Option<Killed>,
-        complete: bool,
+        (killed, complete): (Option<Killed>, bool),
+        lasted: Duration,
     ) -> Self {
         let phases = &state.phases;
         let sum = |read: fn(&PhaseTally) -> u64| phases.iter().map(read).sum::<u64>();
@@ -157,8 +160,9 @@ impl Summary {
             nodes: setup.nodes,
             trace: setup.catalog.source.clone(),
             seed: setup.seed,
-            seconds: setup.duration.as_secs_f64(),
-            requests_per_second: setup.rate,
+            seconds: lasted.as_secs_f64(),
+            requests_per_second: sum(PhaseTally::sent) as f64 / lasted.as_secs_f64().max(1e-3),
+            trace_requests_per_second: setup.rate,
             complete,
             requests,
             failed: sum(|p| p.failed),
@@ -213,14 +217,21 @@ impl Summary {
     }
 
     fn totals(&self, text: &mut String) {
-        let how: Vec<_> =
-            self.parameters.iter().map(|(key, value)| format!("{key}={value}")).collect();
-        let how = if how.is_empty() { String::new() } else { format!(" ({})", how.join(", ")) };
         let cut = if self.complete { "" } else { ", stopped before its end" };
         let _ = writeln!(
             text,
-            "\n{}{how} on {} nodes, {:.0} s, {:.0} requests/s of {}{cut}",
-            self.policy, self.nodes, self.seconds, self.requests_per_second, self.trace
+            "\n{} on {} nodes: {:.0} requests/s for {:.0} s{cut}",
+            self.policy, self.nodes, self.requests_per_second, self.seconds
+        );
+        let how = self.parameters.iter().map(|(key, value)| format!("{key}={value}"));
+        let how = how.collect::<Vec<_>>().join(", ");
+        if !how.is_empty() {
+            let _ = writeln!(text, "parameters    {how}");
+        }
+        let _ = writeln!(
+            text,
+            "trace         {:.0} requests/s planned, of {}",
+            self.trace_requests_per_second, self.trace
         );
         let reasons: Vec<_> = self.failures.iter().map(|(why, n)| format!("{n} {why}")).collect();
         let reasons =

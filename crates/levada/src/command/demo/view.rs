@@ -8,14 +8,15 @@ use std::{
 };
 
 use levada_types::ByteSize;
+use ratatui::crossterm::terminal;
 use tokio::time::Instant;
 
 use super::{board::Board, screen::Screen, setup::Setup, watch::OBJECTS};
 
 /// The contents of the view at one moment, as text.
 pub(super) struct Picture {
-    /// Phase, time, totals.
-    pub(super) head: String,
+    /// Phase, time, totals, the most important first.
+    pub(super) head: Vec<String>,
     pub(super) nodes: Vec<[String; NODE_COLUMNS.len()]>,
     pub(super) objects: Vec<[String; OBJECT_COLUMNS.len()]>,
 }
@@ -87,7 +88,8 @@ async fn write(setup: Arc<Setup>, board: Arc<Board>, begin: Instant) {
 }
 
 fn lines(picture: &Picture) -> String {
-    let mut text = format!("{}\n", picture.head);
+    let width = terminal::size().map_or(COLUMNS, |(columns, _)| columns.into());
+    let mut text = format!("{}\n", fitted(&picture.head, width));
     for [node, state, rate, share, hits, outstanding, origin] in &picture.nodes {
         text += &format!(
             "  {node:<4} {state:<8} {rate:>5}/s  share {share:>5}  hits {hits:>6}  outstanding \
@@ -137,7 +139,26 @@ fn picture(setup: &Setup, board: &Board, begin: Instant) -> Picture {
     Picture { head: head(setup, &state, begin.elapsed(), total), nodes, objects }
 }
 
-fn head(setup: &Setup, state: &super::board::BoardState, elapsed: Duration, rate: f64) -> String {
+/// As many of these words as fit into the columns, with commas between them.
+pub(super) fn fitted(words: &[String], columns: usize) -> String {
+    let mut line = String::new();
+    for word in words {
+        let comma = if line.is_empty() { "" } else { ", " };
+        if line.chars().count() + comma.len() + word.chars().count() > columns {
+            break;
+        }
+        line += comma;
+        line += word;
+    }
+    line
+}
+
+fn head(
+    setup: &Setup,
+    state: &super::board::BoardState,
+    elapsed: Duration,
+    rate: f64,
+) -> Vec<String> {
     let left = setup.duration.saturating_sub(elapsed);
     let sum =
         |read: fn(&super::board::PhaseTally) -> u64| -> u64 { state.phases.iter().map(read).sum() };
@@ -145,19 +166,18 @@ fn head(setup: &Setup, state: &super::board::BoardState, elapsed: Duration, rate
     let latency = |part| {
         phase.latency_ms(part).map_or_else(|| "-".to_owned(), |millis| format!("{millis:.1} ms"))
     };
-    let busy = if phase.is_busy() { ", the machine is busy" } else { "" };
-    format!(
-        "{:<11} {:>3.0} s, {:.0} s left: {rate:.0} requests/s, p50 {}, p99 {}, failed {}, \
-         retries of clients {}, of nodes {}{busy}",
-        state.phase.as_str(),
-        elapsed.as_secs_f64(),
-        left.as_secs_f64(),
-        latency(0.5),
-        latency(0.99),
-        sum(|p| p.failed),
-        sum(|p| p.client_retries),
-        sum(|p| p.node_retries),
-    )
+    let (elapsed, left) = (elapsed.as_secs_f64(), left.as_secs_f64());
+    let mut words = vec![
+        format!("{:<11} {elapsed:>3.0} s ({left:.0} s left)", state.phase.as_str()),
+        format!("{rate:.0} requests/s"),
+        format!("failed {}", sum(|p| p.failed)),
+        format!("p50 {}", latency(0.5)),
+    ];
+    words.extend(phase.is_busy().then(|| "busy machine".to_owned()));
+    words.push(format!("p99 {}", latency(0.99)));
+    words.push(format!("retries of clients {}", sum(|p| p.client_retries)));
+    words.push(format!("of nodes {}", sum(|p| p.node_retries)));
+    words
 }
 
 fn percent(part: f64, whole: f64) -> String {
@@ -169,5 +189,21 @@ fn shorten(target: &str) -> String {
     if target.len() <= 40 { target.to_owned() } else { format!("{}...", &target[..37]) }
 }
 
+/// The width of a line where nothing says how wide the terminal is.
+const COLUMNS: usize = 80;
 const FRAME: Duration = Duration::from_millis(250);
 const LINES: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_has_as_many_words_as_fit() {
+        let words = ["warm-up", "300 requests/s", "p50 1.2 ms"].map(str::to_owned);
+        assert_eq!(fitted(&words, 80), "warm-up, 300 requests/s, p50 1.2 ms");
+        assert_eq!(fitted(&words, 23), "warm-up, 300 requests/s");
+        assert_eq!(fitted(&words, 22), "warm-up");
+        assert_eq!(fitted(&words, 3), "");
+    }
+}
