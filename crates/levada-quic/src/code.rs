@@ -9,9 +9,11 @@ pub(crate) struct Code(u32);
 impl Code {
     pub(crate) const NO_ERROR: Self = Self(0x100);
     pub(crate) const INTERNAL_ERROR: Self = Self(0x102);
+    pub(crate) const STREAM_CREATION_ERROR: Self = Self(0x103);
     pub(crate) const FRAME_UNEXPECTED: Self = Self(0x105);
     pub(crate) const FRAME_ERROR: Self = Self(0x106);
     pub(crate) const EXCESSIVE_LOAD: Self = Self(0x107);
+    pub(crate) const ID_ERROR: Self = Self(0x108);
     pub(crate) const REQUEST_REJECTED: Self = Self(0x10b);
     pub(crate) const REQUEST_CANCELLED: Self = Self(0x10c);
     pub(crate) const REQUEST_INCOMPLETE: Self = Self(0x10d);

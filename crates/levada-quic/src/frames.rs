@@ -32,6 +32,11 @@ const DATA: u64 = 0x0;
 const HEADERS: u64 = 0x1;
 /// Frames that are errors on the stream of a request (RFC 9114 Sec. 7.2, 11.2.1).
 const UNEXPECTED: [u64; 9] = [0x2, 0x3, 0x4, 0x5, 0x6, 0x7, 0x8, 0x9, 0xd];
+const CANCEL_PUSH: u64 = 0x3;
+const GOAWAY: u64 = 0x7;
+const MAX_PUSH_ID: u64 = 0xd;
+/// The longest number.
+const NUMBER: u64 = 8;
 /// Frames of the control stream that h3 knows, and those that it must refuse.
 const CONTROL: [u64; 11] = [0x0, 0x1, 0x2, 0x3, 0x4, 0x5, 0x6, 0x7, 0x8, 0x9, 0xd];
 
@@ -51,6 +56,8 @@ pub(crate) struct Frames {
     /// The longest head.
     longest: usize,
     heads: u32,
+    /// The most pushes that the client has allowed.
+    max_push: Option<u64>,
     /// The pseudo fields of the first head, when it is complete.
     pub(crate) pseudo: Option<PseudoFields>,
 }
@@ -69,6 +76,8 @@ enum Place {
     Payload { left: u64, passes: bool },
     /// In a head with so many bytes left.
     Head { left: usize },
+    /// In a frame of this type that holds a number, with so many bytes left.
+    Number { kind: u64, left: usize },
 }
 
 impl Frames {
@@ -91,6 +100,7 @@ impl Frames {
             held: Vec::new(),
             longest,
             heads: 0,
+            max_push: None,
             pseudo: None,
         }
     }
@@ -116,6 +126,7 @@ impl Frames {
                     }
                 }
                 Place::Head { left } => self.head(left, &mut chunk, out, all)?,
+                Place::Number { kind, left } => self.number(kind, left, &mut chunk, out)?,
             }
         }
         Ok(())
@@ -134,7 +145,9 @@ impl Frames {
 
     /// Forgets what is held of an incomplete head.
     pub(crate) fn forget(&mut self, all: &HeadBytes) {
-        all.0.fetch_sub(self.held.len(), Relaxed);
+        if let Place::Head { .. } = self.place {
+            all.0.fetch_sub(self.held.len(), Relaxed);
+        }
         self.held = Vec::new();
     }
 
@@ -168,6 +181,13 @@ impl Frames {
         out: &mut VecDeque<Bytes>,
     ) -> Result<(), Fault> {
         match self.stream {
+            StreamKind::Control if matches!(kind, CANCEL_PUSH | GOAWAY | MAX_PUSH_ID) => {
+                if length == 0 || length > NUMBER {
+                    return Err(Fault::Connection(Code::FRAME_ERROR, NO_NUMBER));
+                }
+                out.push_back(header);
+                self.place = Place::Number { kind, left: length as usize };
+            }
             StreamKind::Control if CONTROL.contains(&kind) => {
                 if length > CONTROL_PAYLOAD {
                     let why = "a frame of the control stream is too long";
@@ -236,6 +256,39 @@ impl Frames {
         Ok(())
     }
 
+    /// Gathers the number that is all of a frame (RFC 9114 Sec. 7.2.3, 7.2.6, 7.2.7). h3 reads it, and no further.
+    fn number(
+        &mut self,
+        kind: u64,
+        left: usize,
+        chunk: &mut Bytes,
+        out: &mut VecDeque<Bytes>,
+    ) -> Result<(), Fault> {
+        let piece = chunk.split_to(chunk.len().min(left));
+        self.held.extend_from_slice(&piece);
+        self.place = Place::Number { kind, left: left - piece.len() };
+        out.push_back(piece);
+        if self.place != (Place::Number { kind, left: 0 }) {
+            return Ok(());
+        }
+        self.place = Place::Between;
+        let held = std::mem::take(&mut self.held);
+        let number = varint(&held).filter(|(_, length)| *length == held.len());
+        let (number, _) = number.ok_or(Fault::Connection(Code::FRAME_ERROR, NO_NUMBER))?;
+        match kind {
+            MAX_PUSH_ID if self.max_push.is_some_and(|before| number < before) => {
+                Err(Fault::Connection(Code::ID_ERROR, "fewer pushes are allowed than before"))
+            }
+            MAX_PUSH_ID => {
+                self.max_push = Some(number);
+                Ok(())
+            }
+            // This side promises none.
+            CANCEL_PUSH => Err(Fault::Connection(Code::ID_ERROR, "there is no such push")),
+            _ => Ok(()),
+        }
+    }
+
     /// Judges the fields of a complete head, or of trailers.
     fn judge(&mut self, section: &[u8]) -> Result<(), Fault> {
         self.place = Place::Between;
@@ -251,6 +304,9 @@ impl Frames {
         Ok(())
     }
 }
+
+/// What is wrong with a frame that is to hold a number.
+const NO_NUMBER: &str = "the frame does not hold one number";
 
 fn type_and_length(bytes: &[u8]) -> Option<(u64, u64, usize)> {
     let (kind, first) = varint(bytes)?;
@@ -314,6 +370,40 @@ mod tests {
             let fault = passed(&frame(kind as u8, b"abc"), 1).unwrap_err();
             assert!(matches!(fault, Fault::Connection(Code::FRAME_UNEXPECTED, _)), "{kind}");
         }
+    }
+
+    #[test]
+    fn frames_of_the_control_stream_hold_one_number() {
+        let control = |stream: &[u8], at_once: usize| {
+            let (mut frames, all) = (Frames::of_control(), HeadBytes::default());
+            let mut out = VecDeque::new();
+            let mut chunks = stream.chunks(at_once);
+            let fed = chunks
+                .try_for_each(|chunk| frames.feed(Bytes::copy_from_slice(chunk), &mut out, &all));
+            frames.forget(&all);
+            assert_eq!(all.0.load(Relaxed), 0);
+            fed.map(|()| out.into_iter().flatten().collect::<Vec<_>>())
+        };
+        let code = |stream: &[u8]| match (control(stream, 100), control(stream, 1)) {
+            (Err(Fault::Connection(code, _)), Err(Fault::Connection(same, _))) if code == same => {
+                Some(code)
+            }
+            (Ok(at_once), Ok(by_one)) => {
+                assert_eq!((&at_once[..], &by_one[..]), (stream, stream));
+                None
+            }
+            other => panic!("{other:?}"),
+        };
+        let goaway = frame(7, b"\x00");
+        assert_eq!(code(&goaway), None);
+        assert_eq!(code(&frame(7, b"\x00\x00")), Some(Code::FRAME_ERROR), "too much");
+        assert_eq!(code(&frame(7, b"\x40")), Some(Code::FRAME_ERROR), "too little");
+        assert_eq!(code(&frame(7, b"")), Some(Code::FRAME_ERROR));
+        assert_eq!(code(&frame(7, &[0; 9])), Some(Code::FRAME_ERROR));
+        let pushes = |ids: &[u8]| ids.iter().flat_map(|id| frame(13, &[*id])).collect::<Vec<_>>();
+        assert_eq!(code(&pushes(&[3, 3, 7])), None);
+        assert_eq!(code(&pushes(&[3, 2])), Some(Code::ID_ERROR));
+        assert_eq!(code(&frame(3, b"\x00")), Some(Code::ID_ERROR), "nothing was promised");
     }
 
     #[test]

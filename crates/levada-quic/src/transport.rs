@@ -19,7 +19,7 @@ use crate::{
     code::{Code, Fault},
     fields::PseudoFields,
     frames::{Frames, HeadBytes},
-    uni::UniStream,
+    uni::{QpackStreams, UniStream},
 };
 
 /// A connection of a client.
@@ -29,6 +29,7 @@ pub(crate) struct Transport {
     accepting_uni: Option<Accepting<quinn::RecvStream>>,
     /// Unidirectional streams that are not h3's, or not known yet.
     uni: Vec<UniStream>,
+    qpack: QpackStreams,
     opening: Option<Accepting<quinn::SendStream>>,
     accepted: Accepted,
     heads: Arc<HeadBytes>,
@@ -122,6 +123,7 @@ impl Transport {
             accepting_bidi: None,
             accepting_uni: None,
             uni: Vec::new(),
+            qpack: QpackStreams::default(),
             opening: None,
             accepted: accepted.clone(),
             heads: Arc::default(),
@@ -150,7 +152,7 @@ impl quic::Connection<Bytes> for Transport {
         }
         let mut at = 0;
         while at < self.uni.len() {
-            match self.uni[at].poll(cx) {
+            match self.uni[at].poll(cx, &mut self.qpack) {
                 Poll::Pending => at += 1,
                 Poll::Ready(Ok(None)) => drop(self.uni.swap_remove(at)),
                 Poll::Ready(Ok(Some(kind))) => {

@@ -16,6 +16,7 @@ use crate::{
 };
 
 const CONTROL: u64 = 0x0;
+const PUSH: u64 = 0x1;
 const ENCODER: u64 = 0x2;
 const DECODER: u64 = 0x3;
 
@@ -23,6 +24,13 @@ const DECODER: u64 = 0x3;
 pub(crate) struct UniStream {
     stream: quinn::RecvStream,
     state: State,
+}
+
+/// The streams of QPACK that a client has opened: one of each kind at most (RFC 9204 Sec. 4.2).
+#[derive(Debug, Default)]
+pub(crate) struct QpackStreams {
+    encoder: bool,
+    decoder: bool,
 }
 
 enum State {
@@ -44,7 +52,11 @@ impl UniStream {
 
     /// Reads as far as possible. Returns the encoded type of a control stream, or `None` when the stream is of
     /// no use.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Fault>> {
+    pub(crate) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        qpack: &mut QpackStreams,
+    ) -> Poll<Result<Option<Bytes>, Fault>> {
         loop {
             // The type of a control stream comes alone, so that all that follows is read as frames.
             let most = if matches!(self.state, State::New(_)) { 1 } else { usize::MAX };
@@ -61,8 +73,17 @@ impl UniStream {
                     let Some((number, _)) = varint(kind) else { continue };
                     match number {
                         CONTROL => return Poll::Ready(Ok(Some(std::mem::take(kind).into()))),
-                        ENCODER => self.state = State::Encoder,
-                        DECODER => self.state = State::Decoder(false),
+                        // Servers alone push (RFC 9114 Sec. 6.2.2).
+                        PUSH => return Poll::Ready(Err(uncalled("a client does not push"))),
+                        ENCODER if !std::mem::replace(&mut qpack.encoder, true) => {
+                            self.state = State::Encoder;
+                        }
+                        DECODER if !std::mem::replace(&mut qpack.decoder, true) => {
+                            self.state = State::Decoder(false);
+                        }
+                        ENCODER | DECODER => {
+                            return Poll::Ready(Err(uncalled("QPACK has this stream already")));
+                        }
                         // Dropped, it asks the client to stop.
                         _ => return Poll::Ready(Ok(None)),
                     }
@@ -81,6 +102,10 @@ impl UniStream {
             }
         }
     }
+}
+
+fn uncalled(why: &'static str) -> Fault {
+    Fault::Connection(Code::STREAM_CREATION_ERROR, why)
 }
 
 /// Allows nothing but a capacity of 0.

@@ -228,6 +228,30 @@ async fn frames_in_wrong_places_end_the_connection() {
 }
 
 #[tokio::test]
+async fn streams_and_numbers_that_a_client_must_not_send_end_the_connection() {
+    let world = world(|_| {}).await;
+    let control = |frames: &[Vec<u8>]| [&b"\0\x04\0"[..], &frames.concat()].concat();
+    for (what, streams, code) in [
+        ("a push", vec![b"\x01\x00".to_vec()], 0x103),
+        ("two encoders", vec![b"\x02".to_vec(), b"\x02".to_vec()], 0x103),
+        ("two decoders", vec![b"\x03".to_vec(), b"\x03".to_vec()], 0x103),
+        ("fewer pushes", vec![control(&[frame(13, b"\x07"), frame(13, b"\x06")])], 0x108),
+        ("a cancelled push", vec![control(&[frame(3, b"\x00")])], 0x108),
+        ("a long GOAWAY", vec![control(&[frame(7, b"\x00\x00")])], 0x106),
+    ] {
+        let (_endpoint, connection) = world.trusting.raw(world.at).await;
+        let mut open = Vec::new();
+        for bytes in streams {
+            let mut stream = within(connection.open_uni()).await.unwrap();
+            within(stream.write_all(&bytes)).await.unwrap();
+            open.push(stream);
+        }
+        assert_eq!(closed(&connection).await, Some(code), "{what}");
+    }
+    settled(&world.node).await;
+}
+
+#[tokio::test]
 async fn heads_are_bounded_in_bytes_and_in_time() {
     let world = world(|settings| {
         settings.limits.head_size = 8 << 10;
