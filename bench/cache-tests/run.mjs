@@ -55,6 +55,8 @@ address = "127.0.0.1:${front}"
 [[site]]
 hosts = ["*"]
 origin = "http://127.0.0.1:${origin}"
+# Fields of the suite's own, such as Req-Num, are to reach its server.
+fetch_fields = ["*"]
 [log]
 access = "off"
 `)
