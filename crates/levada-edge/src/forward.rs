@@ -107,7 +107,8 @@ impl Forwarder {
         count_fallback(&resource.site, part);
         withhold(&mut headers);
         // The client is not concerned with interim responses to a piece.
-        let interim = connection.interim().filter(|_| resource.piece.is_none());
+        let interim = connection.interim().or_else(|| parts.extensions.get().cloned());
+        let interim = interim.filter(|_| resource.piece.is_none());
         // The next server must not see an absolute form or a pass.
         let plain = parts.uri.authority().is_none() && !resource.passed && resource.piece.is_none();
         let named = |host: &&HeaderValue| plain && host.as_bytes() == resource.host().as_bytes();

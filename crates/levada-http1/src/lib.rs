@@ -26,8 +26,8 @@ pub use deadline::{DeadlineTimer, after};
 pub use patience::Patience;
 pub use server::{
     ActiveRequest, ConnectionEnd, ConnectionLimits, EndReason, Fault, Guarded, HeadBounds, Interim,
-    Interims, Ledger, Outlet, QUIET, RequestFraming, ScannedBytes, Served, TimedHeads, Watchdog,
-    WatchedBody, WatchedStream, check_parsed, names_host, names_websocket, rest,
+    InterimWay, Interims, Ledger, Outlet, QUIET, RequestFraming, ScannedBytes, Served, TimedHeads,
+    Watchdog, WatchedBody, WatchedStream, check_parsed, names_host, names_websocket, rest,
 };
 pub use trailers::{judge_request_trailers, judge_response_trailers};
 pub use zero_copy::{FileRange, Hold, Segments, ZeroCopyChunk, ZeroCopyQueue};

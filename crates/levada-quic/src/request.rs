@@ -8,12 +8,12 @@ use h3::{
     server::{RequestResolver, RequestStream},
 };
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Method, Request, Response,
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode,
     header::{self, CONTENT_LENGTH, DATE},
     response::Parts,
 };
 use http_body::Body;
-use levada_http1::WatchedStream;
+use levada_http1::{Interim, WatchedStream};
 use tokio::sync::mpsc;
 
 use crate::{
@@ -108,7 +108,17 @@ async fn exchange<N: Serve>(
         }
     }
     let is_head = *request.method() == Method::HEAD;
-    let response = connection.node.serve(&connection.client(), request).await;
+    request.extensions_mut().insert(Interim::by(line.hints()));
+    let client = connection.client();
+    let mut answering = pin!(connection.node.serve(&client, request));
+    let response = loop {
+        let hint = tokio::select! {
+            biased;
+            hint = std::future::poll_fn(|cx| line.poll_hint(cx)) => hint,
+            response = answering.as_mut() => break response,
+        };
+        send.send_response(interim(hint)).await?;
+    };
     let (mut head, body) = response.into_parts();
     let mut body = watched.watch(body);
     complete(&mut head, &body, is_head);
@@ -117,6 +127,17 @@ async fn exchange<N: Serve>(
     drop(body);
     send.finish().await?;
     Ok(())
+}
+
+/// An interim response (RFC 9114 Sec. 4.1).
+fn interim((status, mut headers): (StatusCode, HeaderMap)) -> Response<()> {
+    for name in &OF_CONNECTIONS {
+        headers.remove(name);
+    }
+    let mut response = Response::new(());
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    response
 }
 
 type Received = (Request<RequestBody>, RequestStream<SendSide, Bytes>);

@@ -7,11 +7,13 @@ use std::{
         Arc, OnceLock,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    task::{Context, Poll, ready},
+    task::{Context, Poll, Waker, ready},
 };
 
 use bytes::{Buf, Bytes};
 use h3::quic::{self, ConnectionErrorIncoming, StreamErrorIncoming, StreamId, WriteBuf};
+use http::{HeaderMap, StatusCode};
+use levada_http1::InterimWay;
 use parking_lot::Mutex;
 use quinn::{ConnectionError, ReadError, VarInt, WriteError};
 
@@ -49,6 +51,33 @@ pub(crate) struct RequestLine {
     /// The fault for which the guard has ended it.
     fault: OnceLock<Fault>,
     pseudo: OnceLock<PseudoFields>,
+    /// What a request may keep longer than its stream.
+    hints: Arc<HintQueue>,
+}
+
+/// Interim responses that wait to be sent.
+#[derive(Debug, Default)]
+pub(crate) struct HintQueue(Mutex<Hints>);
+
+#[derive(Debug, Default)]
+struct Hints {
+    waiting: VecDeque<(StatusCode, HeaderMap)>,
+    sender: Option<Waker>,
+}
+
+/// Interim responses that may wait. They are hints: more of them are dropped.
+const MOST_HINTS: usize = 8;
+
+impl InterimWay for HintQueue {
+    fn pass(&self, status: StatusCode, headers: HeaderMap) {
+        let mut hints = self.0.lock();
+        if hints.waiting.len() < MOST_HINTS {
+            hints.waiting.push_back((status, headers));
+            if let Some(sender) = hints.sender.take() {
+                sender.wake();
+            }
+        }
+    }
 }
 
 impl RequestLine {
@@ -62,6 +91,21 @@ impl RequestLine {
     pub(crate) fn settled(&self) -> impl Future<Output = bool> + Send + use<> {
         let stopped = self.send.lock().stopped();
         async { matches!(stopped.await, Ok(None)) }
+    }
+
+    /// Where interim responses wait to be sent.
+    pub(crate) fn hints(&self) -> Arc<HintQueue> {
+        self.hints.clone()
+    }
+
+    /// The next interim response.
+    pub(crate) fn poll_hint(&self, cx: &mut Context<'_>) -> Poll<(StatusCode, HeaderMap)> {
+        let mut hints = self.hints.0.lock();
+        if let Some(hint) = hints.waiting.pop_front() {
+            return Poll::Ready(hint);
+        }
+        hints.sender = Some(cx.waker().clone());
+        Poll::Pending
     }
 
     /// Whether the head has the pseudo fields of a request.
@@ -184,6 +228,7 @@ impl quic::Connection<Bytes> for Transport {
             send: Mutex::new(send),
             fault: OnceLock::new(),
             pseudo: OnceLock::new(),
+            hints: Arc::default(),
         });
         self.accepted.lock().push_back(line.clone());
         let recv = RecvSide {

@@ -413,3 +413,33 @@ async fn head_may_come_in_any_pieces() {
         assert_eq!(got.map(|bytes| bytes[0]), Ok(1), "cut at {cut}: a head");
     }
 }
+
+#[tokio::test]
+async fn hints_reach_the_client_before_the_final_response() {
+    let world = world(|_| {}).await;
+    let (gate, hint) =
+        (Gate::new(), "HTTP/1.1 103 Early Hints\r\nlink: </a.css>\r\nx-hint: 1\r\n\r\n");
+    let last = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncache-control: max-age=60\r\n\r\nhi";
+    world.origin.on(
+        "/a",
+        Reply::raw("").pieces(vec![
+            Piece::Bytes(hint.into()),
+            Piece::Gate(gate.clone()),
+            Piece::Bytes(last.into()),
+        ]),
+    );
+    let mut client = world.trusting.connect(world.at).await;
+    let mut stream = client.send(request("GET", "/a")).await;
+    within(stream.finish()).await.unwrap();
+    let hints = head(&mut stream).await.unwrap();
+    assert_eq!((hints.status().as_u16(), &hints.headers()["x-hint"]), (103, &"1".parse().unwrap()));
+    gate.open();
+    let got = answer(&mut stream).await.unwrap();
+    assert_eq!((got.status, &*got.body), (200, &b"hi"[..]));
+    assert!(!got.headers.contains_key("x-hint"));
+    // Only the final response is stored.
+    assert_eq!(client.get("/a").await.status, 200);
+    assert_eq!(world.origin.hits("/a"), 1);
+    drop((stream, client));
+    settled(&world.node).await;
+}

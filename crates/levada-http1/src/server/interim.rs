@@ -1,4 +1,5 @@
-//! Interim responses (1xx) on their way to an HTTP/1.1 client.
+//! Interim responses (1xx) on their way to a client: over HTTP/1.1, or by a way that another protocol has
+//! ([`InterimWay`]).
 //!
 //! A proxy passes them on (RFC 9110 Sec. 15.2), but hyper sends final responses only. So they go past
 //! hyper: the request to a server queues them here, and the guard writes them behind the previous
@@ -6,6 +7,7 @@
 //! is dropped.
 
 use std::{
+    fmt,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -39,9 +41,18 @@ struct InterimState {
 
 /// The way of interim responses to the client of one request.
 #[derive(Clone, Debug)]
-pub struct Interim {
-    all: Arc<Interims>,
-    turn: u64,
+pub struct Interim(Way);
+
+#[derive(Clone, Debug)]
+enum Way {
+    Http1 { all: Arc<Interims>, turn: u64 },
+    Other(Arc<dyn InterimWay>),
+}
+
+/// The way of interim responses over another protocol, which an HTTP server has to the client of one request.
+pub trait InterimWay: fmt::Debug + Send + Sync {
+    /// Sends an interim response, unless the final one has begun.
+    fn pass(&self, status: StatusCode, headers: HeaderMap);
 }
 
 impl Interims {
@@ -62,7 +73,7 @@ impl Interims {
     /// The way for interim responses to the request that is being answered; `None` when none may be sent.
     pub fn of_this_request(self: &Arc<Self>) -> Option<Interim> {
         let state = self.state.lock();
-        state.open.then(|| Interim { all: self.clone(), turn: state.turn })
+        state.open.then(|| Interim(Way::Http1 { all: self.clone(), turn: state.turn }))
     }
 
     pub(super) fn is_waiting(&self) -> bool {
@@ -86,6 +97,11 @@ impl Interims {
 }
 
 impl Interim {
+    /// The way that a server of another protocol has.
+    pub fn by(way: Arc<dyn InterimWay>) -> Self {
+        Self(Way::Other(way))
+    }
+
     /// Passes a server's interim response on. `headers` are those that concern the client: fields of the
     /// connection to the server are removed.
     pub fn pass(&self, status: StatusCode, headers: &HeaderMap) {
@@ -93,6 +109,10 @@ impl Interim {
         if matches!(status, StatusCode::CONTINUE | StatusCode::SWITCHING_PROTOCOLS) {
             return;
         }
+        let (all, turn) = match &self.0 {
+            Way::Http1 { all, turn } => (all, *turn),
+            Way::Other(way) => return way.pass(status, headers.clone()),
+        };
         let reason = status.canonical_reason().unwrap_or_default();
         let mut head = format!("HTTP/1.1 {} {reason}\r\n", status.as_str()).into_bytes();
         for (name, value) in headers {
@@ -101,12 +121,12 @@ impl Interim {
             }
         }
         head.extend_from_slice(b"\r\n");
-        let mut state = self.all.state.lock();
-        if !state.open || state.turn != self.turn || state.bytes.len() + head.len() > MOST {
+        let mut state = all.state.lock();
+        if !state.open || state.turn != turn || state.bytes.len() + head.len() > MOST {
             return;
         }
         state.bytes.extend_from_slice(&head);
-        self.all.waiting.store(true, Ordering::Release);
+        all.waiting.store(true, Ordering::Release);
         if let Some(guard) = state.guard.take() {
             guard.wake();
         }

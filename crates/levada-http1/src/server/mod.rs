@@ -46,7 +46,7 @@ pub use self::{
     framing::{HeadBounds, RequestFraming, ScannedBytes, names_websocket},
     head::names_host,
     http2_heads::TimedHeads,
-    interim::{Interim, Interims},
+    interim::{Interim, InterimWay, Interims},
     ledger::{ActiveRequest, ConnectionEnd, Ledger},
     outlet::Outlet,
     parsed::check_parsed,
