@@ -7,6 +7,7 @@
 //! basic_auth       users and passwords (password: the forms of their hashes)
 //! client_network   the client that a request counts for
 //! client_shares    a bounded number of places that clients share
+//! connection_places  the places of clients' connections
 //! concurrency      how many requests of one key are served at once
 //! cors             pages of other origins that may use a site
 //! country          the country of an address
@@ -35,6 +36,7 @@ pub mod client_network;
 pub mod client_shares;
 pub mod collector;
 pub mod concurrency;
+pub mod connection_places;
 pub mod cors;
 pub mod country;
 pub mod dormant;

@@ -33,7 +33,7 @@ use levada_document::{Findings, Path};
 use levada_edge::StartError;
 use levada_edge::settings::{
     Admin, AdminAddress, CacheSettings, Certificate, CertificateState, DiskCache, Listener,
-    PurgeSettings, RunAs, Runtime, Settings, TrustedProxies,
+    PurgeSettings, RunAs, Runtime, Settings, TrustedProxies, UnusableSettings,
 };
 
 use super::{
@@ -96,9 +96,13 @@ pub(crate) fn as_started(settings: &Settings, findings: &mut Findings<'_>) {
     let Err(error) = levada_edge::check(settings) else { return };
     let root = Path::default();
     let place = match &error {
-        StartError::Memory { .. } => root.key("limits").key("memory"),
-        StartError::Disk(_) => root.key("cache").key("disk").key("path"),
-        StartError::OwnListener { number, .. } => root.key("site").index(*number),
+        StartError::Settings(UnusableSettings::Memory { .. }) => root.key("limits").key("memory"),
+        StartError::Settings(UnusableSettings::Disk(_)) => {
+            root.key("cache").key("disk").key("path")
+        }
+        StartError::Settings(UnusableSettings::OwnListener { number, .. }) => {
+            root.key("site").index(*number)
+        }
         _ => root.key("listen"),
     };
     findings.error(&place, error.to_string(), None);

@@ -32,7 +32,6 @@ mod body_error;
 mod bounds;
 mod bypass;
 mod cache;
-mod check;
 mod client_connection;
 mod clock;
 mod compress;
@@ -78,12 +77,11 @@ mod watch;
 
 use levada_metrics as metrics;
 
-pub use check::check;
 pub use levada_access::tls::TlsError;
 pub use levada_metrics::Counts;
 pub use levada_settings::explained::{ExplainedRequest, RouteNotTaken, TakenRoute};
 pub use levada_settings::{self as settings, SettingsReader};
 pub use levada_status::explain_settings as explain;
 pub use levada_upgrade::{Addresses, Predecessor};
-pub use run::{Running, run};
+pub use run::{Running, check, run};
 pub use start_error::StartError;

@@ -11,9 +11,10 @@ use std::{
     time::Duration,
 };
 
-use levada_access::{client_shares::ClientShares, peer_places::PeerPlaces, tls};
+use levada_access::{connection_places::ConnectionPlaces, peer_places::PeerPlaces, tls};
 use levada_acme::Certificates;
 use levada_net::stop::Stop;
+use levada_quic::{Endpoints, PreparedEndpoint};
 use levada_tls::{
     door::{Door, DoorSettings, SiteDoor},
     tickets::TicketKeys,
@@ -27,7 +28,7 @@ use crate::{
     connection::ListenerRole,
     listener,
     node::{Node, hands_over},
-    quic::{Endpoints, Http3, PreparedEndpoint},
+    quic::{self, Http3},
     settings::{Listener, PeerTrust, Settings, SiteSettings},
     start_error::StartError,
 };
@@ -42,11 +43,8 @@ const WITH_PROOFS: [&[u8]; 3] = [b"h2", b"http/1.1", tls::PROOF_PROTOCOL];
 
 /// See the module.
 pub(crate) struct Listeners {
-    /// The places of clients' connections, and how many there are.
-    places: Arc<Semaphore>,
-    connections: Mutex<usize>,
-    /// The same number, as clients share it.
-    shares: Arc<ClientShares>,
+    /// The places of clients' connections.
+    pub(crate) places: ConnectionPlaces,
     /// The certificates that the node orders.
     certificates: Arc<Certificates>,
     /// The schedulers of all workers.
@@ -85,10 +83,7 @@ struct PreparedListener {
 }
 
 /// The roles of all addresses, and the keys of the session tickets that they give.
-struct Roles {
-    all: Vec<(SocketAddr, ListenerRole)>,
-    tickets: Arc<TicketKeys>,
-}
+type Roles = (Vec<(SocketAddr, ListenerRole)>, Arc<TicketKeys>);
 
 impl PreparedListeners {
     /// Lets connections wait at the addresses that are new.
@@ -105,9 +100,7 @@ impl Listeners {
     /// No listeners yet, for so many connections of clients.
     pub(crate) fn new(connections: usize, certificates: &Arc<Certificates>) -> Self {
         Self {
-            places: Arc::new(Semaphore::new(connections)),
-            connections: Mutex::new(connections),
-            shares: ClientShares::new(connections as u32),
+            places: ConnectionPlaces::new(connections),
             certificates: certificates.clone(),
             runtimes: Mutex::default(),
             open: Mutex::default(),
@@ -127,7 +120,7 @@ impl Listeners {
         stop: &Stop,
     ) -> Result<(), StartError> {
         *self.runtimes.lock() = runtimes;
-        let Roles { all, tickets } = self.roles(&node.settings())?;
+        let (all, tickets) = self.roles(&node.settings())?;
         let listeners = sockets.into_iter().zip(all);
         let prepared = |(sockets, (_, role))| self.prepared(Arc::new(sockets), role, false);
         let listeners = listeners.map(prepared).collect::<Result<_, _>>()?;
@@ -142,7 +135,7 @@ impl Listeners {
     pub(crate) fn prepare(&self, settings: &Settings) -> Result<PreparedListeners, StartError> {
         let workers = self.runtimes.lock().len();
         let mut open: Vec<_> = self.open.lock().iter().map(|one| one.sockets.clone()).collect();
-        let Roles { all, tickets } = self.roles(settings)?;
+        let (all, tickets) = self.roles(settings)?;
         let mut listeners = Vec::new();
         for (address, role) in all {
             let known = open.iter().position(|sockets| sockets.wanted == address);
@@ -162,7 +155,7 @@ impl Listeners {
         is_new: bool,
     ) -> Result<PreparedListener, StartError> {
         if let Some(http3) = &mut role.http3 {
-            http3.at(sockets.address.port());
+            http3.alt_svc = quic::alt_svc(sockets.address.port());
         }
         self.ready(sockets, Arc::new(role), is_new)
     }
@@ -174,12 +167,12 @@ impl Listeners {
         is_new: bool,
     ) -> Result<PreparedListener, StartError> {
         let workers = self.runtimes.lock();
-        let endpoint = match role.http3 {
+        let endpoint = match workers.first().filter(|_| role.http3.is_some()) {
             None => None,
-            Some(_) => {
+            Some(worker) => {
                 let udp = sockets.udp(&mut PassedSockets::default())?;
                 let refused = |why| SocketError::Udp { address: sockets.address, why };
-                Some(self.quic.prepare(udp, &workers).map_err(refused)?)
+                Some(self.quic.prepare(udp, worker).map_err(refused)?)
             }
         };
         let doors = sockets.by_worker(workers.len())?;
@@ -208,7 +201,8 @@ impl Listeners {
             let mut accepting: Vec<_> = doors.into_iter().map(accept).collect();
             if let Some(endpoint) = endpoint {
                 sockets.keep_udp(&endpoint.udp);
-                accepting.extend(self.quic.accept(node, endpoint, &role, &runtimes, stop));
+                self.quic.keep(&endpoint);
+                accepting.extend(quic::accept(endpoint, node, &role, &runtimes, stop));
             }
             open.push(OpenListener { sockets, role, accepting });
         }
@@ -277,24 +271,6 @@ impl Listeners {
         }
     }
 
-    /// Changes the number of connections that clients may have. Open ones stay open.
-    pub(crate) fn set_connections(&self, connections: usize) {
-        let before = std::mem::replace(&mut *self.connections.lock(), connections);
-        self.shares.set_bound(connections as u32);
-        self.places.add_permits(connections.saturating_sub(before));
-        let fewer = before.saturating_sub(connections);
-        let taken = fewer - self.places.forget_permits(fewer);
-        if taken > 0 {
-            let places = self.places.clone();
-            tokio::spawn(async move {
-                for _ in 0..taken {
-                    let Ok(place) = places.acquire().await else { return };
-                    place.forget();
-                }
-            });
-        }
-    }
-
     fn door(&self, listener: &Listener, with: &DoorSettings<'_>) -> Result<Door, StartError> {
         let door = tls::client_facing(&listener.tls, with, |files| match listener.acme {
             false => Arc::new(files),
@@ -325,9 +301,9 @@ impl Listeners {
                 h2c: listener.h2c,
                 http3,
                 dormant_retries: listener.dormant_retries,
-                places: self.places.clone(),
+                places: self.places.all.clone(),
                 peer_places: None,
-                shares: Some(self.shares.clone()),
+                shares: Some(self.places.shares.clone()),
             };
             all.push((listener.address, role));
         }
@@ -354,6 +330,6 @@ impl Listeners {
             };
             all.push((peering.listen, role));
         }
-        Ok(Roles { all, tickets })
+        Ok((all, tickets))
     }
 }

@@ -1,17 +1,16 @@
 //! HTTP/3 at the listeners for clients, by `levada_quic`.
 
-use std::{io, net::IpAddr, sync::Arc};
+use std::{net::IpAddr, sync::Arc};
 
 use http::{HeaderValue, Request, Response};
 use http_body_util::BodyExt as _;
 use hyper::rt::Executor as _;
 use levada_access::{client_shares::ClientPlace, memory_bound::MemoryPressure};
 use levada_http1::{ConnectionEnd, ConnectionLimits};
-use levada_net::{stop::Stop, udp::UdpSockets};
-use levada_quic::{Endpoint, QuicMetrics, RequestBody, Serve, ServerConfig, UNPROVEN};
+use levada_net::stop::Stop;
+use levada_quic::{PreparedEndpoint, QuicMetrics, RequestBody, Serve, ServerConfig, UNPROVEN};
 use levada_tls::door::Door;
 use levada_upstream::{ClientBody, QuicBodyError};
-use parking_lot::Mutex;
 use tokio::{runtime::Handle, sync::OwnedSemaphorePermit, task::AbortHandle};
 
 use crate::{
@@ -46,89 +45,41 @@ impl Http3 {
         let config = config.map_err(|why| StartError::Http3 { address: listener.address, why })?;
         Ok(Some(Self { config, alt_svc: alt_svc(listener.address.port()) }))
     }
-
-    /// Offers the port that was taken.
-    pub(crate) fn at(&mut self, port: u16) {
-        self.alt_svc = alt_svc(port);
-    }
 }
 
-fn alt_svc(port: u16) -> HeaderValue {
+/// The offer of HTTP/3 at this port.
+pub(crate) fn alt_svc(port: u16) -> HeaderValue {
     let offer = HeaderValue::try_from(format!("h3=\":{port}\"; ma=86400"));
     offer.unwrap_or_else(|_| HeaderValue::from_static("clear"))
 }
 
-/// The endpoints that this process has opened. One that is no longer wanted serves the connections that it has.
-#[derive(Default)]
-pub(crate) struct Endpoints(Mutex<Vec<(Arc<UdpSockets>, Arc<Endpoint>)>>);
-
-/// An endpoint that is ready to accept connections.
-pub(crate) struct PreparedEndpoint {
-    pub(crate) udp: Arc<UdpSockets>,
-    endpoint: Arc<Endpoint>,
-}
-
-impl Endpoints {
-    /// The endpoint at these sockets: the one that is open there, or a new one.
-    ///
-    /// # Errors
-    /// When the system refuses.
-    pub(crate) fn prepare(
-        &self,
-        udp: Arc<UdpSockets>,
-        workers: &[Handle],
-    ) -> io::Result<PreparedEndpoint> {
-        let open = self.0.lock();
-        let known = open.iter().find(|(sockets, _)| Arc::ptr_eq(sockets, &udp));
-        let endpoint = match known {
-            Some((_, endpoint)) => endpoint.clone(),
-            None => {
-                let _runtime = workers.first().map(Handle::enter);
-                Arc::new(Endpoint::open(&udp)?)
-            }
-        };
-        Ok(PreparedEndpoint { udp, endpoint })
-    }
-
-    /// Accepts connections at this endpoint, when the node serves clients.
-    pub(crate) fn accept(
-        &self,
-        node: &Arc<Node>,
-        PreparedEndpoint { udp, endpoint }: PreparedEndpoint,
-        role: &Arc<ListenerRole>,
-        workers: &[Handle],
-        stop: &Stop,
-    ) -> Option<AbortHandle> {
-        let config = role.http3.as_ref()?.config.clone();
-        let first = workers.first()?;
-        let mut open = self.0.lock();
-        if !open.iter().any(|(_, known)| Arc::ptr_eq(known, &endpoint)) {
-            open.push((udp.clone(), endpoint.clone()));
+/// Accepts connections at this endpoint, when the node serves clients.
+pub(crate) fn accept(
+    PreparedEndpoint { udp, endpoint }: PreparedEndpoint,
+    node: &Arc<Node>,
+    role: &Arc<ListenerRole>,
+    workers: &[Handle],
+    stop: &Stop,
+) -> Option<AbortHandle> {
+    let config = role.http3.as_ref()?.config.clone();
+    let first = workers.first()?;
+    let served = Arc::new(QuicListener { node: node.clone(), role: role.clone() });
+    let (node, workers, stop) = (node.clone(), workers.to_vec(), stop.clone());
+    let accepting = async move {
+        tokio::select! {
+            () = node.purging.until_serving() => {}
+            () = stop.begun() => return,
         }
-        drop(open);
-        let served = Arc::new(QuicListener { node: node.clone(), role: role.clone() });
-        let (node, workers, stop) = (node.clone(), workers.to_vec(), stop.clone());
-        let accepting = async move {
-            tokio::select! {
-                () = node.purging.until_serving() => {}
-                () = stop.begun() => return,
+        // The connections of the process before live no longer than its drain.
+        let patience = node.settings().limits.drain_timeout;
+        tokio::select! {
+            () = endpoint.accept(served, config, workers, stop) => {}
+            Err(error) = udp.take_over(tokio::time::sleep(patience)) => {
+                tracing::error!(%error, "packets of HTTP/3 cannot be steered");
             }
-            // The connections of the process before live no longer than its drain.
-            let patience = node.settings().limits.drain_timeout;
-            tokio::select! {
-                () = endpoint.accept(served, config, workers, stop) => {}
-                Err(error) = udp.take_over(tokio::time::sleep(patience)) => {
-                    tracing::error!(%error, "packets of HTTP/3 cannot be steered");
-                }
-            }
-        };
-        Some(first.spawn(accepting).abort_handle())
-    }
-
-    /// Refuses new connections everywhere.
-    pub(crate) fn refuse(&self) {
-        self.0.lock().iter().for_each(|(_, endpoint)| endpoint.refuse());
-    }
+        }
+    };
+    Some(first.spawn(accepting).abort_handle())
 }
 
 /// The node behind one listener.

@@ -1,11 +1,7 @@
 //! Reloads the settings of a running node: all of them, or none.
 //!
-//! ```text
-//!   plan     all that can fail: files are read, addresses bound, policies built, logs opened, sources asked
-//!            nothing that runs sees any of it; a plan that is dropped leaves an empty file of a new log at most
-//!     │
-//!   apply    cannot fail: the node goes on with what was planned
-//! ```
+//! The plan does all that can fail: files are read, addresses bound, policies built, logs opened, sources asked. Nothing
+//! that runs sees any of it; a plan that is dropped leaves an empty file of a new log at most. To apply it cannot fail.
 //!
 //! Running requests end as they began. Servers that stay keep their health and connections, and policies that stay
 //! keep what they have learned, even when their parameters change. The access log is opened anew even when the
@@ -134,7 +130,7 @@ impl Reloader {
         if let Some(log) = log {
             self.node.telemetry.log.store(log);
         }
-        self.listeners.set_connections(settings.limits.connections);
+        self.listeners.places.set(settings.limits.connections);
         self.registrar.set(settings.discovery.registration.clone());
         resolver.commit();
         let sites = plan.sites.make(&self.node.site_builder(&settings));

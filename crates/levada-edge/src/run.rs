@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use levada_acme::{CertificateMetrics, Certificates};
 use levada_types::format_duration;
 use tokio::{net::TcpListener, runtime, signal::unix};
 
@@ -17,7 +18,6 @@ use levada_upgrade::{
 
 use crate::{
     admin::{self, Pages},
-    check::check,
     listeners::Listeners,
     members,
     node::{Node, hands_over},
@@ -90,6 +90,16 @@ pub fn run(
         end(&reloader, stopper, stop).await;
         ended
     })
+}
+
+/// Whether a node could serve by these settings. It reads certificates. What other programs have or do is not looked
+/// at: a node may run beside a check of its next settings.
+///
+/// # Errors
+/// With the first reason why it could not, as [`run`] would have it.
+pub fn check(settings: &Settings) -> Result<(), StartError> {
+    settings.check()?;
+    Listeners::new(0, &Certificates::new(CertificateMetrics::default())).check(settings)
 }
 
 /// Opens the sockets of a node that were not passed to this process.

@@ -6,7 +6,7 @@ use levada_net::bpf::BpfError;
 use levada_peers::PeersError;
 use levada_policy::BuildError;
 use levada_quic::NoInitialCipherSuite;
-use levada_types::ByteSize;
+use levada_settings::UnusableSettings;
 use levada_upgrade::{NoSuchUser, PredecessorGone, SocketError};
 
 use levada_store::disk::DiskError;
@@ -44,32 +44,9 @@ pub enum StartError {
         /// The reason.
         why: BuildError,
     },
-    /// An origin is a listener of the node.
-    #[error(
-        "the origin {origin} of the site {site} is this node itself, which listens on {listener}: \
-         its requests would come back; write the address of the web server"
-    )]
-    OwnListener {
-        /// The place of the site in the settings.
-        number: usize,
-        /// Its hosts.
-        site: String,
-        /// The origin.
-        origin: String,
-        /// The listener's address.
-        listener: std::net::SocketAddr,
-    },
-    /// The bound on memory is below the memory of an idle node.
-    #[error(
-        "`limits.memory` is {limit}, less than an idle node needs: all clients would be turned \
-         away; write at least {least}"
-    )]
-    Memory {
-        /// The bound.
-        limit: ByteSize,
-        /// The least one.
-        least: ByteSize,
-    },
+    /// No node could serve by the settings.
+    #[error(transparent)]
+    Settings(#[from] UnusableSettings),
     /// The disk cache could never be used.
     #[error(transparent)]
     Disk(#[from] DiskError),

@@ -8,6 +8,7 @@ pub mod changes;
 mod countries;
 pub mod explained;
 pub mod identity;
+mod unusable;
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -67,6 +68,7 @@ pub use levada_tls::{
 use levada_types::format_duration;
 pub use levada_types::{AddressPrefix, AdminAddress, NoPrefix};
 pub use levada_upstream::{HealthCheck, Origin, ProxyVersion, ServerProtocols};
+pub use unusable::UnusableSettings;
 
 /// Everything one node needs to run.
 #[derive(Clone, Debug)]
@@ -319,6 +321,14 @@ pub enum SiteLog {
 }
 
 impl Settings {
+    /// Whether a node could serve by them, as far as files and other programs do not decide it.
+    ///
+    /// # Errors
+    /// With the first reason why it could not.
+    pub fn check(&self) -> Result<(), UnusableSettings> {
+        unusable::check(self)
+    }
+
     /// The files of all certificates that clients and peers are shown.
     pub fn certificate_files(&self) -> Vec<PathBuf> {
         let of_clients = self.listeners.iter().flat_map(|listener| &listener.tls);

@@ -1,40 +1,65 @@
-//! Settings that no node could serve by, found before one starts.
-//!
-//! `levada run` refuses them, and `levada validate` and a reload do so by the same function. What other programs have
-//! or do at the moment is not looked at: a node may run beside a check of its next settings.
+//! Settings that no node could serve by. What other programs have or do at the moment is not looked at.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use levada_access::memory_bound;
-use levada_acme::{CertificateMetrics, Certificates};
-use levada_net::listening;
-use levada_store::disk::check_directory;
+use levada_store::disk::{DiskError, check_directory};
 use levada_types::ByteSize;
 
-use crate::{
-    listeners::Listeners,
-    settings::{Origin, Settings, SiteSettings},
-    start_error::StartError,
-};
+use crate::{Origin, Settings, SiteSettings};
 
-/// Whether a node could serve by these settings. It reads certificates.
-///
-/// # Errors
-/// With the first reason why it could not.
-pub fn check(settings: &Settings) -> Result<(), StartError> {
+/// Why no node could serve by settings.
+#[derive(Debug, thiserror::Error)]
+pub enum UnusableSettings {
+    /// An origin is a listener of the node.
+    #[error(
+        "the origin {origin} of the site {site} is this node itself, which listens on {listener}: \
+         its requests would come back; write the address of the web server"
+    )]
+    OwnListener {
+        /// The place of the site in the settings.
+        number: usize,
+        /// Its hosts.
+        site: String,
+        /// The origin.
+        origin: String,
+        /// The listener's address.
+        listener: SocketAddr,
+    },
+    /// The bound on memory is below the memory of an idle node.
+    #[error(
+        "`limits.memory` is {limit}, less than an idle node needs: all clients would be turned \
+         away; write at least {least}"
+    )]
+    Memory {
+        /// The bound.
+        limit: ByteSize,
+        /// The least one.
+        least: ByteSize,
+    },
+    /// The disk cache could never be used.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+}
+
+/// Whether a node could serve by these settings.
+pub(crate) fn check(settings: &Settings) -> Result<(), UnusableSettings> {
     if let Some(limit) = settings.limits.memory.filter(|limit| *limit < memory_bound::LEAST) {
         let (limit, least) = (ByteSize(limit), ByteSize(memory_bound::LEAST));
-        return Err(StartError::Memory { limit, least });
+        return Err(UnusableSettings::Memory { limit, least });
     }
     if let Some(disk) = &settings.cache.disk {
         check_directory(&disk.path)?;
     }
-    settings.sites.iter().enumerate().try_for_each(|(at, site)| comes_back(settings, at, site))?;
-    Listeners::new(0, &Certificates::new(CertificateMetrics::default())).check(settings)
+    settings.sites.iter().enumerate().try_for_each(|(at, site)| comes_back(settings, at, site))
 }
 
 /// Finds an origin that is a listener of this node, where it would get the requests of the same site again.
-fn comes_back(settings: &Settings, number: usize, site: &SiteSettings) -> Result<(), StartError> {
+fn comes_back(
+    settings: &Settings,
+    number: usize,
+    site: &SiteSettings,
+) -> Result<(), UnusableSettings> {
     let servers = &site.servers;
     // Another site of this node may be meant.
     let is_other = |host: &str| {
@@ -50,7 +75,7 @@ fn comes_back(settings: &Settings, number: usize, site: &SiteSettings) -> Result
         let mut listeners = settings.listeners.iter().map(|listener| listener.address);
         if let Some(listener) = listeners.find(|listener| reaches(address, *listener)) {
             let (site, origin) = (site.hosts.join(", "), origin.to_string());
-            return Err(StartError::OwnListener { number, site, origin, listener });
+            return Err(UnusableSettings::OwnListener { number, site, origin, listener });
         }
     }
     Ok(())
@@ -67,7 +92,7 @@ fn address(origin: &Origin) -> Option<SocketAddr> {
 
 /// Whether a connection to `address` from this machine comes to the listener.
 fn reaches(address: SocketAddr, listener: SocketAddr) -> bool {
-    let is_here = |ip: IpAddr| ip.is_loopback() || listening::bind((ip, 0).into(), false).is_ok();
+    let is_here = |ip: IpAddr| ip.is_loopback() || UdpSocket::bind((ip, 0)).is_ok();
     address.port() == listener.port()
         && match listener.ip().is_unspecified() {
             true => is_here(address.ip()),
