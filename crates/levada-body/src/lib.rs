@@ -16,6 +16,7 @@ mod again;
 mod block_reader;
 mod blocked;
 mod body_writer;
+mod digest_check;
 mod error;
 mod fetch_leader;
 mod flight;
@@ -33,6 +34,7 @@ pub use blocked::{
     BlockOrigin, BlockOutcome, BlockTiers, BlockedBody, LongBody, Parts, Representation,
 };
 pub use body_writer::{BodyWriter, NoReader};
+pub use digest_check::DigestCheck;
 pub use error::ReadError;
 pub use fetch_leader::FetchLeader;
 pub use flight::{FlightLeader, FlightStart, Follower, Joined, SingleFlight};

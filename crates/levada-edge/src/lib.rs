@@ -53,7 +53,6 @@ mod listeners;
 mod members;
 mod node;
 mod open_tunnel;
-mod origin;
 mod page;
 mod pipeline;
 mod process_memory;

@@ -30,8 +30,8 @@ use crate::{
     identify::Identifier,
     large::Transfers,
     metrics::Metrics,
-    origin, process_memory,
-    settings::{Runtime, Settings},
+    process_memory,
+    settings::{Runtime, Settings, server_bounds},
     site_builder::{SiteBuilder, plan_sites},
     sites::{Site, Sites, SitesNow},
     start_error::StartError,
@@ -138,7 +138,7 @@ impl Node {
             .peering
             .as_ref()
             .map(|peering| {
-                let bounds = origin::server_bounds(&settings.limits);
+                let bounds = server_bounds(&settings.limits);
                 Peers::new(&settings.name, peering, bounds, clock, workers)
             })
             .transpose()?;
@@ -257,7 +257,7 @@ impl Node {
         self.cache.store.resize(settings.cache.memory);
         self.purging.token.store(settings.purge.token.clone().map(Arc::new));
         if let Some(peers) = &self.peers {
-            peers.set_bounds(origin::server_bounds(limits));
+            peers.set_bounds(server_bounds(limits));
         }
         if limits.serve_rate != self.settings().limits.serve_rate {
             self.pacer.store(limits.serve_rate.map(Pacer::new));

@@ -19,10 +19,10 @@ use crate::{
     access_record::Telemetry,
     clock::Clock,
     metrics::Metrics,
-    origin::{self, Way},
     routes::Routes,
     settings::{
-        PolicyChoice, Settings, SiteLog, SiteRoute, SiteServers, SiteSettings, SwitchSettings,
+        PolicyChoice, Settings, SiteLog, SiteRoute, SiteServers, SiteSettings, SwitchSettings, Way,
+        server_bounds,
     },
     sites::{Site, SiteParts, Sites},
     start_error::StartError,
@@ -268,7 +268,7 @@ fn change_origins(
         protocols: servers.protocols,
         server_name: way.server_name(),
         connect: Box::new(move |origin, protocols| way.to(origin, protocols)),
-        bounds: origin::server_bounds(&builder.settings.limits),
+        bounds: server_bounds(&builder.settings.limits),
         workers: builder.workers,
     };
     origins.change(&plan, sources.found(servers.origins.iter()));
@@ -290,7 +290,7 @@ fn switch_plan<'a>(
         protocols: servers.protocols,
         server_name: way.server_name(),
         connect: Box::new(move |origin, protocols| way.to(origin, protocols)),
-        bounds: origin::server_bounds(&builder.settings.limits),
+        bounds: server_bounds(&builder.settings.limits),
         workers: builder.workers,
         decider,
     }

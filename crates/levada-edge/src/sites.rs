@@ -1,11 +1,6 @@
 //! Sites by host, and each site's origins.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    net::IpAddr,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use http::HeaderValue;
@@ -24,7 +19,7 @@ use prometheus_client::metrics::counter::Counter;
 use crate::{
     clock::Clock,
     routes::Routes,
-    settings::{Delivery, Handling, LargeSettings, MissLimits, SiteSettings},
+    settings::{Delivery, Handling, HostTable, LargeSettings, MissLimits, SiteSettings},
 };
 
 /// A site at work.
@@ -225,38 +220,20 @@ impl PurgedSites for SitesNow {
 
 /// All sites of a node.
 pub(crate) struct Sites {
-    exact: HashMap<String, Arc<Site>>,
-    /// By what follows the `*`: a dot and a name, or nothing.
-    wildcards: HashMap<String, Arc<Site>>,
+    by_host: HostTable<Arc<Site>>,
     all: Vec<Arc<Site>>,
 }
 
 impl Sites {
     pub(crate) fn new(all: Vec<Arc<Site>>) -> Self {
-        let mut sites = Self { exact: HashMap::new(), wildcards: HashMap::new(), all };
-        for site in sites.all.iter().filter(|site| site.route.is_none()) {
-            for host in &site.settings.hosts {
-                let host = host.to_ascii_lowercase();
-                match host.strip_prefix('*') {
-                    Some(suffix) => {
-                        let suffix = sites.wildcards.entry(suffix.to_owned());
-                        suffix.or_insert_with(|| site.clone());
-                    }
-                    None => drop(sites.exact.insert(host, site.clone())),
-                }
-            }
-        }
-        sites
+        let own = all.iter().filter(|site| site.route.is_none());
+        let by_host = HostTable::new(own.map(|site| (&*site.settings.hosts, site.clone())));
+        Self { by_host, all }
     }
 
     /// The site that answers to `host`, which is in lower case and has no port.
     pub(crate) fn find(&self, host: &str) -> Option<&Arc<Site>> {
-        self.exact.get(host).or_else(|| {
-            // The longest suffix first: one look-up for each label of the host.
-            let dots = host.match_indices('.').map(|(at, _)| at).filter(|at| *at > 0);
-            let suffixes = dots.chain([host.len()]).map(|at| &host[at..]);
-            suffixes.filter_map(|suffix| self.wildcards.get(suffix)).next()
-        })
+        self.by_host.find(host)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Site>> {

@@ -7,8 +7,10 @@
 pub mod changes;
 mod countries;
 pub mod explained;
+mod host_table;
 pub mod identity;
 mod unusable;
+mod way;
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -18,6 +20,7 @@ use std::{
 };
 
 pub use countries::ClientCountries;
+pub use host_table::HostTable;
 use http::{HeaderMap, Method};
 use identity::facts;
 pub use levada_access::{
@@ -69,6 +72,8 @@ use levada_types::format_duration;
 pub use levada_types::{AddressPrefix, AdminAddress, NoPrefix};
 pub use levada_upstream::{HealthCheck, Origin, ProxyVersion, ServerProtocols};
 pub use unusable::UnusableSettings;
+
+pub use way::{Way, server_bounds};
 
 /// Everything one node needs to run.
 #[derive(Clone, Debug)]
@@ -352,18 +357,10 @@ impl Settings {
         self.access_log.iter().chain(own)
     }
 
-    /// The site of a host without a port: the most exact pattern wins.
+    /// The site of a host in lower case without a port: the most exact pattern wins.
     pub fn site(&self, host: &str) -> Option<&SiteSettings> {
-        let exactness = |pattern: &String| match pattern.strip_prefix('*') {
-            Some(suffix) => {
-                let is_below = host.len() > suffix.len();
-                let is_it = is_below && host.ends_with(&suffix.to_ascii_lowercase());
-                is_it.then_some((false, suffix.len()))
-            }
-            None => pattern.eq_ignore_ascii_case(host).then_some((true, 0)),
-        };
-        let best = |site: &&SiteSettings| site.hosts.iter().filter_map(exactness).max();
-        self.sites.iter().filter(|site| best(site).is_some()).max_by_key(best)
+        let all = self.sites.iter().map(|site| (&*site.hosts, site));
+        HostTable::new(all).find(host).copied()
     }
 }
 

@@ -17,7 +17,6 @@
 //! A transfer has one version: the validator is part of each piece's name. If the file changes before
 //! the first byte is sent, the transfer begins anew; after that, the client's connection is cut.
 
-mod check;
 mod dispatch;
 mod flight;
 mod head;

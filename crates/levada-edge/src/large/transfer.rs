@@ -12,7 +12,7 @@ use std::{
 
 use bytes::Bytes;
 use http::HeaderMap;
-use levada_body::{ReadAt, ReadError};
+use levada_body::{DigestCheck, ReadAt, ReadError};
 use levada_fetch::{Choice, ChunkUrl, Chunked, Counts, Next, Plan, Request, RequestId};
 use levada_status::{PieceSource, TransferStatus};
 use levada_types::Timestamp;
@@ -25,7 +25,6 @@ use tokio::{
 
 use super::{
     Dispatch, File, Transfers,
-    check::Check,
     flight::{PieceFlight, WholePiece},
     refetch,
 };
@@ -43,7 +42,7 @@ pub(crate) struct Transfer {
     plan: Plan,
     file: File,
     span: Range<u64>,
-    check: Option<Check>,
+    check: Option<DigestCheck>,
     /// The template of every request for a piece.
     template: Box<RequestContext>,
     /// The client's own request, for its head.
@@ -97,7 +96,7 @@ impl Transfer {
         let plan = client.resource.site.serves_large_files()?.plan;
         let whole = span == (0..file.length);
         let digest = client.resource.digest();
-        let check = if whole { Check::of(headers, digest.as_ref()) } else { None };
+        let check = if whole { DigestCheck::of(headers, digest.as_ref()) } else { None };
         Some(Self {
             transfers: transfers.clone(),
             plan,
@@ -352,7 +351,7 @@ pub(super) struct PieceReader {
     current: VecDeque<Bytes>,
     position: u64,
     end: u64,
-    check: Option<Check>,
+    check: Option<DigestCheck>,
 }
 
 impl ReadAt for PieceReader {
@@ -421,7 +420,7 @@ impl PieceReader {
         if let Some(check) = &mut self.check {
             self.current.iter().for_each(|segment| check.update(segment));
         }
-        let holds = self.check.take_if(|_| last).is_none_or(Check::holds);
+        let holds = self.check.take_if(|_| last).is_none_or(DigestCheck::holds);
         if holds { Ok(()) } else { Err(ReadError::Digest) }
     }
 }

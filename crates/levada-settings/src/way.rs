@@ -6,15 +6,16 @@ use levada_access::tls;
 use levada_tls::origin::{ClientConfig, OriginTls, ServerName};
 use levada_upstream::{Address, ServerBounds, ServerProtocols, Wire};
 
-use crate::settings::{Limits, Origin, SiteServers};
+use crate::{Limits, Origin, SiteServers};
 
 /// The way to the origins or servers of a site: their TLS is read once for all of them.
-pub(crate) struct Way {
+pub struct Way {
     tls: Option<(Arc<ClientConfig>, Option<ServerName<'static>>)>,
 }
 
 impl Way {
-    pub(crate) fn of(servers: &SiteServers) -> Self {
+    /// The way to these servers.
+    pub fn of(servers: &SiteServers) -> Self {
         let protocols: &[&[u8]] = if servers.protocols.h2 { &[b"h2"] } else { &[b"http/1.1"] };
         let tls = servers.tls.as_ref().map(|tls| {
             let config = tls.config(protocols).unwrap_or_else(|error| {
@@ -27,12 +28,12 @@ impl Way {
     }
 
     /// The name that all of them are asked for.
-    pub(crate) fn server_name(&self) -> Option<ServerName<'static>> {
+    pub fn server_name(&self) -> Option<ServerName<'static>> {
         self.tls.as_ref().and_then(|(_, name)| name.clone())
     }
 
     /// The address and the protocols of an origin.
-    pub(crate) fn to(&self, origin: &Origin, protocols: ServerProtocols) -> (Address, Wire) {
+    pub fn to(&self, origin: &Origin, protocols: ServerProtocols) -> (Address, Wire) {
         let ServerProtocols { h2, states_client } = protocols;
         let tls = origin.tls().then(|| match &self.tls {
             Some((config, _)) => config.clone(),
@@ -44,7 +45,7 @@ impl Way {
 }
 
 /// The bounds of one server.
-pub(crate) fn server_bounds(limits: &Limits) -> ServerBounds {
+pub fn server_bounds(limits: &Limits) -> ServerBounds {
     ServerBounds {
         connections: limits.server_connections,
         queue: limits.queue,
