@@ -22,8 +22,11 @@ use std::{
         Arc, OnceLock,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
+    time::SystemTime,
 };
 
+use http::{HeaderMap, StatusCode, header::CONTENT_ENCODING};
+use levada_cache::Validators;
 use levada_http1::ZeroCopyQueue;
 use levada_store::{Block, Loans, Store, StoredHead, block_key};
 use levada_types::Key;
@@ -33,6 +36,7 @@ use crate::{
     again::AskedAgain,
     body_writer::BodyWriter,
     growing::{BlockMemory, BlockWriter, GrowingBlock},
+    part::content_length,
     running::RunningFetch,
 };
 
@@ -99,6 +103,23 @@ pub struct Representation {
     pub block: u64,
     /// `None` while it is not known.
     pub length: Option<u64>,
+}
+
+impl Representation {
+    /// Whether the whole body of this answer may go on where one of this representation was lost. Where no strong
+    /// validator identifies it, its bytes have to be compared.
+    pub fn may_be_continued_by(
+        &self,
+        (status, headers): (StatusCode, &HeaderMap),
+        received: SystemTime,
+    ) -> bool {
+        let Self { head, length, .. } = self;
+        status == StatusCode::OK
+            && length.zip(content_length(headers)).is_none_or(|(one, other)| one == other)
+            && headers.get(CONTENT_ENCODING) == head.headers.get(CONTENT_ENCODING)
+            && (!head.validators.is_strong()
+                || Validators::of(headers, received).same_representation(&head.validators))
+    }
 }
 
 /// The properties of a body that has more blocks than one.

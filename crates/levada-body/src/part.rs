@@ -10,19 +10,83 @@
 //! A URI has a few [`places`] for parts, beside the place of its whole response. The first byte of a part
 //! selects its place, so a part of the same range replaces an older one.
 
-use std::ops::Range;
+use std::{ops::Range, time::SystemTime};
 
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode,
     header::{CONTENT_LENGTH, CONTENT_RANGE, IF_RANGE, RANGE},
     request::Parts as RequestParts,
 };
-use levada_cache::{CONDITIONAL, ContentRange, RangeSet, RangeSpec};
+use levada_cache::{CONDITIONAL, ContentRange, RangeSet, RangeSpec, Validators};
 use levada_store::{Object, Store, StoredHead};
 use levada_types::{Key, weigh};
 
 /// The most parts of a URI that are stored at a time.
 const PLACES: u64 = 8;
+
+/// What the answer to a request for a part says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PartAnswer {
+    /// It is the part.
+    Part,
+    /// There is another representation by now.
+    Changed,
+    /// It is the same one, but not the part.
+    NoPart,
+}
+
+/// Judges the answer to a request for the bytes `span` of a representation with these validators and length.
+pub fn judge(
+    (known, length): (&Validators, Option<u64>),
+    span: &Range<u64>,
+    (status, headers): (StatusCode, &HeaderMap),
+    received: SystemTime,
+) -> PartAnswer {
+    let same = Validators::of(headers, received).same_representation(known)
+        && matches!(status, StatusCode::OK | StatusCode::PARTIAL_CONTENT);
+    let part = ContentRange::of_part(headers)
+        .filter(|part| status == StatusCode::PARTIAL_CONTENT && part.range.is_some());
+    let told = part.as_ref().and_then(|part| part.length);
+    if !same || length.zip(told).is_some_and(|(length, told)| length != told) {
+        return PartAnswer::Changed;
+    }
+    match part.and_then(|part| part.range) == Some(span.clone()) {
+        true => PartAnswer::Part,
+        false => PartAnswer::NoPart,
+    }
+}
+
+/// The field that asks for these bytes.
+pub fn range_value(span: Range<u64>) -> HeaderValue {
+    let text = format!("bytes={}-{}", span.start, span.end.saturating_sub(1));
+    HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("bytes=0-"))
+}
+
+/// The length of the body that a head states.
+pub fn content_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// The bytes of the representation that a response has, and the number of all its bytes.
+pub fn span(status: StatusCode, headers: &HeaderMap) -> Option<(Range<u64>, u64)> {
+    let length = content_length(headers)?;
+    match status {
+        StatusCode::OK => Some((0..length, length)),
+        StatusCode::PARTIAL_CONTENT => {
+            let ContentRange { range, length: whole } = ContentRange::of_part(headers)?;
+            let range = range.filter(|range| range.end - range.start == length)?;
+            Some((range, whole?))
+        }
+        _ => None,
+    }
+}
+
+/// The status and the fields of the part that came, after all.
+pub fn as_part(mut headers: HeaderMap, range: Range<u64>, length: u64) -> (StatusCode, HeaderMap) {
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(range.end - range.start));
+    headers.insert(CONTENT_RANGE, ContentRange::of(range, length).to_value());
+    (StatusCode::PARTIAL_CONTENT, headers)
+}
 
 /// The keys of a URI's parts.
 pub fn places(uri: Key) -> impl Iterator<Item = Key> {

@@ -1,6 +1,6 @@
 //! Header fields of this CDN's own, and those that it shares with other CDNs and proxies.
 
-use http::{HeaderMap, HeaderName, header::CONTENT_LENGTH};
+use http::HeaderName;
 pub(crate) use levada_access::trust::FORWARDED_FOR;
 
 /// Lists the CDNs that a request has passed (RFC 8586).
@@ -23,8 +23,3 @@ pub(crate) const PIECE: HeaderName = HeaderName::from_static("levada-piece");
 pub(crate) static PEERS_ONLY: [HeaderName; 3] = [REFUSED, LARGE, PIECE];
 /// From a client: the digest of the file that it wants. A stored copy with another digest is not used.
 pub(crate) const DIGEST: HeaderName = HeaderName::from_static("levada-digest");
-
-/// The length of the body that a head states.
-pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
-    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
-}

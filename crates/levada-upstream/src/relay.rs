@@ -212,12 +212,18 @@ impl Relay {
 
     /// The next bytes, for callers that are not bodies themselves.
     pub async fn next_data(&mut self) -> Option<Result<Bytes, InboundError>> {
+        poll_fn(|cx| self.poll_data(cx)).await
+    }
+
+    /// The next bytes.
+    pub fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, InboundError>>> {
         loop {
-            match poll_fn(|cx| self.poll(cx)).await?.map(Frame::into_data) {
-                Ok(Ok(piece)) => return Some(Ok(piece)),
-                Err(error) => return Some(Err(error)),
+            match ready!(self.poll(cx)).map(|frame| frame.map(Frame::into_data)) {
+                None => return Poll::Ready(None),
+                Some(Ok(Ok(piece))) => return Poll::Ready(Some(Ok(piece))),
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                 // Trailers.
-                Ok(Err(_)) => {}
+                Some(Ok(Err(_))) => {}
             }
         }
     }

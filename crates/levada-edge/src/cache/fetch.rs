@@ -5,7 +5,7 @@ use std::{sync::Arc, time::SystemTime};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, response};
 use levada_body::{
     BlockOrigin, BlockedBody, BodyWriter, Parts, Representation,
-    part::{self, Inside},
+    part::{self, Inside, content_length},
 };
 use levada_cache::{
     ContentRange, NoStore, OriginExchange, OriginFailure, RangeSpec, Storable, Validators,
@@ -23,12 +23,11 @@ use super::{
     fetch_fields::UnkeyedFields,
     fill::{FetchOutcome, FillLeader, UnsharedResponse},
     lookup::{FillRequest, PartRequest},
-    part_origin::{PartOrigin, range_value},
+    part_origin::PartOrigin,
     place, rest,
 };
 use crate::{
-    clock, fields::content_length, large, request::RequestContext, resource::Piece,
-    settings::Handling, sites::Site,
+    clock, large, request::RequestContext, resource::Piece, settings::Handling, sites::Site,
 };
 use levada_failure::Failure;
 
@@ -81,10 +80,10 @@ impl Fetch {
         make_conditional(&mut head.headers, &validators.unwrap_or_default());
         let block = |number: u64| {
             let first = number.saturating_mul(cache.block);
-            range_value(first, first.saturating_add(cache.block))
+            part::range_value(first..first.saturating_add(cache.block))
         };
         let range = match (&resource.piece, order.part) {
-            (Some(piece), _) => Some(range_value(piece.url.range.start, piece.url.range.end)),
+            (Some(piece), _) => Some(part::range_value(piece.url.range.clone())),
             (None, Some(PartRequest::Block(number))) => Some(block(number)),
             (None, Some(PartRequest::AsAsked(_))) => {
                 context.parts.headers.get(header::RANGE).cloned()
@@ -507,7 +506,7 @@ impl Fetch {
             // Of use by itself, though not beside other blocks.
             let first = number.saturating_mul(self.cache.block);
             let is_asked_for = range == (first..length.min(first.saturating_add(self.cache.block)));
-            (head.status, head.headers) = as_part(head.headers, range, length);
+            (head.status, head.headers) = part::as_part(head.headers, range, length);
             return match Inside::of(&self.request_headers, &head) {
                 Some(_) if is_asked_for => self.receive(head, relay, leader).await,
                 _ => leader.conclude(FetchOutcome::Unshared),
@@ -621,15 +620,4 @@ fn speaks_for_others(status: StatusCode, reason: &str) -> bool {
 fn named(headers: &HeaderMap, names: &[HeaderName]) -> HeaderMap {
     let values = |name| headers.get_all(name).iter().map(move |value| (name, value));
     names.iter().flat_map(values).map(|(name, value)| (name.clone(), value.clone())).collect()
-}
-
-/// The status and the fields of the part that came, after all.
-fn as_part(
-    mut headers: HeaderMap,
-    range: std::ops::Range<u64>,
-    length: u64,
-) -> (StatusCode, HeaderMap) {
-    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(range.end - range.start));
-    headers.insert(header::CONTENT_RANGE, ContentRange::of(range, length).to_value());
-    (StatusCode::PARTIAL_CONTENT, headers)
 }

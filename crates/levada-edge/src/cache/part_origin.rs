@@ -6,16 +6,15 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
-    task::{Poll, ready},
 };
 
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header, response};
-use http_body::Frame;
 use levada_body::{
     AskedAgain, BlockOrigin, BlockOutcome, BlockWriter, BlockedBody, BodyAgain, FlightLeader,
     FlightStart, Follower, Joined, LongBody, Parts, ReadError, Representation,
+    part::{self, PartAnswer},
 };
-use levada_cache::{CONDITIONAL, ContentRange, Validators};
+use levada_cache::{CONDITIONAL, Validators};
 use levada_http1::ZeroCopyQueue;
 use levada_store::{Blocks, Label, Object};
 use levada_types::Key;
@@ -27,7 +26,7 @@ use super::{
     fill::{FetchOutcome, FillLeader},
     rest,
 };
-use crate::{clock, fields::content_length, request::RequestContext, sites::Site};
+use crate::{clock, request::RequestContext, sites::Site};
 use levada_failure::Failure;
 
 /// The origin of a body.
@@ -51,12 +50,6 @@ pub(crate) struct PartsOf<'a> {
     pub(crate) validators: &'a Validators,
     /// `None` while it is not known.
     pub(crate) length: Option<u64>,
-}
-
-/// The field that asks for these bytes.
-pub(crate) fn range_value(first: u64, end: u64) -> HeaderValue {
-    let text = format!("bytes={first}-{}", end.saturating_sub(1));
-    HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("bytes=0-"))
 }
 
 /// The body of a stored object, for the client that asks for it.
@@ -185,7 +178,7 @@ impl PartOrigin {
         span: Range<u64>,
     ) -> Result<Inbound, ReadError> {
         let mut request = self.request.clone();
-        request.headers.insert(header::RANGE, range_value(span.start, span.end));
+        request.headers.insert(header::RANGE, part::range_value(span.clone()));
         let condition = self.validator.clone().map(|validator| (header::IF_RANGE, validator));
         request.headers.extend(condition);
         let (head, inbound) = self.send(request).await?;
@@ -210,19 +203,12 @@ impl PartOrigin {
     /// the bytes.
     async fn whole(&self, of: &Representation) -> Result<Inbound, ReadError> {
         let (head, inbound) = self.send(self.request.clone()).await?;
-        let Representation { identity: uri, head: stored, length, .. } = of;
-        let known = &stored.validators;
-        let same = head.status == StatusCode::OK
-            && length.zip(content_length(&head.headers)).is_none_or(|(one, other)| one == other)
-            && head.headers.get(header::CONTENT_ENCODING)
-                == stored.headers.get(header::CONTENT_ENCODING)
-            && (!known.is_strong()
-                || Validators::of(&head.headers, clock::wall()).same_representation(known));
-        if !same {
-            tracing::info!(uri = &**uri, "the representation has changed; its reader is cut");
+        let uri = &*of.identity;
+        if !of.may_be_continued_by((head.status, &head.headers), clock::wall()) {
+            tracing::info!(uri, "the representation has changed; its reader is cut");
             return Err(ReadError::Gone);
         }
-        tracing::debug!(uri = &**uri, "asked for again as a whole for one reader");
+        tracing::debug!(uri, "asked for again as a whole for one reader");
         Ok(inbound)
     }
 
@@ -241,20 +227,18 @@ impl PartOrigin {
         headers: &HeaderMap,
     ) -> Result<(), ReadError> {
         let PartsOf { key, identity: uri, length, .. } = *of;
-        let validators = Validators::of(headers, clock::wall());
-        let same = validators.same_representation(of.validators)
-            && matches!(status, StatusCode::OK | StatusCode::PARTIAL_CONTENT);
-        let part = ContentRange::of_part(headers)
-            .filter(|part| status == StatusCode::PARTIAL_CONTENT && part.range.is_some());
-        let told = part.as_ref().and_then(|part| part.length);
-        if !same || length.zip(told).is_some_and(|(length, told)| length != told) {
-            tracing::info!(uri, "the representation has changed; its blocks are dropped");
-        } else if part.and_then(|part| part.range) == Some(span) {
-            self.offers_parts.store(true, Relaxed);
-            return Ok(());
-        } else {
-            tracing::info!(uri, "the origin does not send the part it was asked for");
-            self.cache.remember_no_parts(key);
+        match part::judge((of.validators, length), &span, (status, headers), clock::wall()) {
+            PartAnswer::Part => {
+                self.offers_parts.store(true, Relaxed);
+                return Ok(());
+            }
+            PartAnswer::Changed => {
+                tracing::info!(uri, "the representation has changed; its blocks are dropped");
+            }
+            PartAnswer::NoPart => {
+                tracing::info!(uri, "the origin does not send the part it was asked for");
+                self.cache.remember_no_parts(key);
+            }
         }
         self.cache.store.remove(key);
         Err(ReadError::Gone)
@@ -319,16 +303,8 @@ impl BlockOrigin for PartOrigin {
             let inbound = self.whole(&body.of).await?;
             let mut relay = Relay::new(inbound, self.cache.forwarder.body_timeout());
             let body: BodyAgain = Box::new(move |cx| {
-                loop {
-                    relay.read_at_most(self.cache.tiers.memory.longest_read());
-                    // Trailers are none of the body.
-                    match ready!(relay.poll(cx)).map(|frame| frame.map(Frame::into_data)) {
-                        None => return Poll::Ready(None),
-                        Some(Ok(Ok(piece))) => return Poll::Ready(Some(Ok(piece))),
-                        Some(Ok(Err(_))) => {}
-                        Some(Err(_)) => return Poll::Ready(Some(Err(ReadError::Broken))),
-                    }
-                }
+                relay.read_at_most(self.cache.tiers.memory.longest_read());
+                relay.poll_data(cx).map_err(|_| ReadError::Broken)
             });
             Ok(body)
         })

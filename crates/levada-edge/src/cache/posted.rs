@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::SystemTime};
 
 use http::{HeaderMap, Method, header};
-use levada_body::FlightStart;
+use levada_body::{FlightStart, part::content_length};
 use levada_cache::{OriginExchange, Storable, may_store_post};
 use levada_purge::PendingStore;
 use levada_store::Label;
@@ -18,7 +18,7 @@ use super::{
     fill::{FillFollower, FillLeader},
     lookup::FillRequest,
 };
-use crate::{clock, fields::content_length, request::RequestContext, resource::Resource};
+use crate::{clock, request::RequestContext, resource::Resource};
 
 /// Fields that describe the body of a request.
 const OF_A_BODY: [header::HeaderName; 5] = [

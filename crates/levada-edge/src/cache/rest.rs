@@ -3,8 +3,8 @@
 use std::{ops::Range, sync::Arc};
 
 use http::{HeaderMap, StatusCode};
-use levada_body::ReadError;
-use levada_cache::{ContentRange, Validators, strip_fields};
+use levada_body::{ReadError, part};
+use levada_cache::{Validators, strip_fields};
 use levada_types::Key;
 use levada_upstream::{AskedRest, NoRest, Relay, Rest, UpstreamHead};
 
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     clock,
-    fields::{LARGE, PIECE, content_length},
+    fields::{LARGE, PIECE},
     sites::Site,
 };
 
@@ -42,7 +42,7 @@ pub(crate) fn heal(
     if relay.has_come() {
         return;
     }
-    let Some((span, length)) = span(status, headers) else { return };
+    let Some((span, length)) = part::span(status, headers) else { return };
     let validators = Validators::of(headers, clock::wall());
     let onward = || {
         let mut head = onward();
@@ -74,20 +74,6 @@ pub(crate) fn heal_part(
         end: span.end,
     };
     relay.heal(Arc::new(rest), span);
-}
-
-/// The bytes of the representation that a response has, and the number of all its bytes.
-fn span(status: StatusCode, headers: &HeaderMap) -> Option<(Range<u64>, u64)> {
-    let length = content_length(headers)?;
-    match status {
-        StatusCode::OK => Some((0..length, length)),
-        StatusCode::PARTIAL_CONTENT => {
-            let ContentRange { range, length: whole } = ContentRange::of_part(headers)?;
-            let range = range.filter(|range| range.end - range.start == length)?;
-            Some((range, whole?))
-        }
-        _ => None,
-    }
 }
 
 impl Rest for BodyRest {

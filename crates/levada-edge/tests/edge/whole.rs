@@ -62,8 +62,13 @@ impl Ranges {
         });
         let Some(range) = range else { return told(Reply::cached(body)) };
         let (first, last) = range.strip_prefix("bytes=").unwrap().split_once('-').unwrap();
-        let first: usize = first.parse().unwrap();
-        let end = last.parse().map_or(body.len(), |last: usize| body.len().min(last + 1));
+        let (first, end) = match (first, last) {
+            ("", count) => (body.len() - count.parse::<usize>().unwrap(), body.len()),
+            (first, "") => (first.parse().unwrap(), body.len()),
+            (first, last) => {
+                (first.parse().unwrap(), body.len().min(last.parse::<usize>().unwrap() + 1))
+            }
+        };
         let first = if self == Self::Wrong { first.saturating_sub(1) } else { first };
         let part = Reply::cached(&body[first..end]).status("206 Partial Content");
         told(part).with("content-range", &format!("bytes {first}-{}/{}", end - 1, body.len()))
