@@ -43,6 +43,29 @@ pub struct CacheRules {
     pub cookies: CookieStorage,
 }
 
+impl CacheRules {
+    /// The rules without what they let a cache store beyond HTTP's own.
+    pub fn of_http(&self) -> Self {
+        Self {
+            ttl: Vec::new(),
+            ignored: IgnoredFields::default(),
+            status_ttl: Vec::new(),
+            default_ttl: None,
+            negative_ttl: None,
+            ..self.clone()
+        }
+    }
+
+    /// Whether they let a cache store more than that.
+    pub fn exceed_http(&self) -> bool {
+        !self.ttl.is_empty()
+            || !self.status_ttl.is_empty()
+            || self.default_ttl.is_some()
+            || self.negative_ttl.is_some()
+            || self.ignored != IgnoredFields::default()
+    }
+}
+
 impl Default for CacheRules {
     fn default() -> Self {
         Self {

@@ -12,6 +12,7 @@ use levada_cache::{join_cookies, strip_fields};
 use levada_peers::{Membership, Peers, WatchedPeer};
 use levada_policy::{Outstanding, Pick, PickReason};
 use levada_redirector::{OriginOrder, Sizes, WatchedOrigin, retried};
+use levada_rules::UnkeyedFields;
 use levada_types::Request as PolicyRequest;
 use levada_upstream::{
     AdmittedRequest, Group, RequestBody, Retries, ServerFailure, UpstreamHead, UpstreamResponse,
@@ -19,7 +20,6 @@ use levada_upstream::{
 
 use crate::{
     access_record::AccessRecord,
-    cache::fetch_fields::UnkeyedFields,
     client_connection::{ClientConnection, ListenerKind},
     clock::Clock,
     fields::{
@@ -85,7 +85,7 @@ impl Forwarder {
     /// The head of a fetch that others share: without those of these fields that are withheld.
     pub(crate) fn shared(&self, context: &RequestContext, fields: &UnkeyedFields) -> UpstreamHead {
         let headers = context.parts.headers.clone();
-        self.made(context, headers, |headers| fields.withhold(context, headers))
+        self.made(context, headers, |headers| fields.withhold(context.edits.as_deref(), headers))
     }
 
     fn made(

@@ -8,11 +8,12 @@ use levada_access::pass;
 use levada_fetch::Digest;
 use levada_http1::names_host;
 use levada_peers::Peers;
+use levada_rules::encodes_controls;
 use levada_store::identity::{ResourceUrl, without_port};
 
 use crate::{
     client_connection::ListenerKind,
-    clock, encoded,
+    clock,
     fields::{CDN_ID, CDN_LOOP, DIGEST, FORWARDED_PROTO, PIECE},
     resource::{Piece, RoutedRequest},
     settings::Settings,
@@ -90,7 +91,7 @@ impl Identifier {
         let url = ResourceUrl::new(scheme(listener, request.headers()), host, target);
         let sites = self.sites.load();
         let site = sites.find(without_port(url.host())).ok_or(Failure::UnknownHost)?.clone();
-        if !site.settings.encoded_controls && encoded::has_controls(target) {
+        if !site.settings.encoded_controls && encodes_controls(target) {
             return Err(Failure::EncodedControl);
         }
         Ok(RoutedRequest::new(site, url, passed, client, request))

@@ -38,7 +38,6 @@ mod compress;
 mod connection;
 mod crossing;
 mod effects;
-mod encoded;
 mod error_page;
 mod explain;
 mod expressions;

@@ -19,7 +19,7 @@ use levada_metrics::{CacheResult, Work};
 use levada_peers::Membership;
 use levada_policy::{NodeIndex, Pick};
 use levada_redirector::SwitchMetrics;
-use levada_rules::{Adjustments, CacheUse};
+use levada_rules::{Adjustments, CacheUse, SentFields};
 use levada_store::{Label, Object, StoredHead};
 use levada_types::{Request as PolicyRequest, ServiceClass};
 use levada_upstream::{ClientBody, ServerFailure, UpstreamHead, UpstreamResponse};
@@ -34,7 +34,6 @@ use crate::{
         Cache,
         copies::{arriving, coded_copy, from_copy, from_object, whole_or_head},
         fetch::Fetch,
-        fetch_fields::SentFields,
         fill::{FetchOutcome, FillFollower},
         lookup::{FillRequest, LookupResult, PartRequest, lookup, recall},
         part_origin, stored,
@@ -576,7 +575,7 @@ async fn serve_from_fill(
             && varies(&body.of.head)
         {
             // It varies by a field that was withheld. With that field, the response is another one, stored beside it.
-            order.fields = SentFields::Varying(body.of.head.vary.clone());
+            order.fields = SentFields::Varying(body.of.head.vary.fields().into());
             order.detached = true;
             continue;
         }

@@ -9,7 +9,9 @@
 //!   idle        withheld, and not missed by a response that is not shared: browsers send them always
 //! ```
 
-use http::HeaderName;
+use http::{HeaderMap, HeaderName};
+
+use crate::FieldEdits;
 
 /// What a site lets pass.
 #[derive(Clone, Debug, PartialEq)]
@@ -100,6 +102,65 @@ impl FetchFields {
     pub fn is_idle(name: &HeaderName) -> bool {
         let name = name.as_str();
         IDLE_NAMES.contains(&name) || IDLE.iter().any(|beginning| name.starts_with(beginning))
+    }
+}
+
+/// What a fetch knows of the fields that no list and no key has.
+#[derive(Clone, Debug, Default)]
+pub enum SentFields {
+    /// They are withheld.
+    #[default]
+    Listed,
+    /// Those that a stored `Vary` names are sent: by it they belong to the key.
+    Varying(Box<[HeaderName]>),
+    /// All are sent: the response is not expected to be shared.
+    All,
+}
+
+/// The fields of one request that no list and no key has.
+#[derive(Debug, Default)]
+pub struct UnkeyedFields {
+    /// Those that are sent. A response is shared only if it varies by all of them.
+    sent: Vec<HeaderName>,
+    withheld: Vec<HeaderName>,
+}
+
+impl UnkeyedFields {
+    /// Divides them as `with` says.
+    pub fn of(unkeyed: Vec<HeaderName>, with: &SentFields) -> Self {
+        let is_sent = |name: &HeaderName| match with {
+            SentFields::Listed => false,
+            SentFields::Varying(vary) => vary.contains(name),
+            SentFields::All => true,
+        };
+        let (sent, withheld) = unkeyed.into_iter().partition(is_sent);
+        Self { sent, withheld }
+    }
+
+    /// All but these.
+    pub fn without(mut self, names: &[HeaderName]) -> Self {
+        self.sent.retain(|name| !names.contains(name));
+        self
+    }
+
+    /// Removes those that are withheld, and makes the changes of the operator anew that stood in them.
+    pub fn withhold(&self, edits: Option<&FieldEdits>, headers: &mut HeaderMap) {
+        for name in &self.withheld {
+            headers.remove(name);
+        }
+        if let Some(edits) = edits {
+            edits.apply_again(headers, &self.withheld);
+        }
+    }
+
+    /// Whether a response that varies by these fields may be shared.
+    pub fn belong_to(&self, vary: &[HeaderName]) -> bool {
+        self.sent.iter().all(|name| vary.contains(name))
+    }
+
+    /// Whether a response that is not shared lacks something that its client has said.
+    pub fn are_missed(&self) -> bool {
+        self.withheld.iter().any(|name| !FetchFields::is_idle(name))
     }
 }
 

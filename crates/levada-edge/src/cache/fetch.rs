@@ -12,15 +12,16 @@ use levada_cache::{
     is_error, make_conditional, may_store, may_store_part, serve_instead_of_error, strip_fields,
     strip_response, update_stored,
 };
+use levada_files::type_of_extension;
 use levada_purge::PendingStore;
+use levada_rules::{UnkeyedFields, fits_its_url};
 use levada_store::{Blocks, Label, Object, StoredHead, new_version};
 use levada_types::Key;
 use levada_upstream::{Relay, RequestBody, UpstreamHead, UpstreamResponse};
 
 use super::{
     Cache,
-    armour::{self, Armour},
-    fetch_fields::UnkeyedFields,
+    fetch_fields::unkeyed,
     fill::{FetchOutcome, FillLeader, UnsharedResponse},
     lookup::{FillRequest, PartRequest},
     part_origin::PartOrigin,
@@ -45,7 +46,8 @@ pub(crate) struct Fetch {
     /// The client's fields, without those that are withheld: by them a variant is selected.
     pub(crate) request_headers: HeaderMap,
     pub(crate) unkeyed: UnkeyedFields,
-    pub(crate) armour: Option<Box<Armour>>,
+    /// Path and query as the client wrote them, where a response must fit them: the rules store more than HTTP does.
+    pub(crate) armour: Option<Box<str>>,
     /// The piece of a large file that is fetched as an object.
     pub(crate) piece: Option<Arc<Piece>>,
     /// Whether the head of a large file is enough.
@@ -56,6 +58,9 @@ pub(crate) struct Fetch {
 
 /// The most that is read of an unwanted answer so that its connection can be used again.
 const DRAINED: usize = 64 << 10;
+
+/// Why a response is not stored that does not fit its URL.
+const DECEPTION: &str = "deception-armour";
 
 /// Why a response is not shared that may be up to a field of its client alone.
 const UNKEYED: &str = "unkeyed-field";
@@ -69,10 +74,10 @@ impl Fetch {
         pending: PendingStore,
     ) -> Self {
         let (resource, stored) = (&context.resource, order.stored.as_ref());
-        let unkeyed = UnkeyedFields::of(context, &order.fields);
+        let unkeyed = UnkeyedFields::of(unkeyed(context), &order.fields);
         let mut head = cache.forwarder.shared(context, &unkeyed);
         let mut request_headers = context.parts.headers.clone();
-        unkeyed.withhold(context, &mut request_headers);
+        unkeyed.withhold(context.edits.as_deref(), &mut request_headers);
         let known = stored.filter(|_| !context.anew);
         let validators = known.map(|object| {
             object.fields(|name| [header::ETAG, header::LAST_MODIFIED].contains(name))
@@ -99,6 +104,9 @@ impl Fetch {
             head.headers.insert(header::IF_RANGE, validator.clone());
         }
         head.method = Method::GET;
+        let Handling { rules, deception_armour, .. } = &*resource.handling;
+        let armour = *deception_armour && rules.exceed_http();
+        let armour = armour.then(|| resource.target().into());
         Self {
             cache: cache.clone(),
             site: resource.site.clone(),
@@ -109,7 +117,7 @@ impl Fetch {
             head,
             request_headers,
             unkeyed,
-            armour: Armour::of(resource),
+            armour,
             piece: resource.piece.clone(),
             head_is_enough: context.head_is_enough,
             pending,
@@ -292,13 +300,13 @@ impl Fetch {
         let part = asked_for && status == StatusCode::PARTIAL_CONTENT;
         let judge = if part { may_store_part } else { may_store };
         let mut storable = judge(&exchange, &self.handling.rules).map_err(NoStore::as_str)?;
-        if let Some(armour) = &self.armour
-            && !armour::fits(&armour.target, headers)
+        if let Some(target) = &self.armour
+            && !fits_its_url(target, headers, type_of_extension)
         {
-            storable = judge(&exchange, &armour.of_http).map_err(|_| armour::DECEPTION)?;
+            storable = judge(&exchange, &self.handling.rules.of_http()).map_err(|_| DECEPTION)?;
         }
         // Another client's response must not be up to a field that its key does not have.
-        if self.unkeyed.belong_to(&storable.vary) { Ok(storable) } else { Err(UNKEYED) }
+        if self.unkeyed.belong_to(storable.vary.fields()) { Ok(storable) } else { Err(UNKEYED) }
     }
 
     fn stored_head(

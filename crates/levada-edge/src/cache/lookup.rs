@@ -5,14 +5,14 @@ use std::sync::Arc;
 use http::Method;
 use levada_body::{part, partial::first_byte};
 use levada_cache::{
-    ForwardReason, RangeSpec, RequestCacheFields, RequestDirectives, ServeDecision,
+    ForwardReason, RangeSpec, RequestCacheFields, RequestDirectives, ServeDecision, Vary,
     has_precondition, serve, serve_missing,
 };
-use levada_rules::CacheUse;
+use levada_rules::{CacheUse, SentFields};
 use levada_store::{Object, Sought};
 use levada_types::Key;
 
-use super::{Cache, fetch_fields::SentFields};
+use super::Cache;
 use crate::{clock, request::RequestContext};
 
 /// The result of a look-up.
@@ -151,7 +151,8 @@ fn judge(cache: &Cache, context: &RequestContext, sought: Sought) -> LookupResul
     let order = |stored: Option<Arc<Object>>, why| {
         let (key, detached) = (sought.key, false);
         let vary = stored.as_ref().map_or_else(|| sought.vary.clone(), |object| object.vary());
-        let fields = vary.map_or(SentFields::Listed, SentFields::Varying);
+        let varying = |vary: Vary| SentFields::Varying(vary.fields().into());
+        let fields = vary.map_or(SentFields::Listed, varying);
         FillRequest { key, stored, why, directives, part, fields, detached }
     };
     // Only the origin may judge them (RFC 9111 Sec. 4.3.2).

@@ -3,7 +3,6 @@
 //! ```text
 //!   lookup        a stored response that may be used, or the fetch that is needed
 //!   fill ─ fetch  one fetch for all requests of an object, and its outcome
-//!   armour        whether a response fits its URL
 //!   fetch_fields  the fields that such a fetch has
 //!   part_origin   single blocks of a long body, by range
 //!   rest          the rest of a body that broke off, by range
@@ -14,7 +13,6 @@
 //!
 //! The stages of a request are handed the [`Cache`], not the node. `pipeline.rs` calls them.
 
-pub(crate) mod armour;
 pub(crate) mod copies;
 pub(crate) mod fetch;
 pub(crate) mod fetch_fields;

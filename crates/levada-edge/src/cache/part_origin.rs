@@ -16,13 +16,14 @@ use levada_body::{
 };
 use levada_cache::{CONDITIONAL, Validators};
 use levada_http1::ZeroCopyQueue;
+use levada_rules::{SentFields, UnkeyedFields};
 use levada_store::{Blocks, Label, Object};
 use levada_types::Key;
 use levada_upstream::{Inbound, Relay, RequestBody, ServerFailure, UpstreamHead};
 
 use super::{
     Cache,
-    fetch_fields::{SentFields, UnkeyedFields},
+    fetch_fields::unkeyed,
     fill::{FetchOutcome, FillLeader},
     rest,
 };
@@ -63,8 +64,9 @@ pub(crate) fn stored(
     let Blocks { version, block, length } = object.blocks().unwrap_or_default();
     let head = object.head();
     let onward = || {
-        let unkeyed = UnkeyedFields::of(context, &SentFields::Varying(head.vary.clone()));
-        cache.forwarder.shared(context, &unkeyed)
+        let fields =
+            UnkeyedFields::of(unkeyed(context), &SentFields::Varying(head.vary.fields().into()));
+        cache.forwarder.shared(context, &fields)
     };
     let told = (&head.validators, &head.headers);
     let origin = PartOrigin::new(cache, &resource.site, resource.key(), told, onward);

@@ -7,14 +7,14 @@ use http::{HeaderMap, Method, header};
 use levada_body::{FlightStart, part::content_length};
 use levada_cache::{OriginExchange, Storable, may_store_post};
 use levada_purge::PendingStore;
+use levada_rules::{SentFields, UnkeyedFields};
 use levada_store::Label;
 use levada_upstream::{UpstreamHead, UpstreamResponse};
 
 use super::{
     Cache,
-    armour::Armour,
     fetch::Fetch,
-    fetch_fields::UnkeyedFields,
+    fetch_fields::unkeyed,
     fill::{FillFollower, FillLeader},
     lookup::FillRequest,
 };
@@ -53,7 +53,7 @@ impl Posted {
         let plain = parts.method == Method::POST && !wants.conditional && !wants.range;
         (plain && resource.handling.cache).then(|| Self {
             request: parts.headers.clone(),
-            unkeyed: UnkeyedFields::sent(context).without(&OF_A_BODY),
+            unkeyed: UnkeyedFields::of(unkeyed(context), &SentFields::All).without(&OF_A_BODY),
             requested: clock::wall(),
             pending: cache.purges.begin(),
         })
@@ -81,7 +81,7 @@ impl Posted {
         };
         let target = resource.stored_url().parse().ok()?;
         let storable = may_store_post(&judged, &target, &resource.handling.rules).ok()?;
-        if !self.unkeyed.belong_to(&storable.vary) {
+        if !self.unkeyed.belong_to(storable.vary.fields()) {
             return None;
         }
         let small = |length| length <= cache.tiers.max_object;
@@ -124,7 +124,7 @@ impl StorablePost {
             head,
             request_headers: posted.request,
             unkeyed: posted.unkeyed,
-            armour: Armour::of(resource),
+            armour: None,
             piece: None,
             head_is_enough: false,
             pending,

@@ -11,13 +11,8 @@
 //! paths.
 
 use http::{HeaderMap, HeaderValue, header::CONTENT_TYPE};
-use levada_cache::{CacheRules, IgnoredFields};
-use levada_files::type_of_extension;
 
-use crate::{encoded, resource::Resource, settings::Handling};
-
-/// Why a response is not stored that does not fit its URL.
-pub(crate) const DECEPTION: &str = "deception-armour";
+use crate::encoded;
 
 /// Extensions of static files. Others, as in `/index.php` and `/john.doe`, promise nothing.
 const STATIC: [&str; 62] = [
@@ -85,38 +80,15 @@ const STATIC: [&str; 62] = [
     "zst",
 ];
 
-/// What a fetch needs where the rules store more than HTTP does.
-pub(crate) struct Armour {
-    /// Path and query as the client wrote them.
-    pub(crate) target: Box<str>,
-    /// The rules without what they store beyond HTTP.
-    pub(crate) of_http: CacheRules,
-}
-
-impl Armour {
-    /// `None` where the rules are those of HTTP, or the operator wants none.
-    pub(crate) fn of(resource: &Resource) -> Option<Box<Self>> {
-        let Handling { rules, deception_armour, .. } = &*resource.handling;
-        if !deception_armour {
-            return None;
-        }
-        let of_http = CacheRules {
-            ttl: Vec::new(),
-            ignored: IgnoredFields::default(),
-            status_ttl: Vec::new(),
-            default_ttl: None,
-            negative_ttl: None,
-            ..rules.clone()
-        };
-        let target = resource.target().into();
-        (of_http != *rules).then(|| Box::new(Self { target, of_http }))
-    }
-}
-
-/// Whether a response with these fields can be what the path and query of its URL promise.
-pub(crate) fn fits(target: &str, response: &HeaderMap) -> bool {
+/// Whether a response with these fields can be what the path and query of its URL promise. `type_of` knows the media
+/// types of extensions.
+pub fn fits_its_url(
+    target: &str,
+    response: &HeaderMap,
+    type_of: impl Fn(&str) -> Option<&'static str>,
+) -> bool {
     let path = target.split('?').next().unwrap_or_default();
-    is_plain(path) && has_type_of(path, response)
+    is_plain(path) && has_type_of(path, response, type_of)
 }
 
 /// Whether all servers read the path in the same way.
@@ -132,11 +104,15 @@ fn is_plain(path: &str) -> bool {
 
 /// Whether the type is that of the extension. Bytes of no type fit every extension, and so does every type a path
 /// without a known one.
-fn has_type_of(path: &str, response: &HeaderMap) -> bool {
+fn has_type_of(
+    path: &str,
+    response: &HeaderMap,
+    type_of: impl Fn(&str) -> Option<&'static str>,
+) -> bool {
     let name = path.rsplit('/').next().unwrap_or_default();
     let extension = name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
     let promised = extension.filter(|extension| STATIC.contains(&extension.as_str()));
-    let promised = promised.and_then(|extension| type_of_extension(&extension));
+    let promised = promised.and_then(|extension| type_of(&extension));
     let (Some(promised), Some(stated)) = (promised, response.get(CONTENT_TYPE)) else {
         return true;
     };
@@ -179,9 +155,29 @@ fn kind(media: &[u8]) -> &[u8] {
 mod tests {
     use super::*;
 
+    const TYPES: [(&str, &str); 14] = [
+        ("css", "text/css"),
+        ("js", "text/javascript"),
+        ("mjs", "text/javascript"),
+        ("png", "image/png"),
+        ("jpg", "image/jpeg"),
+        ("gif", "image/gif"),
+        ("ico", "image/x-icon"),
+        ("svg", "image/svg+xml"),
+        ("pdf", "application/pdf"),
+        ("woff", "font/woff"),
+        ("woff2", "font/woff2"),
+        ("zip", "application/zip"),
+        ("html", "text/html"),
+        ("php", "application/x-httpd-php"),
+    ];
+
     fn fits_as(target: &str, media: Option<&str>) -> bool {
         let media = media.map(|media| (CONTENT_TYPE, media.parse().unwrap()));
-        fits(target, &media.into_iter().collect())
+        let type_of = |extension: &str| {
+            TYPES.iter().find_map(|(one, media)| (*one == extension).then_some(*media))
+        };
+        fits_its_url(target, &media.into_iter().collect(), type_of)
     }
 
     #[test]

@@ -12,7 +12,7 @@ pub(crate) fn octets(target: &str) -> impl Iterator<Item = u8> {
 
 /// Whether the path has an encoded control character. Servers cut paths there, or take it for white space: rules of
 /// this node would be about another path than the server's.
-pub(crate) fn has_controls(target: &str) -> bool {
+pub fn encodes_controls(target: &str) -> bool {
     octets(target).any(|octet| octet.is_ascii_control())
 }
 
@@ -23,12 +23,12 @@ mod tests {
     #[test]
     fn controls_are_found_in_the_path_however_they_are_written() {
         for path in ["/%00", "/a%0d%0Ab", "/%7f", "/%1F.css", "/a%09?b"] {
-            assert!(has_controls(path), "{path}");
+            assert!(encodes_controls(path), "{path}");
         }
         for path in
             ["/", "/%20%c3%a9", "/a?b=%00", "/%", "/%0", "/%g0", "/%2500", "/%+0", "/%\u{e9}0"]
         {
-            assert!(!has_controls(path), "{path}");
+            assert!(!encodes_controls(path), "{path}");
         }
     }
 }
