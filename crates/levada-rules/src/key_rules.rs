@@ -103,6 +103,14 @@ impl KeyRules {
         }
     }
 
+    /// Whether a field is in the key, or its expression names the field.
+    pub fn has_field(&self, name: &HeaderName) -> bool {
+        let named = |expression: &Expression| {
+            expression.source().to_ascii_lowercase().contains(name.as_str())
+        };
+        self.headers.contains(name) || self.expression.as_ref().is_some_and(named)
+    }
+
     /// The rules about the URL alone.
     pub fn of_url(&self) -> Self {
         let Self { query, sort_query, ignore_path_case, .. } = self.clone();

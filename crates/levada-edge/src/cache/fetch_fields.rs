@@ -16,11 +16,11 @@ pub(crate) fn unkeyed(context: &RequestContext) -> Vec<HeaderName> {
     if *fields == FetchFields::All {
         return Vec::new();
     }
-    let keyed = handling.caching.as_ref().map_or(&[][..], |rules| &rules.key.headers);
+    let key = handling.caching.as_ref().map(|rules| &rules.key);
     let has_id = handling.adjustments.as_ref().is_some_and(|with| with.use_request_id());
     let passes = |name: &HeaderName| {
         fields.pass(name)
-            || keyed.contains(name)
+            || key.is_some_and(|key| key.has_field(name))
             || (has_id && *name == REQUEST_ID)
             // This node writes them, and removes what clients write there.
             || is_about_certificates(name.as_str())

@@ -75,6 +75,17 @@ async fn shared_fetch_has_the_fields_of_the_list_of_the_key_and_of_the_operator(
 }
 
 #[tokio::test]
+async fn fields_that_the_expression_of_the_key_names_pass() {
+    let key = "request.headers['x-plan'] == 'gold' ? 'gold' : 'free'";
+    let (origin, node, at) = world(&format!("cache_key = {{ expression = \"{key}\" }}")).await;
+    get_with(at, "/a", &[("X-Plan", "gold"), ("X-Other", "1")]).await;
+    let asked = &origin.asked("/a")[0];
+    assert_eq!(asked.header("x-plan").as_deref(), Some("gold"));
+    assert_eq!(asked.header("x-other"), None);
+    settled(&node).await;
+}
+
+#[tokio::test]
 async fn site_lets_more_fields_pass_or_all() {
     let (origin, node, at) = world("fetch_fields = [\"Origin\"]\n").await;
     get_with(at, "/a", &UNKEYED).await;
