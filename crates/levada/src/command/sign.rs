@@ -54,7 +54,7 @@ pub(crate) fn run(args: &SignArgs) -> anyhow::Result<CommandStatus> {
 fn signed(settings: &Settings, args: &SignArgs, expires: u64) -> anyhow::Result<String> {
     let mut asked = ExplainedRequest::new(&args.url);
     let url = asked.resource();
-    let url = url.with_context(|| format!("{:?} is no URL with a scheme and a host", args.url))?;
+    let url = url.with_context(|| format!("{:?} has no scheme and host", args.url))?;
     let host = url.host();
     let site = settings.site(without_port(host));
     let site = site.with_context(|| format!("no site has the host {host}"))?;
