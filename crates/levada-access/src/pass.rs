@@ -10,42 +10,62 @@ pub const ARGUMENT: &str = "levada-pass";
 /// How long a pass is good, in seconds: long enough to follow a redirect.
 pub const GOOD_FOR: u64 = 60;
 
-/// The target with a pass for `node` appended.
-pub fn issue(secret: &str, node: &str, host: &str, target: &str, now: u64) -> String {
-    let until = now + GOOD_FOR;
-    let mark = signature(secret, node, host, target, until);
-    let join = if target.contains('?') { '&' } else { '?' };
-    format!("{target}{join}{ARGUMENT}={until:x}.{mark}.{host}")
-}
-
-/// The contents of a pass that was made for `node`.
-pub struct Pass {
+/// What a pass is for.
+#[derive(Clone, Copy)]
+pub struct PassScope<'a> {
+    /// The node that the client is sent to.
+    pub node: &'a str,
+    /// The route that the request took: another one has rules of its own.
+    pub route: Option<&'a str>,
     /// The host that was asked for.
-    pub host: String,
+    pub host: &'a str,
+}
+
+/// The target with a pass appended.
+pub fn issue(secret: &str, of: PassScope<'_>, target: &str, now: u64) -> String {
+    let until = now + GOOD_FOR;
+    let mark = signature(secret, of, target, until);
+    let join = if target.contains('?') { '&' } else { '?' };
+    format!("{target}{join}{ARGUMENT}={until:x}.{mark}.{}", of.host)
+}
+
+/// A pass as a client states it.
+pub struct Pass<'t> {
+    /// The host that was asked for.
+    pub host: &'t str,
     /// Path and query, without the pass.
-    pub target: String,
-    /// The client may come in by it; later, as in a bookmark, it only tells what was asked for.
-    pub in_time: bool,
+    pub target: &'t str,
+    until: u64,
+    mark: &'t str,
 }
 
-/// Reads the pass of a request target; `None` for any other target.
-pub fn check(secret: &str, node: &str, target: &str, now: u64) -> Option<Pass> {
-    let at = target.rfind(ARGUMENT).filter(|at| *at > 0)?;
-    let original = &target[..at - 1];
-    let value = target[at + ARGUMENT.len()..].strip_prefix('=')?;
-    let (until, rest) = value.split_once('.')?;
-    let (mark, host) = rest.split_once('.')?;
-    let until = u64::from_str_radix(until, 16).ok()?;
-    let expected = signature(secret, node, host, original, until);
-    tls::equal(mark.as_bytes(), expected.as_bytes()).then(|| Pass {
-        host: host.to_owned(),
-        target: original.to_owned(),
-        in_time: until >= now,
-    })
+impl<'t> Pass<'t> {
+    /// Reads the pass of a request target; `None` for any other target.
+    pub fn read(target: &'t str) -> Option<Self> {
+        let at = target.rfind(ARGUMENT).filter(|at| *at > 0)?;
+        let value = target[at + ARGUMENT.len()..].strip_prefix('=')?;
+        let (until, rest) = value.split_once('.')?;
+        let (mark, host) = rest.split_once('.')?;
+        let until = u64::from_str_radix(until, 16).ok()?;
+        Some(Self { host, target: &target[..at - 1], until, mark })
+    }
+
+    /// Whether a node of the cluster has made it for this node and route.
+    pub fn is_for(&self, secret: &str, node: &str, route: Option<&str>) -> bool {
+        let of = PassScope { node, route, host: self.host };
+        let expected = signature(secret, of, self.target, self.until);
+        tls::equal(self.mark.as_bytes(), expected.as_bytes())
+    }
+
+    /// Whether the client may come in by it; later, as in a bookmark, it only tells what was asked for.
+    pub fn is_in_time(&self, now: u64) -> bool {
+        self.until >= now
+    }
 }
 
-fn signature(secret: &str, node: &str, host: &str, target: &str, until: u64) -> String {
-    let message = format!("{node}\n{host}\n{target}\n{until}");
+fn signature(secret: &str, of: PassScope<'_>, target: &str, until: u64) -> String {
+    let PassScope { node, route, host } = of;
+    let message = format!("{node}\n{host}\n{target}\n{until}\n{}", route.unwrap_or_default());
     let mark = tls::sign(secret.as_bytes(), message.as_bytes());
     mark.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
@@ -55,22 +75,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pass_is_good_at_one_node_for_a_while() {
-        let check = |secret, node, url: &str, now| {
-            check(secret, node, url, now).map(|pass| (pass.host, pass.target, pass.in_time))
-        };
+    fn a_pass_is_good_at_one_node_and_route_for_a_while() {
+        let of = PassScope { node: "b", route: Some("r"), host: "example.com" };
         for target in ["/a", "/a?b=c"] {
-            let url = issue("secret", "b", "example.com", target, 1000);
-            let checked = check("secret", "b", &url, 1000 + GOOD_FOR);
-            assert_eq!(checked, Some(("example.com".into(), target.into(), true)));
-            assert_eq!(check("secret", "c", &url, 1000), None, "another node");
-            assert_eq!(check("other", "b", &url, 1000), None, "another cluster");
-            let late = check("secret", "b", &url, 1001 + GOOD_FOR);
-            assert_eq!(late, Some(("example.com".into(), target.into(), false)), "too late");
+            let url = issue("secret", of, target, 1000);
+            let pass = Pass::read(&url).unwrap();
+            assert_eq!((pass.host, pass.target), ("example.com", target));
+            assert!(pass.is_for("secret", "b", Some("r")));
+            assert!(!pass.is_for("secret", "c", Some("r")), "another node");
+            assert!(!pass.is_for("other", "b", Some("r")), "another cluster");
+            assert!(!pass.is_for("secret", "b", None), "no route");
+            assert!(!pass.is_for("secret", "b", Some("admin")), "another route");
+            assert!(pass.is_in_time(1000 + GOOD_FOR) && !pass.is_in_time(1001 + GOOD_FOR));
             let moved = url.replacen("/a", "/z", 1);
-            assert_eq!(check("secret", "b", &moved, 1000), None, "another path");
+            assert!(!Pass::read(&moved).unwrap().is_for("secret", "b", Some("r")), "another path");
         }
-        assert_eq!(check("secret", "b", "/plain?x=1", 0), None);
-        assert_eq!(check("secret", "b", "levada-pass=1.2.3", 0), None);
+        assert!(Pass::read("/plain?x=1").is_none());
+        assert!(Pass::read("levada-pass=1.2.3").is_none());
     }
 }

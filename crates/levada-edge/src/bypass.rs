@@ -48,7 +48,7 @@ pub(crate) async fn bypass(
     detail: &'static str,
     record: &mut AccessRecord,
 ) -> PipelineResult {
-    let effects = Effects::of(&context.parts.method, &context.parts.headers);
+    let effects = Effects::of(&context);
     // Boxed, since few requests have it and every bypassed request would carry its size.
     let posted = Posted::of(&node.cache, &context).map(Box::new);
     let headers = std::mem::take(&mut context.parts.headers);

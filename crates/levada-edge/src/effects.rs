@@ -13,10 +13,20 @@ use levada_cache::{
 };
 use levada_orders::Invalidated;
 use levada_purge::{PurgeOrder, PurgeTarget};
+use levada_rules::CacheUse;
 use levada_store::identity::ResourceUrl;
 use levada_types::Key;
 
-use crate::{cache::Cache, clock, resource::Resource};
+use crate::{
+    cache::{
+        Cache,
+        fetch::{armour, is_deceptive},
+        fetch_fields::unkeyed,
+    },
+    clock,
+    request::RequestContext,
+    resource::Resource,
+};
 
 /// The facts of a request that matter to stored responses.
 pub(crate) struct Effects {
@@ -26,11 +36,15 @@ pub(crate) struct Effects {
 }
 
 impl Effects {
-    /// The effects of a request that is about to be forwarded.
-    pub(crate) fn of(method: &Method, request: &HeaderMap) -> Self {
-        let compared =
-            (*method == Method::HEAD).then(|| Box::new((request.clone(), clock::wall())));
-        Self { method: method.clone(), compared }
+    /// The effects of a request that is about to be forwarded. The answer to a HEAD says nothing of what is stored for
+    /// all if its client alone has said something, or if it would not be stored itself.
+    pub(crate) fn of(context: &RequestContext) -> Self {
+        let RequestContext { parts, cache_use, .. } = context;
+        let is_for_all = parts.method == Method::HEAD
+            && *cache_use == CacheUse::Full
+            && unkeyed(context).is_empty();
+        let compared = is_for_all.then(|| Box::new((parts.headers.clone(), clock::wall())));
+        Self { method: parts.method.clone(), compared }
     }
 
     /// Applies the effects of the answer. Returns what else is invalid from now on: groups here, and all
@@ -81,9 +95,12 @@ fn compare(
             requested,
             received,
         };
-        let Ok(storable) = may_store(&exchange, &resource.handling.rules) else {
-            return cache.store.remove(resource.key());
+        let rules = &resource.handling.rules;
+        let storable = match is_deceptive(armour(resource).as_deref(), &head.headers) {
+            true => may_store(&exchange, &rules.of_http()),
+            false => may_store(&exchange, rules),
         };
+        let Ok(storable) = storable else { return cache.store.remove(resource.key()) };
         head.validators = Validators::of(&head.headers, received);
         head.freshness = storable.freshness;
         strip_fields(&mut head.headers, &storable.strip);

@@ -11,6 +11,7 @@ use http::{
 use http_body_util::{BodyExt as _, Limited};
 use levada_orders::METHOD;
 use levada_rules::{Adjustments, ErrorPage, Page, RouteAnswer};
+use levada_store::Label;
 use parking_lot::Mutex;
 
 use crate::{
@@ -30,9 +31,9 @@ const LARGEST_KEPT: usize = 64 << 10;
 /// The most pages that are kept.
 const MOST_KEPT: usize = 64;
 
-/// Pages of origins, by host and path.
+/// Pages of origins, by their identities, with labels that purges look at.
 #[derive(Default)]
-pub(crate) struct KeptPages(Mutex<BTreeMap<(String, String), Page>>);
+pub(crate) struct KeptPages(Mutex<BTreeMap<String, (Label, Page)>>);
 
 /// The parts of a request that its error page needs.
 pub(crate) struct Asked {
@@ -80,24 +81,28 @@ impl Asked {
     }
 
     async fn of_origin(&self, node: &Arc<Node>, path: &str, failed: bool) -> Option<Page> {
-        let place = (self.host.clone(), path.to_owned());
-        let kept = node.pages.0.lock().get(&place).cloned();
+        let context = self.request(node, path)?;
+        let place = context.resource.identity().to_owned();
+        let born = node.cache.purges.latest();
+        let label = Label::new(context.resource.site.id, born);
+        let is_kept = |kept: &&(Label, Page)| node.cache.purges.may_join(&kept.0, &place);
+        let kept = node.pages.0.lock().get(&place).filter(is_kept).map(|kept| kept.1.clone());
         if failed && kept.is_some() {
             return kept;
         }
-        let Some(page) = self.fetch(node, path).await else { return kept };
+        let Some(page) = fetch(node, context).await else { return kept };
         if page.body.len() <= LARGEST_KEPT {
             let mut all = node.pages.0.lock();
             if all.len() >= MOST_KEPT && !all.contains_key(&place) {
                 all.pop_first();
             }
-            all.insert(place, page.clone());
+            all.insert(place, (label, page.clone()));
         }
         Some(page)
     }
 
-    /// Requests the page as a client without any fields would. Its own errors get no page.
-    async fn fetch(&self, node: &Arc<Node>, path: &str) -> Option<Page> {
+    /// The request for the page, as a client without any fields would send it.
+    fn request(&self, node: &Arc<Node>, path: &str) -> Option<Box<RequestContext>> {
         let request = Request::get(path).header(HOST, &self.host);
         let request = request.header(FORWARDED_PROTO, self.scheme).body(()).ok()?;
         let connection = self.connection.clone();
@@ -105,17 +110,19 @@ impl Asked {
             node.identifier.load().identify(connection.listener, self.client, &request).ok()?;
         let (parts, ()) = request.into_parts();
         let resource = routed.identified(self.client, &parts);
-        if resource.answer.is_some() {
-            return None;
-        }
-        let context = RequestContext::own(connection, self.client, resource, parts);
-        let mut record = AccessRecord::of_piece(&node.telemetry);
-        let dispatched = node.clone().dispatch(Box::new(context), &mut record).await;
-        let response = dispatched.ok().filter(|response| response.status() == StatusCode::OK)?;
-        let (head, body) = response.into_parts();
-        let body = Limited::new(body, LARGEST).collect().await.ok()?.to_bytes();
-        let html = HeaderValue::from_static("text/html; charset=utf-8");
-        let content_type = head.headers.get(CONTENT_TYPE).cloned().unwrap_or(html);
-        Some(Page { content_type, body })
+        let asks_server = resource.answer.is_none();
+        asks_server.then(|| Box::new(RequestContext::own(connection, self.client, resource, parts)))
     }
+}
+
+/// Fetches the page. Its own errors get no page.
+async fn fetch(node: &Arc<Node>, context: Box<RequestContext>) -> Option<Page> {
+    let mut record = AccessRecord::of_piece(&node.telemetry);
+    let dispatched = node.clone().dispatch(context, &mut record).await;
+    let response = dispatched.ok().filter(|response| response.status() == StatusCode::OK)?;
+    let (head, body) = response.into_parts();
+    let body = Limited::new(body, LARGEST).collect().await.ok()?.to_bytes();
+    let html = HeaderValue::from_static("text/html; charset=utf-8");
+    let content_type = head.headers.get(CONTENT_TYPE).cloned().unwrap_or(html);
+    Some(Page { content_type, body })
 }

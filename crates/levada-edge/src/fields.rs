@@ -19,6 +19,9 @@ pub(crate) const ANEW: &str = "anew";
 /// From a peer: the URL names a piece, which its client takes after so many others. To a peer: the version of the
 /// piece, or why there is none.
 pub(crate) const PIECE: HeaderName = HeaderName::from_static("levada-piece");
+/// From a peer: the name of the route that the request took there; empty for none. Fields that change on the way
+/// must not lead to another one.
+pub(crate) const ROUTE: HeaderName = HeaderName::from_static("levada-route");
 /// Fields that only peers set in responses. They are removed from the responses of other servers.
 pub(crate) static PEERS_ONLY: [HeaderName; 3] = [REFUSED, LARGE, PIECE];
 /// From a client: the digest of the file that it wants. A stored copy with another digest is not used.

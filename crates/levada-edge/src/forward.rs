@@ -24,7 +24,7 @@ use crate::{
     clock::Clock,
     fields::{
         ANEW, CDN_ID, CDN_LOOP, FORWARDED_FOR, FORWARDED_PROTO, LARGE, PEER, PEERS_ONLY, PIECE,
-        REFUSED,
+        REFUSED, ROUTE,
     },
     identify::NO_HOST,
     metrics::Metrics,
@@ -97,7 +97,7 @@ impl Forwarder {
         let RequestContext { connection, resource, parts, .. } = context;
         // Room for all added fields at once.
         headers.reserve(8);
-        static ENDS_HERE: [HeaderName; 4] = [PEER, LARGE, PIECE, header::EXPECT];
+        static ENDS_HERE: [HeaderName; 5] = [PEER, LARGE, PIECE, ROUTE, header::EXPECT];
         strip_fields(&mut headers, &ENDS_HERE);
         if matches!(parts.version, Version::HTTP_2 | Version::HTTP_3) {
             join_cookies(&mut headers);
@@ -243,6 +243,9 @@ impl Forwarder {
 
 /// Addresses a request to a peer: for a piece, or for the head of a large file only.
 fn address(head: &mut UpstreamHead, context: &RequestContext) {
+    if let Some(route) = context.resource.told_route() {
+        head.headers.insert(ROUTE, route);
+    }
     if context.head_is_enough {
         let wanted = if context.anew { ANEW } else { "head" };
         head.headers.insert(LARGE, HeaderValue::from_static(wanted));

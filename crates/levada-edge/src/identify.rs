@@ -4,7 +4,7 @@ use std::{net::IpAddr, sync::Arc};
 
 use arc_swap::ArcSwap;
 use http::{HeaderMap, HeaderValue, Method, Request, Version, header};
-use levada_access::pass;
+use levada_access::pass::{self, Pass};
 use levada_fetch::Digest;
 use levada_http1::names_host;
 use levada_peers::Peers;
@@ -14,7 +14,7 @@ use levada_store::identity::{ResourceUrl, without_port};
 use crate::{
     client_connection::ListenerKind,
     clock,
-    fields::{CDN_ID, CDN_LOOP, DIGEST, FORWARDED_PROTO, PIECE},
+    fields::{CDN_ID, CDN_LOOP, DIGEST, FORWARDED_PROTO, PIECE, ROUTE},
     resource::{Piece, RoutedRequest},
     settings::Settings,
     sites::{Site, Sites},
@@ -70,11 +70,8 @@ impl Identifier {
             let file = self.route(listener, client, request, (authority, file, false))?;
             return Ok(file.for_piece(piece));
         }
-        let routed = match self.redirected_here(listener, target) {
-            Some(pass) => {
-                let named = (&*pass.host, &*pass.target, pass.in_time);
-                self.route(listener, client, request, named)?
-            }
+        let routed = match self.redirected_here(listener, client, request, target) {
+            Some(routed) => routed,
             None => self.route(listener, client, request, (authority, target, false))?,
         };
         let digest = wanted_digest(&routed.site, request)?;
@@ -94,15 +91,26 @@ impl Identifier {
         if !site.settings.encoded_controls && encodes_controls(target) {
             return Err(Failure::EncodedControl);
         }
-        Ok(RoutedRequest::new(site, url, passed, client, request))
+        let told = request.headers().get(ROUTE).filter(|_| listener == ListenerKind::Peer);
+        Ok(RoutedRequest::new(site, url, passed, told, client, request))
     }
 
-    fn redirected_here(&self, listener: ListenerKind, target: &str) -> Option<pass::Pass> {
-        if matches!(listener, ListenerKind::Peer) || !target.contains(pass::ARGUMENT) {
+    /// A request whose client another node has sent here, for the route that it took there.
+    fn redirected_here<B>(
+        &self,
+        listener: ListenerKind,
+        client: IpAddr,
+        request: &Request<B>,
+        target: &str,
+    ) -> Option<RoutedRequest> {
+        if listener == ListenerKind::Peer || !target.contains(pass::ARGUMENT) {
             return None;
         }
-        let secret = self.secret.as_deref()?;
-        pass::check(secret, &self.node, target, clock::unix_seconds())
+        let (secret, pass) = (self.secret.as_deref()?, Pass::read(target)?);
+        let in_time = pass.is_in_time(clock::unix_seconds());
+        let named = (pass.host, pass.target, in_time);
+        let routed = self.route(listener, client, request, named).ok()?;
+        pass.is_for(secret, &self.node, routed.route()).then_some(routed)
     }
 }
 

@@ -8,7 +8,11 @@ use http::{
     HeaderMap, Method, Request, Response, StatusCode,
     header::{ACCEPT_RANGES, ALT_SVC, ETAG},
 };
-use levada_access::{access::Access, client_network, pass::issue as issue_pass};
+use levada_access::{
+    access::Access,
+    client_network,
+    pass::{self, PassScope},
+};
 use levada_body::{FetchLeader, FlightStart, ReadError, partial};
 use levada_cache::{
     CacheStatus, ForwardReason, Freshness, OriginFailure, RequestDirectives, ServeDecision,
@@ -189,12 +193,10 @@ async fn route(
 ) -> PipelineResult {
     let RequestContext { resource, parts, .. } = &*context;
     if parts.method.as_str() == levada_orders::METHOD {
-        let answer = Box::pin(node.purging.handle_client(
-            resource.stored_url(),
-            resource.host(),
-            &parts.headers,
-        ))
-        .await;
+        let mut urls = vec![resource.url.as_str().to_owned(), resource.stored_url().to_owned()];
+        urls.dedup();
+        let purging = node.purging.handle_client(urls, resource.host(), &parts.headers);
+        let answer = Box::pin(purging).await;
         return Ok(answer.into_response(ResponseBody::text));
     }
     if context.websocket.is_some() && !tunnel::is_ignored(&context) {
@@ -332,8 +334,8 @@ fn redirect_client(members: &Membership, resource: &Resource, chosen: NodeIndex)
         return Err(Failure::Server(ServerFailure::AllDown).into());
     };
     let name = &members.member(chosen).server.name;
-    let target =
-        issue_pass(secret, name, resource.host(), resource.target(), clock::unix_seconds());
+    let of = PassScope { node: name, route: resource.route(), host: resource.host() };
+    let target = pass::issue(secret, of, resource.target(), clock::unix_seconds());
     let location = format!("{}{target}", base.trim_end_matches('/'));
     respond::redirect_client(&location).ok_or_else(|| Failure::BadHost.into())
 }

@@ -70,11 +70,12 @@ impl Deref for Resource {
 }
 
 impl RoutedRequest {
-    /// The request as the first route of the site says that it matches.
+    /// The request as the first route of the site says that it matches, or the one that a peer has `told`.
     pub(crate) fn new<B>(
         site: Arc<Site>,
         url: ResourceUrl,
         passed: bool,
+        told: Option<&HeaderValue>,
         client: IpAddr,
         request: &Request<B>,
     ) -> Self {
@@ -83,7 +84,7 @@ impl RoutedRequest {
         let of_site = Self { site, handling, route, access, answer, url, passed, digest, piece };
         let Some(routes) = &of_site.site.routes else { return of_site };
         let facts = of_site.facts(client, request.method(), request.headers());
-        let Some((number, route, answer)) = routes.find(&facts) else { return of_site };
+        let Some((number, route, answer)) = routes.find(&facts, told) else { return of_site };
         let handling = route.handling.clone();
         let access = of_site.site.access.of_route(number).cloned();
         let site = route.site.clone().unwrap_or_else(|| of_site.site.clone());
@@ -120,6 +121,17 @@ impl RoutedRequest {
         let facts = || self.facts(client, method, headers);
         let identity = Identity::of(&self.url, &self.handling, part, headers, facts);
         Resource { routed: self, identity }
+    }
+
+    /// The name of the route that the request took.
+    pub(crate) fn route(&self) -> Option<&str> {
+        self.route.as_deref()
+    }
+
+    /// The route for a peer, where the site has any: empty for a request that took none.
+    pub(crate) fn told_route(&self) -> Option<HeaderValue> {
+        let name = self.route.as_deref().or(self.site.routes.as_ref().map(|_| ""))?;
+        HeaderValue::from_bytes(name.as_bytes()).ok()
     }
 
     /// Whether rules apply to the request, so that this node must serve it.

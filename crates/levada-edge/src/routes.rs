@@ -49,12 +49,21 @@ impl Routes {
         self.all.iter().filter_map(|route| route.site.as_ref())
     }
 
-    /// The route that a request takes, with its number, and its answer if it asks no server.
+    /// The route that a request takes, with its number, and its answer if it asks no server. A peer has `told` the
+    /// one that the request took there; one of this name counts, whatever the request has become on the way.
     pub(crate) fn find(
         &self,
         facts: &RequestFacts<'_>,
+        told: Option<&HeaderValue>,
     ) -> Option<(usize, &ActiveRoute, Option<Answer>)> {
-        let number = self.table.find(facts)?;
+        let named = |name: &HeaderValue| {
+            self.all.iter().position(|route| route.name.as_bytes() == name.as_bytes())
+        };
+        let number = match told {
+            Some(name) if name.is_empty() => return None,
+            Some(name) => named(name).or_else(|| self.table.find(facts))?,
+            None => self.table.find(facts)?,
+        };
         let route = &self.all[number];
         let answer = route.answer.as_ref();
         let answer = answer.map(|answer| Arc::new((answer.clone(), answer.location(facts))));

@@ -95,10 +95,10 @@ impl PurgeEndpoint {
         is_ours && *request.method() == Method::POST
     }
 
-    /// Handles `PURGE` at a client listener.
+    /// Handles `PURGE` at a client listener. `urls` are that of the client, and the one that its route has made of it.
     pub async fn handle_client(
         self: &Arc<Self>,
-        url: &str,
+        urls: Vec<String>,
         host: &str,
         headers: &HeaderMap,
     ) -> PurgeAnswer {
@@ -108,7 +108,7 @@ impl PurgeEndpoint {
         if !shows(&token, headers) {
             return PurgeAnswer::unauthorized();
         }
-        match PurgeOrder::from_fields(headers, url, host) {
+        match PurgeOrder::from_fields(headers, urls, host) {
             Ok(order) => self.answer_order(order).await,
             Err(error) => PurgeAnswer::order_error(&error),
         }
@@ -276,7 +276,7 @@ impl PurgeEndpoint {
     /// Drops the stored responses of a URL, for HTTP and HTTPS.
     fn forget(&self, url: &ResourceUrl) {
         for scheme in ["http", "https"] {
-            self.drop_stored(&ResourceUrl::new(scheme, url.host(), url.target()));
+            self.drop_stored(&url.with_scheme(scheme));
         }
     }
 

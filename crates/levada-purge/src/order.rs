@@ -188,13 +188,13 @@ impl PurgeOrder {
         texts.map(|text| size_of::<String>() + text.len()).sum::<usize>() + size_of::<Self>()
     }
 
-    /// Reads a `PURGE` request for the URL `identity` of `host`. It purges within that site only.
+    /// Reads a `PURGE` request for the URLs of one resource of `host`. It purges within that site only.
     ///
     /// # Errors
     /// When its fields contradict each other.
     pub fn from_fields(
         headers: &HeaderMap,
-        identity: &str,
+        urls: Vec<String>,
         host: &str,
     ) -> Result<Self, OrderError> {
         let wants = |word: &[u8]| {
@@ -213,9 +213,9 @@ impl PurgeOrder {
                 return Err(OrderError::TooMany(tags.len()));
             }
             (true, false, false) => PurgeTarget::Tags(tags, Some(host.to_owned())),
-            (false, true, false) => PurgeTarget::Prefixes(vec![identity.to_owned()]),
+            (false, true, false) => PurgeTarget::Prefixes(urls),
             (false, false, true) => PurgeTarget::All(Some(host.to_owned())),
-            (false, false, false) => PurgeTarget::Urls(vec![identity.to_owned()]),
+            (false, false, false) => PurgeTarget::Urls(urls),
             _ => return Err(OrderError::NotOneTarget),
         };
         let fastly = headers.get(FASTLY_SOFT).map(HeaderValue::as_bytes) == Some(b"1");
@@ -283,9 +283,16 @@ impl PurgeOrder {
                 let mut rules = Vec::new();
                 for url in items {
                     let url = absolute(url)?;
-                    let (site, stored) = (site(url.host())?, sites.identities(&url));
-                    let urls: BTreeSet<&str> = stored.iter().map(|one| url_of(one)).collect();
-                    rules.extend(urls.into_iter().map(|url| Rule::url(site, url, soft)));
+                    let site = site(url.host())?;
+                    // A rule is for both schemes, and so is what may stand in its place.
+                    let mut stored = sites.identities(&url.with_scheme("http"));
+                    stored.extend(sites.identities(&url.with_scheme("https")));
+                    let rest = |one: &String| {
+                        url_of(one).split_once("://").map(|(_, rest)| rest.to_owned())
+                    };
+                    let urls: BTreeSet<String> = stored.iter().filter_map(rest).collect();
+                    let rule = |rest: String| Rule::url(site, &format!("http://{rest}"), soft);
+                    rules.extend(urls.into_iter().map(rule));
                 }
                 rules
             }
@@ -393,7 +400,7 @@ mod tests {
             for (name, value) in fields {
                 headers.append(*name, HeaderValue::from_static(value));
             }
-            PurgeOrder::from_fields(&headers, "http://a/x", "a")
+            PurgeOrder::from_fields(&headers, vec!["http://a/x".to_owned()], "a")
                 .map(|order| (order.target, order.soft))
         };
         let url = || vec!["http://a/x".to_owned()];

@@ -50,10 +50,10 @@ const LISTED: [&str; 37] = [
     "if-none-match",
     "if-range",
     "if-unmodified-since",
-    "levada-digest",
     "levada-large",
     "levada-peer",
     "levada-piece",
+    "levada-route",
     "pragma",
     "range",
     "traceparent",
@@ -75,12 +75,14 @@ const LISTED: [&str; 37] = [
 const IDLE: [&str; 3] = ["sec-ch-", "sec-fetch-", "sec-gpc"];
 /// Other fields of this kind, those that say where a link was or how a response is to be scheduled, and the length of
 /// a body that there is not.
-const IDLE_NAMES: [&str; 11] = [
+const IDLE_NAMES: [&str; 12] = [
     "content-length",
     "device-memory",
     "dnt",
     "downlink",
     "dpr",
+    // For nodes: what it requires is in the key.
+    "levada-digest",
     "priority",
     "referer",
     "rtt",

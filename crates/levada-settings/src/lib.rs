@@ -510,11 +510,13 @@ impl Handling {
         let edits = self.request_edits(request, headers);
         let (client, method, url) = request;
         let mut cache_use = CacheUse::Full;
-        let caching = self.caching.as_ref().filter(|_| levada_cache::is_cache_method(method));
+        let is_cached = levada_cache::is_cache_method(method);
+        // The answer to a POST may be stored.
+        let caching = self.caching.as_ref().filter(|_| is_cached || *method == Method::POST);
         if let Some(rules) = caching {
             let facts = || facts(url, client, method, headers);
             cache_use = rules.cache_use(url.target(), headers, facts);
-            if cache_use == CacheUse::Full {
+            if is_cached && cache_use == CacheUse::Full {
                 rules.strip_request(headers);
             }
         }

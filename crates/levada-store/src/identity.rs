@@ -42,6 +42,11 @@ impl ResourceUrl {
         Some(Self::new(uri.scheme_str().unwrap_or("http"), uri.authority()?.as_str(), target))
     }
 
+    /// The same with another scheme. A port stays.
+    pub fn with_scheme(&self, scheme: &str) -> Self {
+        Self::new(scheme, self.host(), self.target())
+    }
+
     /// The whole URL.
     pub fn as_str(&self) -> &str {
         &self.text
@@ -86,8 +91,12 @@ pub const SPACE: char = '@';
 
 /// Removes the scheme's default port, which does not change the URI (RFC 9110 Sec. 4.2.3).
 pub fn without_default_port<'a>(scheme: &str, host: &'a str) -> &'a str {
-    let default = if scheme == "https" { ":443" } else { ":80" };
-    host.strip_suffix(default).unwrap_or(host)
+    let default = if scheme == "https" { 443 } else { 80 };
+    let name = without_port(host);
+    let Some(port) = host[name.len()..].strip_prefix(':') else { return host };
+    // An empty port is the default one, and zeros before a number do not count (RFC 3986 Sec. 3.2.3).
+    let is_default = port.is_empty() || port.parse::<u16>().is_ok_and(|port| port == default);
+    if is_default { name } else { host }
 }
 
 /// The host without its port.
@@ -108,6 +117,11 @@ mod tests {
         assert_eq!(identity("http://A.test:80/x"), identity("http://a.test/x"));
         assert_eq!(identity("https://a.test:443/x").as_str(), "https://a.test/x");
         assert_ne!(identity("https://a.test:80/x"), identity("https://a.test/x"));
+        for host in ["a.test:", "a.test:080", "A.test:80"] {
+            assert_eq!(ResourceUrl::new("http", host, "/x").as_str(), "http://a.test/x");
+        }
+        assert_eq!(ResourceUrl::new("http", "[::1]:", "/x").as_str(), "http://[::1]/x");
+        assert_eq!(ResourceUrl::new("http", "a.test:081", "/x").host(), "a.test:081");
     }
 
     #[test]

@@ -28,7 +28,11 @@ use super::{
     place, rest,
 };
 use crate::{
-    clock, large, request::RequestContext, resource::Piece, settings::Handling, sites::Site,
+    clock, large,
+    request::RequestContext,
+    resource::{Piece, Resource},
+    settings::Handling,
+    sites::Site,
 };
 use levada_failure::Failure;
 
@@ -104,9 +108,7 @@ impl Fetch {
             head.headers.insert(header::IF_RANGE, validator.clone());
         }
         head.method = Method::GET;
-        let Handling { rules, deception_armour, .. } = &*resource.handling;
-        let armour = *deception_armour && rules.exceed_http();
-        let armour = armour.then(|| resource.target().into());
+        let armour = armour(resource);
         Self {
             cache: cache.clone(),
             site: resource.site.clone(),
@@ -300,9 +302,7 @@ impl Fetch {
         let part = asked_for && status == StatusCode::PARTIAL_CONTENT;
         let judge = if part { may_store_part } else { may_store };
         let mut storable = judge(&exchange, &self.handling.rules).map_err(NoStore::as_str)?;
-        if let Some(target) = &self.armour
-            && !fits_its_url(target, headers, type_of_extension)
-        {
+        if is_deceptive(self.armour.as_deref(), headers) {
             storable = judge(&exchange, &self.handling.rules.of_http()).map_err(|_| DECEPTION)?;
         }
         // Another client's response must not be up to a field that its key does not have.
@@ -613,6 +613,17 @@ enum Incomplete {
     TooShort,
     #[error("all clients have left a body that is not stored, or memory is short")]
     Unread,
+}
+
+/// Path and query that a response must fit, where the rules store more than HTTP does and the operator wants it.
+pub(crate) fn armour(resource: &Resource) -> Option<Box<str>> {
+    let Handling { rules, deception_armour, .. } = &*resource.handling;
+    (*deception_armour && rules.exceed_http()).then(|| resource.target().into())
+}
+
+/// Whether a response with these fields does not fit: HTTP's own rules judge it.
+pub(crate) fn is_deceptive(armour: Option<&str>, response: &HeaderMap) -> bool {
+    armour.is_some_and(|target| !fits_its_url(target, response, type_of_extension))
 }
 
 /// Whether a response that may not be stored lets the same be expected of the next: not if that was up

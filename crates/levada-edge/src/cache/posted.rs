@@ -7,13 +7,13 @@ use http::{HeaderMap, Method, header};
 use levada_body::{FlightStart, part::content_length};
 use levada_cache::{OriginExchange, Storable, may_store_post};
 use levada_purge::PendingStore;
-use levada_rules::{SentFields, UnkeyedFields};
+use levada_rules::{CacheUse, SentFields, UnkeyedFields};
 use levada_store::Label;
 use levada_upstream::{UpstreamHead, UpstreamResponse};
 
 use super::{
     Cache,
-    fetch::Fetch,
+    fetch::{Fetch, armour, is_deceptive},
     fetch_fields::unkeyed,
     fill::{FillFollower, FillLeader},
     lookup::FillRequest,
@@ -49,8 +49,9 @@ pub(crate) struct StorablePost {
 impl Posted {
     /// `None` for other methods, and for a POST whose answer is for its client alone.
     pub(crate) fn of(cache: &Cache, context: &RequestContext) -> Option<Self> {
-        let RequestContext { resource, wants, parts, .. } = context;
+        let RequestContext { resource, wants, parts, cache_use, .. } = context;
         let plain = parts.method == Method::POST && !wants.conditional && !wants.range;
+        let plain = plain && matches!(cache_use, CacheUse::Full | CacheUse::StoreOnly);
         (plain && resource.handling.cache).then(|| Self {
             request: parts.headers.clone(),
             unkeyed: UnkeyedFields::of(unkeyed(context), &SentFields::All).without(&OF_A_BODY),
@@ -80,7 +81,11 @@ impl Posted {
             received,
         };
         let target = resource.stored_url().parse().ok()?;
-        let storable = may_store_post(&judged, &target, &resource.handling.rules).ok()?;
+        let mut storable = may_store_post(&judged, &target, &resource.handling.rules).ok()?;
+        if is_deceptive(armour(resource).as_deref(), response) {
+            let rules = resource.handling.rules.of_http();
+            storable = may_store_post(&judged, &target, &rules).ok()?;
+        }
         if !self.unkeyed.belong_to(storable.vary.fields()) {
             return None;
         }

@@ -304,7 +304,7 @@ async fn tampered_pass_leaves_the_choice_to_the_policy() {
 /// A pass for this node, valid until this Unix time.
 fn pass(node: &str, target: &str, until: u64) -> String {
     let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, SECRET.as_bytes());
-    let message = format!("{node}\n{HOST}\n{target}\n{until}");
+    let message = format!("{node}\n{HOST}\n{target}\n{until}\n");
     let mark = ring::hmac::sign(&key, message.as_bytes());
     let mark: String = mark.as_ref()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
     format!("{target}?levada-pass={until:x}.{mark}.{HOST}")

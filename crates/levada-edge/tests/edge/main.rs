@@ -41,6 +41,7 @@ mod input;
 mod interim;
 mod isolation;
 mod itself;
+mod joints;
 mod large;
 mod large_narrow;
 mod memory;

@@ -132,7 +132,7 @@ pub(crate) async fn world(settings: Settings) -> (Running, File) {
     let settings = whole(settings);
     let file: File = Arc::new(Mutex::new(Ok(settings.clone())));
     let read = file.clone();
-    let reader = SettingsReader(Box::new(move || read.lock().unwrap().clone()));
+    let reader = SettingsReader(Box::new(move || read.lock().unwrap().clone().map(whole)));
     (Running::start_with(settings, Some(reader)).await.unwrap(), file)
 }
 
