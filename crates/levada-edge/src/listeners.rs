@@ -155,7 +155,7 @@ impl Listeners {
         is_new: bool,
     ) -> Result<PreparedListener, StartError> {
         if let Some(http3) = &mut role.http3 {
-            http3.alt_svc = quic::alt_svc(sockets.address.port());
+            http3.alt_svc = levada_quic::alt_svc(sockets.address.port());
         }
         self.ready(sockets, Arc::new(role), is_new)
     }

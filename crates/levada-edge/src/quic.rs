@@ -43,19 +43,13 @@ impl Http3 {
         let Some(tls) = tls.filter(|_| listener.http3) else { return Ok(None) };
         let config = levada_quic::server_config(tls.config(), &connection_limits(limits));
         let config = config.map_err(|why| StartError::Http3 { address: listener.address, why })?;
-        Ok(Some(Self { config, alt_svc: alt_svc(listener.address.port()) }))
+        Ok(Some(Self { config, alt_svc: levada_quic::alt_svc(listener.address.port()) }))
     }
-}
-
-/// The offer of HTTP/3 at this port.
-pub(crate) fn alt_svc(port: u16) -> HeaderValue {
-    let offer = HeaderValue::try_from(format!("h3=\":{port}\"; ma=86400"));
-    offer.unwrap_or_else(|_| HeaderValue::from_static("clear"))
 }
 
 /// Accepts connections at this endpoint, when the node serves clients.
 pub(crate) fn accept(
-    PreparedEndpoint { udp, endpoint }: PreparedEndpoint,
+    endpoint: PreparedEndpoint,
     node: &Arc<Node>,
     role: &Arc<ListenerRole>,
     workers: &[Handle],
@@ -70,14 +64,8 @@ pub(crate) fn accept(
             () = node.purging.until_serving() => {}
             () = stop.begun() => return,
         }
-        // The connections of the process before live no longer than its drain.
         let patience = node.settings().limits.drain_timeout;
-        tokio::select! {
-            () = endpoint.accept(served, config, workers, stop) => {}
-            Err(error) = udp.take_over(tokio::time::sleep(patience)) => {
-                tracing::error!(%error, "packets of HTTP/3 cannot be steered");
-            }
-        }
+        endpoint.accept(served, config, workers, stop, patience).await;
     };
     Some(first.spawn(accepting).abort_handle())
 }

@@ -7,10 +7,7 @@
 //! The node that met the client serves its tunnel, like an unsafe request. A tunnel holds what its request holds, but
 //! for its places in `capacity`, `misses` and `server_connections`: it may do nothing for hours.
 
-use std::{
-    hash::{BuildHasher, RandomState},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use http::{Response, StatusCode};
 use hyper::upgrade::OnUpgrade;
@@ -184,6 +181,5 @@ async fn leaving(node: &Node, stop: &Stop) {
         let limits = &node.settings().limits;
         limits.tunnel_grace.min(limits.drain_timeout / 2)
     };
-    let part = RandomState::new().hash_one(()) as f64 / u64::MAX as f64;
-    tokio::time::sleep(grace.mul_f64(part)).await;
+    levada_tunnel::wait_part_of(grace).await;
 }

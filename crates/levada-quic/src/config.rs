@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use http::HeaderValue;
 use levada_http1::ConnectionLimits;
 use quinn::{
     IdleTimeout, ServerConfig, TransportConfig, VarInt,
@@ -49,6 +50,12 @@ pub fn server_config(
         .max_incoming(WAITING)
         .incoming_buffer_size_total(WAITING_BYTES);
     Ok(config)
+}
+
+/// The offer of HTTP/3 at this port, for responses over TCP.
+pub fn alt_svc(port: u16) -> HeaderValue {
+    let offer = HeaderValue::try_from(format!("h3=\":{port}\"; ma=86400"));
+    offer.unwrap_or_else(|_| HeaderValue::from_static("clear"))
 }
 
 fn transport(limits: &ConnectionLimits) -> TransportConfig {

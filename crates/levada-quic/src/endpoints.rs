@@ -1,12 +1,13 @@
 //! The endpoints of a process. One that is no longer wanted serves the connections that it has.
 
-use std::{io, sync::Arc};
+use std::{io, sync::Arc, time::Duration};
 
-use levada_net::udp::UdpSockets;
+use levada_net::{stop::Stop, udp::UdpSockets};
 use parking_lot::Mutex;
+use quinn::ServerConfig;
 use tokio::runtime::Handle;
 
-use crate::Endpoint;
+use crate::{Endpoint, Serve};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -19,6 +20,26 @@ pub struct PreparedEndpoint {
     pub udp: Arc<UdpSockets>,
     /// The endpoint itself.
     pub endpoint: Arc<Endpoint>,
+}
+
+impl PreparedEndpoint {
+    /// Accepts connections as [`Endpoint::accept`] does. `patience` is the time that those of the process
+    /// before have, which is its drain.
+    pub async fn accept<N: Serve>(
+        self,
+        node: Arc<N>,
+        config: ServerConfig,
+        workers: Vec<Handle>,
+        stop: Stop,
+        patience: Duration,
+    ) {
+        tokio::select! {
+            () = self.endpoint.accept(node, config, workers, stop) => {}
+            Err(error) = self.udp.take_over(tokio::time::sleep(patience)) => {
+                tracing::error!(%error, "packets of HTTP/3 cannot be steered");
+            }
+        }
+    }
 }
 
 impl Endpoints {

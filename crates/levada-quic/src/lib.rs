@@ -36,7 +36,7 @@ mod transport;
 mod uni;
 
 pub use body::{BodyError, RequestBody};
-pub use config::server_config;
+pub use config::{alt_svc, server_config};
 pub use endpoint::{Endpoint, UNPROVEN};
 pub use endpoints::{Endpoints, PreparedEndpoint};
 pub use metrics::QuicMetrics;

@@ -22,4 +22,4 @@ mod way;
 pub use frames::FramePosition;
 pub use handshake::{Handshake, HandshakeFault};
 pub use metrics::TunnelMetrics;
-pub use run::{EndReason, Tunnel, TunnelEnd};
+pub use run::{EndReason, Tunnel, TunnelEnd, wait_part_of};

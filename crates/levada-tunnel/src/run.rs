@@ -11,6 +11,7 @@
 
 use std::{
     future::poll_fn,
+    hash::{BuildHasher as _, RandomState},
     pin::{Pin, pin},
     task::{Context, Poll, ready},
     time::Duration,
@@ -82,6 +83,12 @@ pub struct TunnelEnd {
     pub from_client: u64,
     /// Bytes that came from the server.
     pub from_server: u64,
+}
+
+/// Waits for a random part of this time, so that not all clients come back at once.
+pub async fn wait_part_of(grace: Duration) {
+    let part = RandomState::new().hash_one(()) as f64 / u64::MAX as f64;
+    tokio::time::sleep(grace.mul_f64(part)).await;
 }
 
 /// The state of a tunnel under way.
