@@ -1,4 +1,4 @@
-//! Connections, and streams of HTTP/2, that switch to WebSocket.
+//! Connections, and streams of HTTP/2 and HTTP/3, that switch to WebSocket.
 //!
 //! ```text
 //!   open ──> origin or server of the switch ──> 101 ──> connection: the socket without HTTP ──> run
@@ -32,12 +32,12 @@ use crate::{
     respond,
 };
 
-/// Whether a request for WebSocket is answered as if it had not asked: by a file, or by the route itself. Over HTTP/2
-/// there is no such answer.
+/// Whether a request for WebSocket is answered as if it had not asked: by a file, or by the route itself. After a
+/// CONNECT there is no such answer.
 pub(crate) fn is_ignored(context: &RequestContext) -> bool {
-    let over_http2 = context.parts.version == http::Version::HTTP_2;
+    let by_connect = context.parts.version >= http::Version::HTTP_2;
     let resource = &context.resource;
-    !over_http2 && (resource.answer.is_some() || resource.site.files.is_some())
+    !by_connect && (resource.answer.is_some() || resource.site.files.is_some())
 }
 
 /// The answer of a server.
@@ -79,8 +79,8 @@ pub(crate) async fn open(
         node.forwarder.to_origin(&resource.site, &mut head, RequestBody::None).await?;
     let chosen = exchange.extensions_mut().remove();
     if exchange.status() != StatusCode::SWITCHING_PROTOCOLS {
-        // Over HTTP/2 the client would take it for the beginning of a tunnel.
-        if handshake.is_over_http2() && exchange.status().is_success() {
+        // After a CONNECT the client would take it for the beginning of a tunnel.
+        if handshake.is_by_connect() && exchange.status().is_success() {
             return Err(Failure::Server(ServerFailure::BadHandshake).into());
         }
         return Ok((Answered::InHttp(exchange, context), chosen));
@@ -127,18 +127,22 @@ impl TunnelSlot {
     }
 }
 
+/// The tunnel that the response to a CONNECT opens. A success that opens none would look like one.
+fn opened(response: &mut Response<ResponseBody>) -> Option<Opened> {
+    let opened = response.body_mut().take_tunnel();
+    if opened.is_none() && response.status().is_success() {
+        *response.status_mut() = StatusCode::NOT_IMPLEMENTED;
+    }
+    opened
+}
+
 /// Has a stream of HTTP/2 become a tunnel, if the response says so.
 pub(crate) fn switch_stream(
     node: &Arc<Node>,
     response: &mut Response<ResponseBody>,
     (client, stop, stream): (OnUpgrade, Stop, WatchedStream),
 ) {
-    let Some(opened) = response.body_mut().take_tunnel() else {
-        if response.status().is_success() {
-            *response.status_mut() = StatusCode::NOT_IMPLEMENTED;
-        }
-        return;
-    };
+    let Some(opened) = opened(response) else { return };
     let (node, cut) = (node.clone(), stop.clone());
     let tunnel = async move {
         let _stream = stream;

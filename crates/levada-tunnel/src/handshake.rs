@@ -1,6 +1,6 @@
-//! The handshake of WebSocket (RFC 6455 Sec. 4, RFC 8441 Sec. 5).
+//! The handshake of WebSocket (RFC 6455 Sec. 4, RFC 8441 Sec. 5, RFC 9220 Sec. 3).
 //!
-//! A request over HTTP/2 is a CONNECT with a protocol. It becomes the GET that it stands for, so that every rule for
+//! A request over HTTP/2 or HTTP/3 is an extended CONNECT, with a protocol. It becomes the GET that it stands for, so that every rule for
 //! requests holds for it, and servers see one kind of handshake.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -24,7 +24,7 @@ use ring::{
 pub struct Handshake {
     key: HeaderValue,
     accept: HeaderValue,
-    over_http2: bool,
+    by_connect: bool,
 }
 
 /// The reason why a request that asks for WebSocket gets none.
@@ -39,7 +39,7 @@ pub enum HandshakeFault {
     Key,
     /// `Sec-WebSocket-Version` is not 13.
     Version,
-    /// A CONNECT over HTTP/2 has another protocol.
+    /// An extended CONNECT has another protocol.
     Protocol,
 }
 
@@ -51,7 +51,9 @@ impl HandshakeFault {
             Self::Body => "a WebSocket handshake has no body (RFC 6455 section 4.1)",
             Self::Key => "Sec-WebSocket-Key is not 16 bytes in Base64 (RFC 6455 section 4.1)",
             Self::Version => "the only version of WebSocket is 13 (RFC 6455 section 4.4)",
-            Self::Protocol => "the only protocol of CONNECT here is WebSocket (RFC 8441 section 4)",
+            Self::Protocol => {
+                "the only protocol of CONNECT here is WebSocket (RFC 8441 section 4, RFC 9220 section 3)"
+            }
         }
     }
 
@@ -76,7 +78,7 @@ impl HandshakeFault {
 
 impl Handshake {
     /// The handshake in a request, if it asks for WebSocket. Call this before hop-by-hop fields are removed. A
-    /// request over HTTP/2 becomes a GET.
+    /// CONNECT becomes a GET.
     ///
     /// A node may ignore all other protocols, and does (RFC 9110 Sec. 7.8).
     pub fn of<B: Body>(request: &mut Request<B>) -> Option<Result<Self, HandshakeFault>> {
@@ -86,12 +88,12 @@ impl Handshake {
         }
         match request.version() {
             Version::HTTP_11 if asks(request.headers()) => Some(Self::over_http1(request)),
-            Version::HTTP_2 if *request.method() == Method::CONNECT => {
+            Version::HTTP_2 | Version::HTTP_3 if *request.method() == Method::CONNECT => {
                 let protocol = request.extensions().get::<Protocol>()?;
                 let is_websocket = protocol.as_str().eq_ignore_ascii_case("websocket");
                 *request.method_mut() = Method::GET;
                 match is_websocket {
-                    true => Some(Self::over_http2(request.headers())),
+                    true => Some(Self::by_connect(request.headers())),
                     false => Some(Err(HandshakeFault::Protocol)),
                 }
             }
@@ -116,7 +118,7 @@ impl Handshake {
     }
 
     /// The stream itself takes the place of the key.
-    fn over_http2(headers: &HeaderMap) -> Result<Self, HandshakeFault> {
+    fn by_connect(headers: &HeaderMap) -> Result<Self, HandshakeFault> {
         check_version(headers)?;
         let mut bytes = [0; KEY];
         SystemRandom::new().fill(&mut bytes).map_err(|_| HandshakeFault::Key)?;
@@ -124,11 +126,11 @@ impl Handshake {
         Ok(Self::new(key.map_err(|_| HandshakeFault::Key)?, true))
     }
 
-    fn new(key: HeaderValue, over_http2: bool) -> Self {
+    fn new(key: HeaderValue, by_connect: bool) -> Self {
         let hash = digest(&SHA1_FOR_LEGACY_USE_ONLY, &[key.as_bytes(), GUID].concat());
         let accept = HeaderValue::try_from(STANDARD.encode(hash));
         let accept = accept.unwrap_or_else(|_| unreachable!("Base64 is a field value"));
-        Self { key, accept, over_http2 }
+        Self { key, accept, by_connect }
     }
 
     /// The `Sec-WebSocket-Accept` of a server that has understood the request.
@@ -136,9 +138,9 @@ impl Handshake {
         &self.accept
     }
 
-    /// Whether any status of success opens the tunnel to the client, as over HTTP/2.
-    pub fn is_over_http2(&self) -> bool {
-        self.over_http2
+    /// Whether any status of success opens the tunnel to the client, as after CONNECT.
+    pub fn is_by_connect(&self) -> bool {
+        self.by_connect
     }
 
     /// Makes a request to a server ask for WebSocket.
@@ -155,7 +157,7 @@ impl Handshake {
         // A 101 has no body, whatever the server says.
         headers.remove(CONTENT_LENGTH);
         headers.remove(TRANSFER_ENCODING);
-        if self.over_http2 {
+        if self.by_connect {
             headers.remove(SEC_WEBSOCKET_ACCEPT);
             return StatusCode::OK;
         }
@@ -277,9 +279,9 @@ mod tests {
         assert_eq!(headers[SEC_WEBSOCKET_ACCEPT], *handshake.accept());
         assert_eq!(headers["sec-websocket-protocol"], "chat");
         assert!(!headers.contains_key(CONTENT_LENGTH));
-        let over_http2 = Handshake { over_http2: true, ..handshake };
+        let by_connect = Handshake { by_connect: true, ..handshake };
         let mut headers = HeaderMap::new();
-        assert_eq!(over_http2.open(&mut headers), StatusCode::OK);
+        assert_eq!(by_connect.open(&mut headers), StatusCode::OK);
         assert!(headers.is_empty());
     }
 }

@@ -1,7 +1,7 @@
 //! Tunnels: connections that switch from HTTP to WebSocket.
 //!
 //! ```text
-//!   Handshake     the request that asks for WebSocket, over HTTP/1.1 or HTTP/2
+//!   Handshake     the request that asks for WebSocket, over HTTP/1.1, 2 or 3
 //!       │
 //!   Tunnel::run   bytes in both directions, until both have ended, the time is over, or the node leaves
 //!       ├── Way            one direction, without memory while nothing moves
