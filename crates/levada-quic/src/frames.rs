@@ -7,10 +7,12 @@
 //!
 //! h3 gathers every frame but DATA until it is complete, whatever its length, and forgets the order and the
 //! number of pseudo fields. The guard bounds the length of heads, drops frames of unknown types as they come,
-//! and judges the fields of a head before h3 reads it ([`crate::fields`]).
+//! and judges the fields of a head before h3 reads it ([`crate::fields`]). The protocol of an extended CONNECT
+//! does not pass.
 
 use std::{
     collections::VecDeque,
+    ops::Range,
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
@@ -28,7 +30,7 @@ const CONTROL_PAYLOAD: u64 = 1 << 10;
 /// A type and a length, each of eight bytes at most.
 const HEADER: usize = 16;
 
-const DATA: u64 = 0x0;
+pub(crate) const DATA: u64 = 0x0;
 const HEADERS: u64 = 0x1;
 /// Frames that are errors on the stream of a request (RFC 9114 Sec. 7.2, 11.2.1).
 const UNEXPECTED: [u64; 9] = [0x2, 0x3, 0x4, 0x5, 0x6, 0x7, 0x8, 0x9, 0xd];
@@ -51,6 +53,8 @@ pub(crate) struct Frames {
     place: Place,
     header: [u8; HEADER],
     came: usize,
+    /// The type and the length of the head that is coming.
+    head_header: Bytes,
     /// The part of a head that has come.
     held: Vec<u8>,
     /// The longest head.
@@ -97,6 +101,7 @@ impl Frames {
             place: Place::Between,
             header: [0; HEADER],
             came: 0,
+            head_header: Bytes::new(),
             held: Vec::new(),
             longest,
             heads: 0,
@@ -204,10 +209,10 @@ impl Frames {
                 if length > self.longest as u64 {
                     return Err(Fault::Stream(Code::EXCESSIVE_LOAD));
                 }
-                out.push_back(header);
+                self.head_header = header;
                 self.place = Place::Head { left: length as usize };
                 if length == 0 {
-                    return self.judge(&[]);
+                    return self.pass_head(Bytes::new(), out);
                 }
             }
             StreamKind::Request if UNEXPECTED.contains(&kind) => {
@@ -237,9 +242,7 @@ impl Frames {
     ) -> Result<(), Fault> {
         let piece = chunk.split_to(chunk.len().min(left));
         if piece.len() == left && self.held.is_empty() {
-            self.judge(&piece)?;
-            out.push_back(piece);
-            return Ok(());
+            return self.pass_head(piece, out);
         }
         self.held.extend_from_slice(&piece);
         if all.0.fetch_add(piece.len(), Relaxed) + piece.len() > INCOMPLETE_HEADS {
@@ -250,8 +253,22 @@ impl Frames {
         if piece.len() == left {
             all.0.fetch_sub(self.held.len(), Relaxed);
             let head = std::mem::take(&mut self.held);
-            self.judge(&head)?;
-            out.push_back(head.into());
+            return self.pass_head(head.into(), out);
+        }
+        Ok(())
+    }
+
+    /// Lets a complete head pass that is well-formed, without the protocol.
+    fn pass_head(&mut self, head: Bytes, out: &mut VecDeque<Bytes>) -> Result<(), Fault> {
+        let protocol = self.judge(&head)?;
+        let header = std::mem::take(&mut self.head_header);
+        if protocol.is_empty() {
+            out.push_back(header);
+            out.extend((!head.is_empty()).then_some(head));
+        } else {
+            let kept = [&head[..protocol.start], &head[protocol.end..]].concat();
+            out.push_back(frame_header(HEADERS as u8, kept.len()));
+            out.push_back(kept.into());
         }
         Ok(())
     }
@@ -289,11 +306,16 @@ impl Frames {
         }
     }
 
-    /// Judges the fields of a complete head, or of trailers.
-    fn judge(&mut self, section: &[u8]) -> Result<(), Fault> {
+    /// Judges the fields of a complete head, or of trailers. Returns the place of the protocol, if there is one.
+    fn judge(&mut self, section: &[u8]) -> Result<Range<usize>, Fault> {
         self.place = Place::Between;
         self.heads += 1;
-        let Some(found) = fields::pseudo_fields(section)? else { return Ok(()) };
+        if self.pseudo.is_some_and(|pseudo| pseudo.protocol().is_some()) {
+            // RFC 9114 Sec. 4.4.
+            let why = "nothing but data comes after CONNECT";
+            return Err(Fault::Connection(Code::FRAME_UNEXPECTED, why));
+        }
+        let Some((found, protocol)) = fields::pseudo_fields(section)? else { return Ok(0..0) };
         match self.heads {
             1 => self.pseudo = Some(found),
             _ if found != PseudoFields::default() => {
@@ -301,8 +323,24 @@ impl Frames {
             }
             _ => {}
         }
-        Ok(())
+        Ok(protocol)
     }
+}
+
+/// The type and the length of a frame.
+pub(crate) fn frame_header(kind: u8, length: usize) -> Bytes {
+    let length = length as u64;
+    let mut header = Vec::with_capacity(9);
+    header.push(kind);
+    match length {
+        0..0x40 => header.push(length as u8),
+        0x40..0x4000 => header.extend_from_slice(&(length as u16 | 0x4000).to_be_bytes()),
+        0x4000..0x4000_0000 => {
+            header.extend_from_slice(&(length as u32 | 0x8000_0000).to_be_bytes())
+        }
+        _ => header.extend_from_slice(&(length | 0xc000_0000_0000_0000).to_be_bytes()),
+    }
+    header.into()
 }
 
 /// What is wrong with a frame that is to hold a number.
@@ -362,6 +400,26 @@ mod tests {
         for at_once in 1..stream.len() {
             assert_eq!(passed(&stream, at_once).unwrap(), known, "{at_once}");
         }
+    }
+
+    #[test]
+    fn length_of_a_frame_is_written_as_it_is_read() {
+        for length in [0, 1, 63, 64, 16383, 16384, (1 << 30) - 1, 1 << 30] {
+            let header = frame_header(1, length);
+            assert_eq!(type_and_length(&header), Some((1, length as u64, header.len())));
+        }
+    }
+
+    #[test]
+    fn protocol_does_not_pass_and_nothing_but_data_comes_after_it() {
+        let connect = b"\x00\x00\xcf\xd7\x50\x01a\xc1\x27\x02:protocol\x01x\xdd";
+        let known = [frame(1, b"\x00\x00\xcf\xd7\x50\x01a\xc1\xdd"), frame(0, b"data")].concat();
+        let stream = [frame(1, connect), frame(0, b"data")].concat();
+        for at_once in 1..stream.len() {
+            assert_eq!(passed(&stream, at_once).unwrap(), known, "{at_once}");
+        }
+        let fault = passed(&[stream, frame(1, b"\0\0")].concat(), 7).unwrap_err();
+        assert!(matches!(fault, Fault::Connection(Code::FRAME_UNEXPECTED, _)), "{fault:?}");
     }
 
     #[test]

@@ -20,7 +20,7 @@ use quinn::{ConnectionError, ReadError, VarInt, WriteError};
 use crate::{
     code::{Code, Fault},
     fields::PseudoFields,
-    frames::{Frames, HeadBytes},
+    frames::{DATA, Frames, HeadBytes, frame_header},
     uni::{QpackStreams, UniStream},
 };
 
@@ -127,7 +127,7 @@ impl RequestLine {
         payload: Bytes,
         written: &AtomicU64,
     ) -> Result<(), WriteError> {
-        let mut bytes = [data_header(payload.len()), payload];
+        let mut bytes = [frame_header(DATA as u8, payload.len()), payload];
         let mut next = 0;
         while next < bytes.len() {
             let taken = std::future::poll_fn(|cx| {
@@ -140,22 +140,6 @@ impl RequestLine {
         }
         Ok(())
     }
-}
-
-/// Type and length of a DATA frame.
-fn data_header(length: usize) -> Bytes {
-    let length = length as u64;
-    let mut header = Vec::with_capacity(9);
-    header.push(0);
-    match length {
-        0..0x40 => header.push(length as u8),
-        0x40..0x4000 => header.extend_from_slice(&(length as u16 | 0x4000).to_be_bytes()),
-        0x4000..0x4000_0000 => {
-            header.extend_from_slice(&(length as u32 | 0x8000_0000).to_be_bytes())
-        }
-        _ => header.extend_from_slice(&(length | 0xc000_0000_0000_0000).to_be_bytes()),
-    }
-    header.into()
 }
 
 impl Transport {
@@ -566,19 +550,5 @@ fn write_error(error: WriteError) -> StreamErrorIncoming {
         }
         WriteError::ConnectionLost(error) => lost(error),
         other => StreamErrorIncoming::Unknown(Box::new(other)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::frames::varint;
-
-    #[test]
-    fn length_of_a_data_frame_is_written_as_it_is_read() {
-        for length in [0, 1, 63, 64, 16383, 16384, (1 << 30) - 1, 1 << 30] {
-            let header = data_header(length);
-            assert_eq!(varint(&header[1..]), Some((length as u64, header.len() - 1)));
-        }
     }
 }
