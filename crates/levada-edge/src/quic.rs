@@ -8,7 +8,7 @@ use hyper::rt::Executor as _;
 use levada_access::{client_shares::ClientPlace, memory_bound::MemoryPressure};
 use levada_http1::{ConnectionEnd, ConnectionLimits};
 use levada_net::stop::Stop;
-use levada_quic::{PreparedEndpoint, QuicMetrics, RequestBody, Serve, ServerConfig, UNPROVEN};
+use levada_quic::{PreparedEndpoint, QuicMetrics, RequestBody, Serve, TunnelStream, UNPROVEN};
 use levada_tls::door::Door;
 use levada_upstream::{ClientBody, QuicBodyError};
 use tokio::{runtime::Handle, sync::OwnedSemaphorePermit, task::AbortHandle};
@@ -24,11 +24,12 @@ use crate::{
     pipeline,
     settings::{Limits, Listener},
     start_error::StartError,
+    tunnel,
 };
 
 /// HTTP/3 at one listener.
 pub(crate) struct Http3 {
-    config: ServerConfig,
+    config: levada_quic::ServerConfig,
     /// The offer in responses over TCP.
     pub(crate) alt_svc: HeaderValue,
 }
@@ -93,6 +94,7 @@ impl Serve for QuicListener {
     type Connection = ClientConnection;
     type Body = ResponseBody;
     type Place = QuicPlace;
+    type Tunnel = tunnel::Opened;
 
     fn limits(&self) -> ConnectionLimits {
         connection_limits(&self.node.settings().limits)
@@ -131,6 +133,14 @@ impl Serve for QuicListener {
         let boxed =
             |body: RequestBody| ClientBody::Quic(Box::pin(body.map_err(QuicBodyError::from)));
         pipeline::serve(&self.node, connection, request.map(boxed)).await
+    }
+
+    fn opened(&self, response: &mut Response<ResponseBody>) -> Option<tunnel::Opened> {
+        tunnel::opened(response)
+    }
+
+    async fn run(&self, opened: tunnel::Opened, client: TunnelStream, stop: &Stop) {
+        tunnel::run(&self.node, opened, client, Vec::new(), stop).await;
     }
 
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {

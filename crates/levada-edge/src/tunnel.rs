@@ -101,7 +101,7 @@ pub(crate) async fn open(
 #[derive(Default)]
 pub(crate) struct TunnelSlot(Mutex<Option<Opened>>);
 
-type Opened = (Box<OpenTunnel>, Option<Box<AccessRecord>>);
+pub(crate) type Opened = (Box<OpenTunnel>, Option<Box<AccessRecord>>);
 
 impl TunnelSlot {
     pub(crate) fn put(&self, tunnel: Opened) {
@@ -128,7 +128,7 @@ impl TunnelSlot {
 }
 
 /// The tunnel that the response to a CONNECT opens. A success that opens none would look like one.
-fn opened(response: &mut Response<ResponseBody>) -> Option<Opened> {
+pub(crate) fn opened(response: &mut Response<ResponseBody>) -> Option<Opened> {
     let opened = response.body_mut().take_tunnel();
     if opened.is_none() && response.status().is_success() {
         *response.status_mut() = StatusCode::NOT_IMPLEMENTED;
@@ -153,7 +153,7 @@ pub(crate) fn switch_stream(
     spawn_until_cut(cut, tunnel);
 }
 
-async fn run(
+pub(crate) async fn run(
     node: &Node,
     (tunnel, mut record): Opened,
     client: impl AsyncRead + AsyncWrite,

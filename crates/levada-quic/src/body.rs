@@ -17,7 +17,8 @@ use crate::{
 
 /// See the module.
 pub struct RequestBody {
-    stream: RequestStream<RecvSide, Bytes>,
+    /// None for a tunnel, which has no body.
+    stream: Option<RequestStream<RecvSide, Bytes>>,
     line: Arc<RequestLine>,
     /// A piece that has come before the request was handed on.
     first: Option<Bytes>,
@@ -40,11 +41,12 @@ pub enum BodyError {
 
 impl RequestBody {
     pub(crate) fn new(
-        stream: RequestStream<RecvSide, Bytes>,
+        stream: Option<RequestStream<RecvSide, Bytes>>,
         line: Arc<RequestLine>,
         length: Option<u64>,
     ) -> Self {
-        Self { stream, line, first: None, left: length, data_ended: false, ended: false }
+        let ended = stream.is_none();
+        Self { stream, line, first: None, left: length, data_ended: false, ended }
     }
 
     /// Looks whether there is a body, and waits with `waits` until this is known.
@@ -63,11 +65,11 @@ impl RequestBody {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        if self.ended {
+        let Some(stream) = self.stream.as_mut().filter(|_| !self.ended) else {
             return Poll::Ready(None);
-        }
+        };
         if !self.data_ended {
-            if let Some(mut data) = ready!(self.stream.poll_recv_data(cx))? {
+            if let Some(mut data) = ready!(stream.poll_recv_data(cx))? {
                 let data = data.copy_to_bytes(data.remaining());
                 return Poll::Ready(Some(self.count(data).map(Frame::data)));
             }
@@ -76,7 +78,7 @@ impl RequestBody {
                 return Poll::Ready(Some(Err(self.wrong_length())));
             }
         }
-        let trailers = ready!(self.stream.poll_recv_trailers(cx))?;
+        let trailers = ready!(stream.poll_recv_trailers(cx))?;
         self.ended = true;
         Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers))))
     }
@@ -94,7 +96,9 @@ impl RequestBody {
     /// Ends the stream: the request is malformed (RFC 9114 Sec. 4.1.2).
     fn wrong_length(&mut self) -> BodyError {
         self.ended = true;
-        self.stream.stop_sending(h3::error::Code::H3_MESSAGE_ERROR);
+        if let Some(stream) = &mut self.stream {
+            stream.stop_sending(h3::error::Code::H3_MESSAGE_ERROR);
+        }
         self.line.reset(Code::MESSAGE_ERROR);
         BodyError::Length
     }

@@ -46,6 +46,7 @@ pub(crate) struct Connection<N: Serve> {
     pub(crate) asked: Notify,
     /// Bytes of bodies that were taken for sending. The window of what may be unacknowledged bounds them.
     pub(crate) written: AtomicU64,
+    pub(crate) stop: Stop,
     quic: quinn::Connection,
     handshaken: watch::Sender<bool>,
     /// The client's address and the node's record of the connection from there.
@@ -117,6 +118,7 @@ pub(crate) async fn serve<N: Serve>(
         limits,
         asked: Notify::new(),
         written: AtomicU64::new(0),
+        stop: stop.clone(),
         quic: quic.clone(),
         handshaken: watch::Sender::new(false),
         client: Mutex::new((client, record)),
@@ -175,7 +177,10 @@ async fn requests<N: Serve>(connection: &Arc<Connection<N>>, stop: &Stop) -> Con
     // In Huffman's code, and with a prefix for each line, a head may be longer than its fields.
     let (transport, accepted) = Transport::new(quic.clone(), limits.head.head * 2);
     let mut builder = server::builder();
-    builder.max_field_section_size(limits.head.head as u64).send_grease(false);
+    builder
+        .max_field_section_size(limits.head.head as u64)
+        .enable_extended_connect(true)
+        .send_grease(false);
     let mut http = match builder.build(transport).await {
         Ok(http) => http,
         Err(error) => return ending(quic, &error),

@@ -11,6 +11,7 @@
 //! connection  one connection: handshake, requests, end
 //! request     one request, until the client has all of the response
 //! body        the body of a request
+//! tunnel      the stream of a request that switches to WebSocket
 //! transport   a connection of quinn as h3 uses it, with the guard in between
 //! frames      the guard: lets only well-formed frames pass, within bounds
 //! fields      the judge of pseudo fields
@@ -33,6 +34,7 @@ mod request;
 mod serve;
 mod session;
 mod transport;
+mod tunnel;
 mod uni;
 
 pub use body::{BodyError, RequestBody};
@@ -43,6 +45,7 @@ pub use metrics::QuicMetrics;
 pub use quinn::ServerConfig;
 pub use quinn::crypto::rustls::NoInitialCipherSuite;
 pub use serve::Serve;
+pub use tunnel::TunnelStream;
 
 /// The guard, for fuzzing and tests only.
 #[doc(hidden)]

@@ -23,6 +23,7 @@ use crate::{
     connection::Connection,
     date,
     transport::{RequestLine, SendSide, Transport},
+    tunnel::TunnelStream,
 };
 
 /// Says that a request came before the handshake was complete (RFC 8470 Sec. 5.1).
@@ -75,8 +76,12 @@ pub(crate) async fn answer<N: Serve>(
         }
     };
     match answered {
-        Ok(()) => {
+        Ok(tunnel) => {
             connection.answered();
+            if let Some((tunnel, stream, _watched)) = tunnel {
+                // Boxed, so that other requests have no room for it.
+                Box::pin(connection.node.run(tunnel, *stream, &connection.stop)).await;
+            }
             settled.await;
         }
         Err(Cut::Cancelled) => {
@@ -88,15 +93,18 @@ pub(crate) async fn answer<N: Serve>(
     }
 }
 
+/// A tunnel that a response has opened, and the client's side of it.
+type Opened<N> = (<N as Serve>::Tunnel, Box<TunnelStream>, WatchedStream);
+
 async fn exchange<N: Serve>(
     connection: &Connection<N>,
     resolver: RequestResolver<Transport, Bytes>,
     line: &Arc<RequestLine>,
     watched: WatchedStream,
-) -> Result<(), Cut> {
+) -> Result<Option<Opened<N>>, Cut> {
     let limit = connection.limits.head_timeout;
     let received = tokio::time::timeout(limit, received(resolver, line));
-    let (mut request, mut send) =
+    let (mut request, mut send, stream) =
         received.await.map_err(|_| Cut::Reset(Code::REQUEST_INCOMPLETE))??;
     connection.asked.notify_one();
     if connection.is_early() {
@@ -111,7 +119,7 @@ async fn exchange<N: Serve>(
     request.extensions_mut().insert(Interim::by(line.hints()));
     let client = connection.client();
     let mut answering = pin!(connection.node.serve(&client, request));
-    let response = loop {
+    let mut response = loop {
         let hint = tokio::select! {
             biased;
             hint = std::future::poll_fn(|cx| line.poll_hint(cx)) => hint,
@@ -119,14 +127,18 @@ async fn exchange<N: Serve>(
         };
         send.send_response(interim(hint)).await?;
     };
+    let tunnel = stream.is_some().then(|| connection.node.opened(&mut response)).flatten();
     let (mut head, body) = response.into_parts();
-    let mut body = watched.watch(body);
     complete(&mut head, &body, is_head);
     send.send_response(Response::from_parts(head, ())).await?;
+    if let Some((tunnel, stream)) = tunnel.zip(stream) {
+        return Ok(Some((tunnel, stream, watched)));
+    }
+    let mut body = watched.watch(body);
     send_body(connection, line, &mut send, &mut body).await?;
     drop(body);
     send.finish().await?;
-    Ok(())
+    Ok(None)
 }
 
 /// An interim response (RFC 9114 Sec. 4.1).
@@ -140,14 +152,15 @@ fn interim((status, mut headers): (StatusCode, HeaderMap)) -> Response<()> {
     response
 }
 
-type Received = (Request<RequestBody>, RequestStream<SendSide, Bytes>);
+/// A request, the side for its response, and its stream if it asks for a tunnel.
+type Received = (Request<RequestBody>, RequestStream<SendSide, Bytes>, Option<Box<TunnelStream>>);
 
 /// The request, as soon as its head is there and it is known whether a safe one has a body.
 async fn received(
     resolver: RequestResolver<Transport, Bytes>,
     line: &Arc<RequestLine>,
 ) -> Result<Received, Cut> {
-    let (head, stream) = match resolver.resolve_request().await {
+    let (mut head, stream) = match resolver.resolve_request().await {
         Ok(resolved) => resolved,
         // h3 has answered it.
         Err(StreamError::HeaderTooBig { .. }) => return Err(Cut::Over),
@@ -159,6 +172,13 @@ async fn received(
     }
     let length = head.headers().get(CONTENT_LENGTH).and_then(length);
     let (send, recv) = stream.split();
+    let (recv, tunnel) = match line.protocol() {
+        Some(protocol) => {
+            head.extensions_mut().insert(protocol);
+            (None, Some(Box::new(TunnelStream::new(recv, line.clone()))))
+        }
+        None => (Some(recv), None),
+    };
     let mut body = RequestBody::new(recv, line.clone(), length);
     // The end of the stream may come in a later packet than the head.
     let looked = body.look(head.method().is_safe() && !is_connect).await;
@@ -166,7 +186,7 @@ async fn received(
         BodyError::Stream(error) => error.into(),
         BodyError::Length => Cut::Over,
     })?;
-    Ok((head.map(|()| body), send))
+    Ok((head.map(|()| body), send, tunnel))
 }
 
 /// A length that is wrong is refused by the judge of all requests.

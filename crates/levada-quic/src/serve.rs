@@ -6,8 +6,9 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 use levada_http1::{ConnectionEnd, ConnectionLimits};
+use levada_net::stop::Stop;
 
-use crate::{RequestBody, metrics::QuicMetrics};
+use crate::{RequestBody, TunnelStream, metrics::QuicMetrics};
 
 /// A node that answers requests over HTTP/3.
 pub trait Serve: Send + Sync + Sized + 'static {
@@ -17,6 +18,9 @@ pub trait Serve: Send + Sync + Sized + 'static {
     type Place: Send + 'static;
     /// The body of a response.
     type Body: Body<Data = Bytes, Error: Error> + Send + Unpin + 'static;
+
+    /// A tunnel that a response opens.
+    type Tunnel: Send + 'static;
 
     /// The limits of a client's connection.
     fn limits(&self) -> ConnectionLimits;
@@ -36,6 +40,17 @@ pub trait Serve: Send + Sync + Sized + 'static {
         connection: &Arc<Self::Connection>,
         request: Request<RequestBody>,
     ) -> impl Future<Output = Response<Self::Body>> + Send;
+
+    /// The tunnel that the response to an extended CONNECT opens, if it does.
+    fn opened(&self, response: &mut Response<Self::Body>) -> Option<Self::Tunnel>;
+
+    /// Moves the bytes of a tunnel until its end, which begins at the stop.
+    fn run(
+        &self,
+        tunnel: Self::Tunnel,
+        client: TunnelStream,
+        stop: &Stop,
+    ) -> impl Future<Output = ()> + Send;
 
     /// Runs a task.
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static);

@@ -13,9 +13,10 @@ use std::{
 use bytes::{Buf, Bytes};
 use h3::quic::{self, ConnectionErrorIncoming, StreamErrorIncoming, StreamId, WriteBuf};
 use http::{HeaderMap, StatusCode};
+use hyper::ext::Protocol;
 use levada_http1::InterimWay;
 use parking_lot::Mutex;
-use quinn::{ConnectionError, ReadError, VarInt, WriteError};
+use quinn::{ConnectionError, ReadError, VarInt, WriteError, Written};
 
 use crate::{
     code::{Code, Fault},
@@ -113,6 +114,11 @@ impl RequestLine {
         self.pseudo.get().is_some_and(|pseudo| pseudo.fit(is_connect))
     }
 
+    /// The protocol of an extended CONNECT.
+    pub(crate) fn protocol(&self) -> Option<Protocol> {
+        self.pseudo.get()?.protocol()
+    }
+
     /// The code for the end of the stream if its head did not pass.
     pub(crate) fn fault(&self) -> Option<Code> {
         match self.fault.get() {
@@ -121,25 +127,42 @@ impl RequestLine {
         }
     }
 
+    /// Writes as much of these bytes as the client takes.
+    pub(crate) fn poll_write(
+        &self,
+        cx: &mut Context<'_>,
+        bytes: &mut [Bytes],
+    ) -> Poll<Result<Written, WriteError>> {
+        let mut send = self.send.lock();
+        pin!(send.write_chunks(bytes)).poll(cx)
+    }
+
+    /// Ends the direction to the client behind all that was written.
+    pub(crate) fn finish(&self) {
+        // It may have ended already.
+        let _ = self.send.lock().finish();
+    }
+
     /// Writes a DATA frame without copying its payload. `written` counts the bytes that were taken.
     pub(crate) async fn write(
         &self,
         payload: Bytes,
         written: &AtomicU64,
     ) -> Result<(), WriteError> {
-        let mut bytes = [frame_header(DATA as u8, payload.len()), payload];
+        let mut bytes = data_frame(payload);
         let mut next = 0;
         while next < bytes.len() {
-            let taken = std::future::poll_fn(|cx| {
-                let mut send = self.send.lock();
-                pin!(send.write_chunks(&mut bytes[next..])).poll(cx)
-            });
-            let taken = taken.await?;
+            let taken = std::future::poll_fn(|cx| self.poll_write(cx, &mut bytes[next..])).await?;
             written.fetch_add(taken.bytes as u64, Relaxed);
             next += taken.chunks;
         }
         Ok(())
     }
+}
+
+/// A DATA frame.
+pub(crate) fn data_frame(payload: Bytes) -> [Bytes; 2] {
+    [frame_header(DATA as u8, payload.len()), payload]
 }
 
 impl Transport {

@@ -26,7 +26,7 @@ pub struct Limits {
     #[schemars(range(min = 1, max = 10_000_000))]
     pub connections: u32,
     /// Connections that have switched to WebSocket, on all sites together, shared by clients as `capacity` is. A
-    /// stream of HTTP/2 counts as one. Further ones get 503.
+    /// stream of HTTP/2 or HTTP/3 counts as one. Further ones get 503.
     #[schemars(range(max = 10_000_000))]
     pub tunnels: u32,
     /// Time in which these connections end when the node drains or stops, each at a random moment, so that not
