@@ -82,4 +82,5 @@ mod upload;
 mod upstream;
 mod upstream_series;
 mod websocket;
+mod websocket_http3;
 mod whole;

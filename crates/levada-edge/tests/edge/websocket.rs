@@ -36,7 +36,7 @@ use crate::{
 type Ws<S> = WebSocketStream<S>;
 
 /// A server of WebSocket that sends back what it gets, and names the protocol `chat`.
-async fn echo() -> SocketAddr {
+pub(crate) async fn echo() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
@@ -66,7 +66,10 @@ async fn echo() -> SocketAddr {
 }
 
 /// A node in front of these servers, quick to end tunnels.
-async fn node(origins: &[SocketAddr], tweak: impl FnOnce(&mut Settings)) -> (Running, SocketAddr) {
+pub(crate) async fn node(
+    origins: &[SocketAddr],
+    tweak: impl FnOnce(&mut Settings),
+) -> (Running, SocketAddr) {
     let mut settings = single(origins);
     settings.limits.tunnel_grace = Duration::from_millis(100);
     tweak(&mut settings);
@@ -93,7 +96,7 @@ async fn connect(at: SocketAddr) -> Ws<TcpStream> {
 }
 
 /// Sends messages of many sizes and gets them back.
-async fn chat<S>(ws: &mut Ws<S>)
+pub(crate) async fn chat<S>(ws: &mut Ws<S>)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -107,7 +110,7 @@ where
 }
 
 /// Says goodbye, and waits for the end of the connection.
-async fn leave<S>(mut ws: Ws<S>)
+pub(crate) async fn leave<S>(mut ws: Ws<S>)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -119,7 +122,7 @@ where
 }
 
 /// The code of the close frame that comes next.
-async fn goodbye<S>(ws: &mut Ws<S>) -> CloseCode
+pub(crate) async fn goodbye<S>(ws: &mut Ws<S>) -> CloseCode
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -129,7 +132,7 @@ where
     }
 }
 
-async fn ended(node: &Running, reason: &str) -> bool {
+pub(crate) async fn ended(node: &Running, reason: &str) -> bool {
     let page = admin(node, "/metrics").await.text();
     page.contains(&format!("levada_tunnels_ended_total{{reason=\"{reason}\"}} 1"))
 }
@@ -202,22 +205,22 @@ async fn read_head(stream: &mut TcpStream) -> String {
     String::from_utf8(head).unwrap()
 }
 
-async fn take(stream: &mut TcpStream, length: usize) -> Vec<u8> {
+pub(crate) async fn take(stream: &mut (impl AsyncRead + Unpin), length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     within(stream.read_exact(&mut bytes)).await.unwrap();
     bytes
 }
 
-async fn rest(stream: &mut TcpStream) -> Vec<u8> {
+pub(crate) async fn rest(stream: &mut (impl AsyncRead + Unpin)) -> Vec<u8> {
     let mut bytes = Vec::new();
     let _ = within(stream.read_to_end(&mut bytes)).await;
     bytes
 }
 
-const FRAME: &[u8] = b"\x82\x85\0\0\0\0hello";
-const ANSWER: &[u8] = b"\x82\x05hello";
-const GOODBYE: &[u8] = &[0x88, 2, 0x03, 0xe9];
-const MASKED_GOODBYE: &[u8] = &[0x88, 0x82, 0, 0, 0, 0, 0x03, 0xe9];
+pub(crate) const FRAME: &[u8] = b"\x82\x85\0\0\0\0hello";
+pub(crate) const ANSWER: &[u8] = b"\x82\x05hello";
+pub(crate) const GOODBYE: &[u8] = &[0x88, 2, 0x03, 0xe9];
+pub(crate) const MASKED_GOODBYE: &[u8] = &[0x88, 0x82, 0, 0, 0, 0, 0x03, 0xe9];
 
 #[tokio::test]
 async fn messages_pass_both_ways_and_the_close_handshake_ends_the_tunnel() {
