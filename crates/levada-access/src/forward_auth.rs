@@ -17,6 +17,7 @@ use levada_upstream::{
     Address, Inbound, Origin, RequestBody, Server, ServerBounds, ServerFailure, UpstreamHead, Wire,
 };
 
+use crate::cdn_loop::{CDN_ID, CDN_LOOP};
 use crate::{
     access::{AccessAnswer, AccessRequest},
     tls,
@@ -68,9 +69,6 @@ static NOT_ASKED: [HeaderName; 11] = [
     http::header::IF_UNMODIFIED_SINCE,
     http::header::CONTENT_ENCODING,
 ];
-
-/// Lists the CDNs that a request has passed (RFC 8586): a question that comes back here ends.
-const CDN_LOOP: HeaderName = HeaderName::from_static("cdn-loop");
 
 impl ForwardAuthSettings {
     /// In words, for operators.
@@ -161,7 +159,7 @@ impl ForwardAuth {
             head.headers.append(name, value.clone());
         }
         join_crumbs(&mut head.headers);
-        head.headers.append(CDN_LOOP, HeaderValue::from_static("levada"));
+        head.headers.append(CDN_LOOP, HeaderValue::from_static(CDN_ID));
         head.headers.insert(HOST, self.host.clone());
         let client = request.client.to_string();
         for (name, text) in [

@@ -32,6 +32,7 @@ pub mod access;
 pub mod address_list;
 pub mod admin_access;
 pub mod basic_auth;
+pub mod cdn_loop;
 pub mod client_network;
 pub mod client_shares;
 pub mod collector;

@@ -18,7 +18,6 @@ use levada_upstream::ClientBody;
 
 use crate::{
     body::ResponseBody,
-    bounds::head_bounds,
     client_connection::{ClientConnection, ListenerKind},
     crossing, large,
     node::Node,
@@ -48,7 +47,7 @@ pub(crate) fn admit(
     let websocket = if is_peer { None } else { Handshake::of(&mut request).map(Box::new) };
     if matches!(request.version(), Version::HTTP_2 | Version::HTTP_3)
         && let Err(fault) =
-            check_parsed(&request, head_bounds(&node.settings().limits, connection.listener))
+            check_parsed(&request, connection.limits(&node.settings().limits).of_head())
     {
         return Admitted::Refused(Failure::Malformed(fault));
     }

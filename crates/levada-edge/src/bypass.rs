@@ -11,7 +11,6 @@ use levada_upstream::{Relay, RequestBody, ServerFailure, UpstreamHead, UpstreamR
 use crate::{
     access_record::AccessRecord,
     body::{ResponseBody, Source},
-    bounds::connection_limits,
     cache::{Cache, copies::arriving, fill::FetchOutcome, posted::Posted, rest},
     compress,
     effects::Effects,
@@ -56,7 +55,7 @@ pub(crate) async fn bypass(
     compress::ask_for_originals(&context, &mut head.headers);
     head.takes_trailers = context.takes_trailers;
     // Over HTTP/1.1 the guard's deadline is a little shorter, and it can still send an error.
-    let mut patience = connection_limits(&node.settings().limits).body;
+    let mut patience = node.settings().limits.of_connection().body;
     patience.time += Duration::from_secs(1);
     if grpc::is_call(&context.parts) {
         // Its client sends messages when there are some.

@@ -1,6 +1,7 @@
 //! A client's connection, as requests see it.
 
 use std::{
+    borrow::Cow,
     net::IpAddr,
     sync::{
         Arc, OnceLock,
@@ -15,6 +16,8 @@ use levada_http1::{Interim, Interims, ZeroCopyQueue};
 use levada_tls::client_certificates::CertifiedClient;
 use levada_types::Key;
 use parking_lot::Mutex;
+
+use crate::settings::Limits;
 
 /// The kind of listener that a request arrived at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +102,14 @@ impl ClientConnection {
             silenced,
             alt_svc: None,
         })
+    }
+
+    /// The limits of its kind of listener.
+    pub(crate) fn limits<'l>(&self, limits: &'l Limits) -> Cow<'l, Limits> {
+        match self.listener {
+            ListenerKind::Client { .. } => Cow::Borrowed(limits),
+            ListenerKind::Peer => Cow::Owned(limits.of_peers()),
+        }
     }
 
     pub(crate) fn set_last_key(&self, key: Key) {

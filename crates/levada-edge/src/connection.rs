@@ -48,7 +48,6 @@ use tokio::{
 use tokio_rustls::server::TlsStream;
 
 use crate::{
-    bounds::{connection_limits, listener_limits},
     client_connection::{ClientConnection, ListenerKind, Who},
     listener,
     metrics::Metrics,
@@ -336,12 +335,13 @@ async fn requests<S>(
 where
     S: AsyncRead + Outlet + Unpin + Send + 'static,
 {
-    let limits = &listener_limits(&node.settings().limits, client_connection.listener);
+    let settings = node.settings();
+    let limits = client_connection.limits(&settings.limits);
     let ledger = Arc::new(Ledger::default());
     let (interims, zero_copy) =
         (client_connection.interims.clone(), client_connection.zero_copy.clone());
     let guarded =
-        guard(Guarded::new(stream, ledger.clone(), interims, zero_copy, connection_limits(limits)));
+        guard(Guarded::new(stream, ledger.clone(), interims, zero_copy, limits.of_connection()));
     // hyper leaves the end of a connection to its user when a request has asked for another protocol.
     let left_open = AtomicBool::new(false);
     let service = service_fn(|request: Request<Incoming>| {
@@ -457,9 +457,10 @@ async fn http2<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let limits = &listener_limits(&node.settings().limits, client_connection.listener);
+    let settings = node.settings();
+    let limits = client_connection.limits(&settings.limits);
     let (watchdog, asked) =
-        (Watchdog::new(limits.idle_timeout, connection_limits(limits).send), Notify::new());
+        (Watchdog::new(limits.idle_timeout, limits.of_connection().send), Notify::new());
     let ledger = Arc::new(Ledger::default());
     let stream = TimedHeads::new(stream, limits.head_timeout, ledger.clone());
     let service = service_fn(|mut request: Request<Incoming>| {

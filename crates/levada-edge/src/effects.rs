@@ -18,11 +18,7 @@ use levada_store::identity::ResourceUrl;
 use levada_types::Key;
 
 use crate::{
-    cache::{
-        Cache,
-        fetch::{armour, is_deceptive},
-        fetch_fields::unkeyed,
-    },
+    cache::{Cache, fetch_fields::unkeyed},
     clock,
     request::RequestContext,
     resource::Resource,
@@ -96,7 +92,7 @@ fn compare(
             received,
         };
         let rules = &resource.handling.rules;
-        let storable = match is_deceptive(armour(resource).as_deref(), &head.headers) {
+        let storable = match resource.handling.deceives(resource.target(), &head.headers) {
             true => may_store(&exchange, &rules.of_http()),
             false => may_store(&exchange, rules),
         };

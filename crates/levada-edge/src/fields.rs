@@ -1,12 +1,11 @@
 //! Header fields of this CDN's own, and those that it shares with other CDNs and proxies.
 
 use http::HeaderName;
-pub(crate) use levada_access::trust::FORWARDED_FOR;
+pub(crate) use levada_access::{
+    cdn_loop::{CDN_ID, CDN_LOOP},
+    trust::FORWARDED_FOR,
+};
 
-/// Lists the CDNs that a request has passed (RFC 8586).
-pub(crate) const CDN_LOOP: HeaderName = HeaderName::from_static("cdn-loop");
-/// The identifier of this CDN in `CDN-Loop`.
-pub(crate) const CDN_ID: &str = "levada";
 pub(crate) const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 /// From a peer of an earlier version: the secret. It goes nowhere.
 pub(crate) const PEER: HeaderName = HeaderName::from_static("levada-peer");

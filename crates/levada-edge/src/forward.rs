@@ -9,6 +9,7 @@ use http::{
 };
 use levada_access::client_network;
 use levada_cache::{join_cookies, strip_fields};
+use levada_http1::NO_HOST;
 use levada_peers::{Membership, Peers, WatchedPeer};
 use levada_policy::{Outstanding, Pick, PickReason};
 use levada_redirector::{OriginOrder, Sizes, WatchedOrigin, retried};
@@ -26,7 +27,6 @@ use crate::{
         ANEW, CDN_ID, CDN_LOOP, FORWARDED_FOR, FORWARDED_PROTO, LARGE, PEER, PEERS_ONLY, PIECE,
         REFUSED, ROUTE,
     },
-    identify::NO_HOST,
     metrics::Metrics,
     request::RequestContext,
     resource::Resource,

@@ -16,7 +16,6 @@ use levada_types::Key;
 use levada_upstream::Subject;
 
 use crate::{
-    bounds::connection_limits,
     client_connection::{ClientConnection, ListenerKind},
     clock::Clock,
     connection,
@@ -39,7 +38,7 @@ impl Serve for Node {
     }
 
     fn limits(&self) -> ConnectionLimits {
-        connection_limits(&self.settings().limits)
+        self.settings().limits.of_connection()
     }
 
     fn observer(&self) -> Arc<dyn Observe> {

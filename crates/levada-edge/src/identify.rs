@@ -3,10 +3,13 @@
 use std::{net::IpAddr, sync::Arc};
 
 use arc_swap::ArcSwap;
-use http::{HeaderMap, HeaderValue, Method, Request, Version, header};
-use levada_access::pass::{self, Pass};
+use http::{HeaderMap, HeaderValue, Method, Request, header};
+use levada_access::{
+    cdn_loop::times_passed,
+    pass::{self, Pass},
+};
 use levada_fetch::Digest;
-use levada_http1::names_host;
+use levada_http1::authority;
 use levada_peers::Peers;
 use levada_rules::encodes_controls;
 use levada_store::identity::{ResourceUrl, without_port};
@@ -14,7 +17,7 @@ use levada_store::identity::{ResourceUrl, without_port};
 use crate::{
     client_connection::ListenerKind,
     clock,
-    fields::{CDN_ID, CDN_LOOP, DIGEST, FORWARDED_PROTO, PIECE, ROUTE},
+    fields::{DIGEST, FORWARDED_PROTO, PIECE, ROUTE},
     resource::{Piece, RoutedRequest},
     settings::Settings,
     sites::{Site, Sites},
@@ -60,8 +63,10 @@ impl Identifier {
     ) -> Result<RoutedRequest, Failure> {
         check_method(request.method())?;
         check_expectation(request.headers())?;
-        check_loop(request.headers(), self.max_hops)?;
-        let authority = authority(request)?;
+        if times_passed(request.headers()) > self.max_hops {
+            return Err(Failure::Loop);
+        }
+        let authority = authority(request).ok_or(Failure::BadHost)?;
         let target = request.uri().path_and_query().map_or("/", |t| t.as_str());
         let target = if target == "*" { "/" } else { target };
         let wanted = request.headers().get(PIECE).filter(|_| listener == ListenerKind::Peer);
@@ -140,38 +145,6 @@ fn check_expectation(headers: &HeaderMap) -> Result<(), Failure> {
     }
 }
 
-/// Counts this CDN's entries in `CDN-Loop` (RFC 8586 Sec. 2). All peers use one identifier and pass a
-/// request on once, so a few entries are normal and many are a loop.
-fn check_loop(headers: &HeaderMap, bound: usize) -> Result<(), Failure> {
-    let hops = headers
-        .get_all(CDN_LOOP)
-        .iter()
-        .flat_map(|value| value.as_bytes().split(|b| *b == b','))
-        .filter(|entry| {
-            let id = entry.split(|b| *b == b';').next().unwrap_or_default();
-            id.trim_ascii().eq_ignore_ascii_case(CDN_ID.as_bytes())
-        })
-        .count();
-    if hops > bound { Err(Failure::Loop) } else { Ok(()) }
-}
-
-/// The host of requests of HTTP/1.0 that name none, at every node: only a site of all hosts has it, since no
-/// name below `invalid` exists (RFC 6761 Sec. 6.4).
-pub(crate) const NO_HOST: &str = "no-host.invalid";
-
-/// The authority of an absolute-form or HTTP/2 request, else the one `Host` (RFC 9112 Sec. 3.2).
-fn authority<B>(request: &Request<B>) -> Result<&str, Failure> {
-    if let Some(authority) = request.uri().authority() {
-        return Ok(authority.as_str());
-    }
-    let mut hosts = request.headers().get_all(header::HOST).iter();
-    match (hosts.next().map(HeaderValue::to_str), hosts.next()) {
-        (Some(Ok(host)), None) if names_host(host.as_bytes()) => Ok(host),
-        (None, None) if request.version() == Version::HTTP_10 => Ok(NO_HOST),
-        _ => Err(Failure::BadHost),
-    }
-}
-
 /// The scheme that the client used, by the word of a peer or a trusted proxy, or by the listener. The trust
 /// boundary has removed the word of others.
 fn scheme(listener: ListenerKind, headers: &HeaderMap) -> &'static str {
@@ -180,19 +153,5 @@ fn scheme(listener: ListenerKind, headers: &HeaderMap) -> &'static str {
         Some(b"http") => "http",
         _ if listener == (ListenerKind::Client { tls: true }) => "https",
         _ => "http",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn too_many_passes_are_a_loop() {
-        let mut headers = HeaderMap::new();
-        headers.append(CDN_LOOP, HeaderValue::from_static("levada, other;x=levada, Levada;v=1"));
-        assert_eq!(check_loop(&headers, 2), Ok(()));
-        headers.append(CDN_LOOP, HeaderValue::from_static("levada"));
-        assert_eq!(check_loop(&headers, 2), Err(Failure::Loop));
     }
 }

@@ -29,7 +29,6 @@ mod admin;
 mod admission;
 mod body;
 mod body_error;
-mod bounds;
 mod bypass;
 mod cache;
 mod client_connection;

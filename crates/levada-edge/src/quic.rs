@@ -15,7 +15,6 @@ use tokio::{runtime::Handle, sync::OwnedSemaphorePermit, task::AbortHandle};
 
 use crate::{
     body::ResponseBody,
-    bounds::connection_limits,
     client_connection::{ClientConnection, ListenerKind, Who},
     connection::{self, ListenerRole},
     listener,
@@ -42,7 +41,7 @@ impl Http3 {
         limits: &Limits,
     ) -> Result<Option<Self>, StartError> {
         let Some(tls) = tls.filter(|_| listener.http3) else { return Ok(None) };
-        let config = levada_quic::server_config(tls.config(), &connection_limits(limits));
+        let config = levada_quic::server_config(tls.config(), &limits.of_connection());
         let config = config.map_err(|why| StartError::Http3 { address: listener.address, why })?;
         Ok(Some(Self { config, alt_svc: levada_quic::alt_svc(listener.address.port()) }))
     }
@@ -97,7 +96,7 @@ impl Serve for QuicListener {
     type Tunnel = tunnel::Opened;
 
     fn limits(&self) -> ConnectionLimits {
-        connection_limits(&self.node.settings().limits)
+        self.node.settings().limits.of_connection()
     }
 
     fn asks_for_proof(&self, under_way: usize) -> bool {

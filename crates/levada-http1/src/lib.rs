@@ -12,6 +12,7 @@
 //!
 //! The crate decides nothing about caching or routing. It is handed limits, deadlines and files.
 
+mod authority;
 mod client;
 mod deadline;
 pub mod max_forwards;
@@ -21,6 +22,7 @@ mod syntax;
 mod trailers;
 mod zero_copy;
 
+pub use authority::{NO_HOST, authority};
 pub use client::{Io, ResponseBodyError, UpstreamConnection, UpstreamError, UpstreamRequest};
 pub use deadline::{DeadlineTimer, after};
 pub use patience::Patience;

@@ -4,6 +4,7 @@
 //! The binary makes them from a TOML file (crate `levada-config`), tests make them by hand. Field names
 //! are those of the file; docs/operate/configuration.md describes them for operators.
 
+mod bounds;
 pub mod changes;
 mod countries;
 pub mod explained;
@@ -42,6 +43,7 @@ pub use levada_discovery::{
 };
 pub use levada_fetch::{Mode, Patience, Plan};
 pub use levada_files::FilesSettings;
+use levada_files::type_of_extension;
 pub use levada_handoff::{
     AfterHandoff, BREAK_EVEN, HandoffBackendSettings, HandoffControl, HandoffSettings,
 };
@@ -54,6 +56,7 @@ pub use levada_policy::classify::{ClassRule, ClassRules};
 pub use levada_redirector::{
     AdmissionLimits, ClassSettings, KeyFrom, PolicyChoice, SwitchServer, SwitchSettings,
 };
+use levada_rules::fits_its_url;
 pub use levada_rules::{
     Adjustments, CacheUse, CachingRules, Expression, FetchFields, FieldEdits, KeyRules, QueryRule,
     RouteAnswer, RouteTable, Selector,
@@ -524,6 +527,22 @@ impl Handling {
             edits.apply_to_received(headers);
         }
         (cache_use, edits)
+    }
+
+    /// The path and query that a response must fit to be stored by rules that store more than HTTP does; `None` where
+    /// there are no such rules, or no armour is wanted.
+    pub fn armour<'t>(&self, target: &'t str) -> Option<&'t str> {
+        (self.deception_armour && self.rules.exceed_http()).then_some(target)
+    }
+
+    /// Whether a response does not fit: HTTP's own rules judge it.
+    pub fn is_deceptive(armour: Option<&str>, response: &HeaderMap) -> bool {
+        armour.is_some_and(|target| !fits_its_url(target, response, type_of_extension))
+    }
+
+    /// Whether the response to a request for `target` does not fit it.
+    pub fn deceives(&self, target: &str, response: &HeaderMap) -> bool {
+        Self::is_deceptive(self.armour(target), response)
     }
 
     /// The edits of a request's fields, with its values.

@@ -12,9 +12,9 @@ use levada_cache::{
     is_error, make_conditional, may_store, may_store_part, serve_instead_of_error, strip_fields,
     strip_response, update_stored,
 };
-use levada_files::type_of_extension;
+
 use levada_purge::PendingStore;
-use levada_rules::{UnkeyedFields, fits_its_url};
+use levada_rules::UnkeyedFields;
 use levada_store::{Blocks, Label, Object, StoredHead, new_version};
 use levada_types::Key;
 use levada_upstream::{Relay, RequestBody, UpstreamHead, UpstreamResponse};
@@ -28,11 +28,7 @@ use super::{
     place, rest,
 };
 use crate::{
-    clock, large,
-    request::RequestContext,
-    resource::{Piece, Resource},
-    settings::Handling,
-    sites::Site,
+    clock, large, request::RequestContext, resource::Piece, settings::Handling, sites::Site,
 };
 use levada_failure::Failure;
 
@@ -108,7 +104,7 @@ impl Fetch {
             head.headers.insert(header::IF_RANGE, validator.clone());
         }
         head.method = Method::GET;
-        let armour = armour(resource);
+        let armour = resource.handling.armour(resource.target()).map(Into::into);
         Self {
             cache: cache.clone(),
             site: resource.site.clone(),
@@ -302,7 +298,7 @@ impl Fetch {
         let part = asked_for && status == StatusCode::PARTIAL_CONTENT;
         let judge = if part { may_store_part } else { may_store };
         let mut storable = judge(&exchange, &self.handling.rules).map_err(NoStore::as_str)?;
-        if is_deceptive(self.armour.as_deref(), headers) {
+        if Handling::is_deceptive(self.armour.as_deref(), headers) {
             storable = judge(&exchange, &self.handling.rules.of_http()).map_err(|_| DECEPTION)?;
         }
         // Another client's response must not be up to a field that its key does not have.
@@ -613,17 +609,6 @@ enum Incomplete {
     TooShort,
     #[error("all clients have left a body that is not stored, or memory is short")]
     Unread,
-}
-
-/// Path and query that a response must fit, where the rules store more than HTTP does and the operator wants it.
-pub(crate) fn armour(resource: &Resource) -> Option<Box<str>> {
-    let Handling { rules, deception_armour, .. } = &*resource.handling;
-    (*deception_armour && rules.exceed_http()).then(|| resource.target().into())
-}
-
-/// Whether a response with these fields does not fit: HTTP's own rules judge it.
-pub(crate) fn is_deceptive(armour: Option<&str>, response: &HeaderMap) -> bool {
-    armour.is_some_and(|target| !fits_its_url(target, response, type_of_extension))
 }
 
 /// Whether a response that may not be stored lets the same be expected of the next: not if that was up

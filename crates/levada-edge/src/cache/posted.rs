@@ -13,7 +13,7 @@ use levada_upstream::{UpstreamHead, UpstreamResponse};
 
 use super::{
     Cache,
-    fetch::{Fetch, armour, is_deceptive},
+    fetch::Fetch,
     fetch_fields::unkeyed,
     fill::{FillFollower, FillLeader},
     lookup::FillRequest,
@@ -82,7 +82,7 @@ impl Posted {
         };
         let target = resource.stored_url().parse().ok()?;
         let mut storable = may_store_post(&judged, &target, &resource.handling.rules).ok()?;
-        if is_deceptive(armour(resource).as_deref(), response) {
+        if resource.handling.deceives(resource.target(), response) {
             let rules = resource.handling.rules.of_http();
             storable = may_store_post(&judged, &target, &rules).ok()?;
         }
