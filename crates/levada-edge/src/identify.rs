@@ -96,7 +96,8 @@ impl Identifier {
         if !site.settings.encoded_controls && encodes_controls(target) {
             return Err(Failure::EncodedControl);
         }
-        let told = request.headers().get(ROUTE).filter(|_| listener == ListenerKind::Peer);
+        let is_peer = listener == ListenerKind::Peer;
+        let told = if is_peer { request.headers().get(ROUTE) } else { None };
         Ok(RoutedRequest::new(site, url, passed, told, client, request))
     }
 
