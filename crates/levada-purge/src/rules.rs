@@ -122,7 +122,7 @@ fn without_scheme(url: &str) -> &str {
 }
 
 impl Rule {
-    /// Covers one URL with all its variants. [`levada_store::identity::of`] makes an `identity`.
+    /// Covers one URL with all its variants. `identity` has the form of [`levada_store::identity`].
     pub fn url(site: u64, identity: &str, soft: bool) -> Self {
         let scope = Scope::Url(hash64(without_scheme(identity).as_bytes()));
         Self { scope, soft, site: Some(site) }
