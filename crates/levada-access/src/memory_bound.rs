@@ -59,9 +59,9 @@ pub trait BoundedMemory: Send + 'static {
     fn is_bare(&self) -> bool;
 }
 
-/// The least bound. An idle node has 30 MiB on its heap, and about 10 MiB of its program in memory; at 28/32 of the
-/// bound, clients get less.
-pub const LEAST: u64 = 48 << 20;
+/// The least bound. An idle node has 27 MiB on its heap, and 30 MiB of its program in memory; at 28/32 of the bound,
+/// clients get less.
+pub const LEAST: u64 = 64 << 20;
 
 /// How often the resident memory is read.
 const TICK: Duration = Duration::from_millis(20);

@@ -35,7 +35,7 @@ pub struct Limits {
     pub tunnel_grace: Time,
     /// Bound on the resident memory of the process. Near it, the memory tier shrinks, each client has few requests
     /// and connections, and fetches do not begin; at the bound, all clients are turned away. `cache.memory` can be
-    /// half of it. At least 48 MiB, most of which an idle node needs. Three quarters of the memory of the machine, or
+    /// half of it. At least 64 MiB, most of which an idle node needs. Three quarters of the memory of the machine, or
     /// of the control group, by default. See docs/operate/memory.md.
     #[schemars(extend("examples" = ["2GiB"]))]
     pub memory: Option<Size>,

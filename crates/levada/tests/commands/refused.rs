@@ -72,8 +72,8 @@ fn settings_that_run_refuses_are_refused_by_validate_with_the_same_words() {
         ),
         (
             "less memory than an idle node needs",
-            Box::new(|| written(directory.path(), "", ORIGIN, "limits.memory = \"47MiB\"")),
-            "`limits.memory` is 47MiB, less than an idle node needs",
+            Box::new(|| written(directory.path(), "", ORIGIN, "limits.memory = \"63MiB\"")),
+            "`limits.memory` is 63MiB, less than an idle node needs",
         ),
         (
             "HTTP/3 without its first suite",
@@ -109,7 +109,7 @@ fn settings_that_validate_accepts_start() {
     certificate(directory.path(), |_| ());
     let disk = directory.path().join("not/there/yet");
     let more =
-        format!("limits.memory = \"48MiB\"\n[cache.disk]\npath = {disk:?}\nsize = \"32MiB\"\n");
+        format!("limits.memory = \"64MiB\"\n[cache.disk]\npath = {disk:?}\nsize = \"32MiB\"\n");
     // Another site of the same node is a web server like any other.
     let text = fs::read_to_string(written(directory.path(), TLS, ORIGIN, "")).unwrap();
     let address = text.split('"').find(|word| word.starts_with("127.")).unwrap().to_owned();

@@ -74,7 +74,7 @@ fn answer(address: &str, path: &str) -> String {
 
 #[test]
 fn admin_answers_while_memory_is_full_and_clients_are_turned_away() {
-    let admin = "[admin]\nlisten = \"127.0.0.1:0\"\n[limits]\nmemory = \"48MiB\"";
+    let admin = "[admin]\nlisten = \"127.0.0.1:0\"\n[limits]\nmemory = \"64MiB\"";
     let configuration = CONFIGURATION.replace("[limits]", admin);
     let (mut process, said) = start(&configuration, 1200, 1200);
     let mut addresses = said.split("127.0.0.1:").skip(1).map(|rest| {
@@ -83,8 +83,8 @@ fn admin_answers_while_memory_is_full_and_clients_are_turned_away() {
     });
     let (client, admin) = (addresses.next().unwrap(), addresses.next().unwrap());
     // A program that is not optimised takes more than the least bound by itself.
-    let is_full = resident_of(&process) > (48 << 10) / 32 * 31;
-    let bounded = "levada_memory_limit_bytes 50331648";
+    let is_full = resident_of(&process) > (64 << 10) / 32 * 31;
+    let bounded = "levada_memory_limit_bytes 67108864";
     let refused = answer(&client, "/");
     let (health, metrics) = (answer(&admin, "/healthz"), answer(&admin, "/metrics"));
     // There is nothing to give back, and nobody who has anything: the node does not refuse for ever.
