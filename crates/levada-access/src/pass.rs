@@ -10,7 +10,7 @@ pub const ARGUMENT: &str = "levada-pass";
 /// How long a pass is good, in seconds: long enough to follow a redirect.
 pub const GOOD_FOR: u64 = 60;
 
-/// What a pass is for.
+/// The node, the route and the host that a pass is for.
 #[derive(Clone, Copy)]
 pub struct PassScope<'a> {
     /// The node that the client is sent to.

@@ -122,7 +122,7 @@ impl AgainReader {
         position: u64,
     ) -> Poll<Option<Result<Bytes, ReadError>>> {
         loop {
-            // What was asked for lies behind.
+            // The position lies behind what was read.
             let Some(ahead) = position.checked_sub(self.position) else {
                 return Poll::Ready(Some(Err(ReadError::Gone)));
             };

@@ -71,7 +71,7 @@ pub trait BlockOrigin: Send + Sync {
     ) -> Option<Follower<BlockOutcome>>;
 }
 
-/// What is known of an origin's parts.
+/// The knowledge of an origin's parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parts {
     /// It sends none, or none that can be told from those of another representation.

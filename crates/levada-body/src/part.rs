@@ -24,7 +24,7 @@ use levada_types::{Key, weigh};
 /// The most parts of a URI that are stored at a time.
 const PLACES: u64 = 8;
 
-/// What the answer to a request for a part says.
+/// The meaning of an answer to a request for a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartAnswer {
     /// It is the part.

@@ -599,7 +599,7 @@ async fn serve_from_fill(
     let unshared = if leader { follower.own().unshared.take() } else { None };
     if let Some(passed) = unshared {
         if !passed.is_whole {
-            // What is not shared is answered as it was asked.
+            // A response that is not shared answers the request as it was asked.
             let reason = passed.reason;
             drop((passed, follower));
             return Box::pin(pass(node, context, why, reason, record)).await;

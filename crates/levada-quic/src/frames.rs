@@ -343,7 +343,7 @@ pub(crate) fn frame_header(kind: u8, length: usize) -> Bytes {
     header.into()
 }
 
-/// What is wrong with a frame that is to hold a number.
+/// The fault of a frame that is to hold a number.
 const NO_NUMBER: &str = "the frame does not hold one number";
 
 fn type_and_length(bytes: &[u8]) -> Option<(u64, u64, usize)> {

@@ -52,7 +52,7 @@ pub(crate) struct RequestLine {
     /// The fault for which the guard has ended it.
     fault: OnceLock<Fault>,
     pseudo: OnceLock<PseudoFields>,
-    /// What a request may keep longer than its stream.
+    /// The part of a request that may outlive its stream.
     hints: Arc<HintQueue>,
 }
 

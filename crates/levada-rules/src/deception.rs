@@ -126,7 +126,7 @@ fn essence(value: &HeaderValue) -> Vec<u8> {
     media.trim_ascii().to_ascii_lowercase()
 }
 
-/// What servers take for one type under several names.
+/// One name for each type that servers know under several names.
 fn kind(media: &[u8]) -> &[u8] {
     const SCRIPTS: [&[u8]; 4] = [
         b"text/javascript",

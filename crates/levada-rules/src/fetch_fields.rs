@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderName};
 
 use crate::FieldEdits;
 
-/// What a site lets pass.
+/// The fields that a site lets pass.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FetchFields {
     /// Every field.
@@ -110,13 +110,13 @@ impl FetchFields {
     }
 }
 
-/// What a fetch knows of the fields that no list and no key has.
+/// The choice of a fetch among the fields that no list and no key has.
 #[derive(Clone, Debug, Default)]
 pub enum SentFields {
     /// They are withheld.
     #[default]
     Listed,
-    /// Those that a stored `Vary` names are sent: by it they belong to the key.
+    /// The fields that a stored `Vary` names are sent: by it they belong to the key.
     Varying(Box<[HeaderName]>),
     /// All are sent: the response is not expected to be shared.
     All,
@@ -125,7 +125,7 @@ pub enum SentFields {
 /// The fields of one request that no list and no key has.
 #[derive(Debug, Default)]
 pub struct UnkeyedFields {
-    /// Those that are sent. A response is shared only if it varies by all of them.
+    /// The sent ones. A response is shared only if it varies by all of them.
     sent: Vec<HeaderName>,
     withheld: Vec<HeaderName>,
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-/// What belongs to a host, found by the host of a request.
+/// Values by host, found by the host of a request.
 pub struct HostTable<T> {
     exact: HashMap<String, T>,
     /// By what follows the `*`: a dot and a name, or nothing.
@@ -27,7 +27,7 @@ impl<T: Clone> HostTable<T> {
         table
     }
 
-    /// What belongs to `host`, which is in lower case and has no port.
+    /// The value of `host`, which is in lower case and has no port.
     pub fn find(&self, host: &str) -> Option<&T> {
         self.exact.get(host).or_else(|| {
             // The longest suffix first: one look-up for each label of the host.

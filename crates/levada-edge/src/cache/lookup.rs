@@ -46,7 +46,7 @@ pub(crate) struct FillRequest {
     pub(crate) directives: RequestDirectives,
     /// The part to begin with, if the client wants a range.
     pub(crate) part: Option<PartRequest>,
-    /// What is sent of the fields that no list and no key has.
+    /// The sent ones of the fields that no list and no key has.
     pub(crate) fields: SentFields,
     /// It is not shared with other requests: the response is not expected to be storable.
     pub(crate) detached: bool,

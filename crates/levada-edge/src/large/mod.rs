@@ -173,23 +173,12 @@ async fn in_pieces(
 impl RequestContext {
     /// A copy of the request. It has no body.
     fn again(&self) -> Box<Self> {
+        let (connection, resource) = (self.connection.clone(), self.resource.clone());
         Box::new(Self {
-            connection: self.connection.clone(),
-            client: self.client,
-            resource: self.resource.clone(),
             wants: self.wants,
             accepts: self.accepts,
-            parts: self.parts.clone(),
             cache_use: self.cache_use,
-            edits: None,
-            body: None,
-            body_bound: None,
-            takes_trailers: false,
-            websocket: None,
-            head_is_enough: false,
-            anew: false,
-            // This process reads the pieces.
-            zero_copy: None,
+            ..Self::own(connection, self.client, resource, self.parts.clone())
         })
     }
 

@@ -190,7 +190,7 @@ const KINDS: [Kind; 9] = [
     Kind { name: "head", method: "HEAD", host: HOST, target: "/hit", field: PLAIN, status: 200 },
 ];
 
-/// What became of the requests of all clients.
+/// The outcomes of the requests of all clients.
 #[derive(Default)]
 struct Tally {
     over: AtomicBool,

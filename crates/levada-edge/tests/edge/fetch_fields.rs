@@ -198,7 +198,7 @@ async fn what_is_not_shared_has_all_fields() {
         assert_eq!(origin.hits("/mine"), asked, "{round}");
         settled(&node).await;
     }
-    // What browsers always send is not missed.
+    // The fields that browsers always send are not missed.
     get_with(at, "/page", &[("Sec-Fetch-Mode", "navigate"), ("DNT", "1")]).await;
     assert_eq!(origin.hits("/page"), 1);
     get_with(at, "/off", &UNKEYED).await;

@@ -1,4 +1,4 @@
-//! What is stored for one route never answers a request of a route that asks something else.
+//! A response stored for one route never answers a request of a route that asks something else.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};

@@ -25,7 +25,7 @@ use crate::{
     switch::{server, switching_to},
 };
 
-/// What a client must not say behind its body.
+/// Fields that a client must not state behind its body.
 const FORBIDDEN: [&str; 12] = [
     "x-forwarded-for",
     "forwarded",

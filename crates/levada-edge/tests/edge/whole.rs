@@ -32,7 +32,7 @@ fn body(length: usize) -> Vec<u8> {
 /// The ranges that an origin sends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Ranges {
-    /// Those that it is asked for.
+    /// The blocks that it is asked for.
     Right,
     /// None, and it does not say so.
     None,
@@ -141,7 +141,7 @@ impl Cell {
         while let Some(answer) = slow.join_next().await {
             check(answer.unwrap());
         }
-        // What is stored now is whole as well, or is fetched again.
+        // The stored body is whole as well, or is fetched again.
         check(get(cluster.client(0), "/body").await);
         for index in 0..self.nodes {
             settled(cluster.node(index)).await;
@@ -252,7 +252,7 @@ async fn a_reader_never_gets_the_bytes_of_two_bodies() {
     settled(&node).await;
 }
 
-/// What a client asks for, by chance: a whole body or a range, read at once, with pauses, or not to its end; or a
+/// A random request of a client: a whole body or a range, read at once, with pauses, or not to its end; or a
 /// purge of it.
 async fn some_client(at: SocketAddr, whole: Arc<Vec<u8>>, mut rng: Rng) {
     for _ in 0..4 {

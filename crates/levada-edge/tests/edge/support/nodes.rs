@@ -121,7 +121,7 @@ pub(crate) async fn start(settings: Settings) -> Running {
 /// The content of a node's file, for the next reload.
 pub(crate) type File = Arc<Mutex<Result<Settings, String>>>;
 
-/// What follows from all settings of a site, after a test has changed some.
+/// Derives anew what follows from all settings of a site, after a test has changed some.
 fn whole(mut settings: Settings) -> Settings {
     settings.sites = settings.sites.into_iter().map(SiteSettings::with_spaces).collect();
     settings
