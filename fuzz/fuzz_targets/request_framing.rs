@@ -2,7 +2,7 @@
 //! behind must read the passed part as the same number of requests.
 #![no_main]
 
-use levada_http1::fuzzing::judge;
+use levada_http::fuzzing::judge;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -2,7 +2,7 @@
 //! must accept the same responses with the same result, provided that lines end with CRLF.
 #![no_main]
 
-use levada_http1::fuzzing::{AnswerEnd, ParsedAnswer, read_reply};
+use levada_http::fuzzing::{AnswerEnd, ParsedAnswer, read_reply};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -1,7 +1,7 @@
 //! However the bytes of a tunnel come, its place among the frames is the same.
 #![no_main]
 
-use levada_tunnel::FramePosition;
+use levada_http::websocket::FramePosition;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (Vec<u8>, Vec<u8>)| {

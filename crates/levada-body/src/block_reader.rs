@@ -15,7 +15,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use levada_http1::{ZeroCopyChunk, ZeroCopyQueue};
+use levada_http::{ZeroCopyChunk, ZeroCopyQueue};
 use levada_store::{Block, Loan, loan::HandedOut};
 
 use crate::{

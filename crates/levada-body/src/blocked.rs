@@ -27,7 +27,7 @@ use std::{
 
 use http::{HeaderMap, StatusCode, header::CONTENT_ENCODING};
 use levada_cache::Validators;
-use levada_http1::ZeroCopyQueue;
+use levada_http::ZeroCopyQueue;
 use levada_store::{Block, Loans, Store, StoredHead, block_key};
 use levada_types::Key;
 

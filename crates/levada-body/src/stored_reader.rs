@@ -6,7 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use levada_http1::{FileRange, Hold, Segments, ZeroCopyChunk, ZeroCopyQueue};
+use levada_http::{FileRange, Hold, Segments, ZeroCopyChunk, ZeroCopyQueue};
 use levada_store::{Loan, Object, StoredBody};
 
 use crate::{ReadError, read_at::ReadAt};

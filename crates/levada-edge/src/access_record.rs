@@ -19,10 +19,10 @@ use levada_log::{
 use levada_policy::{Outstanding, Pick, RequestOutcome};
 use levada_redirector::{ChosenServer, Decider};
 
+use levada_http::websocket::{EndReason, TunnelEnd};
 use levada_metrics::{AnsweredRequest, CacheResult, SiteMetrics, Work, did};
 use levada_otel::{BegunRequest, EndedRequest, Exporter, Trace, TraceContext, Tracer};
 use levada_status::LatencyBuckets;
-use levada_tunnel::{EndReason, TunnelEnd};
 use prometheus_client::metrics::counter::Counter;
 
 use crate::{

@@ -8,12 +8,12 @@ use levada_access::memory_bound::MemoryPressure;
 use levada_cache::{RequestCacheFields, strip_request};
 use levada_compress::Accepts;
 use levada_failure::Failure;
-use levada_http1::{check_parsed, max_forwards};
+use levada_http::websocket::Handshake;
+use levada_http::{check_parsed, max_forwards};
 use levada_orders::PurgeEndpoint;
 use levada_peers::PROBE;
 use levada_rules::CacheUse;
 use levada_status::STATUS_PATH;
-use levada_tunnel::Handshake;
 use levada_upstream::ClientBody;
 
 use crate::{

@@ -12,7 +12,7 @@ use levada_access::pace::{Paced, Pacer};
 use levada_announce::drain::{Drain, Movable};
 use levada_body::{ReadAt, ReadError, Script};
 use levada_compress::{Coder, CoderError};
-use levada_http1::ActiveRequest;
+use levada_http::ActiveRequest;
 use levada_store::Object;
 use levada_upstream::Relay;
 

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use http::{Method, Response, StatusCode, header::TRAILER};
 use levada_cache::{CacheStatus, ForwardReason};
 use levada_failure::{Failure, grpc};
-use levada_http1::ZeroCopyQueue;
+use levada_http::ZeroCopyQueue;
 use levada_upstream::{Relay, RequestBody, ServerFailure, UpstreamHead, UpstreamResponse};
 
 use crate::{

@@ -25,7 +25,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use levada_access::{client_shares::ClientShares, peer_places::PeerPlaces, tls::PROOF_PROTOCOL};
 use levada_announce::drain::Drain;
 use levada_handoff::ArrivedConnection;
-use levada_http1::{
+use levada_http::{
     ConnectionEnd, EndReason, Guarded, Ledger, Outlet, QUIET, Served, TimedHeads, Watchdog, rest,
 };
 use levada_net::{

@@ -9,7 +9,7 @@ use http::{
 };
 use levada_access::client_network;
 use levada_cache::{join_cookies, strip_fields};
-use levada_http1::NO_HOST;
+use levada_http::NO_HOST;
 use levada_peers::{Membership, Peers, WatchedPeer};
 use levada_policy::{Outstanding, Pick, PickReason};
 use levada_redirector::{OriginOrder, Sizes, WatchedOrigin, retried};

@@ -9,7 +9,7 @@ use levada_access::{
     pass::{self, Pass},
 };
 use levada_fetch::Digest;
-use levada_http1::authority;
+use levada_http::authority;
 use levada_peers::Peers;
 use levada_rules::encodes_controls;
 use levada_store::identity::{ResourceUrl, without_port};

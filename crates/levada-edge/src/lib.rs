@@ -5,7 +5,7 @@
 //! ```text
 //! listener ─ connection ─ guard        a socket becomes well-formed requests
 //! dormant ─ drain ─ route              connections whose client is gone, or must move
-//! tunnel                               connections that switch to WebSocket (levada-tunnel moves the bytes)
+//! tunnel                               connections that switch to WebSocket (levada-http moves the bytes)
 //! handoff                              connections to a back-end, or from a front-end
 //! admission                            for clients, for the node itself, or refused
 //! identify ─ routes                    site, route, object, key

@@ -12,7 +12,7 @@ use levada_access::{
     peer_places::PeerPlaces,
 };
 use levada_handoff::BackendLink;
-use levada_http1::ConnectionEnd;
+use levada_http::ConnectionEnd;
 use levada_metrics::Work;
 use levada_net::{
     client::{OpenConnection, watched},

@@ -13,8 +13,8 @@ use std::{
 
 use levada_access::{connection_places::ConnectionPlaces, peer_places::PeerPlaces, tls};
 use levada_acme::Certificates;
+use levada_http::http3::{Endpoints, PreparedEndpoint};
 use levada_net::stop::Stop;
-use levada_quic::{Endpoints, PreparedEndpoint};
 use levada_tls::{
     door::{Door, DoorSettings, SiteDoor},
     tickets::TicketKeys,
@@ -155,7 +155,7 @@ impl Listeners {
         is_new: bool,
     ) -> Result<PreparedListener, StartError> {
         if let Some(http3) = &mut role.http3 {
-            http3.alt_svc = levada_quic::alt_svc(sockets.address.port());
+            http3.alt_svc = levada_http::http3::alt_svc(sockets.address.port());
         }
         self.ready(sockets, Arc::new(role), is_new)
     }

@@ -1,4 +1,4 @@
-//! HTTP/3 at the listeners for clients, by `levada_quic`.
+//! HTTP/3 at the listeners for clients, by `levada_http::http3`.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -6,9 +6,11 @@ use http::{HeaderValue, Request, Response};
 use http_body_util::BodyExt as _;
 use hyper::rt::Executor as _;
 use levada_access::{client_shares::ClientPlace, memory_bound::MemoryPressure};
-use levada_http1::{ConnectionEnd, ConnectionLimits};
+use levada_http::http3::{
+    PreparedEndpoint, QuicMetrics, RequestBody, Serve, TunnelStream, UNPROVEN,
+};
+use levada_http::{ConnectionEnd, ConnectionLimits};
 use levada_net::stop::Stop;
-use levada_quic::{PreparedEndpoint, QuicMetrics, RequestBody, Serve, TunnelStream, UNPROVEN};
 use levada_tls::door::Door;
 use levada_upstream::{ClientBody, QuicBodyError};
 use tokio::{runtime::Handle, sync::OwnedSemaphorePermit, task::AbortHandle};
@@ -28,7 +30,7 @@ use crate::{
 
 /// HTTP/3 at one listener.
 pub(crate) struct Http3 {
-    config: levada_quic::ServerConfig,
+    config: levada_http::http3::ServerConfig,
     /// The offer in responses over TCP.
     pub(crate) alt_svc: HeaderValue,
 }
@@ -41,9 +43,9 @@ impl Http3 {
         limits: &Limits,
     ) -> Result<Option<Self>, StartError> {
         let Some(tls) = tls.filter(|_| listener.http3) else { return Ok(None) };
-        let config = levada_quic::server_config(tls.config(), &limits.of_connection());
+        let config = levada_http::http3::server_config(tls.config(), &limits.of_connection());
         let config = config.map_err(|why| StartError::Http3 { address: listener.address, why })?;
-        Ok(Some(Self { config, alt_svc: levada_quic::alt_svc(listener.address.port()) }))
+        Ok(Some(Self { config, alt_svc: levada_http::http3::alt_svc(listener.address.port()) }))
     }
 }
 

@@ -5,9 +5,9 @@ use std::{net::IpAddr, sync::Arc};
 use http::request::Parts;
 use levada_cache::RequestCacheFields;
 use levada_compress::Accepts;
-use levada_http1::ZeroCopyQueue;
+use levada_http::ZeroCopyQueue;
+use levada_http::websocket::{Handshake, HandshakeFault};
 use levada_rules::{CacheUse, FieldEdits, RequestFacts};
-use levada_tunnel::{Handshake, HandshakeFault};
 use levada_upstream::{BodyBound, ClientBody};
 
 use crate::{client_connection::ClientConnection, resource::Resource};

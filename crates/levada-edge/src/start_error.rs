@@ -2,10 +2,10 @@
 
 use std::io;
 
+use levada_http::http3::NoInitialCipherSuite;
 use levada_net::bpf::BpfError;
 use levada_peers::PeersError;
 use levada_policy::BuildError;
-use levada_quic::NoInitialCipherSuite;
 use levada_settings::UnusableSettings;
 use levada_upgrade::{NoSuchUser, PredecessorGone, SocketError};
 

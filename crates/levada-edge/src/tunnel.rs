@@ -14,11 +14,11 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use levada_access::client_network;
 use levada_failure::{Failed, Failure};
-use levada_http1::WatchedStream;
+use levada_http::WatchedStream;
+use levada_http::websocket::{EndReason, Tunnel};
 use levada_metrics::CacheResult;
 use levada_net::stop::{Stop, spawn_until_cut};
 use levada_redirector::ChosenServer;
-use levada_tunnel::{EndReason, Tunnel};
 use levada_upstream::{RequestBody, ServerEnd, ServerFailure, UpstreamResponse};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -185,5 +185,5 @@ async fn leaving(node: &Node, stop: &Stop) {
         let limits = &node.settings().limits;
         limits.tunnel_grace.min(limits.drain_timeout / 2)
     };
-    levada_tunnel::wait_part_of(grace).await;
+    levada_http::websocket::wait_part_of(grace).await;
 }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use levada_body::ReadError;
-use levada_http1::Fault;
+use levada_http::Fault;
+use levada_http::websocket::HandshakeFault;
 use levada_tls::client_certificates::ClientRefusal;
-use levada_tunnel::HandshakeFault;
 use levada_upstream::{SendError, ServerFailure};
 
 /// Why a request could not be served as asked.

@@ -18,7 +18,7 @@ use levada_body::{
 };
 use levada_cache::{Precondition, Validators, has_condition, not_modified_fields};
 use levada_compress::{Accepts, Coding, CompressSettings};
-use levada_http1::ZeroCopyQueue;
+use levada_http::ZeroCopyQueue;
 
 use crate::{
     find::{Asked, Found, FoundFile},

@@ -17,7 +17,7 @@ use std::{
 use bytes::Bytes;
 use futures_util::task::AtomicWaker;
 use levada_body::{ReadAt, ReadError};
-use levada_http1::{FileRange, ZeroCopyChunk, ZeroCopyQueue};
+use levada_http::{FileRange, ZeroCopyChunk, ZeroCopyQueue};
 use levada_net::cached::are_cached;
 use tokio::task::JoinHandle;
 

@@ -10,7 +10,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use levada_http1::Outlet;
+use levada_http::Outlet;
 use levada_net::{client::ClientSocket, handoff};
 use parking_lot::Mutex;
 use tokio::{

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use levada_http1::{ConnectionEnd, ConnectionLimits, after};
+use levada_http::{ConnectionEnd, ConnectionLimits, after};
 use levada_net::{
     bpf::{BpfError, Guard, InputBlocker, unblock_input},
     client::{ClientSocket, ConnectionOwner, watched},

@@ -13,7 +13,7 @@ use std::{
     sync::Arc,
 };
 
-use levada_http1::ConnectionEnd;
+use levada_http::ConnectionEnd;
 use levada_net::{
     bpf::{BpfError, Hop, Steered, Steering, unblock_input},
     client::{ClientSocket, OpenConnection, watched},

@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use levada_http1::ConnectionEnd;
+use levada_http::ConnectionEnd;
 use levada_net::{bpf::Steered, client::OpenConnection, handoff::Connection, stop::Stop};
 
 use crate::{

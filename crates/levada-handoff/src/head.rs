@@ -3,7 +3,7 @@
 use std::{io, os::fd::AsFd};
 
 use http::{HeaderName, HeaderValue, Method, Request, Version};
-use levada_http1::{ConnectionEnd, ConnectionLimits, RequestFraming, after};
+use levada_http::{ConnectionEnd, ConnectionLimits, RequestFraming, after};
 use levada_net::{client::ClientSocket, stop::Stop};
 use rustix::{buffer::spare_capacity, net::RecvFlags};
 use tokio::time::{Instant, timeout_at};

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use levada_http1::ConnectionEnd;
+use levada_http::ConnectionEnd;
 use levada_net::{bpf::Hop, handoff::Connection};
 use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
@@ -413,7 +413,7 @@ pub(crate) mod tests {
     use std::net::IpAddr;
 
     use http::Request;
-    use levada_http1::{ConnectionEnd, ConnectionLimits};
+    use levada_http::{ConnectionEnd, ConnectionLimits};
     use levada_net::{
         bpf::Steering, client::ConnectionOwner, dormant::DormancyWatch, handoff::Window, stop::Stop,
     };

@@ -3,7 +3,7 @@
 use std::{net::IpAddr, sync::Arc};
 
 use http::Request;
-use levada_http1::{ConnectionEnd, ConnectionLimits};
+use levada_http::{ConnectionEnd, ConnectionLimits};
 use levada_net::{client::ConnectionOwner, dormant::DormancyWatch, stop::Stop};
 
 use crate::{ArrivedConnection, Front, SilencedSocket, settings::HandoffControl};

@@ -11,14 +11,14 @@ use levada_announce::RouteMetrics;
 use levada_compress::CompressMetrics;
 use levada_discovery::DiscoveryMetrics;
 use levada_handoff::Observe;
-use levada_http1::ConnectionEnd;
+use levada_http::ConnectionEnd;
+use levada_http::http3::QuicMetrics;
+use levada_http::websocket::TunnelMetrics;
 use levada_otel::{ExportMetrics, Family as PageFamily, NativeBuckets, Sample};
 use levada_policy::Pick;
-use levada_quic::QuicMetrics;
 use levada_redirector::SwitchMetrics;
 use levada_store::disk::DiskMetrics;
 use levada_tls::metrics::TlsMetrics;
-use levada_tunnel::TunnelMetrics;
 use levada_upstream::{OutcomeCounter, Server, ServerFailure, ServerKind};
 use prometheus_client::{
     encoding::EncodeLabelSet,

@@ -1,6 +1,6 @@
 //! Limits as the layers below take them.
 
-use levada_http1::{ConnectionLimits, HeadBounds, Patience};
+use levada_http::{ConnectionLimits, HeadBounds, Patience};
 
 use crate::Limits;
 

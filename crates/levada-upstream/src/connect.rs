@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use levada_http1::Io;
+use levada_http::Io;
 use levada_net::proxy_protocol::ProxyVersion;
 use rustls::pki_types::ServerName;
 use tokio::{

@@ -1,6 +1,6 @@
 //! The reasons why a server does not answer a request.
 
-use levada_http1::UpstreamError;
+use levada_http::UpstreamError;
 use levada_tls::fault::TlsFault;
 
 /// The reason why no server answered a request.

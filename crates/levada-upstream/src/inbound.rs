@@ -9,7 +9,7 @@ use std::{
 use bytes::Bytes;
 use http::Response;
 use http_body::{Frame, SizeHint};
-use levada_http1::{UpstreamConnection, ZeroCopyQueue, judge_response_trailers};
+use levada_http::{UpstreamConnection, ZeroCopyQueue, judge_response_trailers};
 use prometheus_client::metrics::counter::Counter;
 
 use crate::{

@@ -1,6 +1,6 @@
 //! The reasons why the body of a response breaks off.
 
-use levada_http1::ResponseBodyError;
+use levada_http::ResponseBodyError;
 
 /// The reason why the body of a response broke off.
 #[derive(Debug, thiserror::Error)]

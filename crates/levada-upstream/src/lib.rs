@@ -3,7 +3,7 @@
 //! ```text
 //!   send ── Group: the next server, retries, budget, outcomes
 //!     │
-//!   Server::exchange ── FairQueue ── Pool, connect ── levada-http1 or http2
+//!   Server::exchange ── FairQueue ── Pool, connect ── levada-http or http2
 //!     │
 //!   Inbound: the body of the response, with its ResponseGuard ── Relay: goes on elsewhere
 //! ```

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use levada_http1::UpstreamConnection;
+use levada_http::UpstreamConnection;
 use parking_lot::Mutex;
 
 use crate::RequestBody;

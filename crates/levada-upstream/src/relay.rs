@@ -21,7 +21,7 @@ use std::{
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
-use levada_http1::{DeadlineTimer, Patience};
+use levada_http::{DeadlineTimer, Patience};
 use tokio::time::{Instant, sleep};
 
 use crate::{Inbound, InboundError, stall::Stall};

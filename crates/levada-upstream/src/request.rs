@@ -10,7 +10,7 @@ use http::{
     HeaderMap, HeaderValue, Method, StatusCode, Uri,
     header::{CONNECTION, TE},
 };
-use levada_http1::Interim;
+use levada_http::Interim;
 use levada_otel::Trace;
 use levada_types::{Key, ServiceClass};
 

@@ -13,7 +13,7 @@ use std::{
 use bytes::Bytes;
 use http::Version;
 use http_body::{Body, Frame, SizeHint};
-use levada_http1::{Fault, Patience, judge_request_trailers};
+use levada_http::{Fault, Patience, judge_request_trailers};
 
 use crate::{
     client_body::{ClientBody, ClientBodyError},

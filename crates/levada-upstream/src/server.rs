@@ -10,7 +10,7 @@ use std::{
 use arc_swap::{ArcSwap, ArcSwapOption};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
-use levada_http1::{Io, UpstreamConnection, UpstreamRequest};
+use levada_http::{Io, UpstreamConnection, UpstreamRequest};
 use levada_net::proxy_protocol::ProxyVersion;
 use levada_otel::TimeHistogram;
 use levada_policy::ClientShare;

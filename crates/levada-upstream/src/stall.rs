@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use levada_http1::{DeadlineTimer, Patience};
+use levada_http::{DeadlineTimer, Patience};
 use tokio::time::Instant;
 
 /// Fires when no piece has come for too long, or too little for a longer time.

@@ -8,7 +8,7 @@ use http::{
     HeaderName, Response, StatusCode,
     header::{SEC_WEBSOCKET_ACCEPT, UPGRADE},
 };
-use levada_http1::{Io, names_websocket};
+use levada_http::{Io, names_websocket};
 
 use crate::{ResponseGuard, ServerFailure, UpstreamHead, Wire};
 

@@ -11,7 +11,7 @@ const HELD: &[&str] = &[
     "levada-body",
     "levada-edge",
     "levada-handoff",
-    "levada-http1",
+    "levada-http",
     "levada-lab",
     "levada-purge",
     "levada-redirector",

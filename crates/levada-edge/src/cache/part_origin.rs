@@ -15,7 +15,7 @@ use levada_body::{
     part::{self, PartAnswer},
 };
 use levada_cache::{CONDITIONAL, Validators};
-use levada_http1::ZeroCopyQueue;
+use levada_http::ZeroCopyQueue;
 use levada_rules::{SentFields, UnkeyedFields};
 use levada_store::{Blocks, Label, Object};
 use levada_types::Key;

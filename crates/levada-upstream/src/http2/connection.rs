@@ -7,7 +7,7 @@ use std::sync::{
 
 use bytes::Bytes;
 use h2::client::{Builder, SendRequest};
-use levada_http1::{DeadlineTimer, Io};
+use levada_http::{DeadlineTimer, Io};
 use parking_lot::Mutex;
 
 use super::driver::{CONNECTION_WINDOW, FIRST_WINDOW, drive};

@@ -15,7 +15,7 @@ use std::{
 
 use bytes::Bytes;
 use h2::{Ping, PingPong, client::Connection};
-use levada_http1::Io;
+use levada_http::Io;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
 use super::connection::ConnectionState;

@@ -16,7 +16,7 @@ use http::{
     uri::{self, Authority, PathAndQuery, Scheme},
 };
 use http_body::Body as _;
-use levada_http1::after;
+use levada_http::after;
 
 use super::{
     Http2Pool,

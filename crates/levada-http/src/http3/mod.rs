@@ -54,7 +54,7 @@ pub mod fuzzing {
 
     use bytes::Bytes;
 
-    use crate::{
+    use crate::http3::{
         frames::{Frames, HeadBytes},
         padding, session,
     };

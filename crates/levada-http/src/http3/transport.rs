@@ -1,4 +1,4 @@
-//! A connection of quinn as h3 uses it, with the guard in between ([`crate::frames`]).
+//! A connection of quinn as h3 uses it, with the guard in between ([`crate::http3::frames`]).
 
 use std::{
     collections::VecDeque,
@@ -14,11 +14,11 @@ use bytes::{Buf, Bytes};
 use h3::quic::{self, ConnectionErrorIncoming, StreamErrorIncoming, StreamId, WriteBuf};
 use http::{HeaderMap, StatusCode};
 use hyper::ext::Protocol;
-use levada_http1::InterimWay;
+use crate::InterimWay;
 use parking_lot::Mutex;
 use quinn::{ConnectionError, ReadError, VarInt, WriteError, Written};
 
-use crate::{
+use crate::http3::{
     code::{Code, Fault},
     fields::PseudoFields,
     frames::{DATA, Frames, HeadBytes, frame_header},

@@ -10,7 +10,7 @@ use bytes::{Buf, Bytes};
 use h3::server::RequestStream;
 use http_body::{Body, Frame, SizeHint};
 
-use crate::{
+use crate::http3::{
     code::Code,
     transport::{RecvSide, RequestLine},
 };

@@ -1,4 +1,5 @@
-//! HTTP/1.1 on both sides of a node.
+//! HTTP on connections: HTTP/1.1 on both sides of a node, WebSocket ([`websocket`]), and HTTP/3 on the
+//! listening side ([`http3`]).
 //!
 //! ```text
 //!   client ── server::Guarded ── hyper ── service ── client::UpstreamConnection ── server
@@ -15,11 +16,13 @@
 mod authority;
 mod client;
 mod deadline;
+pub mod http3;
 pub mod max_forwards;
 mod patience;
 mod server;
 mod syntax;
 mod trailers;
+pub mod websocket;
 mod zero_copy;
 
 pub use authority::{NO_HOST, authority};

@@ -13,10 +13,10 @@ use http::{
     response::Parts,
 };
 use http_body::Body;
-use levada_http1::{Interim, WatchedStream};
+use crate::{Interim, WatchedStream};
 use tokio::sync::mpsc;
 
-use crate::{
+use crate::http3::{
     RequestBody, Serve,
     body::BodyError,
     code::Code,

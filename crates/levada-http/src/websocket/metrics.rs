@@ -5,7 +5,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::EndReason;
+use crate::websocket::EndReason;
 
 type Labels = [(&'static str, &'static str); 1];
 

@@ -10,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 
-use crate::{
+use crate::http3::{
     code::{Code, Fault},
     frames::varint,
 };

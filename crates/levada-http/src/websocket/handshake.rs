@@ -13,7 +13,7 @@ use http::{
 };
 use http_body::Body;
 use hyper::ext::Protocol;
-use levada_http1::names_websocket;
+use crate::names_websocket;
 use ring::{
     digest::{SHA1_FOR_LEGACY_USE_ONLY, digest},
     rand::{SecureRandom, SystemRandom},

@@ -15,7 +15,7 @@ use h3::{
     error::ConnectionError,
     server::{self, RequestResolver},
 };
-use levada_http1::{ConnectionEnd, ConnectionLimits, EndReason, Watchdog};
+use crate::{ConnectionEnd, ConnectionLimits, EndReason, Watchdog};
 use levada_net::stop::Stop;
 use parking_lot::Mutex;
 use tokio::{
@@ -23,7 +23,7 @@ use tokio::{
     time::Instant,
 };
 
-use crate::{
+use crate::http3::{
     Serve,
     code::Code,
     endpoint::Unproven,

@@ -5,10 +5,10 @@ use std::{error::Error, net::IpAddr, sync::Arc};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use levada_http1::{ConnectionEnd, ConnectionLimits};
+use crate::{ConnectionEnd, ConnectionLimits};
 use levada_net::stop::Stop;
 
-use crate::{RequestBody, TunnelStream, metrics::QuicMetrics};
+use crate::http3::{RequestBody, TunnelStream, metrics::QuicMetrics};
 
 /// A node that answers requests over HTTP/3.
 pub trait Serve: Send + Sync + Sized + 'static {

@@ -18,13 +18,13 @@ use std::{
 };
 
 use bytes::Bytes;
-use levada_http1::{DeadlineTimer, after};
+use crate::{DeadlineTimer, after};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     time::Instant,
 };
 
-use crate::{
+use crate::websocket::{
     TunnelMetrics,
     way::{BrokenEnd, Way},
 };

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use http::HeaderValue;
-use levada_http1::ConnectionLimits;
+use crate::ConnectionLimits;
 use quinn::{
     IdleTimeout, ServerConfig, TransportConfig, VarInt,
     crypto::rustls::{NoInitialCipherSuite, QuicServerConfig},
 };
 use rustls::server::{ProducesTickets, ServerSessionMemoryCache};
 
-use crate::session::Handshakes;
+use crate::http3::session::Handshakes;
 
 /// Streams of one connection at once: as many as over HTTP/2.
 const STREAMS: u32 = 128;

@@ -14,7 +14,7 @@ use std::{
 use prometheus_client::metrics::counter::Counter;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::{FramePosition, frames::goodbye};
+use crate::websocket::{FramePosition, frames::goodbye};
 
 /// Bytes that are read at once: what a tunnel holds for a slow reader at most.
 const BUFFER: usize = 16 << 10;

@@ -14,7 +14,7 @@ use http::{Request, Response};
 use http_body_util::Full;
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::TokioIo;
-use levada_http1::{
+use levada_http::{
     ConnectionLimits, Guarded, HeadBounds, Ledger, Outlet, Patience, Segments, ZeroCopyChunk,
     ZeroCopyQueue,
 };
