@@ -3,7 +3,7 @@
 #![no_main]
 
 use http::{HeaderMap, HeaderValue, header::ACCEPT_ENCODING};
-use levada_compress::{Accepts, Coding};
+use levada_body::compress::{Accepts, Coding};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|lines: Vec<Vec<u8>>| {

@@ -1,7 +1,7 @@
 //! No target leads out of a directory of files or to a hidden name, and routes see the path that is served.
 #![no_main]
 
-use levada_files::FilePath;
+use levada_body::files::FilePath;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|target: &str| {

@@ -11,14 +11,17 @@
 //!
 //! Every body that requests share is a [`BlockedBody`]; a short one has one block. The crate does not
 //! know requests, sites and servers: its caller fetches, and implements [`BlockOrigin`].
+//! [`compress`] codes bodies, and [`files`] makes those of a directory.
 
 mod again;
 mod block_reader;
 mod blocked;
 mod body_writer;
+pub mod compress;
 mod digest_check;
 mod error;
 mod fetch_leader;
+pub mod files;
 mod flight;
 mod growing;
 pub mod part;

@@ -10,9 +10,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use levada_acme::{DirectoryAnswer, ask_directory};
 use levada_net::listening;
 use levada_settings::{AcmeSettings, Proof, Settings};
+use levada_tls::acme::{DirectoryAnswer, ask_directory};
 use levada_types::format_duration;
 
 use crate::{Finding, name_servers, ports};

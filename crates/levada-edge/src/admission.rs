@@ -5,8 +5,8 @@ use std::sync::Arc;
 use http::{Method, Request, Response, StatusCode, Version};
 use hyper::body::Body as _;
 use levada_access::memory_bound::MemoryPressure;
+use levada_body::compress::Accepts;
 use levada_cache::{RequestCacheFields, strip_request};
-use levada_compress::Accepts;
 use levada_failure::Failure;
 use levada_http::websocket::Handshake;
 use levada_http::{check_parsed, max_forwards};
@@ -58,7 +58,7 @@ pub(crate) fn admit(
         if PurgeEndpoint::is_for(&request) {
             return Admitted::Purging(Box::new(request));
         }
-        if levada_acme::is_message(&request) {
+        if levada_tls::acme::is_message(&request) {
             return Admitted::Certificates(Box::new(request));
         }
         if request.uri().path() == STATUS_PATH {

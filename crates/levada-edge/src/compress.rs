@@ -1,5 +1,5 @@
 //! Compression in the life of a request: the codings that its client gets, a coded copy of a stored response, or a coded
-//! stream of one that is not stored. `levada_compress` decides and codes.
+//! stream of one that is not stored. `levada_body::compress` decides and codes.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use http::{
     HeaderMap, HeaderValue, Method, Response, StatusCode,
     header::{ACCEPT_ENCODING, CONTENT_ENCODING, IF_RANGE},
 };
+use levada_body::compress::{Accepts, Coder, Coding, CompressSettings, CopySource, copy_key};
 use levada_body::{BlockedBody, LongBody, Representation};
 use levada_cache::{ETag, Freshness};
-use levada_compress::{Accepts, Coder, Coding, CompressSettings, CopySource, copy_key};
 use levada_store::{Object, StoredBody, StoredHead};
 
 use crate::{

@@ -1,8 +1,8 @@
 //! Files of a directory in the life of a request: the node that met the client answers from its own disk, beside
-//! cluster and cache. `levada_files` finds the file and makes the response.
+//! cluster and cache. `levada_body::files` finds the file and makes the response.
 
 use levada_access::client_network;
-use levada_files::{FileBody, FileDelivery};
+use levada_body::files::{FileBody, FileDelivery};
 
 use crate::{
     access_record::AccessRecord,

@@ -17,7 +17,7 @@
 //! cache: lookup                        stored responses (levada-store) that may be used (levada-cache)
 //! cache: fill ─ fetch ─ forward        one fetch per object (levada-body), in turn, from origins (levada-upstream sends)
 //! bypass                               responses for one request alone
-//! compress                             coded copies, coded streams (levada-compress codes)
+//! compress                             coded copies, coded streams (levada-body codes)
 //! subject                              the key and the class that a switch (levada-redirector) chooses by
 //! effects ─ posted                     invalidation by relayed answers; answers to POST
 //! respond ─ body ─ access_record       the response, and what is counted until its end

@@ -12,9 +12,9 @@ use std::{
 };
 
 use levada_access::{connection_places::ConnectionPlaces, peer_places::PeerPlaces, tls};
-use levada_acme::Certificates;
 use levada_http::http3::{Endpoints, PreparedEndpoint};
 use levada_net::stop::Stop;
+use levada_tls::acme::Certificates;
 use levada_tls::{
     door::{Door, DoorSettings, SiteDoor},
     tickets::TicketKeys,

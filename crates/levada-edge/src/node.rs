@@ -10,7 +10,6 @@ use levada_access::{
     pace::{Paced, Pacer},
     trust::TrustBoundary,
 };
-use levada_acme::Certificates;
 use levada_announce::{Route, drain::Drain};
 use levada_discovery::Discovery;
 use levada_handoff::{FrontEnd, HandoffBackend};
@@ -18,6 +17,7 @@ use levada_net::bpf::BpfError;
 use levada_orders::{LastAwake, MissedInvalidations, PurgeEndpoint};
 use levada_peers::{PeerSources, Peers};
 use levada_status::{Events, History, PopularObjects, SetSizes};
+use levada_tls::acme::Certificates;
 use levada_upgrade::{Awaited, OrderPlace};
 use tokio::sync::watch;
 

@@ -3,8 +3,8 @@
 use std::{net::IpAddr, sync::Arc};
 
 use http::request::Parts;
+use levada_body::compress::Accepts;
 use levada_cache::RequestCacheFields;
-use levada_compress::Accepts;
 use levada_http::ZeroCopyQueue;
 use levada_http::websocket::{Handshake, HandshakeFault};
 use levada_rules::{CacheUse, FieldEdits, RequestFacts};

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use levada_acme::{CertificateMetrics, Certificates};
+use levada_tls::acme::{CertificateMetrics, Certificates};
 use levada_types::format_duration;
 use tokio::{net::TcpListener, runtime, signal::unix};
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, net::IpAddr, sync::Arc, time::Duration};
 use arc_swap::ArcSwap;
 use http::HeaderValue;
 use levada_access::site_access::SiteAccess;
-use levada_files::FileDirectory;
+use levada_body::files::FileDirectory;
 use levada_log::access_log::Log;
 use levada_metrics::SiteMetrics;
 use levada_policy::ClientShare;

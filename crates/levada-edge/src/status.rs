@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use levada_acme::CertificateState;
 use levada_policy::{Cluster, LoadTable, Node as PolicyNode};
 use levada_status::{
     CertificateStatus, ClusterNode, DrainStatus, HotObject, NodeStatus, PopularObject,
     RouteSummary, ServerStatus, SwitchedSite, Totals, ask_cluster, unix_time,
 };
+use levada_tls::acme::CertificateState;
 use levada_types::Request;
 
 use crate::{

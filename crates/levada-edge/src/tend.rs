@@ -2,11 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use levada_acme::OtherNodes;
 use levada_metrics::PageFormat;
 use levada_net::stop::{Spawn, Stop, spawn_until};
 use levada_orders::ComparedPeer;
 use levada_peers::Peers;
+use levada_tls::acme::OtherNodes;
 use levada_upstream::FirstLooks;
 
 use crate::{admin, expressions, members, node::Node, route, sites::Site, watch};

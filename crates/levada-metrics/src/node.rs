@@ -6,9 +6,8 @@ use std::{
 };
 
 use http::StatusCode;
-use levada_acme::CertificateMetrics;
 use levada_announce::RouteMetrics;
-use levada_compress::CompressMetrics;
+use levada_body::compress::CompressMetrics;
 use levada_discovery::DiscoveryMetrics;
 use levada_handoff::Observe;
 use levada_http::ConnectionEnd;
@@ -18,6 +17,7 @@ use levada_otel::{ExportMetrics, Family as PageFamily, NativeBuckets, Sample};
 use levada_policy::Pick;
 use levada_redirector::SwitchMetrics;
 use levada_store::disk::DiskMetrics;
+use levada_tls::acme::CertificateMetrics;
 use levada_tls::metrics::TlsMetrics;
 use levada_upstream::{OutcomeCounter, Server, ServerFailure, ServerKind};
 use prometheus_client::{

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Method, StatusCode};
-use levada_acme::{OtherNodes, PEER_PATH, PeerAnswer};
+use levada_tls::acme::{OtherNodes, PEER_PATH, PeerAnswer};
 
 use crate::Peers;
 

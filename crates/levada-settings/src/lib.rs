@@ -30,20 +30,17 @@ pub use levada_access::{
     tls::Certificate,
     trust::TrustedProxies,
 };
-pub use levada_acme::{
-    AcmeSettings, CertificateState, DnsCommand, ExternalAccount, Proof, WantedCertificate,
-};
 pub use levada_announce::{RouteLevel, RouteRules, RouteSettings, Speaker};
+pub use levada_body::compress::{Coding, CompressSettings, Levels, TypePattern};
+pub use levada_body::files::FilesSettings;
+use levada_body::files::type_of_extension;
 pub use levada_cache::{CacheRules, CookieStorage, IgnoredFields, StatusTtl, Statuses};
-pub use levada_compress::{Coding, CompressSettings, Levels, TypePattern};
 pub use levada_discovery::{
     AddressFamily, ClientTls, ClusterAccess, DiscoverySettings, DnsSource, Endpoint, EtcdSource,
     EtcdUser, FileSource, KubernetesSource, Member, NamedSource, Registration, ResolverSettings,
     ServicePort, Source, SrvSource, SystemFiles,
 };
 pub use levada_fetch::{Mode, Patience, Plan};
-pub use levada_files::FilesSettings;
-use levada_files::type_of_extension;
 pub use levada_handoff::{
     AfterHandoff, BREAK_EVEN, HandoffBackendSettings, HandoffControl, HandoffSettings,
 };
@@ -63,6 +60,9 @@ pub use levada_rules::{
 };
 use levada_store::identity::ResourceUrl;
 pub use levada_store::{CacheSettings, DiskCache};
+pub use levada_tls::acme::{
+    AcmeSettings, CertificateState, DnsCommand, ExternalAccount, Proof, WantedCertificate,
+};
 use levada_tls::door::SiteDoor;
 pub use levada_tls::{
     client_certificates::{ClientCertificateMode, ClientCertificateSettings},

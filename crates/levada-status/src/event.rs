@@ -6,7 +6,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use levada_acme::{CertificateEvent, end_in_words};
+use levada_tls::acme::{CertificateEvent, end_in_words};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

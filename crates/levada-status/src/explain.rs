@@ -3,8 +3,8 @@
 use std::fmt::Display;
 
 use http::Method;
+use levada_body::files::FileDirectory;
 use levada_fetch::ChunkUrl;
-use levada_files::FileDirectory;
 use levada_policy::{Cluster, LoadTable, Node as ClusterNode, NodeIndex};
 use levada_redirector::{Classes, Decider, DeciderDeployment, KeyFrom, SwitchSettings};
 use levada_settings::{

@@ -3,7 +3,7 @@
 //! Times are seconds, sizes are bytes, and counts are since the start of the process unless they say otherwise. A
 //! field that a node of another version does not send has its default.
 
-use levada_acme::CertificateState;
+use levada_tls::acme::CertificateState;
 use serde::{Deserialize, Serialize};
 
 use crate::{Sample, SwitchedSite};

@@ -16,6 +16,7 @@
 //!
 //! The crate knows neither sites nor configuration files: it is handed settings.
 
+pub mod acme;
 pub mod client_certificates;
 pub mod client_fields;
 pub mod door;

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use http::HeaderValue;
+use levada_body::files::FilePath;
 use levada_document::Path;
 use levada_edge::settings::FilesSettings;
-use levada_files::FilePath;
 
 use super::{Check, levels::KeyLevels};
 use crate::file::{self, FilesOrRoot};

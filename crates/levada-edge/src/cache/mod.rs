@@ -31,9 +31,9 @@ use std::{
 };
 
 use http::{HeaderMap, StatusCode, header::CONTENT_RANGE};
+use levada_body::compress::{Copies, Workers};
 use levada_body::{BlockMemory, BlockOutcome, BlockTiers, SingleFlight, part};
 use levada_cache::Uses;
-use levada_compress::{Copies, Workers};
 use levada_purge::{PendingStore, Purges};
 use levada_store::{Loans, Object, Remembered, Store, disk::DiskError};
 use levada_types::Key;

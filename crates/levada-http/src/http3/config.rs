@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use http::HeaderValue;
 use crate::ConnectionLimits;
+use http::HeaderValue;
 use quinn::{
     IdleTimeout, ServerConfig, TransportConfig, VarInt,
     crypto::rustls::{NoInitialCipherSuite, QuicServerConfig},

@@ -2,6 +2,7 @@
 
 use std::{pin::pin, sync::Arc};
 
+use crate::{Interim, WatchedStream};
 use bytes::Bytes;
 use h3::{
     error::StreamError,
@@ -13,7 +14,6 @@ use http::{
     response::Parts,
 };
 use http_body::Body;
-use crate::{Interim, WatchedStream};
 use tokio::sync::mpsc;
 
 use crate::http3::{

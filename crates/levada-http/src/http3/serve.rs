@@ -2,10 +2,10 @@
 
 use std::{error::Error, net::IpAddr, sync::Arc};
 
+use crate::{ConnectionEnd, ConnectionLimits};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use crate::{ConnectionEnd, ConnectionLimits};
 use levada_net::stop::Stop;
 
 use crate::http3::{RequestBody, TunnelStream, metrics::QuicMetrics};

@@ -10,11 +10,11 @@ use std::{
     task::{Context, Poll, Waker, ready},
 };
 
+use crate::InterimWay;
 use bytes::{Buf, Bytes};
 use h3::quic::{self, ConnectionErrorIncoming, StreamErrorIncoming, StreamId, WriteBuf};
 use http::{HeaderMap, StatusCode};
 use hyper::ext::Protocol;
-use crate::InterimWay;
 use parking_lot::Mutex;
 use quinn::{ConnectionError, ReadError, VarInt, WriteError, Written};
 

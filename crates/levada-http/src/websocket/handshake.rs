@@ -3,6 +3,7 @@
 //! A request over HTTP/2 or HTTP/3 is an extended CONNECT, with a protocol. It becomes the GET that it stands for, so that every rule for
 //! requests holds for it, and servers see one kind of handshake.
 
+use crate::names_websocket;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Version,
@@ -13,7 +14,6 @@ use http::{
 };
 use http_body::Body;
 use hyper::ext::Protocol;
-use crate::names_websocket;
 use ring::{
     digest::{SHA1_FOR_LEGACY_USE_ONLY, digest},
     rand::{SecureRandom, SystemRandom},

@@ -17,8 +17,8 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
 use crate::{DeadlineTimer, after};
+use bytes::Bytes;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     time::Instant,

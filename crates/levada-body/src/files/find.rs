@@ -1,0 +1,166 @@
+//! Finding the file that a URL names: the path itself, an index, a fallback, a compressed sibling.
+
+use crate::compress::{Accepts, Coding};
+use bytes::Bytes;
+use http::StatusCode;
+use rustix::io::Errno;
+use std::{io, sync::Arc};
+
+use crate::files::{
+    answer::{status_of, status_of_io},
+    open::{OpenFile, Opened, Patience, Root},
+    path::FilePath,
+    reader::{PIECE, read_whole, read_whole_now},
+    settings::{FilesSettings, suffix},
+};
+
+/// A search for the file of a request.
+#[derive(Clone)]
+pub(crate) struct Asked {
+    pub(crate) settings: Arc<FilesSettings>,
+    pub(crate) path: FilePath,
+    /// The codings of siblings that the client accepts.
+    accepts: Accepts,
+    /// Whether a short file is to be read at once.
+    reads: bool,
+}
+
+/// The result of a search.
+pub(crate) enum Found {
+    File(Box<FoundFile>),
+    /// A directory whose URL lacks the `/`.
+    DirectoryWithoutSlash,
+    Nothing,
+    Failed(StatusCode),
+}
+
+/// A file that answers.
+pub(crate) struct FoundFile {
+    /// Its path below the root; of a compressed sibling that of the original.
+    pub(crate) name: String,
+    pub(crate) file: OpenFile,
+    /// That of the sibling which this is.
+    pub(crate) coding: Option<Coding>,
+    /// All bytes, if there are few.
+    pub(crate) bytes: Option<Bytes>,
+}
+
+/// The search would have to wait for a disk.
+pub(crate) struct WouldWait;
+
+impl Asked {
+    pub(crate) fn new(
+        settings: &Arc<FilesSettings>,
+        path: FilePath,
+        accepts: Accepts,
+        reads: bool,
+    ) -> Self {
+        Self { settings: settings.clone(), path, accepts, reads }
+    }
+
+    /// Looks for it.
+    ///
+    /// # Errors
+    /// Without patience, when it would have to wait.
+    pub(crate) fn find(&self, patience: Patience) -> Result<Found, WouldWait> {
+        match self.search(patience) {
+            Err(Errno::AGAIN) if patience == Patience::None => Err(WouldWait),
+            Err(error) => Ok(self.failed(error)),
+            Ok(found) => self.read(found, patience),
+        }
+    }
+
+    fn search(&self, patience: Patience) -> Result<Found, Errno> {
+        let FilesSettings { root, outside_links, index, fallback, .. } = &*self.settings;
+        let root = Root::open(root, *outside_links, patience)?;
+        if self.path.is_directory() {
+            for name in index {
+                if let Some(found) = self.regular(&root, self.path.child(name))? {
+                    return Ok(found);
+                }
+            }
+        } else {
+            match there(root.look(self.path.relative()))? {
+                Some(Opened::Directory) => return Ok(Found::DirectoryWithoutSlash),
+                Some(Opened::File(file)) => {
+                    return self.sibling_or(&root, self.path.relative().to_owned(), file);
+                }
+                Some(Opened::Other) | None => {}
+            }
+        }
+        let fallback = fallback.as_ref().map(|path| self.regular(&root, path.clone()));
+        Ok(fallback.transpose()?.flatten().unwrap_or(Found::Nothing))
+    }
+
+    /// A regular file, or its sibling.
+    fn regular(&self, root: &Root, name: String) -> Result<Option<Found>, Errno> {
+        match there(root.look(&name))? {
+            Some(Opened::File(file)) => self.sibling_or(root, name, file).map(Some),
+            Some(Opened::Directory | Opened::Other) | None => Ok(None),
+        }
+    }
+
+    /// The compressed sibling of a file that the client likes best, or the file.
+    fn sibling_or(&self, root: &Root, name: String, file: OpenFile) -> Result<Found, Errno> {
+        for coding in self.accepts.codings() {
+            let sibling = root.look(&format!("{name}{}", suffix(coding)));
+            if sibling.as_ref().is_err_and(|error| *error == Errno::AGAIN) {
+                return Err(Errno::AGAIN);
+            }
+            // One that cannot be read leaves the original.
+            if let Ok(Opened::File(sibling)) = sibling
+                && sibling.state.modified >= file.state.modified
+            {
+                let coding = Some(coding);
+                return Ok(Found::File(Box::new(FoundFile {
+                    name,
+                    file: sibling,
+                    coding,
+                    bytes: None,
+                })));
+            }
+        }
+        Ok(Found::File(Box::new(FoundFile { name, file, coding: None, bytes: None })))
+    }
+
+    /// Reads a short file, so that one version of it leaves with its head.
+    fn read(&self, found: Found, patience: Patience) -> Result<Found, WouldWait> {
+        let Found::File(mut found) = found else { return Ok(found) };
+        if !self.reads || found.file.state.size > PIECE {
+            return Ok(Found::File(found));
+        }
+        let read = match patience {
+            Patience::None => read_whole_now(&found.file),
+            Patience::Any => read_whole(&found.file),
+        };
+        match read {
+            Ok(bytes) => found.bytes = Some(bytes),
+            Err(_) if patience == Patience::None => return Err(WouldWait),
+            // It has changed since it was opened: the next version is looked for.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Err(WouldWait),
+            Err(error) => {
+                tracing::warn!(file = found.name, %error, "a file cannot be read");
+                return Ok(Found::Failed(status_of_io(&error)));
+            }
+        }
+        Ok(Found::File(found))
+    }
+
+    fn failed(&self, error: Errno) -> Found {
+        let status = status_of(error);
+        if status == StatusCode::NOT_FOUND {
+            return Found::Nothing;
+        }
+        let file = self.settings.root.join(self.path.relative());
+        tracing::warn!(file = %file.display(), %error, "a file cannot be opened");
+        Found::Failed(status)
+    }
+}
+
+/// Nothing is there, and that is no failure.
+fn there(opened: Result<Opened, Errno>) -> Result<Option<Opened>, Errno> {
+    match opened {
+        Err(error) if status_of(error) == StatusCode::NOT_FOUND => Ok(None),
+        opened => opened.map(Some),
+    }
+}

@@ -1,0 +1,128 @@
+//! A directory as an origin: which file a URL names, and the response with it.
+//!
+//! ```text
+//! target ──► FilePath        decoded once; hidden names and `..` end here
+//!            Root            opens below the directory (openat2, RESOLVE_BENEATH)
+//!            find            the path itself, an index, the fallback, a compressed sibling
+//!            answer          type, validators, conditions, ranges
+//!            FileReader      sendfile, or reads that wait for no disk
+//! ```
+//!
+//! A request whose file is in memory is answered at once. All that would wait for a disk is done again by a
+//! thread that may wait (`openat2` with `RESOLVE_CACHED`, `preadv2` with `RWF_NOWAIT`).
+
+mod answer;
+mod find;
+mod open;
+mod path;
+mod reader;
+mod settings;
+
+use std::{sync::Arc, time::SystemTime};
+
+use crate::compress::Accepts;
+use http::{HeaderMap, Method, Response, StatusCode, request::Parts};
+
+pub use answer::{FileBody, FileDelivery, type_of_extension};
+pub use path::{FilePath, PathError};
+pub use reader::FileReader;
+pub use settings::FilesSettings;
+
+use answer::{not_allowed, of_found, plain};
+use find::{Asked, Found, WouldWait};
+use open::Patience;
+
+/// A directory that is served.
+#[derive(Debug)]
+pub struct FileDirectory(Arc<FilesSettings>);
+
+impl FileDirectory {
+    /// The directory of these settings.
+    pub fn new(settings: &FilesSettings) -> Self {
+        Self(Arc::new(settings.clone()))
+    }
+
+    /// The codings of siblings that the client accepts.
+    pub fn siblings(&self, request: &HeaderMap) -> Accepts {
+        match self.0.precompressed.is_empty() {
+            true => Accepts::default(),
+            false => Accepts::of(request, &self.0.precompressed),
+        }
+    }
+
+    /// The response to a request for `target`, a path with its query.
+    pub async fn answer(
+        &self,
+        target: &str,
+        request: &Parts,
+        delivery: &FileDelivery<'_>,
+    ) -> Response<FileBody> {
+        if request.method != Method::GET && request.method != Method::HEAD {
+            return not_allowed();
+        }
+        let path = match FilePath::of(target) {
+            Ok(path) => path,
+            Err(error) => return plain(error.status()),
+        };
+        let reads = request.method == Method::GET;
+        let asked = Asked::new(&self.0, path, delivery.siblings, reads);
+        let found = match asked.find(Patience::None) {
+            Ok(found) => found,
+            Err(WouldWait) => Box::pin(find_with_patience(&asked)).await,
+        };
+        of_found(found, (&asked, target), request, delivery, SystemTime::now())
+    }
+
+    /// The file that answers a GET of `target`, or why none does, for operators. It may wait for a disk.
+    pub fn explain(&self, target: &str) -> String {
+        let root = self.0.root.display();
+        let path = match FilePath::of(target) {
+            Ok(path) => path,
+            Err(error) => return format!("none: {} ({})", error.as_str(), error.status().as_u16()),
+        };
+        let asked = Asked::new(&self.0, path, Accepts::default(), false);
+        match asked.find(Patience::Any) {
+            Ok(Found::File(found)) => format!("{root}/{}", found.name),
+            Ok(Found::DirectoryWithoutSlash) => {
+                format!("{root}/{} is a directory: 301 to the URL with a slash", asked.path)
+            }
+            Ok(Found::Failed(status)) => format!("{root}/{} cannot be read ({status})", asked.path),
+            Ok(Found::Nothing) | Err(WouldWait) => {
+                format!("none: {root}/{} is no file (404)", asked.path)
+            }
+        }
+    }
+}
+
+impl PathError {
+    fn status(self) -> StatusCode {
+        match self {
+            Self::Malformed => StatusCode::BAD_REQUEST,
+            Self::Hidden => StatusCode::NOT_FOUND,
+        }
+    }
+
+    /// A few words for operators.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Malformed => "the path cannot be that of a file",
+            Self::Hidden => "names that begin with a dot are not served",
+        }
+    }
+}
+
+/// Looks again in a thread that may wait.
+async fn find_with_patience(asked: &Asked) -> Found {
+    for _ in 0..VERSIONS {
+        let asked = asked.clone();
+        match tokio::task::spawn_blocking(move || asked.find(Patience::Any)).await {
+            Ok(Ok(found)) => return found,
+            Ok(Err(WouldWait)) => {}
+            Err(_) => break,
+        }
+    }
+    Found::Failed(StatusCode::SERVICE_UNAVAILABLE)
+}
+
+/// The most versions of a file that are looked at, while each changes before it has been read.
+const VERSIONS: u32 = 4;
