@@ -2,7 +2,7 @@
 //! when it is written again.
 #![no_main]
 
-use levada_handoff::fuzzing::Frame;
+use levada_redirector::handoff::fuzzing::Frame;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

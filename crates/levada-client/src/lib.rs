@@ -6,6 +6,7 @@
 //! crate has the sockets and the files: [`Client`] connects, always to the same address;
 //! `get/transfer.rs` is the life of one transfer; `get/target.rs` has the files on disk.
 
+pub mod command;
 mod connect;
 mod digest;
 mod get;

@@ -11,8 +11,8 @@ use std::{
 
 use http::HeaderValue;
 use levada_access::pace::Pacer;
-use levada_handoff::SilencedSocket;
 use levada_http::{Interim, Interims, ZeroCopyQueue};
+use levada_redirector::handoff::SilencedSocket;
 use levada_tls::client_certificates::CertifiedClient;
 use levada_types::Key;
 use parking_lot::Mutex;

@@ -24,7 +24,6 @@ use hyper::{
 use hyper_util::rt::{TokioIo, TokioTimer};
 use levada_access::{client_shares::ClientShares, peer_places::PeerPlaces, tls::PROOF_PROTOCOL};
 use levada_announce::drain::Drain;
-use levada_handoff::ArrivedConnection;
 use levada_http::{
     ConnectionEnd, EndReason, Guarded, Ledger, Outlet, QUIET, Served, TimedHeads, Watchdog, rest,
 };
@@ -34,6 +33,7 @@ use levada_net::{
     proxy_protocol::ProxyHeader,
     stop::Stop,
 };
+use levada_redirector::handoff::ArrivedConnection;
 use levada_tls::{
     client_certificates::CertifiedClient,
     door::{Accepted, Door},
@@ -194,7 +194,7 @@ async fn begin(
         let last_key = stream.connection().about.last_key().clone();
         let who = Who { client, is_peer, certified: None, alt_svc: None };
         let connection = ClientConnection::new(role.listener, who, true, last_key);
-        let ending = levada_handoff::serve(node, &connection, stream, read, open).await;
+        let ending = levada_redirector::handoff::serve(node, &connection, stream, read, open).await;
         ending.into_iter().for_each(|ending| ended(&node.metrics, client, ending));
         return None;
     }

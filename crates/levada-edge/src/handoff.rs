@@ -7,10 +7,12 @@ use std::{
 
 use http::{Request, header::UPGRADE};
 use levada_access::dormant;
-use levada_handoff::{ArrivedConnection, Choice, Front, Observe, Serve, SilencedSocket, Turn};
 use levada_http::{ConnectionEnd, ConnectionLimits};
 use levada_net::{client::ConnectionOwner, dormant::DormancyWatch, stop::Stop};
 use levada_orders::METHOD;
+use levada_redirector::handoff::{
+    ArrivedConnection, Choice, Front, Observe, Serve, SilencedSocket, Turn,
+};
 use levada_redirector::{Claim, Member, ServerTurn, Sizes, Switch};
 use levada_types::Key;
 use levada_upstream::Subject;

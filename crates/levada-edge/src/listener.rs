@@ -11,7 +11,6 @@ use levada_access::{
     client_network, client_shares::ClientPlace, dormant, memory_bound::MemoryPressure,
     peer_places::PeerPlaces,
 };
-use levada_handoff::BackendLink;
 use levada_http::ConnectionEnd;
 use levada_metrics::Work;
 use levada_net::{
@@ -20,6 +19,7 @@ use levada_net::{
     incoming::Incoming,
     stop::{self, Stop},
 };
+use levada_redirector::handoff::BackendLink;
 use tokio::{net::TcpStream, sync::OwnedSemaphorePermit};
 
 use crate::{

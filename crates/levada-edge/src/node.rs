@@ -12,10 +12,10 @@ use levada_access::{
 };
 use levada_announce::{Route, drain::Drain};
 use levada_discovery::Discovery;
-use levada_handoff::{FrontEnd, HandoffBackend};
 use levada_net::bpf::BpfError;
 use levada_orders::{LastAwake, MissedInvalidations, PurgeEndpoint};
 use levada_peers::{PeerSources, Peers};
+use levada_redirector::handoff::{FrontEnd, HandoffBackend};
 use levada_status::{Events, History, PopularObjects, SetSizes};
 use levada_tls::acme::Certificates;
 use levada_upgrade::{Awaited, OrderPlace};

@@ -247,7 +247,7 @@ fn start(
                 () = stop.begun() => return,
             }
             if let Ok(listener) = TcpListener::from_std(listener) {
-                levada_handoff::accept(node, backend, listener, stop).await;
+                levada_redirector::handoff::accept(node, backend, listener, stop).await;
             }
         });
         accepting.push(serving.abort_handle());

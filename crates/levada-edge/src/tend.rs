@@ -49,7 +49,7 @@ pub(crate) fn tend(node: &Arc<Node>, stop: &Stop) {
     let switches = sites.iter().filter_map(|site| site.switch.as_ref());
     let controls = switches.flat_map(|switch| switch.controls()).collect();
     let (node, stop) = (node.clone(), stop.clone());
-    tokio::spawn(levada_handoff::tend(node, |node| &node.front, controls, stop));
+    tokio::spawn(levada_redirector::handoff::tend(node, |node| &node.front, controls, stop));
 }
 
 async fn keep_certificates(node: Arc<Node>) {

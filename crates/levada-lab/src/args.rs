@@ -3,7 +3,7 @@
 use std::{net::Ipv4Addr, time::Duration};
 
 use clap::{Args, Subcommand};
-use levada_command::option::{rate, time};
+use levada_client::command::option::{rate, time};
 use levada_net::wire::parse_loss;
 
 use super::{

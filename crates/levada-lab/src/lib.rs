@@ -34,7 +34,7 @@ mod policies_args;
 #[cfg(target_os = "linux")]
 mod wire;
 
-use levada_command::CommandStatus;
+use levada_client::command::CommandStatus;
 
 pub use self::args::LabArgs;
 use self::args::LabCommand;

@@ -15,7 +15,7 @@ use levada_net::{
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::args::{PathArgs, WireArgs};
-use levada_command::CommandStatus;
+use levada_client::command::CommandStatus;
 
 /// Runs the command to its end.
 ///

@@ -16,6 +16,7 @@
 
 mod classes;
 mod decider;
+pub mod handoff;
 mod origins;
 mod settings;
 mod shared_deciders;

@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use crate::handoff::HandoffControl;
 use http::{HeaderMap, header::COOKIE};
-use levada_handoff::HandoffControl;
 use levada_policy::{DEFAULT_POLICY, Node as ClusterNode, ParameterValue, classify::ClassRules};
 use levada_upstream::Origin;
 

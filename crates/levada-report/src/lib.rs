@@ -9,6 +9,7 @@
 //! change neither a terminal nor a page.
 
 mod census;
+pub mod chart;
 mod latency;
 mod page;
 mod ranking;

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use levada_chart::{Axes, Bar, BarRow, Bars, Curve, Page, bars, escaped, lines};
+use crate::chart::{Axes, Bar, BarRow, Bars, Curve, Page, bars, escaped, lines};
 use levada_types::ByteSize;
 
 use crate::{

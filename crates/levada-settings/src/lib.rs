@@ -41,15 +41,15 @@ pub use levada_discovery::{
     ServicePort, Source, SrvSource, SystemFiles,
 };
 pub use levada_fetch::{Mode, Patience, Plan};
-pub use levada_handoff::{
-    AfterHandoff, BREAK_EVEN, HandoffBackendSettings, HandoffControl, HandoffSettings,
-};
 pub use levada_log::{
     LogFormat, LogTarget,
     access_log::{AccessLog, Sampling},
 };
 pub use levada_otel::ExportSettings;
 pub use levada_policy::classify::{ClassRule, ClassRules};
+pub use levada_redirector::handoff::{
+    AfterHandoff, BREAK_EVEN, HandoffBackendSettings, HandoffControl, HandoffSettings,
+};
 pub use levada_redirector::{
     AdmissionLimits, ClassSettings, KeyFrom, PolicyChoice, SwitchServer, SwitchSettings,
 };

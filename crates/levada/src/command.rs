@@ -1,5 +1,5 @@
 //! One file per command. Each takes its arguments, writes its report to standard output, and returns
-//! a [`CommandStatus`](levada_command::CommandStatus).
+//! a [`CommandStatus`](levada_client::command::CommandStatus).
 
 mod admin;
 pub(crate) mod classify;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use levada_command::color;
+use levada_client::command::color;
 use levada_log::{LineQueue, LogTarget};
 use levada_otel::{LogRecord, Severity, Value, send_event};
 use parking_lot::Mutex;

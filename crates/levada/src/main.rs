@@ -7,7 +7,7 @@ mod logging;
 use std::{io, process::ExitCode};
 
 use clap::Parser as _;
-use levada_command::CommandStatus;
+use levada_client::command::CommandStatus;
 
 use cli::{Cli, Command};
 

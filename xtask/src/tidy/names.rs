@@ -10,7 +10,7 @@ const HELD: &[&str] = &[
     "levada-access",
     "levada-body",
     "levada-edge",
-    "levada-handoff",
+    "levada-redirector",
     "levada-http",
     "levada-lab",
     "levada-purge",

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Subcommand};
-use levada_command::option::{rate, size, time};
+use levada_client::command::option::{rate, size, time};
 use levada_net::wire::parse_loss;
 use levada_types::ByteSize;
 

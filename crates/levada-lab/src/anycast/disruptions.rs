@@ -27,8 +27,8 @@ use super::{
     sender::{self, Sender},
 };
 use crate::anycast_args::DisruptionsArgs;
-use levada_chart::{Axes, Figure, lines};
-use levada_command::CommandStatus;
+use levada_client::command::CommandStatus;
+use levada_report::chart::{Axes, Figure, lines};
 
 /// One point of the figure: microseconds, millionths, seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -16,8 +16,8 @@ use std::{
 use anyhow::Context as _;
 
 use super::anycast_args::{AnycastArgs, AnycastCommand, EveryArgs};
-use levada_chart::{Figure, Page};
-use levada_command::CommandStatus;
+use levada_client::command::CommandStatus;
+use levada_report::chart::{Figure, Page};
 
 /// Runs the experiment.
 ///

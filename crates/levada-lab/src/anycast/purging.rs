@@ -30,8 +30,8 @@ use super::{
     sender::{self, Sender},
 };
 use crate::anycast_args::PurgingArgs;
-use levada_chart::{Axes, Curve, Figure, lines};
-use levada_command::CommandStatus;
+use levada_client::command::CommandStatus;
+use levada_report::chart::{Axes, Curve, Figure, lines};
 
 /// One kind of server, with the counts of both sides.
 struct Side {

@@ -34,8 +34,8 @@ use super::{
     sender::{self, Sender},
 };
 use crate::anycast_args::{Daemon, SwitchArgs};
-use levada_chart::{Axes, Curve, lines};
-use levada_command::{CommandStatus, admin_client};
+use levada_client::command::{CommandStatus, admin_client};
+use levada_report::chart::{Axes, Curve, lines};
 
 /// Starts everything, moves the route, and checks the downloads.
 ///

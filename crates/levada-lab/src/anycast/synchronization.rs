@@ -25,8 +25,8 @@ use super::{
     sender::{self, Sender},
 };
 use crate::anycast_args::SynchronizationArgs;
-use levada_chart::{Axes, Figure, lines};
-use levada_command::CommandStatus;
+use levada_client::command::CommandStatus;
+use levada_report::chart::{Axes, Figure, lines};
 
 /// Moves the clients, and samples the queue for the given duration.
 ///

@@ -26,7 +26,7 @@ use tokio::{
 };
 
 use super::sender::{self, Sender};
-use levada_command::{CommandStatus, admin_client};
+use levada_client::command::{CommandStatus, admin_client};
 
 use crate::anycast_args::VanishingArgs;
 

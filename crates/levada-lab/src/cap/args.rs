@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 
-use levada_command::option::size;
+use levada_client::command::option::size;
 use levada_types::ByteSize;
 
 use crate::emulation_args::PrototypeArgs;

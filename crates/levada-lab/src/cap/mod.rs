@@ -24,7 +24,7 @@ use super::{
         strategy::Strategy,
     },
 };
-use levada_command::CommandStatus;
+use levada_client::command::CommandStatus;
 
 /// Measurements and their predictions.
 struct CapRow {

@@ -16,7 +16,7 @@ use crate::{
         run::mean,
     },
 };
-use levada_command::CommandStatus;
+use levada_client::command::CommandStatus;
 
 /// Prints the setup.
 pub(super) fn begin(args: &CapArgs, setup: &CapSetup) -> anyhow::Result<LabReport> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use levada_command::option::time;
+use levada_client::command::option::time;
 
 /// Changes a cluster of real nodes under load: certificates, listeners, limits, sites, policies, peers.
 ///

@@ -4,7 +4,7 @@
 use std::{cell::Cell, net::SocketAddr, path::Path, rc::Rc, time::Duration};
 
 use anyhow::ensure;
-use levada_command::{
+use levada_client::command::{
     admin_client,
     node::{Addresses, Node, configuration_head},
 };

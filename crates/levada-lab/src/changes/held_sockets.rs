@@ -4,7 +4,7 @@
 use std::{io, net::SocketAddr, os::fd::OwnedFd, process::Command};
 
 use anyhow::Context as _;
-use levada_command::node::Node;
+use levada_client::command::node::Node;
 use levada_net::{activation, listening};
 
 /// Listens at these addresses, and lets each process of the node start with the sockets.

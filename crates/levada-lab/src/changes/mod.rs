@@ -24,7 +24,7 @@ mod settings;
 
 use std::{net::Ipv4Addr, rc::Rc};
 
-use levada_command::CommandStatus;
+use levada_client::command::CommandStatus;
 use levada_net::lab::{self, LabCluster};
 use levada_types::Rng;
 use tokio::{

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use levada_command::CommandStatus;
+use levada_client::command::CommandStatus;
 use serde_json::json;
 
 use super::{ChangeOutcome, counts::Problem, handed::BACKS, nodes::NODES, register::Change};

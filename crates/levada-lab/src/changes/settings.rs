@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use levada_command::node::Addresses;
+use levada_client::command::node::Addresses;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tokio_rustls::rustls::pki_types::CertificateDer;
 

@@ -20,7 +20,7 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::TokioIo;
-use levada_command::content;
+use levada_client::command::content;
 use levada_types::Key;
 use tokio::{
     net::{TcpListener, TcpStream},

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, time::Duration};
 use clap::{Args, ValueEnum};
 use levada_cache::eviction::{self, EVICTIONS, find_eviction};
 
-use levada_command::option::{size, time};
+use levada_client::command::option::{size, time};
 use levada_types::ByteSize;
 
 /// Runs a Web server whose CPU and disk are emulated, with real memory and a real socket.

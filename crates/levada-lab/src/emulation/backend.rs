@@ -28,7 +28,7 @@ use tokio::{
 };
 
 use crate::emulation_args::{BackendArgs, ServiceCost};
-use levada_command::{CommandStatus, content, end_with_stdin};
+use levada_client::command::{CommandStatus, content, end_with_stdin};
 
 /// Serves until it is stopped.
 ///

@@ -15,7 +15,7 @@ use levada_sim::prototype;
 use levada_types::Key;
 use tokio::net::TcpStream;
 
-use levada_command::content::Verifier;
+use levada_client::command::content::Verifier;
 
 /// A client and its connection, which is kept from request to request.
 pub(crate) struct Client {

@@ -15,7 +15,7 @@ use super::{
     backend::{USAGE, UsageReport},
     processor,
 };
-use levada_command::{
+use levada_client::command::{
     admin_client,
     node::{Node, PORT_TRIES, configuration_head, free_addresses, port_was_taken},
 };

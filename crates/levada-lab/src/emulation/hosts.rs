@@ -16,7 +16,7 @@ use super::{
     client::Client,
     cluster::{ANSWER, Cluster, Listed, Spec, configuration, directory},
 };
-use levada_command::admin_client;
+use levada_client::command::admin_client;
 
 /// The hosts, without programs.
 pub(crate) struct Hosts(lab::LabCluster);

@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use serde_json::{Value, json};
 
 use super::run::Run;
-use levada_command::CommandStatus;
+use levada_client::command::CommandStatus;
 
 use crate::emulation_args::Transport;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use levada_command::option::time;
+use levada_client::command::option::time;
 
 /// Disturbs a cluster of real nodes under load, and verifies every byte that clients receive.
 ///

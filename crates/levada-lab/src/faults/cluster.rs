@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use levada_command::{
+use levada_client::command::{
     admin_client,
     node::{Addresses, Node, PORT_TRIES, free_addresses, port_was_taken},
 };

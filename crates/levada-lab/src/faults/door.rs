@@ -6,7 +6,7 @@ use std::{
     net::SocketAddr,
 };
 
-use levada_command::node::Addresses;
+use levada_client::command::node::Addresses;
 
 use super::client::Connection;
 

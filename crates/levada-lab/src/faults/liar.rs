@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use levada_command::content;
+use levada_client::command::content;
 use levada_types::Key;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},

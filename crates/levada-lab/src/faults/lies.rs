@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::{Response, StatusCode};
 use hyper::body::Incoming;
-use levada_command::content::Verifier;
+use levada_client::command::content::Verifier;
 use tokio::{task::JoinSet, time::Instant};
 
 use super::{

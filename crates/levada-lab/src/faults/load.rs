@@ -4,7 +4,7 @@
 use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use http::{StatusCode, header::ETAG};
-use levada_command::content::Verifier;
+use levada_client::command::content::Verifier;
 use levada_types::Rng;
 use tokio::{
     task::JoinSet,

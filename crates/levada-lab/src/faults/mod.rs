@@ -42,7 +42,7 @@ use std::{
 };
 
 use anyhow::bail;
-use levada_command::CommandStatus;
+use levada_client::command::CommandStatus;
 use levada_types::Rng;
 use tokio::{
     signal::unix::{SignalKind, signal},

@@ -9,7 +9,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use levada_command::node::Addresses;
+use levada_client::command::node::Addresses;
 use levada_net::{
     lab::{Access, Host, LabError, Network},
     wire::{Meter, Shape, Wire},

@@ -2,7 +2,7 @@
 
 use std::{rc::Rc, time::Duration};
 
-use levada_command::admin_client;
+use levada_client::command::admin_client;
 use levada_types::Rng;
 use serde_json::{Value, json};
 use tokio::{

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use levada_command::CommandStatus;
+use levada_client::command::CommandStatus;
 use serde_json::json;
 
 use super::{FaultOutcome, network::NODES, register::Fault};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use levada_command::option::size;
+use levada_client::command::option::size;
 use levada_types::ByteSize;
 
 use crate::emulation_args::PrototypeArgs;

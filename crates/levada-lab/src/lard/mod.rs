@@ -23,7 +23,7 @@ use super::{
     },
     lard_args::LardArgs,
 };
-use levada_command::CommandStatus;
+use levada_client::command::CommandStatus;
 
 /// The checked options.
 struct LardSetup {

@@ -13,7 +13,7 @@ use crate::{
     },
     lard_args::LardArgs,
 };
-use levada_command::CommandStatus;
+use levada_client::command::CommandStatus;
 
 /// Prints the setup.
 pub(super) fn begin(args: &LardArgs, setup: &LardSetup) -> anyhow::Result<LabReport> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use levada_command::option::{rate, time};
+use levada_client::command::option::{rate, time};
 
 /// Compares policies in real processes: capacity, cold starts and crowds.
 ///

@@ -17,7 +17,7 @@ use std::{
 };
 
 use anyhow::{bail, ensure};
-use levada_command::{admin_client, node::configuration_head};
+use levada_client::command::{admin_client, node::configuration_head};
 use levada_net::{
     lab::{Access, Child, Ethernet, Host, Network},
     wire::{Shape, Wire},

@@ -12,7 +12,7 @@ mod scenario;
 use std::time::Duration;
 
 use anyhow::ensure;
-use levada_command::CommandStatus;
+use levada_client::command::CommandStatus;
 use tokio::{
     signal::unix::{SignalKind, signal},
     task::LocalSet,

@@ -1,7 +1,7 @@
 //! The printed report: the emulated machines, a line for each policy in each scenario, and whether the
 //! first policy is among the best.
 
-use levada_command::CommandStatus;
+use levada_client::command::CommandStatus;
 use levada_types::{ByteSize, format_duration};
 use serde_json::{Value, json};
 

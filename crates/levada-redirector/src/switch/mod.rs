@@ -21,9 +21,9 @@ use std::{
     sync::Arc,
 };
 
+use crate::handoff::HandoffControl;
 use arc_swap::{ArcSwap, Guard};
 use http::HeaderValue;
-use levada_handoff::HandoffControl;
 use levada_net::stop::Spawn;
 use levada_policy::{
     ClientShare, Cluster, LoadTable, Node as ClusterNode, NodeIndex, Pick, lard_thresholds,

@@ -5,8 +5,8 @@ use std::{
     time::Instant,
 };
 
+use crate::handoff::HandoffControl;
 use http::StatusCode;
-use levada_handoff::HandoffControl;
 use levada_policy::{NodeIndex, Pick, RequestOutcome};
 use levada_types::Request;
 use levada_upstream::{

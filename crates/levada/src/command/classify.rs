@@ -12,7 +12,7 @@ use levada_trace::{LogRecord, TimeTaken};
 use levada_types::ServiceClass;
 use serde::Serialize;
 
-use levada_command::CommandStatus;
+use levada_client::command::CommandStatus;
 
 /// Proposes class rules from an access log, and shows the shares of the classes.
 ///

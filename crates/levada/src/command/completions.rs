@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 
 use clap::{Args, CommandFactory as _};
 use clap_complete::Shell;
-use levada_command::CommandStatus;
+use levada_client::command::CommandStatus;
 
 use crate::cli::Cli;
 

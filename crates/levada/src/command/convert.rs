@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use globset::GlobBuilder;
-use levada_command::CommandStatus;
+use levada_client::command::CommandStatus;
 use levada_convert::{Conversion, Includes, InputFile};
 
 /// Writes a `levada.toml` from the configuration of another proxy, and says what it could not convert.

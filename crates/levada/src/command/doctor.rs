@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::Context as _;
 use clap::Args;
-use levada_command::{CommandStatus, color};
+use levada_client::command::{CommandStatus, color};
 use levada_config::{Checked, Severity};
 use levada_doctor::{Finding, Level, Needs};
 use serde::Serialize;

@@ -6,7 +6,7 @@ use anyhow::bail;
 use clap::Args;
 use serde_json::{Value as Json, json};
 
-use levada_command::{CommandStatus, admin_client, option::time};
+use levada_client::command::{CommandStatus, admin_client, option::time};
 use levada_types::AdminAddress;
 
 use super::admin::AdminArgs;

@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use clap::Args;
 use serde_json::Value as Json;
 
-use levada_command::{CommandStatus, admin_client};
+use levada_client::command::{CommandStatus, admin_client};
 use levada_types::AdminAddress;
 
 use super::default_config;

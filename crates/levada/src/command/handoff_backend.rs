@@ -16,7 +16,7 @@ use levada_edge::{
     },
 };
 
-use levada_command::CommandStatus;
+use levada_client::command::CommandStatus;
 
 /// Takes connections over from a front-end, and passes their requests to the server on this machine.
 ///

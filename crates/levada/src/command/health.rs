@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use levada_command::{CommandStatus, admin_client};
+use levada_client::command::{CommandStatus, admin_client};
 use serde::Deserialize;
 
 use super::{admin::AdminArgs, default_config::DEFAULT_CONFIG};

@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use levada_command::CommandStatus;
+use levada_client::command::CommandStatus;
 use levada_report::{Summary, page, read, text};
 
 /// Reads access logs.

@@ -8,7 +8,7 @@ use std::{
 use anyhow::Context as _;
 use clap::{Args, CommandFactory as _};
 use clap_mangen::Man;
-use levada_command::CommandStatus;
+use levada_client::command::CommandStatus;
 
 use crate::cli::Cli;
 

@@ -7,7 +7,7 @@ use levada_policy::{POLICIES, Parameter, PolicyEntry, Setting};
 use serde_json::{Value as Json, json};
 
 use crate::cli::PoliciesArgs;
-use levada_command::CommandStatus;
+use levada_client::command::CommandStatus;
 
 /// Prints the list, or the named policy.
 ///

@@ -10,7 +10,7 @@ use anyhow::{Context as _, bail};
 use clap::{ArgGroup, Args};
 use serde_json::{Value as Json, json};
 
-use levada_command::{CommandStatus, admin_client, option::time};
+use levada_client::command::{CommandStatus, admin_client, option::time};
 use levada_types::AdminAddress;
 
 /// Purges stored responses on every node of the cluster.

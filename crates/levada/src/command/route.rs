@@ -10,7 +10,7 @@ use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use serde_json::Value as Json;
 
-use levada_command::{CommandStatus, admin_client};
+use levada_client::command::{CommandStatus, admin_client};
 use levada_types::AdminAddress;
 
 use super::admin::AdminArgs;

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use levada_edge::{Predecessor, SettingsReader};
 
 use crate::cli::RunArgs;
-use levada_command::{CommandStatus, end_with_stdin};
+use levada_client::command::{CommandStatus, end_with_stdin};
 
 /// Runs a node until a signal ends it.
 ///

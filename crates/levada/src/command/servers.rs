@@ -8,7 +8,7 @@ use std::{
 use clap::{Args, Subcommand};
 use serde_json::{Value as Json, json};
 
-use levada_command::{CommandStatus, admin_client};
+use levada_client::command::{CommandStatus, admin_client};
 
 use super::admin::AdminArgs;
 

@@ -10,7 +10,7 @@ use std::{
 use anyhow::Context as _;
 use clap::Args;
 use levada_access::signed::RequestUrl;
-use levada_command::CommandStatus;
+use levada_client::command::CommandStatus;
 use levada_edge::{ExplainedRequest, settings::Settings};
 use levada_store::identity::without_port;
 

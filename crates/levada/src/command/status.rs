@@ -7,7 +7,7 @@ use std::{
 };
 
 use clap::Args;
-use levada_command::{CommandStatus, admin_client};
+use levada_client::command::{CommandStatus, admin_client};
 use levada_status::{CertificateStatus, ClusterNode, NodeStatus, Sample, SwitchedServer};
 use levada_types::AdminAddress;
 use serde::{Serialize, de::DeserializeOwned};

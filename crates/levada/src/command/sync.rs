@@ -16,7 +16,7 @@ use levada_client::{
 };
 use levada_fetch::Algorithm;
 
-use levada_command::CommandStatus;
+use levada_client::command::CommandStatus;
 
 use super::get::{self, args::NetworkArgs};
 

@@ -6,7 +6,7 @@ use clap::Args;
 use serde::Deserialize;
 use serde_json::json;
 
-use levada_command::{CommandStatus, admin_client};
+use levada_client::command::{CommandStatus, admin_client};
 
 use super::admin::AdminArgs;
 

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use levada_config::Severity;
 
 use crate::cli::ValidateArgs;
-use levada_command::CommandStatus;
+use levada_client::command::CommandStatus;
 
 /// Checks the file and prints its problems.
 ///

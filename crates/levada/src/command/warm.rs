@@ -9,10 +9,10 @@ use std::{
 use anyhow::{Context as _, ensure};
 use clap::Args;
 use http::Uri;
+use levada_client::command::{CommandStatus, option};
 use levada_client::{
     Client, ClientSettings, Roots, WarmOutcome, WarmReport, WarmRequest, WarmedUrl, parse_url,
 };
-use levada_command::{CommandStatus, option};
 use levada_types::ByteSize;
 
 use super::get::{args::time, headers};

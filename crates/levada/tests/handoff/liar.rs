@@ -6,7 +6,7 @@ use std::{
     net::TcpStream,
 };
 
-use levada_handoff::fuzzing::Frame;
+use levada_redirector::handoff::fuzzing::Frame;
 use ring::hmac::{self, HMAC_SHA256, Key};
 
 pub(crate) struct Channel {

@@ -27,12 +27,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use levada_handoff::{AfterHandoff, fuzzing::Frame};
 use levada_net::{
     handoff::{Connection, Window},
     lab::{self, Child, Host},
     wire::Shape,
 };
+use levada_redirector::handoff::{AfterHandoff, fuzzing::Frame};
 
 const SERVICE: Ipv4Addr = lab::LabCluster::SERVICE;
 const BACKS: [Ipv4Addr; 2] = [lab::LabCluster::back(0), lab::LabCluster::back(1)];

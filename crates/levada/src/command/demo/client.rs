@@ -15,7 +15,7 @@ use http::{HeaderMap, Request, StatusCode, header::HOST};
 use http_body_util::{BodyExt as _, Empty};
 use hyper::client::conn::http1::SendRequest;
 use hyper_util::rt::TokioIo;
-use levada_command::content::Verifier;
+use levada_client::command::content::Verifier;
 use tokio::{net::TcpStream, time::Instant};
 
 use super::{

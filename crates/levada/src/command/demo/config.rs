@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, net::SocketAddr};
 
-use levada_command::node::{Addresses, configuration_head};
+use levada_client::command::node::{Addresses, configuration_head};
 use levada_edge::settings::PolicyChoice;
 use levada_policy::ParameterValue;
 

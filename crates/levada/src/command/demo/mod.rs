@@ -40,7 +40,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use levada_command::{CommandStatus, node::Node};
+use levada_client::command::{CommandStatus, node::Node};
 use tokio::{signal::unix, sync::Semaphore, time::Instant};
 
 use self::{

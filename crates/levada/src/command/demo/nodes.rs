@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::Path, time::Duration};
 
 use anyhow::Context as _;
-use levada_command::{
+use levada_client::command::{
     admin_client,
     node::{Node, PORT_TRIES, free_addresses, port_was_taken},
 };

@@ -17,7 +17,7 @@ use http_body_util::Full;
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::TokioIo;
 use levada_access::admin_access;
-use levada_command::admin_client;
+use levada_client::command::admin_client;
 use levada_edge::settings::PolicyChoice;
 use levada_page::{
     Hello, Orders, Page, PageBody, SeenNode, Shown, Snapshot, Stalled, Story, StoryPhase,

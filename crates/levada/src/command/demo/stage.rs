@@ -2,7 +2,7 @@
 
 use std::{future::Future, sync::Arc, time::Duration};
 
-use levada_command::node::Node;
+use levada_client::command::node::Node;
 use tokio::{
     sync::{Semaphore, mpsc},
     time::{Instant, sleep_until},

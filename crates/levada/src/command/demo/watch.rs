@@ -3,7 +3,7 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use levada_command::admin_client;
+use levada_client::command::admin_client;
 use levada_status::{NodeStatus, SetWatch, unix_time};
 use serde::{Deserialize, de::DeserializeOwned};
 use tokio::{task::JoinSet, time::Instant};

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
-use levada_command::option;
+use levada_client::command::option;
 use levada_fetch::Digest;
 use levada_types::{ByteSize, parse_duration};
 

@@ -19,7 +19,7 @@ use levada_client::{
 
 use args::{GetArgs, NetworkArgs};
 use bars::DownloadBars;
-use levada_command::CommandStatus;
+use levada_client::command::CommandStatus;
 
 /// Fetches.
 ///

@@ -12,7 +12,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use levada_command::CommandStatus;
+use levada_client::command::CommandStatus;
 use levada_types::AdminAddress;
 
 use self::answers::{Answers, Content, Door};

@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::ensure;
-use levada_command::CommandStatus;
+use levada_client::command::CommandStatus;
 use levada_fetch::{Mode, Plan};
 use levada_sim::large::{Case, Fetched, Line, Settings, compare};
 use serde_json::{Value as Json, json};

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use clap::ValueEnum as _;
 use levada_cache::eviction::EVICTIONS;
-use levada_command::CommandStatus;
+use levada_client::command::CommandStatus;
 use levada_paper::PAPERS;
 use levada_policy::POLICIES;
 use levada_scenario::SCENARIOS;

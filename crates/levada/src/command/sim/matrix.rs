@@ -9,7 +9,7 @@ mod render;
 use std::{path::Path, time::Duration};
 
 use anyhow::{Context as _, bail};
-use levada_command::CommandStatus;
+use levada_client::command::CommandStatus;
 use levada_paper::Case;
 use levada_scenario::{Changes, Files, matrix};
 use levada_sim::{Arrivals, Library, Metric, Outcome, Policy, Remark, Scenario, Time};

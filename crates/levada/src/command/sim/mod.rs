@@ -27,7 +27,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use levada_command::CommandStatus;
+use levada_client::command::CommandStatus;
 use levada_paper::{Case, Report, Table, Verdict as Judgement};
 use serde_json::{Value as Json, json};
 

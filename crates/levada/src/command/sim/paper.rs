@@ -1,7 +1,7 @@
 //! `levada sim paper`: the tables of a paper, our results beside the paper's.
 
 use anyhow::{Context as _, bail};
-use levada_command::CommandStatus;
+use levada_client::command::CommandStatus;
 use levada_config::did_you_mean;
 use levada_paper::{PAPERS, Paper, Table};
 

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, path::Path};
 
 use anyhow::{Context as _, bail};
-use levada_command::CommandStatus;
+use levada_client::command::CommandStatus;
 use levada_paper::{Case, Column, Plot, Row, Table};
 use levada_scenario::{Changes, Files, read};
 use levada_sim::{Arrivals, Library, Metric, Reading, Scenario};

@@ -8,7 +8,7 @@ use std::{
 };
 
 use clap::Args;
-use levada_command::{CommandStatus, admin_client, color};
+use levada_client::command::{CommandStatus, admin_client, color};
 use levada_status::{ClusterNode, Event};
 use levada_types::AdminAddress;
 use ratatui::crossterm::event::{self, Event as Input, KeyCode, KeyEventKind, KeyModifiers};

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use levada_chart::{Page, escaped};
+use levada_report::chart::{Page, escaped};
 
 use super::{Matrix, MatrixCell, Summary};
 

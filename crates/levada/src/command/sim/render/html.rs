@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use levada_chart::{Page, escaped};
 use levada_paper::{Judged, Report, ReportRow, Verdict};
+use levada_report::chart::{Page, escaped};
 use levada_sim::Unit;
 
 use super::{BEYOND, difference, has_beyond, mark, number, plot, row_name, summary};

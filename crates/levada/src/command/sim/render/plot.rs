@@ -1,7 +1,7 @@
 //! The figures of a report.
 
-use levada_chart::{Axes, Bar, BarRow, Bars, Curve, Figure, bars, lines};
 use levada_paper::{Plot, Report, ReportRow};
+use levada_report::chart::{Axes, Bar, BarRow, Bars, Curve, Figure, bars, lines};
 use levada_sim::Unit;
 
 use super::row_name;

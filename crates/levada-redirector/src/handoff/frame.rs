@@ -9,7 +9,7 @@
 
 use levada_net::handoff::{Connection, MalformedState};
 
-use crate::settings::AfterHandoff;
+use crate::handoff::settings::AfterHandoff;
 
 /// One frame.
 #[derive(Clone, Debug, PartialEq, Eq)]

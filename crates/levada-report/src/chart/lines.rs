@@ -12,7 +12,7 @@ use plotters::{
     style::{Color as _, ShapeStyle},
 };
 
-use crate::figure::{COLOURS, Drawn, Figure, TEXT, WIDTH, drawn, label, small, themed};
+use crate::chart::figure::{COLOURS, Drawn, Figure, TEXT, WIDTH, drawn, label, small, themed};
 
 /// A series: its name, and its points.
 pub type Curve = (String, Vec<(f64, f64)>);

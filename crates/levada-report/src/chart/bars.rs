@@ -9,7 +9,7 @@ use plotters::{
     style::{Color as _, ShapeStyle},
 };
 
-use crate::figure::{COLOURS, Drawn, Figure, TEXT, WIDTH, drawn, label, small, themed};
+use crate::chart::figure::{COLOURS, Drawn, Figure, TEXT, WIDTH, drawn, label, small, themed};
 
 /// All rows of a figure, the first on top.
 pub struct Bars {

@@ -46,5 +46,5 @@ pub use settings::{
 /// The parser of frames, for fuzzing and tests only.
 #[doc(hidden)]
 pub mod fuzzing {
-    pub use crate::frame::{BadFrame, Frame};
+    pub use crate::handoff::frame::{BadFrame, Frame};
 }

@@ -3,7 +3,7 @@
 
 use std::fmt::{self, Write as _};
 
-use crate::Figure;
+use crate::chart::Figure;
 
 /// A page under construction.
 pub struct Page(String);

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use levada_http::ConnectionEnd;
 use levada_net::{bpf::Steered, client::OpenConnection, handoff::Connection, stop::Stop};
 
-use crate::{
+use crate::handoff::{
     channel::LEASE,
     front::{self, ChosenBackend, Responder},
     remote::{Event, Lease},

@@ -24,7 +24,7 @@ use tokio::{
     time::Instant,
 };
 
-use crate::{
+use crate::handoff::{
     arrived::{ArrivedConnection, SilencedSocket},
     channel::{self, FrameReceiver, FrameSender, RETRY, Side},
     ending::FrontEndEnding,

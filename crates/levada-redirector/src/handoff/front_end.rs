@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use levada_net::{bpf::BpfError, stop::Stop};
 
-use crate::{
+use crate::handoff::{
     channel::RETRY,
     front::Front,
     serve::Serve,

@@ -20,7 +20,7 @@ use tokio::{
     time::Instant,
 };
 
-use crate::{
+use crate::handoff::{
     channel::{FrameSender, LEASE},
     ending::FrontEndEnding,
     frame::Frame,

@@ -13,7 +13,7 @@ use std::{
 use anyhow::{Context as _, bail};
 use tokio::process::{Child, ChildStdin, Command};
 
-use crate::admin_client;
+use crate::command::admin_client;
 
 /// One node and its addresses. Its process ends when this is dropped, and also when this process is
 /// killed: it reads its standard input, a pipe that the system closes then.

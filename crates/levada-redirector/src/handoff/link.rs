@@ -18,7 +18,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use crate::{
+use crate::handoff::{
     channel::{self, FrameReceiver, RETRY, Side},
     frame::Frame,
     handed_off::HandedOffConnection,
@@ -284,7 +284,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
-    use crate::remote::tests::NoNode;
+    use crate::handoff::remote::tests::NoNode;
 
     const SECRET: &str = "0123456789abcdef";
 

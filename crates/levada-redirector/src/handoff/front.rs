@@ -22,7 +22,7 @@ use levada_net::{
 use parking_lot::Mutex;
 use tokio::net::TcpStream;
 
-use crate::{
+use crate::handoff::{
     arrived::ArrivedConnection,
     extraction::take_out,
     frame::Frame,

@@ -8,7 +8,7 @@ use plotters::{
     style::{IntoFont as _, RGBColor, TextStyle},
 };
 
-/// A figure that a [`Page`](crate::Page) can show.
+/// A figure that a [`Page`](crate::chart::Page) can show.
 pub struct Figure {
     /// The line under it.
     pub caption: String,

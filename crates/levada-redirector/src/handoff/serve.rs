@@ -6,7 +6,7 @@ use http::Request;
 use levada_http::{ConnectionEnd, ConnectionLimits};
 use levada_net::{client::ConnectionOwner, dormant::DormancyWatch, stop::Stop};
 
-use crate::{ArrivedConnection, Front, SilencedSocket, settings::HandoffControl};
+use crate::handoff::{ArrivedConnection, Front, SilencedSocket, settings::HandoffControl};
 
 /// The node that hands connections over, or takes them.
 pub trait Serve: Send + Sync + Sized + 'static {

@@ -15,7 +15,7 @@ use levada_net::{bpf::Hop, handoff::Connection};
 use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
 
-use crate::{
+use crate::handoff::{
     channel::{FrameReceiver, FrameSender, RETRY},
     frame::{self, Frame},
     handed_off::{EventAction, HandedOffConnection, attend},
@@ -419,7 +419,7 @@ pub(crate) mod tests {
     };
 
     use super::*;
-    use crate::{ArrivedConnection, Choice, Front, Observe, SilencedSocket};
+    use crate::handoff::{ArrivedConnection, Choice, Front, Observe, SilencedSocket};
 
     /// A node that is gone: the channel is told by frames alone.
     pub(crate) struct NoNode;

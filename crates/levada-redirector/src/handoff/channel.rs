@@ -41,7 +41,7 @@ use tokio::{
     time::Instant,
 };
 
-use crate::frame::Frame;
+use crate::handoff::frame::Frame;
 
 /// The side of the channel.
 #[derive(Clone, Copy, PartialEq, Eq)]
