@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use levada_otel::TraceContext;
+use levada_observe::otel::TraceContext;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

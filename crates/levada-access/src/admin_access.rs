@@ -12,7 +12,7 @@ use http::{
 };
 use levada_store::identity::without_port;
 
-use crate::tls;
+use levada_tls::secret;
 
 /// Why an order is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ pub fn shows(token: &str, headers: &HeaderMap) -> bool {
     let shown = headers.get(AUTHORIZATION).map(|value| value.as_bytes()).unwrap_or_default();
     match shown.split_at_checked(BEARER.len()) {
         Some((scheme, shown)) if scheme.eq_ignore_ascii_case(BEARER) => {
-            tls::equal(shown.trim_ascii(), token.as_bytes())
+            secret::equal(shown.trim_ascii(), token.as_bytes())
         }
         _ => false,
     }

@@ -13,6 +13,7 @@ use http::{
     header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, EXPECT, HOST, RANGE},
 };
 use levada_cache::strip_response;
+use levada_tls::origin;
 use levada_upstream::{
     Address, Inbound, Origin, RequestBody, Server, ServerBounds, ServerFailure, UpstreamHead, Wire,
 };
@@ -20,7 +21,6 @@ use levada_upstream::{
 use crate::cdn_loop::{CDN_ID, CDN_LOOP};
 use crate::{
     access::{AccessAnswer, AccessRequest},
-    tls,
     trust::FORWARDED_FOR,
 };
 
@@ -98,7 +98,7 @@ impl ForwardAuth {
     pub(crate) fn new(settings: &ForwardAuthSettings, workers: usize) -> Option<Self> {
         let ForwardAuthSettings { server, timeout, .. } = settings;
         let address = Address::from(server);
-        let tls = server.tls().then(|| tls::origin_client(false));
+        let tls = server.tls().then(|| origin::client(false));
         let wire = Wire { tls, ..Wire::default() };
         let host = HeaderValue::from_str(&address.host()).ok()?;
         let bounds = ServerBounds {

@@ -21,7 +21,6 @@
 //! referers         pages that may embed a site's files
 //! signed           signed URLs: tokens (RFC 9246), and links with a digest and an end
 //! site_access      the rules of a site and of its routes, with the state that they share
-//! tls              certificates, and the secrets of peers
 //! trust            which connections may state for whom they speak
 //! ```
 //!
@@ -35,7 +34,6 @@ pub mod basic_auth;
 pub mod cdn_loop;
 pub mod client_network;
 pub mod client_shares;
-pub mod collector;
 pub mod concurrency;
 pub mod connection_places;
 pub mod cors;
@@ -53,5 +51,4 @@ pub mod rate;
 pub mod referers;
 pub mod signed;
 pub mod site_access;
-pub mod tls;
 pub mod trust;

@@ -3,7 +3,7 @@
 //! A redirect to a peer carries this argument: the host that was asked for, until when it is good,
 //! and the cluster's signature. A client can neither make one nor move it to another URL or node.
 
-use crate::tls;
+use levada_tls::secret;
 
 /// The name of the query argument.
 pub const ARGUMENT: &str = "levada-pass";
@@ -54,7 +54,7 @@ impl<'t> Pass<'t> {
     pub fn is_for(&self, secret: &str, node: &str, route: Option<&str>) -> bool {
         let of = PassScope { node, route, host: self.host };
         let expected = signature(secret, of, self.target, self.until);
-        tls::equal(self.mark.as_bytes(), expected.as_bytes())
+        secret::equal(self.mark.as_bytes(), expected.as_bytes())
     }
 
     /// Whether the client may come in by it; later, as in a bookmark, it only tells what was asked for.
@@ -66,7 +66,7 @@ impl<'t> Pass<'t> {
 fn signature(secret: &str, of: PassScope<'_>, target: &str, until: u64) -> String {
     let PassScope { node, route, host } = of;
     let message = format!("{node}\n{host}\n{target}\n{until}\n{}", route.unwrap_or_default());
-    let mark = tls::sign(secret.as_bytes(), message.as_bytes());
+    let mark = secret::sign(secret.as_bytes(), message.as_bytes());
     mark.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 

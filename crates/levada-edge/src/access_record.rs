@@ -8,11 +8,8 @@ use std::{net::IpAddr, sync::Arc, time::Instant};
 
 use arc_swap::ArcSwapOption;
 use http::{HeaderValue, Response, StatusCode};
-use levada_access::{
-    client_shares::ClientPlace, collector::CollectorSettings, concurrency::ConcurrencyPlace,
-};
-use levada_fetch::Counts;
-use levada_log::{
+use levada_access::{client_shares::ClientPlace, concurrency::ConcurrencyPlace};
+use levada_observe::log::{
     AccessLine, LogEntry,
     access_log::{Log, Logs},
 };
@@ -21,8 +18,10 @@ use levada_redirector::{ChosenServer, Decider};
 
 use levada_http::websocket::{EndReason, TunnelEnd};
 use levada_metrics::{AnsweredRequest, CacheResult, SiteMetrics, Work, did};
-use levada_otel::{BegunRequest, EndedRequest, Exporter, Trace, TraceContext, Tracer};
+use levada_observe::otel::{BegunRequest, EndedRequest, Exporter, Trace, TraceContext, Tracer};
 use levada_status::LatencyBuckets;
+use levada_types::PieceCounts;
+use levada_upstream::CollectorSettings;
 use prometheus_client::metrics::counter::Counter;
 
 use crate::{
@@ -80,7 +79,7 @@ impl Telemetry {
 
 /// Counts of a transfer in pieces, which may still be running.
 pub(crate) trait TransferCounts: Send + Sync {
-    fn counts(&self) -> Counts;
+    fn counts(&self) -> PieceCounts;
 }
 
 /// The record of one request.

@@ -22,7 +22,7 @@ use hyper::{
     upgrade::OnUpgrade,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
-use levada_access::{client_shares::ClientShares, peer_places::PeerPlaces, tls::PROOF_PROTOCOL};
+use levada_access::{client_shares::ClientShares, peer_places::PeerPlaces};
 use levada_announce::drain::Drain;
 use levada_http::{
     ConnectionEnd, EndReason, Guarded, Ledger, Outlet, QUIET, Served, TimedHeads, Watchdog, rest,
@@ -35,6 +35,7 @@ use levada_net::{
 };
 use levada_redirector::handoff::ArrivedConnection;
 use levada_tls::{
+    acme::PROOF_PROTOCOL,
     client_certificates::CertifiedClient,
     door::{Accepted, Door},
 };

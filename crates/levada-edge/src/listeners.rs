@@ -11,12 +11,14 @@ use std::{
     time::Duration,
 };
 
-use levada_access::{connection_places::ConnectionPlaces, peer_places::PeerPlaces, tls};
+use levada_access::{connection_places::ConnectionPlaces, peer_places::PeerPlaces};
 use levada_http::http3::{Endpoints, PreparedEndpoint};
 use levada_net::stop::Stop;
-use levada_tls::acme::Certificates;
+use levada_tls::acme::{Certificates, PROOF_PROTOCOL};
 use levada_tls::{
+    by_name,
     door::{Door, DoorSettings, SiteDoor},
+    peer,
     tickets::TicketKeys,
 };
 use levada_upgrade::{ListenerSockets, OfferedSockets, OpenSockets, PassedSockets, SocketError};
@@ -39,7 +41,7 @@ const UNPROVEN: usize = 256;
 const LAST_CONNECTIONS: Duration = Duration::from_millis(250);
 
 /// The protocols of clients, and that of proofs for an authority.
-const WITH_PROOFS: [&[u8]; 3] = [b"h2", b"http/1.1", tls::PROOF_PROTOCOL];
+const WITH_PROOFS: [&[u8]; 3] = [b"h2", b"http/1.1", PROOF_PROTOCOL];
 
 /// See the module.
 pub(crate) struct Listeners {
@@ -272,7 +274,7 @@ impl Listeners {
     }
 
     fn door(&self, listener: &Listener, with: &DoorSettings<'_>) -> Result<Door, StartError> {
-        let door = tls::client_facing(&listener.tls, with, |files| match listener.acme {
+        let door = by_name::client_facing(&listener.tls, with, |files| match listener.acme {
             false => Arc::new(files),
             true => self.certificates.resolver(Box::new(move |name| files.of(name))),
         });
@@ -311,7 +313,7 @@ impl Listeners {
             let tls = match &peering.trust {
                 PeerTrust::Secret(_) => None,
                 PeerTrust::Mtls { identity, authority, .. } => {
-                    Some(Door::from(tls::peer_server(identity, authority)?))
+                    Some(Door::from(peer::server(identity, authority)?))
                 }
             };
             // Peers have connection limits of their own: clients cannot keep the cluster from working.

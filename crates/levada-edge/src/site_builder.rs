@@ -8,7 +8,7 @@ use std::{
 
 use http::HeaderValue;
 use levada_discovery::Discovery;
-use levada_log::access_log::Log;
+use levada_observe::log::access_log::Log;
 use levada_policy::BuildError;
 use levada_redirector::{
     DeciderDeployment, OriginPlan, Origins, PreparedDecider, SharedDecider, SharedDeciders,

@@ -11,7 +11,7 @@ use levada_upgrade::{NoSuchUser, PredecessorGone, SocketError};
 
 use levada_store::disk::DiskError;
 
-use levada_access::tls::TlsError;
+use levada_tls::pem::TlsError;
 
 /// Why a node cannot start.
 #[derive(Debug, thiserror::Error)]

@@ -36,7 +36,7 @@ use std::{
     time::Duration,
 };
 
-use levada_types::Timestamp;
+use levada_types::{PieceCounts, Timestamp};
 
 use crate::{
     chunk_url::MAX_RETRIES,
@@ -158,21 +158,6 @@ pub enum Next<T> {
     Failed,
 }
 
-/// Counts of a transfer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Pieces that came.
-    pub pieces: u64,
-    /// Requests that replaced one that was late or failed.
-    pub retries: u64,
-    /// The part of the retries that replaced a late one.
-    pub late: u64,
-    /// Second requests beside one that was still under way.
-    pub hedges: u64,
-    /// How often the client was ready for a piece that was not here yet.
-    pub stalls: u64,
-}
-
 /// A transfer of one file, or of a range of it.
 pub struct Chunked<T> {
     plan: Plan,
@@ -197,7 +182,7 @@ pub struct Chunked<T> {
     /// When bytes of any piece came last.
     moved: Timestamp,
     drain: Drain,
-    counts: Counts,
+    counts: PieceCounts,
 }
 
 struct Slot<T> {
@@ -258,7 +243,7 @@ impl<T> Chunked<T> {
             looked: Timestamp::ZERO,
             moved: Timestamp::ZERO,
             drain: Drain::default(),
-            counts: Counts::default(),
+            counts: PieceCounts::default(),
             plan,
         }
     }
@@ -657,7 +642,7 @@ impl<T> Chunked<T> {
     }
 
     /// The counts so far.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> PieceCounts {
         self.counts
     }
 

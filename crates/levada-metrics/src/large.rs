@@ -1,7 +1,8 @@
 //! The metrics of transfers in pieces.
 
-use levada_fetch::{Counts, Sources};
+use levada_fetch::Sources;
 use levada_store::NoWindow;
+use levada_types::PieceCounts;
 use parking_lot::Mutex;
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -124,7 +125,7 @@ impl LargeMetrics {
     }
 
     /// Adds the counts of a transfer that has ended.
-    pub fn transferred(&self, counts: Counts) {
+    pub fn transferred(&self, counts: PieceCounts) {
         let retries = |why, number| {
             self.retries
                 .get_or_create(&RetryReasonLabel { reason: LabelValue(why) })

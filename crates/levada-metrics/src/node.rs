@@ -12,7 +12,7 @@ use levada_discovery::DiscoveryMetrics;
 use levada_http::ConnectionEnd;
 use levada_http::http3::QuicMetrics;
 use levada_http::websocket::TunnelMetrics;
-use levada_otel::{ExportMetrics, Family as PageFamily, NativeBuckets, Sample};
+use levada_observe::otel::{ExportMetrics, Family as PageFamily, NativeBuckets, Sample};
 use levada_policy::Pick;
 use levada_redirector::SwitchMetrics;
 use levada_redirector::handoff::Observe;

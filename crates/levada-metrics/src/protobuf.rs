@@ -1,6 +1,8 @@
 //! The page in Prometheus' protobuf format, which alone has native histograms (`io/prometheus/client/metrics.proto`).
 
-use levada_otel::{Family, FamilyKind, NativeBuckets, SCHEMA, Sample, families, zero_threshold};
+use levada_observe::otel::{
+    Family, FamilyKind, NativeBuckets, SCHEMA, Sample, families, zero_threshold,
+};
 use prost::{Message, Oneof};
 
 #[derive(Clone, PartialEq, Message)]

@@ -7,7 +7,7 @@ use std::{
 };
 
 use http::StatusCode;
-use levada_otel::{NativeBuckets, TimeHistogram};
+use levada_observe::otel::{NativeBuckets, TimeHistogram};
 use parking_lot::Mutex;
 use prometheus_client::{
     encoding::EncodeLabelSet,

@@ -3,7 +3,7 @@
 
 use std::{collections::HashSet, time::Duration};
 
-use levada_otel::{NativeBuckets, TimeHistogram};
+use levada_observe::otel::{NativeBuckets, TimeHistogram};
 use levada_redirector::{Origins, Switch};
 use levada_upstream::{Server, ServerKind};
 use parking_lot::{Mutex, MutexGuard};

@@ -7,10 +7,10 @@ use std::{
 };
 
 use arc_swap::{ArcSwap, Guard};
-use levada_access::tls;
 use levada_net::stop::Spawn;
 use levada_policy::{LoadTable, NodeIndex};
 use levada_settings::{Peer, PeerTrust, Peering};
+use levada_tls::{peer, pem::TlsError};
 use levada_types::Timestamp;
 use levada_upstream::{Address, Clock, PeerProof, Server, ServerBounds, Wire};
 use parking_lot::Mutex;
@@ -42,7 +42,7 @@ pub type Watch = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub enum PeersError {
     /// A certificate cannot be used.
     #[error(transparent)]
-    Tls(#[from] tls::TlsError),
+    Tls(#[from] TlsError),
     /// Two nodes have one name.
     #[error("two nodes of the cluster are called {0:?}: give each node a name of its own")]
     SameName(String),
@@ -270,12 +270,10 @@ pub fn proof(trust: &PeerTrust, node: &str) -> Option<Arc<PeerProof>> {
     }
 }
 
-fn wire(trust: &PeerTrust, h2: bool) -> Result<Wire, tls::TlsError> {
+fn wire(trust: &PeerTrust, h2: bool) -> Result<Wire, TlsError> {
     let tls = match trust {
         PeerTrust::Secret(_) => None,
-        PeerTrust::Mtls { identity, authority, .. } => {
-            Some(tls::peer_client(identity, authority, h2)?)
-        }
+        PeerTrust::Mtls { identity, authority, .. } => Some(peer::client(identity, authority, h2)?),
     };
     Ok(Wire { tls, h2, peer: true, ..Wire::default() })
 }

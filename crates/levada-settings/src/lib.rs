@@ -26,8 +26,6 @@ use http::{HeaderMap, Method};
 use identity::facts;
 pub use levada_access::{
     access::{AccessSettings, Bandwidth, BasicSettings, LimitSettings},
-    collector::{CollectorSettings, CollectorTargets},
-    tls::Certificate,
     trust::TrustedProxies,
 };
 pub use levada_announce::{RouteLevel, RouteRules, RouteSettings, Speaker};
@@ -41,11 +39,11 @@ pub use levada_discovery::{
     ServicePort, Source, SrvSource, SystemFiles,
 };
 pub use levada_fetch::{Mode, Patience, Plan};
-pub use levada_log::{
+pub use levada_observe::log::{
     LogFormat, LogTarget,
     access_log::{AccessLog, Sampling},
 };
-pub use levada_otel::ExportSettings;
+pub use levada_observe::otel::ExportSettings;
 pub use levada_policy::classify::{ClassRule, ClassRules};
 pub use levada_redirector::handoff::{
     AfterHandoff, BREAK_EVEN, HandoffBackendSettings, HandoffControl, HandoffSettings,
@@ -69,11 +67,14 @@ pub use levada_tls::{
     client_fields::ClientFields,
     handshake::{HandshakeSettings, TlsVersion},
     origin::OriginTls,
+    pem::Certificate,
     tickets::TicketSettings,
 };
 use levada_types::format_duration;
 pub use levada_types::{AddressPrefix, AdminAddress, NoPrefix};
-pub use levada_upstream::{HealthCheck, Origin, ProxyVersion, ServerProtocols};
+pub use levada_upstream::{
+    CollectorSettings, CollectorTargets, HealthCheck, Origin, ProxyVersion, ServerProtocols,
+};
 pub use unusable::UnusableSettings;
 
 pub use way::{Way, server_bounds};

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use levada_access::tls;
-use levada_tls::origin::{ClientConfig, OriginTls, ServerName};
+use levada_tls::origin::{self, ClientConfig, OriginTls, ServerName};
 use levada_upstream::{Address, ServerBounds, ServerProtocols, Wire};
 
 use crate::{Limits, Origin, SiteServers};
@@ -37,7 +36,7 @@ impl Way {
         let ServerProtocols { h2, states_client } = protocols;
         let tls = origin.tls().then(|| match &self.tls {
             Some((config, _)) => config.clone(),
-            None => tls::origin_client(h2),
+            None => origin::client(h2),
         });
         let server_name = self.server_name();
         (origin.into(), Wire { tls, server_name, h2, states_client, ..Wire::default() })

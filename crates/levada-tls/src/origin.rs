@@ -71,6 +71,14 @@ static SYSTEM: LazyLock<Arc<RootCertStore>> = LazyLock::new(|| {
 static MOZILLA: LazyLock<Arc<RootCertStore>> =
     LazyLock::new(|| Arc::new(RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() }));
 
+/// The configuration for connections to `https` servers, over HTTP/2 or HTTP/1.1: it trusts the authorities of this
+/// system.
+pub fn client(h2: bool) -> Arc<ClientConfig> {
+    let protocol: &[u8] = if h2 { b"h2" } else { b"http/1.1" };
+    let config = OriginTls::default().config(&[protocol]);
+    config.unwrap_or_else(|_| unreachable!("the defaults name no files"))
+}
+
 impl OriginTls {
     /// The configuration of connections that speak these protocols. It reads files.
     ///

@@ -18,6 +18,7 @@
 mod budget;
 mod client_body;
 mod clock;
+mod collector;
 mod connect;
 mod failure;
 mod group;
@@ -45,6 +46,7 @@ mod tries;
 pub use budget::RetryBudget;
 pub use client_body::{ClientBody, ClientBodyError, QuicBody, QuicBodyError};
 pub use clock::Clock;
+pub use collector::{CollectorSettings, CollectorTargets};
 pub use connect::{Address, ServerProtocols, Wire};
 pub use failure::ServerFailure;
 pub use group::{Group, OutcomeCounter, Retries, SendError, ServerKind, send};

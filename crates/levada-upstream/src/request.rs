@@ -11,7 +11,7 @@ use http::{
     header::{CONNECTION, TE},
 };
 use levada_http::Interim;
-use levada_otel::Trace;
+use levada_observe::otel::Trace;
 use levada_types::{Key, ServiceClass};
 
 use crate::WaitNotices;

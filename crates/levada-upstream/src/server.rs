@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use levada_http::{Io, UpstreamConnection, UpstreamRequest};
 use levada_net::proxy_protocol::ProxyVersion;
-use levada_otel::TimeHistogram;
+use levada_observe::otel::TimeHistogram;
 use levada_policy::ClientShare;
 use rustls::pki_types::ServerName;
 

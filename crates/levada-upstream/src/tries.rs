@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use levada_otel::{Attempt, TRACEPARENT, TraceContext};
+use levada_observe::otel::{Attempt, TRACEPARENT, TraceContext};
 use tokio::time::{Instant, timeout_at};
 
 use crate::{

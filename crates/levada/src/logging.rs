@@ -7,8 +7,8 @@ use std::{
 
 use anyhow::Context as _;
 use levada_client::command::color;
-use levada_log::{LineQueue, LogTarget};
-use levada_otel::{LogRecord, Severity, Value, send_event};
+use levada_observe::log::{LineQueue, LogTarget};
+use levada_observe::otel::{LogRecord, Severity, Value, send_event};
 use parking_lot::Mutex;
 use tracing::{Event, Level, Subscriber, field};
 use tracing_subscriber::{

@@ -2,7 +2,7 @@
 
 use levada_document::{Path, did_you_mean, nearest};
 use levada_edge::settings::{AccessLog, LogFormat, LogTarget, Sampling, SiteLog};
-use levada_log::{FACILITIES, FORMAT_NAMES, FormatError, Syslog};
+use levada_observe::log::{FACILITIES, FORMAT_NAMES, FormatError, Syslog};
 
 use super::Check;
 use crate::file;
@@ -93,12 +93,16 @@ impl Check<'_, '_> {
 fn near_variables(name: &str) -> String {
     let words: Vec<_> = name.split('_').filter(|word| word.len() > 2).collect();
     let shares = |known: &&str| known.split('_').any(|word| words.contains(&word));
-    let nearest = nearest(name, levada_log::variables());
-    let others = levada_log::variables().filter(shares).filter(|known| Some(*known) != nearest);
+    let nearest = nearest(name, levada_observe::log::variables());
+    let others =
+        levada_observe::log::variables().filter(shares).filter(|known| Some(*known) != nearest);
     let near: Vec<_> = nearest.into_iter().chain(others).map(shown).collect();
     match &near[..] {
         [] => {
-            format!("one of {}", levada_log::variables().map(shown).collect::<Vec<_>>().join(", "))
+            format!(
+                "one of {}",
+                levada_observe::log::variables().map(shown).collect::<Vec<_>>().join(", ")
+            )
         }
         [one] => format!("did you mean `{one}`?"),
         near => format!("near ones are {}", near.join(", ")),

@@ -103,7 +103,7 @@ impl Check<'_, '_> {
         let identity = self.certificate(&tls.certificate, &tls.key, &path);
         let authority = self.pem(&tls.authority, "CERTIFICATE", &path.key("authority"));
         let (identity, authority) = (identity?, authority?);
-        if let Err(error) = levada_access::tls::peer_server(&identity, &authority) {
+        if let Err(error) = levada_tls::peer::server(&identity, &authority) {
             self.findings.error(&path, error.to_string(), None);
             return None;
         }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use levada_body::{BlockedBody, FlightLeader, Follower, SingleFlight};
-use levada_otel::TraceContext;
+use levada_observe::otel::TraceContext;
 use levada_redirector::ChosenServer;
 use levada_store::{Label, Object};
 use levada_upstream::{Relay, ServerFailure};

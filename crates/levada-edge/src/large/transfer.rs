@@ -13,9 +13,9 @@ use std::{
 use bytes::Bytes;
 use http::HeaderMap;
 use levada_body::{DigestCheck, ReadAt, ReadError};
-use levada_fetch::{Choice, ChunkUrl, Chunked, Counts, Next, Plan, Request, RequestId};
+use levada_fetch::{Choice, ChunkUrl, Chunked, Next, Plan, Request, RequestId};
 use levada_status::{PieceSource, TransferStatus};
-use levada_types::Timestamp;
+use levada_types::{PieceCounts, Timestamp};
 use levada_upstream::ServerFailure;
 use parking_lot::Mutex;
 use tokio::{
@@ -445,7 +445,7 @@ impl Drop for PieceReader {
 }
 
 impl TransferCounts for SharedTransfer {
-    fn counts(&self) -> Counts {
+    fn counts(&self) -> PieceCounts {
         self.state.lock().pieces.counts()
     }
 }

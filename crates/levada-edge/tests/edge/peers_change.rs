@@ -9,8 +9,8 @@ use std::{
     },
 };
 
-use levada_access::tls::Certificate;
 use levada_edge::settings::{LargeSettings, Peer, PeerTrust, Plan, Settings};
+use levada_tls::pem::Certificate;
 use serde_json::{Value as Json, json};
 use tokio::net::TcpListener;
 

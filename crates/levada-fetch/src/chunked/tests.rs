@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use levada_types::Rng;
+use levada_types::{PieceCounts, Rng};
 use proptest::prelude::*;
 
 use super::*;
@@ -137,7 +137,7 @@ fn late_piece_is_given_up_and_asked_for_again() {
     assert_eq!(transfer.on_chunk(ms(10_500), asked[1].id, 10..20), None, "too late");
     assert!(transfer.on_chunk(ms(10_500), again.id, 10..20).is_some());
     assert_eq!(deliver(&mut transfer, ms(10_500)).len(), 2);
-    let counts = Counts { pieces: 2, retries: 1, late: 1, ..Counts::default() };
+    let counts = PieceCounts { pieces: 2, retries: 1, late: 1, ..PieceCounts::default() };
     assert_eq!(transfer.counts(), counts);
 }
 

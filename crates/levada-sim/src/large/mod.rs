@@ -25,9 +25,9 @@ mod wire;
 
 use std::{collections::BTreeSet, time::Duration};
 
-use levada_fetch::{Counts, Plan, Sources};
+use levada_fetch::{Plan, Sources};
 use levada_policy::{Cluster, Deployment, LoadTable, Node, Policy, build};
-use levada_types::{Rng, Timestamp};
+use levada_types::{PieceCounts, Rng, Timestamp};
 
 pub use cases::{Case, compare};
 use run::Run;
@@ -100,7 +100,7 @@ pub struct Fetched {
     /// Bytes that nodes asked the origin for.
     pub origin_bytes: u64,
     /// The sum over all transfers.
-    pub counts: Counts,
+    pub counts: PieceCounts,
     /// How often a node became too slow for another to ask it for even one piece.
     pub left_out: u64,
 }

@@ -7,9 +7,9 @@ use std::{
     time::Duration,
 };
 
-use levada_fetch::{Chunked, Counts};
+use levada_fetch::Chunked;
 use levada_policy::{NodeIndex, PickContext};
-use levada_types::{Key, Request, Timestamp};
+use levada_types::{Key, PieceCounts, Request, Timestamp};
 
 use super::{
     Fault, Fetched, Settings, World,
@@ -171,7 +171,7 @@ impl<'a> Run<'a> {
             Some(at) if !agent.failed => file as f64 * 8e-6 / (at - agent.begun).as_secs_f64(),
             _ => 0.0,
         };
-        let mut counts = Counts::default();
+        let mut counts = PieceCounts::default();
         for agent in &self.agents {
             let of = agent.pieces.counts();
             counts.pieces += of.pieces;

@@ -46,5 +46,5 @@ pub use certificates::{CertificateEvent, CertificateState, Certificates, end_in_
 pub use cluster::{OtherNodes, PEER_PATH, PeerAnswer, is_message};
 pub use examine::{DirectoryAnswer, ask_directory};
 pub use metrics::CertificateMetrics;
-pub use resolver::FindCertificate;
+pub use resolver::{FindCertificate, PROOF_PROTOCOL};
 pub use settings::{AcmeSettings, DnsCommand, ExternalAccount, Proof, WantedCertificate};

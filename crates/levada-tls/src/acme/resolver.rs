@@ -10,7 +10,8 @@ use rustls::{
 use crate::acme::Certificates;
 
 /// The protocol of handshakes that ask for a proof (RFC 8737 Sec. 6.2).
-const PROOF: &[u8] = b"acme-tls/1";
+/// The protocol of handshakes by which an authority asks for a proof (RFC 8737). No request comes after one.
+pub const PROOF_PROTOCOL: &[u8] = b"acme-tls/1";
 
 /// Finds a certificate that comes from a file: by a server name, or the one for clients without.
 pub type FindCertificate = Box<dyn Fn(Option<&str>) -> Option<Arc<CertifiedKey>> + Send + Sync>;
@@ -46,7 +47,7 @@ impl ResolvesServerCert for Resolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let name = hello.server_name();
         if let Some(mut protocols) = hello.alpn()
-            && protocols.any(|protocol| protocol == PROOF)
+            && protocols.any(|protocol| protocol == PROOF_PROTOCOL)
         {
             return self.certificates.challenges.certificate(name?);
         }

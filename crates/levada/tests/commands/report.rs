@@ -59,7 +59,7 @@ fn logs_in_every_named_format_are_read_back_with_equal_counts() {
     fs::write(place.join("www/a.txt"), vec![b'a'; 1000]).unwrap();
     fs::write(place.join("www/b.txt"), vec![b'b'; 500]).unwrap();
     let port = free();
-    let formats = levada_log::FORMAT_NAMES;
+    let formats = levada_observe::log::FORMAT_NAMES;
     let mut text = format!("name = \"a\"\nlisten = [{{ address = \"127.0.0.1:{port}\" }}]\n");
     for format in formats {
         text += &format!(

@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use tokio::sync::mpsc;
 
-use crate::{
+use crate::otel::{
     TRACEPARENT, TraceContext,
     export::Batched,
     message::{

@@ -5,7 +5,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::{
+use crate::otel::{
     families::{Family, FamilyKind, Label, Sample, families},
     message::{
         InstrumentationScope, KeyValue, Resource, attribute,

@@ -10,7 +10,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{
+use crate::otel::{
     Collector, ExportMetrics, LogSender, Signal, Tracer,
     export::Outbox,
     logs::{self, WaitingRecord, export_events},
@@ -151,7 +151,7 @@ mod tests {
     use prost::Message as _;
 
     use super::*;
-    use crate::{
+    use crate::otel::{
         Attempt, BegunRequest, Delivery, DeliveryError, EndedRequest, LogRecord as Record,
         Severity, TRACEPARENT, Trace, TraceContext,
         message::{ExportResponse, PartialSuccess, metrics::ExportMetricsServiceRequest},

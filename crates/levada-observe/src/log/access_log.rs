@@ -12,12 +12,12 @@ use std::{
     time::Duration,
 };
 
+use crate::otel::LogSender;
 use http::HeaderMap;
-use levada_otel::LogSender;
 use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 
-use crate::{
+use crate::log::{
     LineQueue, LogTarget, WeakLineQueue,
     entry::{CapturedFields, LogEntry},
     format::LogFormat,

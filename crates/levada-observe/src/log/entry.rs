@@ -2,12 +2,12 @@
 
 use std::{cell::RefCell, fmt::Write as _, net::IpAddr, sync::Arc, time::Duration};
 
+use crate::otel::TraceContext;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header};
-use levada_fetch::Counts;
-use levada_otel::TraceContext;
+use levada_types::PieceCounts;
 
-use crate::{
+use crate::log::{
     access_log::{Lines, Log},
     escape::Escape,
     format::{LogFormat, Part, Variable},
@@ -110,7 +110,7 @@ pub struct LogEntry<'a> {
     /// Whether all of the body was sent.
     pub complete: bool,
     /// The counts of a large file's transfer.
-    pub pieces: Option<Counts>,
+    pub pieces: Option<PieceCounts>,
 }
 
 thread_local! {
@@ -217,7 +217,7 @@ impl LogEntry<'_> {
 
     fn details(&self, out: &mut String) {
         if let Some(counts) = self.pieces {
-            let Counts { pieces, retries, hedges, .. } = counts;
+            let PieceCounts { pieces, retries, hedges, .. } = counts;
             let _ = write!(out, " pieces={pieces} retries={retries} hedges={hedges}");
         }
         if let Some(id) = &self.line.request_id {

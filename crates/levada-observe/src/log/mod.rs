@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   request ── AccessLine ── LogEntry ── LogFormat: a line ─┬─ LineQueue ── a thread ──> file, standard output, syslog
-//!                                                           └─ record ── levada_otel ──> collector
+//!                                                           └─ record ── otel ────────> collector
 //! ```
 //!
 //! A request never waits for the reader of a log: see [`LineQueue`]. A [`LogFormat`] is read with the

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use levada_log::{FACILITIES, LineQueue, LogTarget, Syslog, SyslogTransport};
+use levada_observe::log::{FACILITIES, LineQueue, LogTarget, Syslog, SyslogTransport};
 use prometheus_client::metrics::counter::Counter;
 
 const SOON: Duration = Duration::from_secs(20);

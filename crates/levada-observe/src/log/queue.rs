@@ -18,7 +18,7 @@ use std::{
 use parking_lot::{Condvar, Mutex};
 use prometheus_client::metrics::counter::Counter;
 
-use crate::output::{LogTarget, Output, Written, count};
+use crate::log::output::{LogTarget, Output, Written, count};
 
 /// The most bytes that wait to be written.
 const BOUND: usize = 1 << 20;

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use crate::{output::Written, timestamp::iso_time};
+use crate::log::{output::Written, timestamp::iso_time};
 
 /// A syslog daemon, and the place of lines in it.
 #[derive(Clone, Debug, PartialEq, Eq)]

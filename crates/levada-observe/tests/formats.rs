@@ -3,7 +3,7 @@
 use std::{net::IpAddr, path::Path, sync::Arc, time::Duration};
 
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
-use levada_log::{
+use levada_observe::log::{
     AccessLine, LogEntry, LogFormat,
     access_log::{AccessLog, Log, Logs, Sampling},
 };

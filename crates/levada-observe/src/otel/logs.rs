@@ -14,7 +14,7 @@ use prometheus_client::metrics::counter::Counter;
 use prost::Message as _;
 use tokio::sync::mpsc;
 
-use crate::{
+use crate::otel::{
     TraceContext,
     export::Batched,
     message::{AnyValue, Value, attribute, logs},

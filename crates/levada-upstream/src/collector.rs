@@ -2,17 +2,16 @@
 
 use std::{sync::Arc, time::Duration};
 
+use crate::{Address, Origin, Server, ServerBounds, UpstreamHead, Wire};
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri,
     header::{CONTENT_TYPE, HOST},
 };
-use levada_otel::{
+use levada_observe::otel::{
     Collector, Delivery, DeliveryError, ExportMetrics, ExportSettings, Exporter, Signal,
 };
-use levada_upstream::{Address, Origin, Server, ServerBounds, UpstreamHead, Wire};
-
-use crate::tls;
+use levada_tls::origin;
 
 /// Where traces, metrics and logs go, and which ones.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,7 +69,7 @@ impl CollectorSettings {
     fn messages(&self) -> Messages {
         let address = Address::from(&self.server);
         let wire =
-            Wire { tls: self.server.tls().then(|| tls::origin_client(false)), ..Wire::default() };
+            Wire { tls: self.server.tls().then(|| origin::client(false)), ..Wire::default() };
         let bounds = ServerBounds {
             connections: Signal::ALL.len(),
             queue: 0,

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::syslog::{Syslog, SyslogClient};
+use crate::log::syslog::{Syslog, SyslogClient};
 
 /// The place where lines are written.
 #[derive(Clone, Debug, PartialEq, Eq)]

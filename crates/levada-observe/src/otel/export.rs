@@ -14,7 +14,7 @@ use tokio::{
     time::{Instant, sleep, timeout, timeout_at},
 };
 
-use crate::{
+use crate::otel::{
     message::{ExportResponse, Resource},
     metrics,
 };

@@ -1,9 +1,9 @@
 //! A request as a record for a collector: its line, and what is asked for most as attributes, with the names of
 //! OpenTelemetry's semantic conventions where they have one.
 
-use levada_otel::{LogRecord, Severity};
+use crate::otel::{LogRecord, Severity};
 
-use crate::LogEntry;
+use crate::log::LogEntry;
 
 impl LogEntry<'_> {
     pub(crate) fn record(&self, shown: &str) -> LogRecord {
