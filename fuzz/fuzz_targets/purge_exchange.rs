@@ -1,7 +1,7 @@
 //! A message about purge logs from a peer must be refused, or be equal when it is written again.
 #![no_main]
 
-use levada_purge::Exchange;
+use levada_cluster::purge::Exchange;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -4,5 +4,5 @@
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    levada_purge::fuzzing::journal(bytes);
+    levada_cluster::purge::fuzzing::journal(bytes);
 });

@@ -3,7 +3,6 @@
 //! ```text
 //! access           a site's rules at work: one decision for each request, at the node that met its client
 //! address_list     allow and deny, by address and country
-//! admin_access     the admin listener: its names, and the token of orders
 //! basic_auth       users and passwords (password: the forms of their hashes)
 //! client_network   the client that a request counts for
 //! client_shares    a bounded number of places that clients share
@@ -29,7 +28,6 @@
 
 pub mod access;
 pub mod address_list;
-pub mod admin_access;
 pub mod basic_auth;
 pub mod cdn_loop;
 pub mod client_network;

@@ -12,8 +12,8 @@ use http::{
     HeaderValue, Response,
     header::{CACHE_CONTROL, RETRY_AFTER},
 };
+use levada_cluster::orders::METHOD;
 use levada_metrics::CacheResult;
-use levada_orders::METHOD;
 use levada_rules::{Adjustments, FieldEdits, REQUEST_ID};
 
 use crate::{

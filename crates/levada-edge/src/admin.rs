@@ -11,10 +11,10 @@ use http::{
 use http_body_util::Full;
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use levada_access::admin_access;
+use levada_cluster::admin_access;
+use levada_cluster::events::EventKind;
 use levada_net::{admin_listener::AdminListener, stop::Stop};
 use levada_page::{Page, PageBody, Stalled};
-use levada_status::EventKind;
 use levada_upstream::Server;
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
@@ -316,8 +316,8 @@ pub(crate) fn page_of_metrics(node: &Node, format: PageFormat) -> Vec<u8> {
     metrics.filling_bytes.set(whole(node.cache.tiers.memory.bytes()));
     metrics.lent_bytes.set(whole(node.cache.tiers.loans.bytes()));
     metrics.draining.set(node.drain.is_on().into());
-    metrics.purge_rules.set(whole(node.cache.purges.rule_count() as u64));
-    metrics.purges_pending.set(whole(node.purging.pending()));
+    metrics.purges.rules.set(whole(node.cache.purges.rule_count() as u64));
+    metrics.purges.pending.set(whole(node.purging.pending()));
     let (misses, waiting) = node.misses();
     metrics.misses.set(whole(misses as u64));
     metrics.misses_waiting.set(whole(waiting as u64));

@@ -14,7 +14,7 @@ use levada_access::{
     signed::RequestUrl,
 };
 use levada_cache::RequestCacheFields;
-use levada_orders::METHOD;
+use levada_cluster::orders::METHOD;
 use levada_rules::RouteAnswer;
 use levada_store::identity::without_port;
 use levada_tls::client_certificates;

@@ -11,8 +11,8 @@ use levada_cache::{
     OriginExchange, Validators, head_confirms, invalidated, is_safe, may_store, strip_fields,
     update_stored,
 };
-use levada_orders::Invalidated;
-use levada_purge::{PurgeOrder, PurgeTarget};
+use levada_cluster::orders::Invalidated;
+use levada_cluster::purge::{PurgeOrder, PurgeTarget};
 use levada_rules::CacheUse;
 use levada_store::identity::ResourceUrl;
 use levada_types::Key;
@@ -120,7 +120,8 @@ fn invalidate(
     answer: &HeaderMap,
 ) -> Invalidated {
     let failed = status.is_client_error() || status.is_server_error();
-    let groups = if failed { None } else { levada_orders::groups(resource.stored_url(), answer) };
+    let groups =
+        if failed { None } else { levada_cluster::orders::groups(resource.stored_url(), answer) };
     let (forms, mut urls) = (&resource.site.settings.forms, Vec::new());
     // The answer may name URLs as the client writes them, or as the origin does.
     for url in BTreeSet::from([resource.stored_url(), resource.url.as_str()]) {

@@ -9,7 +9,7 @@ use http::{
     header::{CONTENT_TYPE, HOST},
 };
 use http_body_util::{BodyExt as _, Limited};
-use levada_orders::METHOD;
+use levada_cluster::orders::METHOD;
 use levada_rules::{Adjustments, ErrorPage, Page, RouteAnswer};
 use levada_store::Label;
 use parking_lot::Mutex;

@@ -9,8 +9,8 @@ use http::{
 };
 use levada_access::client_network;
 use levada_cache::{join_cookies, strip_fields};
+use levada_cluster::nodes::{Membership, Peers, WatchedPeer};
 use levada_http::NO_HOST;
-use levada_peers::{Membership, Peers, WatchedPeer};
 use levada_policy::{Outstanding, Pick, PickReason};
 use levada_redirector::{OriginOrder, Sizes, WatchedOrigin, retried};
 use levada_rules::UnkeyedFields;

@@ -7,9 +7,9 @@ use std::{
 
 use http::{Request, header::UPGRADE};
 use levada_access::dormant;
+use levada_cluster::orders::METHOD;
 use levada_http::{ConnectionEnd, ConnectionLimits};
 use levada_net::{client::ConnectionOwner, dormant::DormancyWatch, stop::Stop};
-use levada_orders::METHOD;
 use levada_redirector::handoff::{
     ArrivedConnection, Choice, Front, Observe, Serve, SilencedSocket, Turn,
 };

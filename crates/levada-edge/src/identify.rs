@@ -8,9 +8,9 @@ use levada_access::{
     cdn_loop::times_passed,
     pass::{self, Pass},
 };
+use levada_cluster::nodes::Peers;
 use levada_fetch::Digest;
 use levada_http::authority;
-use levada_peers::Peers;
 use levada_rules::encodes_controls;
 use levada_store::identity::{ResourceUrl, without_port};
 

@@ -12,7 +12,7 @@
 //! crossing                             who may pass, and how much of it (levada-access decides)
 //! adjust                               changed header fields (levada-rules says which)
 //! error_page                           bodies of errors
-//! pipeline                             the node that serves it (levada-redirector decides, levada-peers knows the nodes)
+//! pipeline                             the node that serves it (levada-redirector decides, levada-cluster knows the nodes)
 //! large                                large files in pieces, through the cluster (levada-fetch decides)
 //! cache: lookup                        stored responses (levada-store) that may be used (levada-cache)
 //! cache: fill ─ fetch ─ forward        one fetch per object (levada-body), in turn, from origins (levada-upstream sends)

@@ -320,7 +320,7 @@ impl Listeners {
             let role = ListenerRole {
                 listener: ListenerKind::Peer,
                 tls,
-                proof: levada_peers::proof(&peering.trust, &settings.name),
+                proof: levada_cluster::nodes::proof(&peering.trust, &settings.name),
                 // While the protocol changes, node by node, peers come with both.
                 h2c: true,
                 http3: None,

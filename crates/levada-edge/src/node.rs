@@ -11,14 +11,16 @@ use levada_access::{
     trust::TrustBoundary,
 };
 use levada_announce::{Route, drain::Drain};
+use levada_cluster::awaited::Awaited;
+use levada_cluster::events::Events;
+use levada_cluster::nodes::{PeerSources, Peers};
+use levada_cluster::orders::OrderPlace;
+use levada_cluster::orders::{LastAwake, MissedInvalidations, PurgeEndpoint};
 use levada_discovery::Discovery;
 use levada_net::bpf::BpfError;
-use levada_orders::{LastAwake, MissedInvalidations, PurgeEndpoint};
-use levada_peers::{PeerSources, Peers};
 use levada_redirector::handoff::{FrontEnd, HandoffBackend};
-use levada_status::{Events, History, PopularObjects, SetSizes};
+use levada_status::{History, PopularObjects, SetSizes};
 use levada_tls::acme::Certificates;
-use levada_upgrade::{Awaited, OrderPlace};
 use tokio::sync::watch;
 
 use crate::{
@@ -188,7 +190,7 @@ impl Node {
                 Box::new(move |key| cache.invalidate(key))
             },
             purges: cache.purges.clone(),
-            metrics: metrics.clone(),
+            metrics: metrics.purges.clone(),
             peers: peers.clone(),
             missed: MissedInvalidations::default(),
             serving: watch::Sender::new(false),

@@ -3,9 +3,10 @@
 use std::{collections::BTreeMap, future::Future, net::IpAddr, pin::Pin, sync::Arc};
 
 use http::{HeaderMap, Request, Response};
-use levada_access::admin_access::{self, OrderRefusal};
+use levada_cluster::admin_access::{self, OrderRefusal};
+use levada_cluster::events::Events;
 use levada_page::{Hello, LastSeen, Orders, Page, PageBody, Shown, Snapshot};
-use levada_status::{Events, Sample, SetSize};
+use levada_status::{Sample, SetSize};
 
 use crate::{node::Node, settings::Settings};
 

@@ -18,9 +18,9 @@ use levada_cache::{
     CacheStatus, ForwardReason, Freshness, OriginFailure, RequestDirectives, ServeDecision,
     serve_instead_of_error,
 };
+use levada_cluster::nodes::Membership;
 use levada_failure::{Failed, Failure, grpc};
 use levada_metrics::{CacheResult, Work};
-use levada_peers::Membership;
 use levada_policy::{NodeIndex, Pick};
 use levada_redirector::SwitchMetrics;
 use levada_rules::{Adjustments, CacheUse, SentFields};
@@ -192,7 +192,7 @@ async fn route(
     record: &mut AccessRecord,
 ) -> PipelineResult {
     let RequestContext { resource, parts, .. } = &*context;
-    if parts.method.as_str() == levada_orders::METHOD {
+    if parts.method.as_str() == levada_cluster::orders::METHOD {
         let mut urls = vec![resource.url.as_str().to_owned(), resource.stored_url().to_owned()];
         urls.dedup();
         let purging = node.purging.handle_client(urls, resource.host(), &parts.headers);

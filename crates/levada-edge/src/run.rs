@@ -6,12 +6,13 @@ use levada_tls::acme::{CertificateMetrics, Certificates};
 use levada_types::format_duration;
 use tokio::{net::TcpListener, runtime, signal::unix};
 
+use levada_cluster::events::Events;
 use levada_metrics::Counts;
 use levada_net::{
     signals::{on_each, until_stopped},
     stop::{self, Stop, Stopper},
 };
-use levada_status::{Events, History};
+use levada_status::History;
 use levada_upgrade::{
     Addresses, NodeSockets, PassedSockets, Predecessor, SocketError, UpgradePhase, systemd,
 };

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use levada_cluster::events::unix_time;
 use levada_policy::{Cluster, LoadTable, Node as PolicyNode};
 use levada_status::{
     CertificateStatus, ClusterNode, DrainStatus, HotObject, NodeStatus, PopularObject,
-    RouteSummary, ServerStatus, SwitchedSite, Totals, ask_cluster, unix_time,
+    RouteSummary, ServerStatus, SwitchedSite, Totals, ask_cluster,
 };
 use levada_tls::acme::CertificateState;
 use levada_types::Request;
@@ -130,7 +131,7 @@ impl Node {
     fn peer_statuses(&self) -> Vec<ServerStatus> {
         let Some(peers) = &self.peers else { return Vec::new() };
         let (now, me) = (peers.membership(), peers.now().me());
-        let status = |(node, member): (_, &Arc<levada_peers::Member>)| ServerStatus {
+        let status = |(node, member): (_, &Arc<levada_cluster::nodes::Member>)| ServerStatus {
             outstanding: Some(now.loads().of(node)),
             up: node == me || member.server.health.is_up(),
             ..ServerStatus::of(&member.server)

@@ -2,10 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
+use levada_cluster::nodes::Peers;
+use levada_cluster::orders::ComparedPeer;
 use levada_metrics::PageFormat;
 use levada_net::stop::{Spawn, Stop, spawn_until};
-use levada_orders::ComparedPeer;
-use levada_peers::Peers;
 use levada_tls::acme::OtherNodes;
 use levada_upstream::FirstLooks;
 
@@ -41,7 +41,7 @@ pub(crate) fn tend(node: &Arc<Node>, stop: &Stop) {
     until_stopped(Box::pin(ramp(node.clone())));
     until_stopped(Box::pin(watch::watch(node.clone())));
     until_stopped(Box::pin(expressions::watch(node.clone())));
-    until_stopped(Box::pin(levada_purge::sweep(
+    until_stopped(Box::pin(levada_cluster::purge::sweep(
         node.cache.store.clone(),
         node.cache.purges.clone(),
     )));

@@ -7,12 +7,12 @@ use bytes::Bytes;
 use http::{Method, Request};
 use http_body_util::Full;
 use hyper::body::Incoming;
+use levada_cluster::orders::{self, ORDERS, OrderWay, PurgeEndpoint};
+use levada_cluster::purge::PendingStore;
 use levada_net::stop::Stop;
-use levada_orders::{ORDERS, PurgeEndpoint};
-use levada_purge::PendingStore;
 use levada_upgrade::{
-    LetGo, NotUpgraded, OrderWay, PassedSockets, Predecessor, Successor, SuccessorFailed,
-    UpgradePhase, Upgraded, entries, orders, systemd,
+    LetGo, NotUpgraded, PassedSockets, Predecessor, Successor, SuccessorFailed, UpgradePhase,
+    Upgraded, entries, systemd,
 };
 use levada_upstream::ClientBody;
 use tokio::task::spawn_blocking;

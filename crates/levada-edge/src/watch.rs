@@ -2,7 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use levada_status::{RefusalWatch, RouteWatch, ServerWatch, SetWatch, Watched, unix_time};
+use levada_cluster::events::unix_time;
+use levada_status::{RefusalWatch, RouteWatch, ServerWatch, SetWatch, Watched};
 use tokio::{task::spawn_blocking, time::MissedTickBehavior};
 
 use crate::node::Node;

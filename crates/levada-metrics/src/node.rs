@@ -8,6 +8,7 @@ use std::{
 use http::StatusCode;
 use levada_announce::RouteMetrics;
 use levada_body::compress::CompressMetrics;
+use levada_cluster::purge::PurgeMetrics;
 use levada_discovery::DiscoveryMetrics;
 use levada_http::ConnectionEnd;
 use levada_http::http3::QuicMetrics;
@@ -69,12 +70,6 @@ struct EndingLabels {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct HandoffLabels {
     result: LabelValue,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct PurgeLabels {
-    scope: LabelValue,
-    kind: LabelValue,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -150,11 +145,8 @@ pub struct Metrics {
     pub filling_bytes: Gauge<i64>,
     /// Bytes of long bodies that clients read now, stored or not.
     pub lent_bytes: Gauge<i64>,
-    purges: Family<PurgeLabels, Counter>,
-    /// Purges that are still being applied to what is stored.
-    pub purge_rules: Gauge<i64>,
-    /// Purges that peers have not confirmed.
-    pub purges_pending: Gauge<i64>,
+    /// Purges.
+    pub purges: PurgeMetrics,
     /// Requests in flight at origins.
     pub misses: Gauge<i64>,
     /// Requests that wait to be sent to an origin.
@@ -333,17 +325,7 @@ impl Default for Metrics {
                 "Bytes of long bodies that clients read now, stored or not",
                 Gauge::default()
             ),
-            purges: register!("purges", "Purges carried out, by scope and kind", Family::default()),
-            purge_rules: register!(
-                "purge_rules",
-                "Purges that are still being applied to what is stored",
-                Gauge::default()
-            ),
-            purges_pending: register!(
-                "purges_pending",
-                "Purges that peers have not confirmed",
-                Gauge::default()
-            ),
+            purges: PurgeMetrics::registered(&mut registry),
             misses: register!(
                 "origin_requests_in_flight",
                 "Requests in flight at origins",
@@ -430,12 +412,6 @@ impl Metrics {
     /// Counts the result of a handoff.
     pub fn handoff(&self, result: &'static str) {
         self.handoffs.get_or_create(&HandoffLabels { result: LabelValue(result) }).inc();
-    }
-
-    /// Counts a purge.
-    pub fn purged(&self, scope: &'static str, kind: &'static str) {
-        let labels = PurgeLabels { scope: LabelValue(scope), kind: LabelValue(kind) };
-        self.purges.get_or_create(&labels).inc();
     }
 
     /// Counts the end of a connection.

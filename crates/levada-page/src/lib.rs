@@ -30,7 +30,7 @@ use http::{
 };
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
-use levada_access::admin_access::is_of_another_site;
+use levada_cluster::admin_access::is_of_another_site;
 
 pub use last_seen::LastSeen;
 pub use live::MOST_VIEWERS;

@@ -10,7 +10,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use levada_status::{Event, unix_time};
+use levada_cluster::events::{Event, unix_time};
 use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::{

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Method, StatusCode};
-use levada_peers::{Member, Membership};
+use levada_cluster::nodes::{Member, Membership};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 

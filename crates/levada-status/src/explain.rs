@@ -182,7 +182,7 @@ pub fn explain_settings(
     let piece = |piece: ChunkUrl| identified(Some(&piece)).key();
     let nodes: Vec<ClusterNode> = match (&site.servers.switch, &settings.peering) {
         (Some(switch), _) => switch.nodes(),
-        (None, Some(peering)) => levada_peers::nodes(peering),
+        (None, Some(peering)) => levada_cluster::nodes::nodes(peering),
         (None, None) => vec![ClusterNode::new(&settings.name)],
     };
     let seed = settings.seed.unwrap_or_default();

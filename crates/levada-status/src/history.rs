@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use crate::{event::unix_time, latency::LatencyCounts};
+use crate::latency::LatencyCounts;
+use levada_cluster::events::unix_time;
 
 /// One second of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -19,7 +19,6 @@
 //! [`PopularObjects`], and serves them.
 
 mod cluster;
-mod event;
 mod explain;
 mod explanation;
 mod history;
@@ -31,7 +30,6 @@ mod switched;
 mod watch;
 
 pub use cluster::{ClusterNode, STATUS_PATH, ask_cluster};
-pub use event::{Event, EventKind, Events, unix_time};
 pub use explain::{DecidingSite, IdentifiedRequest, explain_settings};
 pub use explanation::{Candidate, ExplainError, Explanation, PiecePlacement, Pieces};
 pub use history::{History, Sample, Totals};

@@ -9,7 +9,9 @@ use std::{
 use levada_upstream::{Health, Server};
 use serde_json::json;
 
-use crate::{Event, EventKind, Events, HotObject, unix_time};
+use levada_cluster::events::{EventKind, Events, unix_time};
+
+use crate::HotObject;
 
 /// The most events of one look about sets of objects, and about health.
 const MOST: usize = 4;
@@ -236,14 +238,6 @@ impl RouteWatch {
             _ => format!("the route is {level}: {reason}"),
         };
         events.tell_with(kind, text, [("level", json!(level)), ("reason", json!(reason))]);
-    }
-}
-
-impl Event {
-    /// The time of day in UTC, as `14:03:59`.
-    pub fn clock(&self) -> String {
-        let seconds = self.time as u64 % 86_400;
-        format!("{:02}:{:02}:{:02}", seconds / 3_600, seconds / 60 % 60, seconds % 60)
     }
 }
 

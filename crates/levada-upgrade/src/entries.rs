@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use levada_purge::{PendingStore, Purges};
+use levada_cluster::purge::{PendingStore, Purges};
 use levada_store::Store;
 use levada_types::Key;
 

@@ -13,19 +13,15 @@
 //! run_as         the user that a node runs as
 //! systemd        what systemd is told
 //! entries        the memory tier on its way
-//! orders         purge orders on their way
 //! upgrades       how far an upgrade has come
 //! registrar      the registration of the node in etcd, which the new process goes on with
-//! awaited        the things that a node waits for before it serves clients
 //! ```
 //!
 //! The crate does not know the store, purges or connections: the node says when it lets go of them.
 
-mod awaited;
 mod channel;
 pub mod entries;
 mod message;
-pub mod orders;
 mod passed;
 mod predecessor;
 mod program;
@@ -37,9 +33,7 @@ mod successor;
 pub mod systemd;
 mod upgrades;
 
-pub use awaited::{Awaited, AwaitedThing};
 pub use message::{OfferedSockets, Prepared, TakenOver};
-pub use orders::{OrderPlace, OrderWay, OrdersHere};
 pub use passed::PassedSockets;
 pub use predecessor::{LetGo, Predecessor, PredecessorGone};
 pub use program::{Program, UntrustedProgram};

@@ -3,15 +3,13 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use levada_cluster::awaited::Awaited;
 use levada_discovery::{Leave, register};
 use levada_net::stop::Stop;
 use levada_settings::Registration;
 use tokio::sync::watch;
 
-use crate::{
-    awaited::Awaited,
-    upgrades::{UpgradePhase, Upgrades},
-};
+use crate::upgrades::{UpgradePhase, Upgrades};
 
 /// See the module.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use levada_cache::{
     strip_response, update_stored,
 };
 
-use levada_purge::PendingStore;
+use levada_cluster::purge::PendingStore;
 use levada_rules::UnkeyedFields;
 use levada_store::{Blocks, Label, Object, StoredHead, new_version};
 use levada_types::Key;

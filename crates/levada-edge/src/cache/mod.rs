@@ -34,7 +34,7 @@ use http::{HeaderMap, StatusCode, header::CONTENT_RANGE};
 use levada_body::compress::{Copies, Workers};
 use levada_body::{BlockMemory, BlockOutcome, BlockTiers, SingleFlight, part};
 use levada_cache::Uses;
-use levada_purge::{PendingStore, Purges};
+use levada_cluster::purge::{PendingStore, Purges};
 use levada_store::{Loans, Object, Remembered, Store, disk::DiskError};
 use levada_types::Key;
 

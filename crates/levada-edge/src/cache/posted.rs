@@ -6,7 +6,7 @@ use std::{sync::Arc, time::SystemTime};
 use http::{HeaderMap, Method, header};
 use levada_body::{FlightStart, part::content_length};
 use levada_cache::{OriginExchange, Storable, may_store_post};
-use levada_purge::PendingStore;
+use levada_cluster::purge::PendingStore;
 use levada_rules::{CacheUse, SentFields, UnkeyedFields};
 use levada_store::Label;
 use levada_upstream::{UpstreamHead, UpstreamResponse};

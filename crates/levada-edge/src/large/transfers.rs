@@ -5,9 +5,9 @@ use std::{
     sync::{Arc, Weak},
 };
 
+use levada_cluster::nodes::{Member, Membership, Peers};
+use levada_cluster::purge::Purges;
 use levada_fetch::Sources;
-use levada_peers::{Member, Membership, Peers};
-use levada_purge::Purges;
 use levada_status::TransferStatus;
 use parking_lot::Mutex;
 

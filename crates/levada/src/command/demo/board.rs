@@ -7,7 +7,8 @@ use std::{
 };
 
 use hdrhistogram::Histogram;
-use levada_status::{Events, History, NodeStatus, Sample, SetSizes};
+use levada_cluster::events::Events;
+use levada_status::{History, NodeStatus, Sample, SetSizes};
 use serde::Serialize;
 use tokio::time::Instant;
 

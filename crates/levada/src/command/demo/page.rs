@@ -16,14 +16,15 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_T
 use http_body_util::Full;
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::TokioIo;
-use levada_access::admin_access;
 use levada_client::command::admin_client;
+use levada_cluster::admin_access;
+use levada_cluster::events::{EventKind, Events, unix_time};
 use levada_edge::settings::PolicyChoice;
 use levada_page::{
     Hello, Orders, Page, PageBody, SeenNode, Shown, Snapshot, Stalled, Story, StoryPhase,
 };
 use levada_policy::POLICIES;
-use levada_status::{EventKind, Events, Sample, SetSize, unix_time};
+use levada_status::{Sample, SetSize};
 use percent_encoding::percent_decode_str;
 use tokio::{net::TcpListener, sync::mpsc};
 

@@ -4,7 +4,8 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use levada_client::command::admin_client;
-use levada_status::{NodeStatus, SetWatch, unix_time};
+use levada_cluster::events::unix_time;
+use levada_status::{NodeStatus, SetWatch};
 use serde::{Deserialize, de::DeserializeOwned};
 use tokio::{task::JoinSet, time::Instant};
 

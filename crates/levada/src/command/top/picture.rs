@@ -1,6 +1,7 @@
 //! The picture that `levada top` draws: a table of nodes, and one pane about objects, members or events below it.
 
-use levada_status::{ClusterNode, Event, NodeStatus};
+use levada_cluster::events::Event;
+use levada_status::{ClusterNode, NodeStatus};
 use ratatui::{
     Frame,
     layout::{Constraint, Layout, Rect},
@@ -269,7 +270,8 @@ are responsible for the object now.";
 
 #[cfg(test)]
 mod tests {
-    use levada_status::{EventKind, HotObject, Sample, ServerStatus};
+    use levada_cluster::events::EventKind;
+    use levada_status::{HotObject, Sample, ServerStatus};
     use ratatui::{Terminal, backend::TestBackend};
 
     use super::*;

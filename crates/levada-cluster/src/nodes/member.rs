@@ -13,7 +13,7 @@ use levada_upstream::{
 use parking_lot::Mutex;
 use tokio::{sync::watch, task::AbortHandle};
 
-use crate::{PeerLog, Peers};
+use crate::nodes::{PeerLog, Peers};
 
 /// The target of a probe of a peer.
 pub const PROBE: &str = "/.levada/health";

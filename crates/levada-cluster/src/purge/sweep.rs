@@ -7,7 +7,7 @@ use levada_store::Store;
 use levada_types::Key;
 use parking_lot::Mutex;
 
-use crate::{Purges, invalidated::Invalidated};
+use crate::purge::{Purges, invalidated::Invalidated};
 
 /// How long purges are collected before a sweep.
 const GATHER_TIME: Duration = Duration::from_millis(500);

@@ -10,7 +10,7 @@ use http::{
 use http_body::Body;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 
-use crate::{OrderError, PurgeReport};
+use crate::purge::{OrderError, PurgeReport};
 
 /// How long an order may take to arrive.
 const RECEIVE_TIMEOUT: Duration = Duration::from_secs(10);

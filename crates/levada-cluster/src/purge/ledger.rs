@@ -19,7 +19,7 @@ use std::{
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, oneshot};
 
-use crate::{
+use crate::purge::{
     Purges,
     exchange::Exchange,
     journal::{self, Applied, Journal, JournalHistory, JournalLine},
@@ -433,7 +433,7 @@ mod tests {
     use levada_store::Label;
 
     use super::*;
-    use crate::{PurgeVerdict, order::PurgeTarget};
+    use crate::purge::{PurgeVerdict, order::PurgeTarget};
 
     const SITE: u64 = 7;
 

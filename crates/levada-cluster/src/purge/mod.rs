@@ -27,6 +27,7 @@ mod invalidated;
 mod journal;
 mod ledger;
 mod log;
+mod metrics;
 mod order;
 mod report;
 mod rules;
@@ -43,6 +44,7 @@ pub use answer::{PurgeAnswer, read_order};
 pub use exchange::Exchange;
 pub use ledger::Merged;
 pub use log::{LogId, LogStates, LoggedOrder, OrderId};
+pub use metrics::PurgeMetrics;
 pub use order::{MAX_ITEMS, OrderError, PurgeOrder, PurgeTarget, PurgedSites, absolute};
 pub use report::{Confirmation, NodeReport, PurgeReport, PurgeSummary};
 pub use rules::{PurgeVerdict, Rule, Scope};
@@ -56,7 +58,7 @@ use sweep::PendingStores;
 pub mod fuzzing {
     /// Reads a journal. Returns whether it is whole.
     pub fn journal(bytes: &[u8]) -> bool {
-        crate::journal::parse(bytes, crate::log::IN_CLUSTER).is_some()
+        crate::purge::journal::parse(bytes, crate::purge::log::IN_CLUSTER).is_some()
     }
 }
 

@@ -2,24 +2,25 @@
 
 use std::{collections::BTreeSet, io, sync::Arc};
 
+use crate::admin_access::shows;
+use crate::awaited::Awaited;
+use crate::events::Events;
+use crate::nodes::Peers;
+use crate::orders::{OrderPlace, OrderWay, OrdersHere};
+use crate::purge::{
+    Confirmation, Exchange, Merged, NodeReport, OrderError, OrderId, PurgeAnswer, PurgeMetrics,
+    PurgeOrder, PurgeReport, PurgeSummary, PurgeTarget, PurgedSites, Purges, Rule, absolute,
+    read_order,
+};
 use arc_swap::ArcSwapOption;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header::CONTENT_TYPE};
 use hyper::body::Incoming;
-use levada_access::admin_access::shows;
-use levada_metrics::Metrics;
-use levada_peers::Peers;
-use levada_purge::{
-    Confirmation, Exchange, Merged, NodeReport, OrderError, OrderId, PurgeAnswer, PurgeOrder,
-    PurgeReport, PurgeSummary, PurgeTarget, PurgedSites, Purges, Rule, absolute, read_order,
-};
-use levada_status::Events;
 use levada_store::identity::ResourceUrl;
 use levada_types::Key;
-use levada_upgrade::{Awaited, OrderPlace, OrderWay, OrdersHere};
 use levada_upstream::ClientBody;
 use tokio::sync::watch;
 
-use crate::{
+use crate::orders::{
     exchange::{self, MAX_MESSAGE_SIZE},
     invalidation::{self, MissedInvalidations},
     wake::LastAwake,
@@ -62,7 +63,7 @@ pub struct PurgeEndpoint {
     /// The orders that are in force.
     pub purges: Arc<Purges>,
     /// Counts purges.
-    pub metrics: Arc<Metrics>,
+    pub metrics: PurgeMetrics,
     /// The nodes of the cluster, if there is one.
     pub peers: Option<Arc<Peers>>,
     /// Invalidated URLs that a peer has not confirmed.

@@ -19,7 +19,7 @@ use std::{
 
 use serde::{Deserialize, Serialize, de};
 
-use crate::order::PurgeOrder;
+use crate::purge::order::PurgeOrder;
 
 /// The bounds of a log.
 #[derive(Clone, Copy, Debug)]
@@ -273,7 +273,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::order::PurgeTarget;
+    use crate::purge::order::PurgeTarget;
 
     const SMALL: LogBounds = LogBounds { orders: 4, bytes: 1 << 20 };
 

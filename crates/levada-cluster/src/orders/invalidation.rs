@@ -6,13 +6,13 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use crate::purge::{MAX_ITEMS, PurgeOrder, PurgeTarget, absolute};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName};
-use levada_purge::{MAX_ITEMS, PurgeOrder, PurgeTarget, absolute};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
-use crate::{
+use crate::orders::{
     endpoint::{ORDERS, PurgeEndpoint, Told, pass_on},
     exchange::send,
 };

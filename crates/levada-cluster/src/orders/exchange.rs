@@ -5,14 +5,14 @@
 
 use std::{sync::Arc, time::Duration};
 
+use crate::nodes::{Member, WatchedPeer};
+use crate::purge::{Confirmation, Exchange, NodeReport, OrderId};
 use bytes::Bytes;
 use http::{Method, StatusCode};
-use levada_peers::{Member, WatchedPeer};
-use levada_purge::{Confirmation, Exchange, NodeReport, OrderId};
 use levada_upstream::{Change, HealthCheck, Server, ServerFailure, ServerKind, WatchedServer};
 use tokio::task::JoinSet;
 
-use crate::endpoint::PurgeEndpoint;
+use crate::orders::endpoint::PurgeEndpoint;
 
 /// How long a peer may take to confirm, all tries together.
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(5);

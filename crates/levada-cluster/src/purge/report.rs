@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::OrderId;
+use crate::purge::OrderId;
 
 /// The result of an order at one node.
 #[derive(Debug, Serialize)]

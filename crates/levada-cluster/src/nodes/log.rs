@@ -1,6 +1,6 @@
 //! The purge log of a peer, as far as this node knows it.
 
-use levada_purge::{LogStates, OrderId};
+use crate::purge::{LogStates, OrderId};
 use parking_lot::Mutex;
 use tokio::sync::MutexGuard;
 

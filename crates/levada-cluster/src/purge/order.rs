@@ -9,7 +9,7 @@ use levada_store::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::rules::Rule;
+use crate::purge::rules::Rule;
 
 /// The most URLs, prefixes or tags in one order.
 pub const MAX_ITEMS: usize = 1000;

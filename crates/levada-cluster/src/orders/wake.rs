@@ -14,7 +14,7 @@ use std::{
 
 use tokio::{task::JoinSet, time::Instant};
 
-use crate::endpoint::PurgeEndpoint;
+use crate::orders::endpoint::PurgeEndpoint;
 use levada_upstream::Clock;
 
 /// How often the process shows that it runs.

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::{task::JoinSet, time::Instant};
 
-use crate::endpoint::PurgeEndpoint;
+use crate::orders::endpoint::PurgeEndpoint;
 
 /// How long one peer may take to pass on all that this node lacks.
 const PEER_TIMEOUT: Duration = Duration::from_secs(2);

@@ -25,7 +25,7 @@ use std::{
 use levada_types::hash64;
 use serde::{Deserialize, Serialize};
 
-use crate::{
+use crate::purge::{
     log::{LogBounds, LogId, LogState, LoggedOrder, OrderLog},
     rules::Rule,
 };
@@ -307,7 +307,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{
+    use crate::purge::{
         log::{IN_CLUSTER, OrderId},
         order::{PurgeOrder, PurgeTarget},
     };

@@ -7,9 +7,11 @@ mod catch_up;
 mod endpoint;
 mod exchange;
 mod invalidation;
+mod place;
 mod wake;
 
 pub use endpoint::{METHOD, ORDERS, PurgeEndpoint};
 pub use exchange::ComparedPeer;
 pub use invalidation::{Invalidated, MissedInvalidations, groups};
+pub use place::{OrderPlace, OrderWay, OrdersHere, OrdersWait, serve};
 pub use wake::LastAwake;

@@ -15,7 +15,7 @@ use levada_types::Timestamp;
 use levada_upstream::{Address, Clock, PeerProof, Server, ServerBounds, Wire};
 use parking_lot::Mutex;
 
-use crate::{
+use crate::nodes::{
     Member, PeerLog, WatchedPeer,
     membership::{Generation, Membership},
 };

@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
+use crate::purge::{
     log::{LogStates, LoggedOrder},
     order::OrderError,
 };

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{Method, StatusCode};
 use levada_tls::acme::{OtherNodes, PEER_PATH, PeerAnswer};
 
-use crate::Peers;
+use crate::nodes::Peers;
 
 /// The largest answer: a certificate with its chain and key.
 const LARGEST: usize = 1 << 20;
@@ -19,7 +19,7 @@ impl OtherNodes for Peers {
 
     fn nodes(&self) -> Vec<(String, bool)> {
         let now = self.now();
-        let node = |member: &Arc<crate::Member>| {
+        let node = |member: &Arc<crate::nodes::Member>| {
             (member.server.name.to_string(), member.server.health.is_up())
         };
         now.others().map(node).collect()

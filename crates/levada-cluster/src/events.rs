@@ -28,6 +28,14 @@ pub struct Event {
     pub fields: BTreeMap<String, Value>,
 }
 
+impl Event {
+    /// The time of day in UTC, as `14:03:59`.
+    pub fn clock(&self) -> String {
+        let seconds = self.time as u64 % 86_400;
+        format!("{:02}:{:02}:{:02}", seconds / 3_600, seconds / 60 % 60, seconds % 60)
+    }
+}
+
 /// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

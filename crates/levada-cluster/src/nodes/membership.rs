@@ -7,7 +7,7 @@ use levada_settings::{Peer, Peering};
 use levada_types::Timestamp;
 use levada_upstream::{HealthCheck, Server};
 
-use crate::{Member, WatchedPeer};
+use crate::nodes::{Member, WatchedPeer};
 
 /// The nodes of the cluster, this one among them. An index is of use with the generation that it comes from.
 pub struct Membership {
