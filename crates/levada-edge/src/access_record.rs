@@ -16,10 +16,10 @@ use levada_observe::log::{
 use levada_policy::{Outstanding, Pick, RequestOutcome};
 use levada_redirector::{ChosenServer, Decider};
 
+use levada_control::status::LatencyBuckets;
 use levada_http::websocket::{EndReason, TunnelEnd};
 use levada_metrics::{AnsweredRequest, CacheResult, SiteMetrics, Work, did};
 use levada_observe::otel::{BegunRequest, EndedRequest, Exporter, Trace, TraceContext, Tracer};
-use levada_status::LatencyBuckets;
 use levada_types::PieceCounts;
 use levada_upstream::CollectorSettings;
 use prometheus_client::metrics::counter::Counter;

@@ -13,8 +13,8 @@ use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use levada_cluster::admin_access;
 use levada_cluster::events::EventKind;
+use levada_control::page::{Page, PageBody, Stalled};
 use levada_net::{admin_listener::AdminListener, stop::Stop};
-use levada_page::{Page, PageBody, Stalled};
 use levada_upstream::Server;
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
@@ -28,8 +28,8 @@ use crate::{
     status::switched,
     upgrade::upgrade,
 };
+use levada_control::upgrade::NotUpgraded;
 use levada_metrics::PageFormat;
-use levada_upgrade::NotUpgraded;
 
 /// The pages of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -235,7 +235,7 @@ fn drain_server(
     };
     let switches = sites.iter().filter(wanted).filter_map(|site| site.switch.as_deref());
     let switches: Vec<_> = switches.collect();
-    let sites = levada_status::drain_server(&switches, server, drained)?;
+    let sites = levada_control::status::drain_server(&switches, server, drained)?;
     tracing::info!(server, drained, sites, "an operator changed a server's drain");
     Ok(())
 }

@@ -9,11 +9,11 @@ use levada_body::compress::Accepts;
 use levada_cache::{RequestCacheFields, strip_request};
 use levada_cluster::nodes::PROBE;
 use levada_cluster::orders::PurgeEndpoint;
+use levada_control::status::STATUS_PATH;
 use levada_failure::Failure;
 use levada_http::websocket::Handshake;
 use levada_http::{check_parsed, max_forwards};
 use levada_rules::CacheUse;
-use levada_status::STATUS_PATH;
 use levada_upstream::ClientBody;
 
 use crate::{

@@ -1,13 +1,13 @@
-//! Explains which node would serve a URL now, and why. levada-status makes the explanation.
+//! Explains which node would serve a URL now, and why. levada-control makes the explanation.
 
 use std::sync::Arc;
 
 use http::{HeaderValue, Request, header::HOST};
 use levada_cache::strip_request;
+use levada_control::status::{DecidingSite, ExplainError, Explanation, IdentifiedRequest};
 use levada_failure::Failure;
 use levada_policy::{Cluster, LoadTable, Node as ClusterNode};
 use levada_settings::explained::ExplainedRequest;
-use levada_status::{DecidingSite, ExplainError, Explanation, IdentifiedRequest};
 use levada_store::identity::without_port;
 
 use crate::{

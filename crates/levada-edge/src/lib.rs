@@ -74,11 +74,11 @@ mod watch;
 
 use levada_metrics as metrics;
 
+pub use levada_control::status::explain_settings as explain;
+pub use levada_control::upgrade::{Addresses, Predecessor};
 pub use levada_metrics::Counts;
 pub use levada_settings::explained::{ExplainedRequest, RouteNotTaken, TakenRoute};
 pub use levada_settings::{self as settings, SettingsReader};
-pub use levada_status::explain_settings as explain;
 pub use levada_tls::pem::TlsError;
-pub use levada_upgrade::{Addresses, Predecessor};
 pub use run::{Running, check, run};
 pub use start_error::StartError;

@@ -12,6 +12,9 @@ use std::{
 };
 
 use levada_access::{connection_places::ConnectionPlaces, peer_places::PeerPlaces};
+use levada_control::upgrade::{
+    ListenerSockets, OfferedSockets, OpenSockets, PassedSockets, SocketError,
+};
 use levada_http::http3::{Endpoints, PreparedEndpoint};
 use levada_net::stop::Stop;
 use levada_tls::acme::{Certificates, PROOF_PROTOCOL};
@@ -21,7 +24,6 @@ use levada_tls::{
     peer,
     tickets::TicketKeys,
 };
-use levada_upgrade::{ListenerSockets, OfferedSockets, OpenSockets, PassedSockets, SocketError};
 use parking_lot::Mutex;
 use tokio::{runtime::Handle, sync::Semaphore, task::AbortHandle};
 

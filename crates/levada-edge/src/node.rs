@@ -16,10 +16,10 @@ use levada_cluster::events::Events;
 use levada_cluster::nodes::{PeerSources, Peers};
 use levada_cluster::orders::OrderPlace;
 use levada_cluster::orders::{LastAwake, MissedInvalidations, PurgeEndpoint};
+use levada_control::status::{History, PopularObjects, SetSizes};
 use levada_discovery::Discovery;
 use levada_net::bpf::BpfError;
 use levada_redirector::handoff::{FrontEnd, HandoffBackend};
-use levada_status::{History, PopularObjects, SetSizes};
 use levada_tls::acme::Certificates;
 use tokio::sync::watch;
 

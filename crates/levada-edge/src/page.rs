@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, future::Future, net::IpAddr, pin::Pin, sync::Ar
 use http::{HeaderMap, Request, Response};
 use levada_cluster::admin_access::{self, OrderRefusal};
 use levada_cluster::events::Events;
-use levada_page::{Hello, LastSeen, Orders, Page, PageBody, Shown, Snapshot};
-use levada_status::{Sample, SetSize};
+use levada_control::page::{Hello, LastSeen, Orders, Page, PageBody, Shown, Snapshot};
+use levada_control::status::{Sample, SetSize};
 
 use crate::{node::Node, settings::Settings};
 

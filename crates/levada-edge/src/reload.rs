@@ -13,11 +13,11 @@
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use levada_cluster::nodes::{MembershipChange, PeerSources, PreparedPeers};
+use levada_control::upgrade::{Registrar, Upgrades, systemd};
 use levada_discovery::ResolverPlan;
 use levada_net::stop::{Stop, spawn_until};
 use levada_observe::log::access_log::Log;
 use levada_redirector::{Sources, SwitchMetrics as _};
-use levada_upgrade::{Registrar, Upgrades, systemd};
 use levada_upstream::ServerKind;
 use tokio::runtime::Handle;
 

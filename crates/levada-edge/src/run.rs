@@ -7,14 +7,14 @@ use levada_types::format_duration;
 use tokio::{net::TcpListener, runtime, signal::unix};
 
 use levada_cluster::events::Events;
+use levada_control::status::History;
+use levada_control::upgrade::{
+    Addresses, NodeSockets, PassedSockets, Predecessor, SocketError, UpgradePhase, systemd,
+};
 use levada_metrics::Counts;
 use levada_net::{
     signals::{on_each, until_stopped},
     stop::{self, Stop, Stopper},
-};
-use levada_status::History;
-use levada_upgrade::{
-    Addresses, NodeSockets, PassedSockets, Predecessor, SocketError, UpgradePhase, systemd,
 };
 
 use crate::{
@@ -44,13 +44,13 @@ pub fn run(
     ready: impl FnOnce(&Addresses),
 ) -> Result<(), StartError> {
     let runtime = settings.runtime;
-    levada_upgrade::raise_file_limit(settings.limits.connections as u64);
+    levada_control::upgrade::raise_file_limit(settings.limits.connections as u64);
     let mut passed = match &mut predecessor {
         Some(predecessor) => std::mem::take(&mut predecessor.sockets),
         None => PassedSockets::from_systemd(),
     };
     let sockets = open_sockets(&settings, &mut passed)?;
-    levada_upgrade::become_user(&settings, &reader)?;
+    levada_control::upgrade::become_user(&settings, &reader)?;
     let main = build_runtime(runtime)?;
     main.block_on(async move {
         check(&settings)?;
@@ -275,7 +275,7 @@ async fn open_doors(
         let patience = node.settings().peering.as_ref().map_or(Duration::ZERO, |p| p.catch_up);
         node.purging.catch_up(patience).await;
     }
-    doors.iter().try_for_each(levada_upgrade::listen)?;
+    doors.iter().try_for_each(levada_control::upgrade::listen)?;
     node.purging.serve();
     Ok(())
 }

@@ -1,13 +1,13 @@
-//! The state of the node, in the types of levada-status.
+//! The state of the node, in the types of levada-control.
 
 use std::sync::Arc;
 
 use levada_cluster::events::unix_time;
-use levada_policy::{Cluster, LoadTable, Node as PolicyNode};
-use levada_status::{
+use levada_control::status::{
     CertificateStatus, ClusterNode, DrainStatus, HotObject, NodeStatus, PopularObject,
     RouteSummary, ServerStatus, SwitchedSite, Totals, ask_cluster,
 };
+use levada_policy::{Cluster, LoadTable, Node as PolicyNode};
 use levada_tls::acme::CertificateState;
 use levada_types::Request;
 

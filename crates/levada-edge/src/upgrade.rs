@@ -9,11 +9,11 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use levada_cluster::orders::{self, ORDERS, OrderWay, PurgeEndpoint};
 use levada_cluster::purge::PendingStore;
-use levada_net::stop::Stop;
-use levada_upgrade::{
+use levada_control::upgrade::{
     LetGo, NotUpgraded, PassedSockets, Predecessor, Successor, SuccessorFailed, UpgradePhase,
     Upgraded, entries, systemd,
 };
+use levada_net::stop::Stop;
 use levada_upstream::ClientBody;
 use tokio::task::spawn_blocking;
 

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use levada_cluster::events::unix_time;
-use levada_status::{RefusalWatch, RouteWatch, ServerWatch, SetWatch, Watched};
+use levada_control::status::{RefusalWatch, RouteWatch, ServerWatch, SetWatch, Watched};
 use tokio::{task::spawn_blocking, time::MissedTickBehavior};
 
 use crate::node::Node;

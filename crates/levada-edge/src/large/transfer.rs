@@ -13,8 +13,8 @@ use std::{
 use bytes::Bytes;
 use http::HeaderMap;
 use levada_body::{DigestCheck, ReadAt, ReadError};
+use levada_control::status::{PieceSource, TransferStatus};
 use levada_fetch::{Choice, ChunkUrl, Chunked, Next, Plan, Request, RequestId};
-use levada_status::{PieceSource, TransferStatus};
 use levada_types::{PieceCounts, Timestamp};
 use levada_upstream::ServerFailure;
 use parking_lot::Mutex;

@@ -7,8 +7,8 @@ use std::{
 
 use levada_cluster::nodes::{Member, Membership, Peers};
 use levada_cluster::purge::Purges;
+use levada_control::status::TransferStatus;
 use levada_fetch::Sources;
-use levada_status::TransferStatus;
 use parking_lot::Mutex;
 
 use super::{flight::PieceFlights, head::Known, transfer::SharedTransfer};

@@ -1,8 +1,8 @@
 //! The status of a node, its events and its last seconds.
 
 use levada_cluster::events::EventKind;
+use levada_control::status::{ClusterNode, NodeStatus};
 use levada_edge::Running;
-use levada_status::{ClusterNode, NodeStatus};
 
 use crate::support::{nodes::*, *};
 use crate::switch::{server_of, switching};

@@ -8,7 +8,7 @@ use std::{
 
 use clap::Args;
 use levada_client::command::{CommandStatus, admin_client};
-use levada_status::{CertificateStatus, ClusterNode, NodeStatus, Sample, SwitchedServer};
+use levada_control::status::{CertificateStatus, ClusterNode, NodeStatus, Sample, SwitchedServer};
 use levada_types::AdminAddress;
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -240,7 +240,7 @@ fn latency(out: &mut dyn Write, now: &Sample) -> io::Result<()> {
 
 /// Peers and servers: those that are down first, and no more than a screen has room for.
 fn servers(out: &mut dyn Write, node: &NodeStatus) -> io::Result<()> {
-    let known = |kind: &'static str, server: &levada_status::ServerStatus| {
+    let known = |kind: &'static str, server: &levada_control::status::ServerStatus| {
         let load = server.outstanding.map_or(server.connections, |n| n as usize);
         let state = if server.up { "up" } else { "down" };
         (state.to_owned(), kind, server.name.clone(), load, server.why.clone().unwrap_or_default())
@@ -313,7 +313,7 @@ Exit codes:
 
 #[cfg(test)]
 mod tests {
-    use levada_status::{HotObject, ServerStatus};
+    use levada_control::status::{HotObject, ServerStatus};
 
     use super::*;
 

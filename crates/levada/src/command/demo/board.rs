@@ -8,7 +8,7 @@ use std::{
 
 use hdrhistogram::Histogram;
 use levada_cluster::events::Events;
-use levada_status::{History, NodeStatus, Sample, SetSizes};
+use levada_control::status::{History, NodeStatus, Sample, SetSizes};
 use serde::Serialize;
 use tokio::time::Instant;
 

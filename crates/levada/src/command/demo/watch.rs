@@ -5,7 +5,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use levada_client::command::admin_client;
 use levada_cluster::events::unix_time;
-use levada_status::{NodeStatus, SetWatch};
+use levada_control::status::{NodeStatus, SetWatch};
 use serde::{Deserialize, de::DeserializeOwned};
 use tokio::{task::JoinSet, time::Instant};
 

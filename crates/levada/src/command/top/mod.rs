@@ -10,7 +10,7 @@ use std::{
 use clap::Args;
 use levada_client::command::{CommandStatus, admin_client, color};
 use levada_cluster::events::Event;
-use levada_status::ClusterNode;
+use levada_control::status::ClusterNode;
 use levada_types::AdminAddress;
 use ratatui::crossterm::event::{self, Event as Input, KeyCode, KeyEventKind, KeyModifiers};
 

@@ -1,7 +1,7 @@
 //! The picture that `levada top` draws: a table of nodes, and one pane about objects, members or events below it.
 
 use levada_cluster::events::Event;
-use levada_status::{ClusterNode, NodeStatus};
+use levada_control::status::{ClusterNode, NodeStatus};
 use ratatui::{
     Frame,
     layout::{Constraint, Layout, Rect},
@@ -126,7 +126,7 @@ impl Picture {
     fn head(&self) -> Vec<Line<'static>> {
         let known = || self.nodes.iter().filter_map(|node| node.status.as_ref());
         let now = || known().filter_map(|status| status.now);
-        let sum = |part: fn(&levada_status::Sample) -> f64| {
+        let sum = |part: fn(&levada_control::status::Sample) -> f64| {
             now().map(|sample| part(&sample)).sum::<f64>()
         };
         let (hits, misses) = (sum(|s| s.hits), sum(|s| s.misses));
@@ -271,7 +271,7 @@ are responsible for the object now.";
 #[cfg(test)]
 mod tests {
     use levada_cluster::events::EventKind;
-    use levada_status::{HotObject, Sample, ServerStatus};
+    use levada_control::status::{HotObject, Sample, ServerStatus};
     use ratatui::{Terminal, backend::TestBackend};
 
     use super::*;

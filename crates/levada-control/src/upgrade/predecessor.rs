@@ -15,7 +15,7 @@ use rustix::{process::getppid, stdio};
 
 use levada_store::disk::FORMAT;
 
-use crate::{
+use crate::upgrade::{
     channel::Channel,
     message::{LetGoMessage, Offer, Open, Prepared, Ready, Serving, TakenOver, VERSION},
     passed::PassedSockets,

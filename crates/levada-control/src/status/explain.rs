@@ -15,7 +15,7 @@ use levada_settings::{
 use levada_store::identity::{ResourceUrl, without_port};
 use levada_types::{Key, Request, ServiceClass, Timestamp};
 
-use crate::{Candidate, ExplainError, Explanation, PiecePlacement, Pieces};
+use crate::status::{Candidate, ExplainError, Explanation, PiecePlacement, Pieces};
 
 /// The most pieces that are explained: each needs a decision of its own.
 const EXPLAINED: u64 = 32;

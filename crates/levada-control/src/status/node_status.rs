@@ -6,7 +6,7 @@
 use levada_tls::acme::CertificateState;
 use serde::{Deserialize, Serialize};
 
-use crate::{Sample, SwitchedSite};
+use crate::status::{Sample, SwitchedSite};
 
 /// The state of a node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

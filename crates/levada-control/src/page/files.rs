@@ -19,17 +19,17 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// The files: name, type, content.
 const FILES: [(&str, &str, &str); 11] = [
-    ("index.html", HTML, include_str!("../assets/index.html")),
-    ("style.css", "text/css; charset=utf-8", include_str!("../assets/style.css")),
-    ("icon.svg", "image/svg+xml", include_str!("../assets/icon.svg")),
-    ("main.js", SCRIPT, include_str!("../assets/main.js")),
-    ("parts.js", SCRIPT, include_str!("../assets/parts.js")),
-    ("state.js", SCRIPT, include_str!("../assets/state.js")),
-    ("charts.js", SCRIPT, include_str!("../assets/charts.js")),
-    ("matrix.js", SCRIPT, include_str!("../assets/matrix.js")),
-    ("sections.js", SCRIPT, include_str!("../assets/sections.js")),
-    ("why.js", SCRIPT, include_str!("../assets/why.js")),
-    ("orders.js", SCRIPT, include_str!("../assets/orders.js")),
+    ("index.html", HTML, include_str!("../../assets/index.html")),
+    ("style.css", "text/css; charset=utf-8", include_str!("../../assets/style.css")),
+    ("icon.svg", "image/svg+xml", include_str!("../../assets/icon.svg")),
+    ("main.js", SCRIPT, include_str!("../../assets/main.js")),
+    ("parts.js", SCRIPT, include_str!("../../assets/parts.js")),
+    ("state.js", SCRIPT, include_str!("../../assets/state.js")),
+    ("charts.js", SCRIPT, include_str!("../../assets/charts.js")),
+    ("matrix.js", SCRIPT, include_str!("../../assets/matrix.js")),
+    ("sections.js", SCRIPT, include_str!("../../assets/sections.js")),
+    ("why.js", SCRIPT, include_str!("../../assets/why.js")),
+    ("orders.js", SCRIPT, include_str!("../../assets/orders.js")),
 ];
 
 /// Scripts, styles and connections of this address only; no frame; no text that becomes markup.

@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, future::Future, pin::Pin};
 
+use crate::status::{NodeStatus, Sample, SetSize};
 use levada_cluster::events::{Events, unix_time};
-use levada_status::{NodeStatus, Sample, SetSize};
 use serde::Serialize;
 
 /// The source of a page: a node shows its cluster, a demo its nodes.

@@ -5,7 +5,7 @@ use std::{io, sync::Mutex, sync::PoisonError};
 use serde::Serialize;
 use tokio::sync::watch;
 
-use crate::{
+use crate::upgrade::{
     message::TakenOver,
     program::{Program, UntrustedProgram},
     successor::{SuccessorFailed, SuccessorProcess},

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use levada_redirector::{Classes, Member, Switch};
 use serde::{Deserialize, Serialize};
 
-use crate::ServerStatus;
+use crate::status::ServerStatus;
 
 /// One site with its switch.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use crate::latency::LatencyCounts;
+use crate::status::latency::LatencyCounts;
 use levada_cluster::events::unix_time;
 
 /// One second of a node.
@@ -163,7 +163,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::LatencyBuckets;
+    use crate::status::LatencyBuckets;
 
     #[test]
     fn sample_is_the_difference_of_totals_per_second() {

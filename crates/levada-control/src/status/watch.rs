@@ -11,7 +11,7 @@ use serde_json::json;
 
 use levada_cluster::events::{EventKind, Events, unix_time};
 
-use crate::HotObject;
+use crate::status::HotObject;
 
 /// The most events of one look about sets of objects, and about health.
 const MOST: usize = 4;

@@ -8,7 +8,7 @@ use levada_cluster::nodes::{Member, Membership};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
-use crate::NodeStatus;
+use crate::status::NodeStatus;
 
 /// The path of the question at the listener for peers.
 pub const STATUS_PATH: &str = "/.levada/status";

@@ -9,7 +9,7 @@ use levada_net::stop::Stop;
 use levada_settings::Registration;
 use tokio::sync::watch;
 
-use crate::upgrades::{UpgradePhase, Upgrades};
+use crate::upgrade::upgrades::{UpgradePhase, Upgrades};
 
 /// See the module.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use levada_cluster::purge::{PendingStore, Purges};
 use levada_store::Store;
 use levada_types::Key;
 
-use crate::{
+use crate::upgrade::{
     message::TakenOver,
     record::{self, EntryRecord},
 };

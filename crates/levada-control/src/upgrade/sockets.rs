@@ -12,7 +12,7 @@ use levada_net::{admin_listener::StdAdminListener, listening, tcp, udp::UdpSocke
 use levada_settings::{Admin, AdminAddress, Settings};
 use tracing::field::display;
 
-use crate::{message::OfferedSockets, passed::PassedSockets};
+use crate::upgrade::{message::OfferedSockets, passed::PassedSockets};
 
 /// Why an address cannot be listened on.
 #[derive(Debug, thiserror::Error)]

@@ -17,10 +17,10 @@ use http::Request;
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::TokioIo;
 use levada_cluster::events::{EventKind, Events};
-use levada_page::{
+use levada_control::page::{
     Hello, MOST_VIEWERS, Orders, Page, PageBody, SeenNode, Shown, Snapshot, Stalled,
 };
-use levada_status::{NodeStatus, Sample, SetSize};
+use levada_control::status::{NodeStatus, Sample, SetSize};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},

@@ -2,10 +2,10 @@
 
 use std::{collections::HashMap, time::Instant};
 
-use levada_status::{ClusterNode, NodeStatus};
+use crate::status::{ClusterNode, NodeStatus};
 use parking_lot::Mutex;
 
-use crate::SeenNode;
+use crate::page::SeenNode;
 
 /// The last answers, by the nodes' names.
 #[derive(Default)]

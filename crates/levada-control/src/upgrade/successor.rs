@@ -22,7 +22,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use levada_store::disk::FORMAT;
 
-use crate::{
+use crate::upgrade::{
     channel::Channel,
     message::{
         LetGoMessage, Offer, OfferedSockets, Open, Prepared, Ready, Serving, TakenOver, VERSION,

@@ -5,7 +5,7 @@ use std::{net::TcpListener, os::fd::OwnedFd, os::unix::net::UnixListener};
 use levada_net::listening;
 use listenfd::ListenFd;
 
-use crate::message::OfferedSockets;
+use crate::upgrade::message::OfferedSockets;
 
 /// Listening sockets by their addresses.
 #[derive(Debug, Default)]

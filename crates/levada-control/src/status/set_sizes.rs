@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use parking_lot::Mutex;
 
-use crate::HotObject;
+use crate::status::HotObject;
 
 /// How long a size is kept, and the least time between two of one object: milliseconds.
 const SPAN: u64 = 120_000;

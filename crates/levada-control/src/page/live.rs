@@ -18,7 +18,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use crate::shown::{Orders, Shown};
+use crate::page::shown::{Orders, Shown};
 
 /// The most streams at a time.
 pub const MOST_VIEWERS: usize = 64;
