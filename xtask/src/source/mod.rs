@@ -64,11 +64,14 @@ pub(crate) fn rust_files(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 impl Source {
-    /// The package it belongs to: the directory below `crates`, or the topmost one.
+    /// The package it belongs to: the directory in a folder of `crates`, or the topmost one.
     pub(crate) fn package(&self) -> &str {
         let mut parts = self.path.iter().filter_map(|part| part.to_str());
         match parts.next() {
-            Some("crates") => parts.next().unwrap_or_default(),
+            Some("crates") => {
+                let folder = parts.next().unwrap_or_default();
+                parts.next().filter(|name| name.starts_with("levada-")).unwrap_or(folder)
+            }
             top => top.unwrap_or_default(),
         }
     }
@@ -112,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_file_belongs_to_its_package() {
-        assert_eq!(source("crates/levada-edge/src/node.rs", "").package(), "levada-edge");
+        assert_eq!(source("crates/node/levada-edge/src/node.rs", "").package(), "levada-edge");
         assert_eq!(source("xtask/src/main.rs", "").package(), "xtask");
     }
 

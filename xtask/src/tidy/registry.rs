@@ -11,7 +11,7 @@ use crate::{source::rust_files, workspace::root};
 /// # Errors
 /// When the list or a file cannot be read.
 pub(super) fn check() -> anyhow::Result<Vec<String>> {
-    let source = root().join("crates/levada-policy/src");
+    let source = root().join("crates/pure/levada-policy/src");
     let list = fs::read_to_string(source.join("lib.rs"))?;
     let list = list.split_once("POLICIES:").map(|(_, list)| list).context("no POLICIES")?;
     let list = list.split_once("];").map_or(list, |(list, _)| list);

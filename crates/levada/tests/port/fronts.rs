@@ -40,7 +40,7 @@ pub(crate) fn configuration(
     clients: [SocketAddr; 2],
 ) -> String {
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../levada-convert/tests/fixtures/nginx/eighteen.conf");
+        .join("../tools/levada-convert/tests/fixtures/nginx/eighteen.conf");
     let root = directory.display().to_string();
     let mut text = fs::read_to_string(fixture).unwrap();
     for (at, server) in servers.iter().enumerate() {

@@ -23,17 +23,17 @@ use crate::workspace::root;
 /// Files that are about one paper, by the beginning of their path.
 const ABOUT: &[(&str, &str)] = &[
     ("bench/src/bin/large/", "WORLDS'04"),
-    ("crates/levada-fetch/src/", "WORLDS'04"),
-    ("crates/levada-policy/src/cap.rs", "WWW10"),
-    ("crates/levada-policy/src/dynamic.rs", "OSDI'02"),
-    ("crates/levada-sim/src/cap/", "WWW10"),
-    ("crates/levada-paper/src/cap", "WWW10"),
-    ("crates/levada-paper/src/lard", "ASPLOS'98"),
-    ("crates/levada-paper/src/osdi02", "OSDI'02"),
-    ("crates/levada-sim/src/prototype/", "WWW10"),
-    ("crates/levada-lab/src/anycast/", "WWW'09"),
-    ("crates/levada-lab/src/cap/", "WWW10"),
-    ("crates/levada-lab/src/lard/", "ASPLOS'98"),
+    ("crates/pure/levada-fetch/src/", "WORLDS'04"),
+    ("crates/pure/levada-policy/src/cap.rs", "WWW10"),
+    ("crates/pure/levada-policy/src/dynamic.rs", "OSDI'02"),
+    ("crates/sim/levada-sim/src/cap/", "WWW10"),
+    ("crates/sim/levada-paper/src/cap", "WWW10"),
+    ("crates/sim/levada-paper/src/lard", "ASPLOS'98"),
+    ("crates/sim/levada-paper/src/osdi02", "OSDI'02"),
+    ("crates/sim/levada-sim/src/prototype/", "WWW10"),
+    ("crates/tools/levada-lab/src/anycast/", "WWW'09"),
+    ("crates/tools/levada-lab/src/cap/", "WWW10"),
+    ("crates/tools/levada-lab/src/lard/", "ASPLOS'98"),
     ("examples/sim/cap-", "WWW10"),
 ];
 

@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn every_fault_has_its_row_in_the_documentation() {
-        let page = include_str!("../../../../docs/lab/faults.md");
+        let page = include_str!("../../../../../docs/lab/faults.md");
         for fault in FAULTS {
             assert!(page.contains(&format!("\n| `{}` | ", fault.name)), "{}", fault.name);
         }

@@ -355,7 +355,7 @@ mod tests {
 
     #[test]
     fn every_variable_is_documented() {
-        let page = include_str!("../../../../docs/operate/logs.md");
+        let page = include_str!("../../../../../docs/operate/logs.md");
         for name in variables() {
             let name = name.replace("http_", "http_NAME");
             assert!(page.contains(&format!("`${name}`")), "docs/operate/logs.md lacks ${name}");

@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn every_change_has_its_row_in_the_documentation() {
-        let page = include_str!("../../../../docs/lab/changes.md");
+        let page = include_str!("../../../../../docs/lab/changes.md");
         for change in CHANGES {
             assert!(page.contains(&format!("\n| `{}` | ", change.name)), "{}", change.name);
         }

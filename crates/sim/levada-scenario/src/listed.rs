@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn every_file_is_listed() {
         for (directory, listed) in [("examples/sim", SCENARIOS), ("examples/sim/matrix", MATRIX)] {
-            let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(directory);
+            let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..").join(directory);
             let mut files: Vec<String> = fs::read_dir(directory)
                 .unwrap()
                 .map(|entry| entry.unwrap().path())

@@ -5,16 +5,16 @@ use std::{env, fs, io, path::Path};
 
 /// Every crate that determines the outcome of a run.
 const CRATES: &[&str] = &[
-    "levada-types",
-    "levada-policy",
-    "levada-cache",
-    "levada-trace",
-    "levada-topology",
-    "levada-sim",
+    "pure/levada-types",
+    "pure/levada-policy",
+    "pure/levada-cache",
+    "sim/levada-trace",
+    "sim/levada-topology",
+    "sim/levada-sim",
 ];
 
 fn main() -> io::Result<()> {
-    let crates = Path::new(&env::var("CARGO_MANIFEST_DIR").unwrap_or_default()).join("..");
+    let crates = Path::new(&env::var("CARGO_MANIFEST_DIR").unwrap_or_default()).join("../..");
     let mut hash = Fnv::new();
     let sources: Vec<_> = CRATES.iter().map(|name| crates.join(name).join("src")).collect();
     if !sources.iter().all(|source| source.is_dir()) {

@@ -13,7 +13,7 @@ struct Example {
 }
 
 fn examples(page: &str) -> Vec<Example> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/coming-from").join(page);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/coming-from").join(page);
     let text = fs::read_to_string(path).unwrap();
     let mut examples: Vec<Example> = Vec::new();
     let mut inside = false;

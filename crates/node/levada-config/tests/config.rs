@@ -13,7 +13,7 @@ fn crate_file(path: &str) -> PathBuf {
 }
 
 fn examples() -> Vec<(String, String)> {
-    let directory = crate_file("../../examples");
+    let directory = crate_file("../../../examples");
     let mut examples: Vec<_> = fs::read_dir(directory)
         .expect("the examples are part of the source")
         .map(|entry| entry.expect("an entry").path())

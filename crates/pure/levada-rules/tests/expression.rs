@@ -77,7 +77,7 @@ fn value(source: &str, asked: &Asked) -> Result<String, Failure> {
 
 /// The examples of the page: key and expression.
 fn examples() -> Vec<(String, String)> {
-    let page = include_str!("../../../docs/operate/expressions.md");
+    let page = include_str!("../../../../docs/operate/expressions.md");
     let begin = page.find("<!-- examples").unwrap();
     let end = page.find("<!-- end of examples").unwrap();
     let rows = page[begin..end].lines().filter(|line| line.starts_with("| "));
