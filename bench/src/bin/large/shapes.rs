@@ -1,7 +1,7 @@
 //! The paper's comparison (Sec. 4): straight from the origin, aggressively from there, and through the
 //! nodes when they have nothing and when they have all of it; one client, and many at once.
 
-use levada_edge::settings::LargeSettings;
+use levada_config::LargeSettings;
 
 use crate::{
     Bench, Result,

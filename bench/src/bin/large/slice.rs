@@ -8,7 +8,7 @@ use std::{
     process::Command,
 };
 
-use levada_edge::settings::LargeSettings;
+use levada_config::LargeSettings;
 use levada_net::lab::Network;
 
 use crate::{

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Everything before the URL may be missing. The space tells routes apart that do not ask the same
-//! servers in the same way (`levada_settings::identity`).
+//! servers in the same way (`levada_config::identity`).
 
 use http::Uri;
 

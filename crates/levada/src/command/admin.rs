@@ -7,6 +7,8 @@ use clap::Args;
 use levada_config::Checked;
 use levada_types::AdminAddress;
 
+use super::configuration;
+
 /// The node to connect to.
 #[derive(Args, Debug)]
 pub(crate) struct AdminArgs {
@@ -75,5 +77,5 @@ fn admin_address(file: &Path) -> anyhow::Result<AdminAddress> {
 }
 
 fn read(file: &Path) -> anyhow::Result<Checked> {
-    levada_config::load(file).with_context(|| format!("cannot read {}", file.display()))
+    configuration::load(file).with_context(|| format!("cannot read {}", file.display()))
 }

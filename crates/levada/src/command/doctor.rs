@@ -12,7 +12,7 @@ use levada_config::{Checked, Severity};
 use levada_doctor::{Finding, Level, Needs};
 use serde::Serialize;
 
-use super::default_config;
+use super::{configuration, default_config};
 
 /// Checks this machine: limits, rights, clock, names, ports, kernel and disk.
 ///
@@ -40,7 +40,7 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<CommandStatus> {
     let file = args.config.clone().or_else(|| default_config::existing().next());
     let checked = match &file {
         Some(file) => Some(
-            levada_config::load(file).with_context(|| format!("cannot read {}", file.display()))?,
+            configuration::load(file).with_context(|| format!("cannot read {}", file.display()))?,
         ),
         None => None,
     };

@@ -12,9 +12,10 @@ use clap::Args;
 use serde_json::Value as Json;
 
 use levada_client::command::{CommandStatus, admin_client};
+use levada_config::explained::ExplainedRequest;
 use levada_types::AdminAddress;
 
-use super::default_config;
+use super::{configuration, default_config};
 
 /// Shows which node would serve a URL, and why.
 ///
@@ -75,7 +76,7 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<CommandStatus> {
 fn of_some_node(args: &ExplainArgs) -> anyhow::Result<Json> {
     let mut tried = Vec::new();
     for file in default_config::PLACES {
-        match levada_config::load(Path::new(file)).map(|checked| checked.admin) {
+        match configuration::load(Path::new(file)).map(|checked| checked.admin) {
             Ok(Some(admin)) => match of_node(&admin, args) {
                 Ok(explanation) => {
                     eprintln!("levada: the node at {admin}, by {file}");
@@ -126,11 +127,11 @@ fn of_node(admin: &AdminAddress, args: &ExplainArgs) -> anyhow::Result<Json> {
 
 fn of_configuration(file: &Path, args: &ExplainArgs) -> anyhow::Result<Json> {
     let checked =
-        levada_config::load(file).with_context(|| format!("cannot read {}", file.display()))?;
+        configuration::load(file).with_context(|| format!("cannot read {}", file.display()))?;
     let Some(settings) = checked.settings else {
         anyhow::bail!("{} cannot be used:\n{}", file.display(), checked.report);
     };
-    let mut asked = levada_edge::ExplainedRequest::new(&args.url);
+    let mut asked = ExplainedRequest::new(&args.url);
     (asked.key, asked.client) = (args.key.clone(), args.client);
     if let Some(wrong) = args.header.iter().find(|line| !asked.add_header(line)) {
         anyhow::bail!("--header {wrong:?}: write it as in `Accept-Language: en`");

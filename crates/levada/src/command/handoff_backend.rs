@@ -8,15 +8,16 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use levada_config::{Source, Surroundings, text::Upstream};
-use levada_edge::{
-    Predecessor, SettingsReader,
-    settings::{
-        Admin, AfterHandoff, DORMANT_RETRIES, HandoffBackendSettings, HandoffSettings, Settings,
-    },
+use levada_config::{
+    Admin, AfterHandoff, DORMANT_RETRIES, HandoffBackendSettings, HandoffSettings, Settings,
+    SettingsReader,
 };
+use levada_config::{Source, Surroundings, text::Upstream};
+use levada_edge::Predecessor;
 
 use levada_client::command::CommandStatus;
+
+use super::configuration;
 
 /// Takes connections over from a front-end, and passes their requests to the server on this machine.
 ///
@@ -108,7 +109,11 @@ fn settings(args: &HandoffBackendArgs) -> anyhow::Result<Settings> {
         quoted(&args.to.to_string())
     );
     let source = Source { name: "the command line".to_owned(), text };
-    let surroundings = Surroundings { directory: Path::new(""), variable: &|_| None };
+    let surroundings = Surroundings {
+        directory: Path::new(""),
+        variable: &|_| None,
+        start_error: &configuration::start_error,
+    };
     let checked = levada_config::check(&source, &surroundings);
     let Some(settings) = checked.settings else {
         bail!("{}", checked.report.to_string().trim_end());

@@ -2,8 +2,9 @@
 
 use std::io::{self, Write};
 
-use levada_config::{did_you_mean, schema::describe_default};
+use levada_config::schema::describe_default;
 use levada_policy::{POLICIES, Parameter, PolicyEntry, Setting};
+use levada_types::document::did_you_mean;
 use serde_json::{Value as Json, json};
 
 use crate::cli::PoliciesArgs;

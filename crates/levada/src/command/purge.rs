@@ -10,6 +10,7 @@ use anyhow::{Context as _, bail};
 use clap::{ArgGroup, Args};
 use serde_json::{Value as Json, json};
 
+use super::configuration;
 use levada_client::command::{CommandStatus, admin_client, option::time};
 use levada_types::AdminAddress;
 
@@ -106,7 +107,7 @@ fn node(args: &PurgeArgs) -> anyhow::Result<(AdminAddress, Option<String>)> {
     let mut admin = args.admin.clone();
     if let Some(file) = &args.config {
         let unreadable = || format!("cannot read {}", file.display());
-        let checked = levada_config::load(file).with_context(unreadable)?;
+        let checked = configuration::load(file).with_context(unreadable)?;
         let Some(settings) = checked.settings else {
             bail!("{} cannot be used:\n{}", file.display(), checked.report);
         };

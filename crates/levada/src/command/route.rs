@@ -13,7 +13,7 @@ use serde_json::Value as Json;
 use levada_client::command::{CommandStatus, admin_client};
 use levada_types::AdminAddress;
 
-use super::admin::AdminArgs;
+use super::{admin::AdminArgs, configuration};
 
 /// Shows the state of a running node's anycast route.
 #[derive(Args, Debug)]
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &RouteArgs) -> anyhow::Result<CommandStatus> {
         Some(RouteCommand::Exabgp) => runtime.block_on(tell(args.node.address()?)),
         Some(RouteCommand::Withdraw { file }) => {
             let unreadable = || format!("cannot read {}", file.display());
-            let checked = levada_config::load(file).with_context(unreadable)?;
+            let checked = configuration::load(file).with_context(unreadable)?;
             let route = checked.settings.and_then(|settings| settings.route);
             let Some(route) = route else { bail!("{} has no usable [route]", file.display()) };
             runtime.block_on(levada_announce::withdraw(&route))?;

@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use levada_edge::{Predecessor, SettingsReader};
+use levada_config::SettingsReader;
+use levada_edge::Predecessor;
 
+use super::configuration;
 use crate::cli::RunArgs;
 use levada_client::command::{CommandStatus, end_with_stdin};
 
@@ -15,7 +17,7 @@ use levada_client::command::{CommandStatus, end_with_stdin};
 /// have been printed then.
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<CommandStatus> {
     let predecessor = Predecessor::meet()?;
-    let checked = levada_config::load(&args.config)
+    let checked = configuration::load(&args.config)
         .with_context(|| format!("cannot read {}", args.config.display()))?;
     eprint!("{}", checked.report);
     let settings =
@@ -32,7 +34,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<CommandStatus> {
 /// Reads the file again.
 fn reader(file: PathBuf) -> SettingsReader {
     SettingsReader(Box::new(move || {
-        let checked = levada_config::load(&file);
+        let checked = configuration::load(&file);
         let checked =
             checked.map_err(|error| format!("cannot read {}: {error}", file.display()))?;
         checked.settings.ok_or_else(|| checked.report.to_string().trim_end().to_owned())

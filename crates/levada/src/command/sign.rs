@@ -7,11 +7,12 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use super::configuration;
 use anyhow::Context as _;
 use clap::Args;
 use levada_access::signed::RequestUrl;
 use levada_client::command::CommandStatus;
-use levada_edge::{ExplainedRequest, settings::Settings};
+use levada_config::{Settings, explained::ExplainedRequest};
 use levada_store::identity::without_port;
 
 /// Signs a URL of a site with signed URLs.
@@ -41,7 +42,7 @@ pub(crate) struct SignArgs {
 pub(crate) fn run(args: &SignArgs) -> anyhow::Result<CommandStatus> {
     let file = &args.config;
     let checked =
-        levada_config::load(file).with_context(|| format!("cannot read {}", file.display()))?;
+        configuration::load(file).with_context(|| format!("cannot read {}", file.display()))?;
     let Some(settings) = checked.settings else {
         anyhow::bail!("{} cannot be used:\n{}", file.display(), checked.report);
     };

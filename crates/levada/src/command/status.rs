@@ -12,7 +12,7 @@ use levada_control::status::{CertificateStatus, ClusterNode, NodeStatus, Sample,
 use levada_types::AdminAddress;
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{admin::AdminArgs, default_config};
+use super::{admin::AdminArgs, configuration, default_config};
 
 /// Shows the state of a running node, or of its cluster, on one screen.
 ///
@@ -90,7 +90,7 @@ pub(super) fn addresses(node: &AdminArgs) -> anyhow::Result<Vec<AdminAddress>> {
         return Ok(vec![node.address()?]);
     }
     let files = default_config::existing();
-    let known = files.filter_map(|file| levada_config::load(&file).ok()?.admin);
+    let known = files.filter_map(|file| configuration::load(&file).ok()?.admin);
     Ok(known.chain([USUAL_ADMIN.into()]).collect())
 }
 

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use anyhow::Context as _;
 use levada_config::Severity;
 
+use super::configuration;
 use crate::cli::ValidateArgs;
 use levada_client::command::CommandStatus;
 
@@ -19,7 +20,7 @@ pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<CommandStatus> {
         writeln!(out)?;
         return Ok(CommandStatus::Success);
     }
-    let report = levada_config::load(&args.config)
+    let report = configuration::load(&args.config)
         .with_context(|| format!("cannot read {}", args.config.display()))?
         .report;
     if args.json {

@@ -86,7 +86,11 @@ fn check(text: String) -> Report {
         };
         Some(value.to_owned())
     };
-    let surroundings = Surroundings { directory: Path::new("/"), variable: &variable };
+    let surroundings = Surroundings {
+        directory: Path::new("/"),
+        variable: &variable,
+        start_error: &|settings| levada_edge::check(settings).err().map(|error| error.to_string()),
+    };
     levada_config::check(&Source { name: "block".to_owned(), text }, &surroundings).report
 }
 

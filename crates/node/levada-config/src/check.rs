@@ -27,14 +27,13 @@ mod tls;
 
 use std::{net::SocketAddr, num::NonZero, path::Path as FilePath, sync::Arc, thread};
 
-use levada_access::country::Countries;
-use levada_cache::eviction::{DEFAULT_EVICTION, find_eviction};
-use levada_document::{Findings, Path};
-use levada_edge::StartError;
-use levada_edge::settings::{
+use crate::{
     Admin, AdminAddress, CacheSettings, Certificate, CertificateState, DiskCache, Listener,
     PurgeSettings, RunAs, Runtime, Settings, TrustedProxies, UnusableSettings,
 };
+use levada_access::country::Countries;
+use levada_cache::eviction::{DEFAULT_EVICTION, find_eviction};
+use levada_types::document::{Findings, Path};
 
 use super::{
     file::{self, File, RuntimeMode},
@@ -92,18 +91,22 @@ pub(crate) fn settings(
 }
 
 /// Reports why a node would not start by these settings, in the words of the node.
-pub(crate) fn as_started(settings: &Settings, findings: &mut Findings<'_>) {
-    let Err(error) = levada_edge::check(settings) else { return };
+pub(crate) fn as_started(
+    settings: &Settings,
+    start_error: &dyn Fn(&Settings) -> Option<String>,
+    findings: &mut Findings<'_>,
+) {
     let root = Path::default();
+    let Err(error) = settings.check() else {
+        if let Some(message) = start_error(settings) {
+            findings.error(&root.key("listen"), message, None);
+        }
+        return;
+    };
     let place = match &error {
-        StartError::Settings(UnusableSettings::Memory { .. }) => root.key("limits").key("memory"),
-        StartError::Settings(UnusableSettings::Disk(_)) => {
-            root.key("cache").key("disk").key("path")
-        }
-        StartError::Settings(UnusableSettings::OwnListener { number, .. }) => {
-            root.key("site").index(*number)
-        }
-        _ => root.key("listen"),
+        UnusableSettings::Memory { .. } => root.key("limits").key("memory"),
+        UnusableSettings::Disk(_) => root.key("cache").key("disk").key("path"),
+        UnusableSettings::OwnListener { number, .. } => root.key("site").index(*number),
     };
     findings.error(&place, error.to_string(), None);
 }

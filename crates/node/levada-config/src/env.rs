@@ -1,6 +1,6 @@
 //! `${NAME}` in texts: values from the environment.
 
-use levada_document::{Node, Path, Span, Value};
+use levada_types::document::{Node, Path, Span, Value};
 
 /// A text whose variables could not be substituted.
 pub(crate) struct EnvError {

@@ -2,21 +2,34 @@
 //! with the schema, check rules beyond the schema. Each step reports all problems and hands on the
 //! rest, so that one run names all mistakes.
 
+mod bounds;
+pub mod changes;
 mod check;
+mod countries;
 mod env;
+pub mod explained;
 pub mod file;
+mod host_table;
+pub mod identity;
 mod inherit;
 pub mod schema;
+mod settings;
 mod shape;
 pub mod text;
+mod unusable;
+mod way;
 
 use std::path::Path as FilePath;
 
-use levada_edge::settings::{AdminAddress, Settings};
+pub use countries::ClientCountries;
+pub use host_table::HostTable;
+pub use settings::*;
+pub use unusable::UnusableSettings;
+pub use way::{Way, server_bounds};
 
-pub use levada_document::{Problem, Report, Severity, Source, did_you_mean, read_source};
+pub use levada_types::document::{Problem, Report, Severity, Source};
 
-use levada_document::{Findings, Node, Path};
+use levada_types::document::{Findings, Node, Path, read_source};
 
 /// The environment of a file, on which its meaning may depend.
 pub struct Surroundings<'a> {
@@ -24,6 +37,8 @@ pub struct Surroundings<'a> {
     pub directory: &'a FilePath,
     /// The value of an environment variable.
     pub variable: &'a dyn Fn(&str) -> Option<String>,
+    /// The reason why a node could not start by settings, if it could not: `levada_edge::check`.
+    pub start_error: &'a dyn Fn(&Settings) -> Option<String>,
 }
 
 /// A configuration that was read: its settings, if they can be used, and all problems.
@@ -43,11 +58,15 @@ pub struct Checked {
 ///
 /// # Errors
 /// If the file cannot be read at all.
-pub fn load(path: &FilePath) -> std::io::Result<Checked> {
+pub fn load(
+    path: &FilePath,
+    start_error: &dyn Fn(&Settings) -> Option<String>,
+) -> std::io::Result<Checked> {
     let source = read_source(path)?;
     let surroundings = Surroundings {
         directory: path.parent().unwrap_or(FilePath::new("")),
         variable: &|name| std::env::var(name).ok(),
+        start_error,
     };
     Ok(check(&source, &surroundings))
 }
@@ -78,7 +97,7 @@ pub fn check(source: &Source, surroundings: &Surroundings<'_>) -> Checked {
     let settings = (file.as_ref())
         .and_then(|file| check::settings(file, surroundings.directory, &mut findings));
     if let Some(settings) = settings.as_ref().filter(|_| findings.is_usable()) {
-        check::as_started(settings, &mut findings);
+        check::as_started(settings, surroundings.start_error, &mut findings);
     }
     let report = findings.into_report();
     let admin = file.as_ref().and_then(|file| file.admin.listen.clone().map(|listen| listen.0));

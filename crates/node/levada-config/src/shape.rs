@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value as Json};
 
 use super::schema::{describe, example, format_of, words};
-use levada_document::{Entry, Findings, Node, Path, Value, did_you_mean};
+use levada_types::document::{Entry, Findings, Node, Path, Value, did_you_mean};
 
 /// Reads `node` by `schema`. `None` when it is wrong as a whole; the error has been reported then.
 ///

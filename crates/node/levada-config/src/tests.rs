@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path as FilePath, time::Duration};
 
-use levada_edge::settings::{
+use crate::{
     AccessLog, CacheRules, CookieStorage, Delivery, HandoffControl, LargeSettings, LogFormat,
     LogTarget, MissLimits, Mode, PeerTrust, ProxyVersion, PurgeSettings, RouteLevel, RunAs,
     Runtime, SiteRoute, Speaker,
@@ -41,7 +41,7 @@ fn variable(name: &str) -> Option<String> {
 
 fn check_in(directory: &FilePath, text: &str) -> Checked {
     let source = Source { name: "t".to_owned(), text: text.to_owned() };
-    check(&source, &Surroundings { directory, variable: &variable })
+    check(&source, &Surroundings { directory, variable: &variable, start_error: &|_| None })
 }
 
 fn check_text(text: &str) -> Checked {
@@ -79,9 +79,9 @@ fn assert_warning(text: &str, key: &str, words: &str) {
 #[test]
 fn the_least_file_takes_every_default() {
     let settings = settings(&format!("{LEAST}{SITE}"));
-    let defaults = levada_edge::settings::Limits::default();
+    let defaults = crate::Limits::default();
     assert_eq!(format!("{:?}", settings.limits), format!("{defaults:?}"));
-    let defaults = levada_edge::settings::HealthCheck::default();
+    let defaults = crate::HealthCheck::default();
     assert_eq!(format!("{:?}", settings.sites[0].servers.health), format!("{defaults:?}"));
     assert_eq!(settings.sites[0].servers.policy.name, "adaptive");
     assert_eq!(settings.sites[0].delivery, Delivery::Proxy);
@@ -400,7 +400,7 @@ fn connections_are_handed_to_servers_that_take_them() {
     let settings = settings(&text("cache = false\n", "", handoff));
     let own = settings.handoff.unwrap();
     assert_eq!((own.interfaces, own.backend), (vec!["eth0".to_owned()], None));
-    assert_eq!(own.after, levada_edge::settings::AfterHandoff::On);
+    assert_eq!(own.after, crate::AfterHandoff::On);
     let switch = settings.sites[0].servers.switch.as_ref().unwrap();
     let control = HandoffControl { to: "10.0.1.1:7072".parse().unwrap(), also: None };
     assert_eq!(switch.servers[0].handoff, Some(control));
@@ -427,7 +427,7 @@ fn servers_may_be_at_unix_sockets() {
     std::fs::write(&file, "").unwrap();
     let site = |rest: &str| format!("{LEAST}[[site]]\nhosts = 'example.com'\n{rest}\n");
     let at = format!("unix:{}", socket.display());
-    let same = levada_edge::settings::Origin::Unix(socket);
+    let same = crate::Origin::Unix(socket);
 
     let checked = check_text(&site(&format!("origin = '{at}'")));
     assert!(checked.report.problems.is_empty(), "{}", checked.report);
@@ -495,7 +495,7 @@ fn servers_stand_in_the_place_of_an_origin() {
     let names: Vec<_> = switch.servers.iter().map(|s| (s.name.as_str(), s.max_conns)).collect();
     assert_eq!(names, [("a:1", 1024), ("b:443", 1024), ("web", 5)]);
     assert_eq!(switch.servers[2].weight, 2.0);
-    assert_eq!(switch.key, levada_edge::settings::KeyFrom::Header("x-user".to_owned()));
+    assert_eq!(switch.key, crate::KeyFrom::Header("x-user".to_owned()));
     assert_eq!((switch.admission.at_once, switch.admission.queue), (Some(9), 2));
     assert!(site.servers.origins.is_empty());
 }

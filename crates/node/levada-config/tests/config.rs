@@ -54,7 +54,11 @@ fn every_example_is_valid() {
     };
     for (name, text) in examples() {
         let source = Source { name, text };
-        let surroundings = Surroundings { directory: directory.path(), variable: &variable };
+        let surroundings = Surroundings {
+            directory: directory.path(),
+            variable: &variable,
+            start_error: &|_| None,
+        };
         let checked = levada_config::check(&source, &surroundings);
         assert_eq!(checked.report.to_string(), "", "{}", source.name);
         assert!(checked.settings.is_some());
@@ -97,8 +101,11 @@ fn all_mistakes_are_reported_at_once() {
         let text = crate_file(&format!("tests/config/{name}.toml"));
         let text = fs::read_to_string(text).expect("readable");
         let source = Source { name: format!("{name}.toml"), text };
-        let surroundings =
-            Surroundings { directory: Path::new("/nonexistent"), variable: &|_| None };
+        let surroundings = Surroundings {
+            directory: Path::new("/nonexistent"),
+            variable: &|_| None,
+            start_error: &|_| None,
+        };
         let checked = levada_config::check(&source, &surroundings);
         assert!(checked.settings.is_none());
         let report = checked.report.to_string();

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use levada_config::{Checked, Source, Surroundings};
-use levada_edge::settings::{SiteRoute, SiteSettings};
+use levada_config::{SiteRoute, SiteSettings};
 
 fn check(lines: &str) -> Checked {
     let text = format!(
@@ -17,7 +17,11 @@ origin = 'http://127.0.0.1:9000'
     let source = Source { name: "t".to_owned(), text };
     levada_config::check(
         &source,
-        &Surroundings { directory: Path::new("/nonexistent"), variable: &|_| None },
+        &Surroundings {
+            directory: Path::new("/nonexistent"),
+            variable: &|_| None,
+            start_error: &|_| None,
+        },
     )
 }
 
@@ -51,7 +55,7 @@ fn routes_inherit_each_key_from_the_nearest_level() {
          default_ttl = '1m'
          stale_if_error = '1h'",
     );
-    let lifetimes = |handling: &levada_edge::settings::Handling| {
+    let lifetimes = |handling: &levada_config::Handling| {
         (handling.rules.default_ttl.unwrap().as_secs(), handling.rules.stale_if_error.as_secs())
     };
     assert_eq!(lifetimes(&site.handling), (120, 3600));
@@ -214,7 +218,7 @@ fn routes_have_the_rules_of_access_of_their_site_but_for_those_that_they_state()
          max_body = '2MiB'
          referers = 'none'"
     ));
-    let words = |handling: &levada_edge::settings::Handling| handling.access.in_words();
+    let words = |handling: &levada_config::Handling| handling.access.in_words();
     let own = [
         "request bodies of at most 1MiB",
         "deny 192.0.2.1/32",

@@ -12,7 +12,9 @@ fn report(directory: &Path, listen: &str, site: &str) -> String {
          [[site]]\nhosts = 'a.test'\norigin = 'https://o.test'\n{site}\n"
     );
     let source = Source { name: "levada.toml".to_owned(), text };
-    check(&source, &Surroundings { directory, variable: &|_| None }).report.to_string()
+    check(&source, &Surroundings { directory, variable: &|_| None, start_error: &|_| None })
+        .report
+        .to_string()
 }
 
 /// A directory with two certificates that have signed themselves.

@@ -26,8 +26,9 @@ use prometheus_client::metrics::counter::Counter;
 
 use crate::{
     body_error::BodyError, clock::Clock, metrics::Metrics, request::RequestContext,
-    resource::Resource, settings::AccessLog, start_error::StartError,
+    resource::Resource, start_error::StartError,
 };
+use levada_config::AccessLog;
 use levada_failure::{Failed, Failure};
 
 /// The parts of a node that records are written to.

@@ -17,7 +17,7 @@ use levada_tls::client_certificates::CertifiedClient;
 use levada_types::Key;
 use parking_lot::Mutex;
 
-use crate::settings::Limits;
+use levada_config::Limits;
 
 /// The kind of listener that a request arrived at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

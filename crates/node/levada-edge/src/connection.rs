@@ -55,9 +55,9 @@ use crate::{
     node::Node,
     pipeline,
     quic::Http3,
-    settings::Limits,
     tunnel::{self, TunnelSlot},
 };
+use levada_config::Limits;
 use levada_failure::Failure;
 
 /// Bytes that a connection gathers before it writes, and reads at once at most. With a quarter of it a

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use http::{HeaderValue, Request, header::HOST};
 use levada_cache::strip_request;
+use levada_config::explained::ExplainedRequest;
 use levada_control::status::{DecidingSite, ExplainError, Explanation, IdentifiedRequest};
 use levada_failure::Failure;
 use levada_policy::{Cluster, LoadTable, Node as ClusterNode};
-use levada_settings::explained::ExplainedRequest;
 use levada_store::identity::without_port;
 
 use crate::{

@@ -30,10 +30,10 @@ use crate::{
     metrics::Metrics,
     request::RequestContext,
     resource::Resource,
-    settings::Limits,
     sites::Site,
     subject::{count_fallback, subject},
 };
+use levada_config::Limits;
 use levada_failure::Failed;
 use levada_store::NodeName;
 

@@ -19,9 +19,9 @@ use crate::{
     clock,
     fields::{DIGEST, FORWARDED_PROTO, PIECE, ROUTE},
     resource::{Piece, RoutedRequest},
-    settings::Settings,
     sites::{Site, Sites},
 };
+use levada_config::Settings;
 use levada_failure::Failure;
 
 /// Finds the sites and routes of requests.

@@ -77,8 +77,6 @@ use levada_metrics as metrics;
 pub use levada_control::status::explain_settings as explain;
 pub use levada_control::upgrade::{Addresses, Predecessor};
 pub use levada_metrics::Counts;
-pub use levada_settings::explained::{ExplainedRequest, RouteNotTaken, TakenRoute};
-pub use levada_settings::{self as settings, SettingsReader};
 pub use levada_tls::pem::TlsError;
 pub use run::{Running, check, run};
 pub use start_error::StartError;

@@ -33,9 +33,9 @@ use crate::{
     listener,
     node::{Node, hands_over},
     quic::{self, Http3},
-    settings::{Listener, PeerTrust, Settings, SiteSettings},
     start_error::StartError,
 };
+use levada_config::{Listener, PeerTrust, Settings, SiteSettings};
 
 /// The most connections at the listener for peers that have not proved that they come from one.
 const UNPROVEN: usize = 256;

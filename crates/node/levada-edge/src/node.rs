@@ -33,11 +33,11 @@ use crate::{
     large::Transfers,
     metrics::Metrics,
     process_memory,
-    settings::{Runtime, Settings, server_bounds},
     site_builder::{SiteBuilder, plan_sites},
     sites::{Site, Sites, SitesNow},
     start_error::StartError,
 };
+use levada_config::{Runtime, Settings, server_bounds};
 use levada_store::NodeName;
 
 /// A node.

@@ -8,7 +8,8 @@ use levada_cluster::events::Events;
 use levada_control::page::{Hello, LastSeen, Orders, Page, PageBody, Shown, Snapshot};
 use levada_control::status::{Sample, SetSize};
 
-use crate::{node::Node, settings::Settings};
+use crate::node::Node;
+use levada_config::Settings;
 
 /// The answer of the page to a request on the admin listener, if it is for the page.
 pub(crate) fn answer<B>(

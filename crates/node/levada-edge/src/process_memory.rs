@@ -9,7 +9,8 @@ use levada_access::{
 use levada_net::memory;
 use prometheus_client::metrics::gauge::Gauge;
 
-use crate::{cache::Cache, metrics::Metrics, settings::Settings};
+use crate::{cache::Cache, metrics::Metrics};
+use levada_config::Settings;
 
 /// So many requests are not why memory is full.
 const HANDFUL: u32 = 64;

@@ -23,10 +23,10 @@ use crate::{
     metrics::Metrics,
     node::Node,
     pipeline,
-    settings::{Limits, Listener},
     start_error::StartError,
     tunnel,
 };
+use levada_config::{Limits, Listener};
 
 /// HTTP/3 at one listener.
 pub(crate) struct Http3 {

@@ -25,12 +25,12 @@ use crate::{
     listeners::{Listeners, PreparedListeners},
     members::PATIENCE,
     node::{Node, follow_peers},
-    settings::{Settings, SettingsReader, changes},
     site_builder::{PlannedSites, follow_all, plan_sites},
     sites::Sites,
     start_error::StartError,
     tend::{tend_peers, tend_sites},
 };
+use levada_config::{Settings, SettingsReader, changes};
 
 /// A node whose settings can be read anew.
 pub(crate) struct Reloader {

@@ -22,13 +22,10 @@ use levada_upstream::WaitNotices;
 
 use levada_redirector::SharedDecider;
 
-use crate::{
-    routes::Answer,
-    settings::{
-        Handling,
-        identity::{self, Identity},
-    },
-    sites::Site,
+use crate::{routes::Answer, sites::Site};
+use levada_config::{
+    Handling,
+    identity::{self, Identity},
 };
 
 /// The resource that a request is for (RFC 9110 Sec. 3.1), with the identity of its response.

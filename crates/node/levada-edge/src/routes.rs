@@ -5,10 +5,8 @@ use std::sync::Arc;
 use http::HeaderValue;
 use levada_rules::{RequestFacts, RouteAnswer, RouteTable};
 
-use crate::{
-    settings::{Handling, SiteRoutes},
-    sites::Site,
-};
+use crate::sites::Site;
+use levada_config::{Handling, SiteRoutes};
 
 /// The routes of a site, of which the first one that matches a request counts.
 pub(crate) struct Routes {

@@ -23,11 +23,11 @@ use crate::{
     members,
     node::{Node, hands_over},
     reload::Reloader,
-    settings::{Runtime, Settings, SettingsReader},
     start_error::StartError,
     tend::tend,
     upgrade::Inheritance,
 };
+use levada_config::{Runtime, Settings, SettingsReader};
 
 /// Runs a node until TERM, INT or QUIT, then lets running requests end within the drain timeout. Calls
 /// `ready` when the node has caught up with the purges of its cluster and every address is being
@@ -53,6 +53,7 @@ pub fn run(
     levada_control::upgrade::become_user(&settings, &reader)?;
     let main = build_runtime(runtime)?;
     main.block_on(async move {
+        settings.check()?;
         check(&settings)?;
         let connections = settings.limits.connections;
         let mut inherited = predecessor.map(|predecessor| Inheritance::of(predecessor, passed));
@@ -93,13 +94,12 @@ pub fn run(
     })
 }
 
-/// Whether a node could serve by these settings. It reads certificates. What other programs have or do is not looked
-/// at: a node may run beside a check of its next settings.
+/// Whether a node could serve at the listeners of these settings. It reads certificates. What other programs have or do
+/// is not looked at: a node may run beside a check of its next settings.
 ///
 /// # Errors
 /// With the first reason why it could not, as [`run`] would have it.
 pub fn check(settings: &Settings) -> Result<(), StartError> {
-    settings.check()?;
     Listeners::new(0, &Certificates::new(CertificateMetrics::default())).check(settings)
 }
 

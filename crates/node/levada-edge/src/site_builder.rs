@@ -20,12 +20,12 @@ use crate::{
     clock::Clock,
     metrics::Metrics,
     routes::Routes,
-    settings::{
-        PolicyChoice, Settings, SiteLog, SiteRoute, SiteServers, SiteSettings, SwitchSettings, Way,
-        server_bounds,
-    },
     sites::{Site, SiteParts, Sites},
     start_error::StartError,
+};
+use levada_config::{
+    PolicyChoice, Settings, SiteLog, SiteRoute, SiteServers, SiteSettings, SwitchSettings, Way,
+    server_bounds,
 };
 use levada_upstream::PacedQueue;
 

@@ -16,11 +16,8 @@ use levada_types::hash64;
 use levada_upstream::{FairQueue, PacedQueue, RetryBudget, Server};
 use prometheus_client::metrics::counter::Counter;
 
-use crate::{
-    clock::Clock,
-    routes::Routes,
-    settings::{Delivery, Handling, HostTable, LargeSettings, MissLimits, SiteSettings},
-};
+use crate::{clock::Clock, routes::Routes};
+use levada_config::{Delivery, Handling, HostTable, LargeSettings, MissLimits, SiteSettings};
 
 /// A site at work.
 pub(crate) struct Site {

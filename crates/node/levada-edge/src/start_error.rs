@@ -3,11 +3,11 @@
 use std::io;
 
 use levada_cluster::nodes::PeersError;
+use levada_config::UnusableSettings;
 use levada_control::upgrade::{NoSuchUser, PredecessorGone, SocketError};
 use levada_http::http3::NoInitialCipherSuite;
 use levada_net::bpf::BpfError;
 use levada_policy::BuildError;
-use levada_settings::UnusableSettings;
 
 use levada_store::disk::DiskError;
 

@@ -14,9 +14,9 @@ use levada_types::Request;
 use crate::{
     metrics::CacheResult,
     node::Node,
-    settings::KeyFrom,
     sites::{Site, Sites},
 };
+use levada_config::KeyFrom;
 
 /// The objects that a status names.
 const HOTTEST: usize = 24;

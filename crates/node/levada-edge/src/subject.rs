@@ -4,7 +4,8 @@ use http::{HeaderMap, request::Parts};
 use levada_types::{Key, ServiceClass};
 use levada_upstream::{RequestBody, ServerFailure, Subject};
 
-use crate::{resource::Resource, settings::KeyFrom, sites::Site};
+use crate::{resource::Resource, sites::Site};
+use levada_config::KeyFrom;
 
 /// The subject of a request with these fields, and the part of the request that its key is of. Where the request
 /// lacks that part, or it is the body, the key is that of the URL.

@@ -17,7 +17,8 @@ use levada_net::stop::Stop;
 use levada_upstream::ClientBody;
 use tokio::task::spawn_blocking;
 
-use crate::{node::Node, reload::Reloader, settings::Settings, start_error::StartError};
+use crate::{node::Node, reload::Reloader, start_error::StartError};
+use levada_config::Settings;
 
 /// How long the disk cache may take to write its queue and its index.
 const DISK_TIMEOUT: Duration = Duration::from_secs(10);

@@ -7,6 +7,8 @@
 mod address_prefix;
 mod admin_address;
 mod bytesize;
+#[cfg(feature = "document")]
+pub mod document;
 mod key;
 mod piece_counts;
 mod rate;

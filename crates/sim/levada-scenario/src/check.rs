@@ -6,9 +6,9 @@
 
 use std::path::Path as FilePath;
 
-use levada_document::{Findings, Node, Path, Source};
 use levada_sim::{Library, Policy, Problem as Wrong, Problems, Scenario};
 use levada_trace::generate::GENERATORS;
+use levada_types::document::{Findings, Node, Path, Source};
 
 /// Changes by the command line, or by the keywords of a call.
 #[derive(Clone, Debug, Default)]

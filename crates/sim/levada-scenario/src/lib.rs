@@ -12,6 +12,6 @@ mod run_key;
 
 pub use check::{ChangeNames, Changes, CheckedScenario, check};
 pub use files::Files;
-pub use levada_document::Source;
+pub use levada_types::document::Source;
 pub use listed::{Example, SCENARIOS, Unreadable, matrix, read};
 pub use run_key::{SIMULATOR, run_key};

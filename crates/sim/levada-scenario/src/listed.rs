@@ -2,7 +2,7 @@
 
 use std::{io, path::Path};
 
-use levada_document::{Source, read_source};
+use levada_types::document::{Source, read_source};
 
 /// A scenario file of examples/sim or of its directory for `levada sim matrix`.
 pub struct Example {

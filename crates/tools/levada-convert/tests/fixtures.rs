@@ -74,7 +74,8 @@ fn is_accepted(toml: &str, name: &str) {
         .replace("/var/log/nginx", root)
         .replace("unix:/run", &format!("unix:{root}"));
     let source = Source { name: name.to_owned(), text };
-    let surroundings = Surroundings { directory: directory.path(), variable: &|_| None };
+    let surroundings =
+        Surroundings { directory: directory.path(), variable: &|_| None, start_error: &|_| None };
     let checked = levada_config::check(&source, &surroundings);
     assert!(checked.report.is_usable(), "{}\n{}", checked.report, source.text);
 }

@@ -72,7 +72,8 @@ fn is_accepted(toml: &str, place: &str) {
         .replace("/var/cache", root)
         .replace("\"/srv", &format!("\"{root}/srv"))
         .replace("unix:/run", &format!("unix:{root}"));
-    let surroundings = Surroundings { directory: directory.path(), variable: &|_| None };
+    let surroundings =
+        Surroundings { directory: directory.path(), variable: &|_| None, start_error: &|_| None };
     let checked =
         levada_config::check(&Source { name: place.to_owned(), text: text.clone() }, &surroundings);
     assert!(checked.report.is_usable(), "{place}: {}\n{text}", checked.report);

@@ -37,7 +37,8 @@ fn is_accepted_if_complete(conversion: &Conversion, from: &str) {
         .unwrap();
     let root = directory.path().display().to_string();
     let text = conversion.toml.replace("/srv", &root);
-    let surroundings = Surroundings { directory: directory.path(), variable: &|_| None };
+    let surroundings =
+        Surroundings { directory: directory.path(), variable: &|_| None, start_error: &|_| None };
     let checked = levada_config::check(&Source { name: "t".to_owned(), text }, &surroundings);
     assert!(checked.report.is_usable(), "{}\n{from}\n{}", checked.report, conversion.toml);
 }

@@ -10,8 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use levada_config::{AcmeSettings, Proof, Settings};
 use levada_net::listening;
-use levada_settings::{AcmeSettings, Proof, Settings};
 use levada_tls::acme::{DirectoryAnswer, ask_directory};
 use levada_types::format_duration;
 
@@ -204,7 +204,7 @@ fn is_here(address: IpAddr) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use levada_settings::WantedCertificate;
+    use levada_config::WantedCertificate;
 
     use super::*;
     use crate::Level;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use levada_settings::CertificateState;
+use levada_config::CertificateState;
 
 use crate::Finding;
 

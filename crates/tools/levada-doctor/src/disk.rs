@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use levada_settings::DiskCache;
+use levada_config::DiskCache;
 use levada_types::ByteSize;
 use rustix::fs::statvfs;
 

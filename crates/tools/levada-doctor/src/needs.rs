@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf};
 
-use levada_settings::{AdminAddress, DiskCache, Limits, Origin, RunAs, Settings, SiteServers};
+use levada_config::{AdminAddress, DiskCache, Limits, Origin, RunAs, Settings, SiteServers};
 
 use crate::AcmeNeeds;
 

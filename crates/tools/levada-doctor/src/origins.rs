@@ -2,7 +2,7 @@
 
 use std::{thread, time::Duration};
 
-use levada_settings::{Origin, OriginTls, Settings, SiteServers};
+use levada_config::{Origin, OriginTls, Settings, SiteServers};
 use levada_tls::probe::{probe, probe_plain};
 
 use crate::Finding;

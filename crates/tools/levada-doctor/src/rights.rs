@@ -1,7 +1,7 @@
 //! The user that the node runs as, and the capabilities that it needs.
 
+use levada_config::RunAs;
 use levada_net::privileges::{self, Account, Privileges};
-use levada_settings::RunAs;
 
 use crate::{Finding, Needs, sysctl};
 

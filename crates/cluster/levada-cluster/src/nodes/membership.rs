@@ -3,11 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use levada_policy::{Cluster, LoadTable, Node as ClusterNode, NodeIndex};
-use levada_settings::{Peer, Peering};
 use levada_types::Timestamp;
 use levada_upstream::{HealthCheck, Server};
 
-use crate::nodes::{Member, WatchedPeer};
+use crate::nodes::{Member, Peer, Peering, WatchedPeer};
 
 /// The nodes of the cluster, this one among them. An index is of use with the generation that it comes from.
 pub struct Membership {

@@ -6,6 +6,7 @@
 //! member        one node, as long as it is a member: its server, its purge log, its watch
 //! sources       the nodes and addresses that sources name, from levada-discovery
 //! certificates  messages about certificates to other nodes
+//! settings      the nodes and their trust, by configuration
 //! log           the known part of a node's purge log
 //! ```
 //!
@@ -18,10 +19,12 @@ mod log;
 mod member;
 mod membership;
 mod peers;
+mod settings;
 mod sources;
 
 pub use log::PeerLog;
 pub use member::{Member, PROBE, WatchedPeer};
 pub use membership::{Membership, nodes};
 pub use peers::{MembershipChange, Peers, PeersError, PreparedPeers, Watch, proof};
+pub use settings::{Peer, PeerTrust, Peering};
 pub use sources::PeerSources;

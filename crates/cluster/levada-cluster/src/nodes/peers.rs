@@ -9,14 +9,13 @@ use std::{
 use arc_swap::{ArcSwap, Guard};
 use levada_net::stop::Spawn;
 use levada_policy::{LoadTable, NodeIndex};
-use levada_settings::{Peer, PeerTrust, Peering};
 use levada_tls::{peer, pem::TlsError};
 use levada_types::Timestamp;
 use levada_upstream::{Address, Clock, PeerProof, Server, ServerBounds, Wire};
 use parking_lot::Mutex;
 
 use crate::nodes::{
-    Member, PeerLog, WatchedPeer,
+    Member, Peer, PeerLog, PeerTrust, Peering, WatchedPeer,
     membership::{Generation, Membership},
 };
 

@@ -8,7 +8,8 @@ use std::{
 };
 
 use levada_discovery::{Discovery, DiscoverySettings, DnsSource, Followed, Member, Source};
-use levada_settings::{Peer, Peering};
+
+use crate::nodes::{Peer, Peering};
 
 /// The sources of a cluster's nodes.
 #[derive(Default)]

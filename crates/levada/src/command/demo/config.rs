@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, net::SocketAddr};
 
 use levada_client::command::node::{Addresses, configuration_head};
-use levada_edge::settings::PolicyChoice;
+use levada_config::PolicyChoice;
 use levada_policy::ParameterValue;
 
 use super::setup::{Setup, node_name};

@@ -7,7 +7,7 @@ use levada_client::command::{
     admin_client,
     node::{Node, PORT_TRIES, free_addresses, port_was_taken},
 };
-use levada_edge::settings::PolicyChoice;
+use levada_config::PolicyChoice;
 use tempfile::TempDir;
 
 use super::{

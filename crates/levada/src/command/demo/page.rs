@@ -19,11 +19,11 @@ use hyper_util::rt::TokioIo;
 use levada_client::command::admin_client;
 use levada_cluster::admin_access;
 use levada_cluster::events::{EventKind, Events, unix_time};
+use levada_config::PolicyChoice;
 use levada_control::page::{
     Hello, Orders, Page, PageBody, SeenNode, Shown, Snapshot, Stalled, Story, StoryPhase,
 };
 use levada_control::status::{Sample, SetSize};
-use levada_edge::settings::PolicyChoice;
 use levada_policy::POLICIES;
 use percent_encoding::percent_decode_str;
 use tokio::{net::TcpListener, sync::mpsc};

@@ -4,9 +4,9 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, bail, ensure};
-use levada_config::did_you_mean;
-use levada_edge::settings::PolicyChoice;
+use levada_config::PolicyChoice;
 use levada_policy::{Deployment, POLICIES, ParameterValue, PolicyEntry};
+use levada_types::document::did_you_mean;
 use levada_types::{format_duration, parse_duration, parse_rate};
 
 use super::{

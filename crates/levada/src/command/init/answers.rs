@@ -8,6 +8,7 @@ use std::{
 use levada_config::{Severity, Source, Surroundings};
 
 use super::template;
+use crate::command::configuration;
 
 /// All answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,7 +139,11 @@ fn checked<T>(answers: Answers, take: impl Fn(Answers) -> T) -> Result<T, String
 pub(super) fn problem(text: &str) -> Option<String> {
     let source = Source { name: String::new(), text: text.to_owned() };
     let directory = std::env::current_dir().unwrap_or_default();
-    let surroundings = Surroundings { directory: &directory, variable: &|_| None };
+    let surroundings = Surroundings {
+        directory: &directory,
+        variable: &|_| None,
+        start_error: &configuration::start_error,
+    };
     let report = levada_config::check(&source, &surroundings).report;
     let error = report.problems.into_iter().find(|problem| problem.severity == Severity::Error)?;
     let help = error.help.map(|help| format!(" ({help})")).unwrap_or_default();

@@ -128,7 +128,7 @@ fn scenarios(args: &MatrixArgs) -> anyhow::Result<Vec<Named>> {
 }
 
 fn from_file(path: &Path) -> anyhow::Result<Named> {
-    let source = levada_config::read_source(path)
+    let source = levada_types::document::read_source(path)
         .with_context(|| format!("cannot read {}", path.display()))?;
     let directory = path.parent().unwrap_or(Path::new(""));
     let mut library = Library::new(Box::new(Files));

@@ -2,8 +2,8 @@
 
 use anyhow::{Context as _, bail};
 use levada_client::command::CommandStatus;
-use levada_config::did_you_mean;
 use levada_paper::{PAPERS, Paper, Table};
+use levada_types::document::did_you_mean;
 
 use super::{args::PaperArgs, cases, report, sweep::sweep};
 

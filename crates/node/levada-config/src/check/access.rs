@@ -20,7 +20,7 @@ use crate::{
     file::{self, OneOrMany, OrOff},
     text::{Root, Upstream},
 };
-use levada_document::Path;
+use levada_types::document::Path;
 
 fn on<T>(switch: &Option<OrOff<T>>) -> Option<&T> {
     switch.as_ref().and_then(OrOff::on)

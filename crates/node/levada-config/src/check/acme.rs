@@ -2,9 +2,9 @@
 
 use std::net::IpAddr;
 
+use crate::{AcmeSettings, DnsCommand, ExternalAccount, Proof, WantedCertificate};
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
-use levada_document::Path;
-use levada_edge::settings::{AcmeSettings, DnsCommand, ExternalAccount, Proof, WantedCertificate};
+use levada_types::document::Path;
 
 use super::Check;
 use crate::{

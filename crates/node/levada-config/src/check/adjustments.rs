@@ -4,12 +4,12 @@ use std::{collections::BTreeSet, io::Read, sync::Arc};
 
 use http::{HeaderValue, StatusCode};
 
-use levada_document::Path;
-use levada_edge::settings::{Adjustments, ClientCountries};
+use crate::{Adjustments, ClientCountries};
 use levada_rules::{
     Conditions, CountryLookup, ErrorPage, ErrorPages, ErrorStatus, FieldEdit, FieldEdits,
     FieldError, Maintenance, Page, Rewrite, TemplateError, TemplateKind, TemplateScope,
 };
+use levada_types::document::Path;
 
 use super::{Check, levels::KeyLevels};
 use crate::file;

@@ -2,10 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
+use crate::{CachingRules, KeyRules, QueryRule, Selector, StatusTtl, Statuses};
 use http::HeaderName;
-use levada_document::Path;
-use levada_edge::settings::{CachingRules, KeyRules, QueryRule, Selector, StatusTtl, Statuses};
 use levada_rules::{FetchFields, Purpose, TextPattern};
+use levada_types::document::Path;
 use levada_types::parse_duration;
 
 use super::{Check, levels::KeyLevels};

@@ -2,10 +2,8 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use levada_document::{Path, did_you_mean};
-use levada_edge::settings::{
-    DiscoverySettings, DnsSource, FileSource, NamedSource, Source, SrvSource,
-};
+use levada_discovery::{DiscoverySettings, DnsSource, FileSource, NamedSource, Source, SrvSource};
+use levada_types::document::{Path, did_you_mean};
 
 use super::Check;
 use crate::{

@@ -1,10 +1,10 @@
 //! `etcd` and `kubernetes` of a source.
 
-use levada_document::Path;
-use levada_edge::settings::{
+use crate::{
     ClientTls, ClusterAccess, Endpoint, EtcdSource, EtcdUser, KubernetesSource, Member,
     Registration, ServicePort,
 };
+use levada_types::document::Path;
 
 use super::Check;
 use crate::{

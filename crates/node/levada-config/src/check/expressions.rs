@@ -1,8 +1,8 @@
 //! Expressions: read, with a remedy for each mistake.
 
-use levada_document::{Path, did_you_mean};
-use levada_edge::settings::Expression;
+use crate::Expression;
 use levada_rules::{ExpressionError, FUNCTIONS, NAMES, Purpose};
+use levada_types::document::{Path, did_you_mean};
 
 use super::Check;
 

@@ -9,7 +9,7 @@ use std::{
 
 use super::Check;
 use crate::text::Upstream;
-use levada_document::Path;
+use levada_types::document::Path;
 
 /// The largest size of certificates and secrets.
 const LARGEST: u64 = 4 << 20;

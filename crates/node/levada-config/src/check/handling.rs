@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use levada_edge::settings::{AccessSettings, CacheRules, Handling};
+use crate::{AccessSettings, CacheRules, Handling};
 use levada_rules::Conditions;
 
 use super::{Check, levels::KeyLevels};

@@ -2,10 +2,10 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use levada_document::Path;
-use levada_edge::settings::{
-    self, HandoffBackendSettings, HandoffControl, HandoffSettings, KeyFrom, SwitchServer,
+use crate::{
+    AfterHandoff, HandoffBackendSettings, HandoffControl, HandoffSettings, KeyFrom, SwitchServer,
 };
+use levada_types::document::Path;
 
 use super::{Check, levels::KeyLevels};
 use crate::{
@@ -31,9 +31,9 @@ impl Check<'_, '_> {
             secret: secret??,
             interfaces: (!interfaces.is_empty()).then(|| interfaces.to_vec())?,
             after: match handoff.after {
-                After::Stay => settings::AfterHandoff::Stay,
-                After::Back => settings::AfterHandoff::Back,
-                After::On => settings::AfterHandoff::On,
+                After::Stay => AfterHandoff::Stay,
+                After::Back => AfterHandoff::Back,
+                After::On => AfterHandoff::On,
             },
             max_segment: handoff.max_segment,
             min_size: handoff.min_size.bytes(),

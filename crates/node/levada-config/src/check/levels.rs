@@ -1,6 +1,6 @@
 //! The levels of a file at which a key can be stated: a route, its site, and `[defaults]`.
 
-use levada_document::{Findings, Path};
+use levada_types::document::{Findings, Path};
 
 /// Tables that can state a key, the nearest first. A problem is reported where the key was stated.
 #[derive(Clone)]

@@ -1,8 +1,8 @@
 //! Access logs: their targets, formats and samples.
 
-use levada_document::{Path, did_you_mean, nearest};
-use levada_edge::settings::{AccessLog, LogFormat, LogTarget, Sampling, SiteLog};
+use crate::{AccessLog, LogFormat, LogTarget, Sampling, SiteLog};
 use levada_observe::log::{FACILITIES, FORMAT_NAMES, FormatError, Syslog};
+use levada_types::document::{Path, did_you_mean, nearest};
 
 use super::Check;
 use crate::file;

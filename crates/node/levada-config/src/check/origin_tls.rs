@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use levada_document::Path;
 use levada_tls::{
     origin::{Authorities, OriginTls},
     pem::{Certificate, TlsError},
 };
+use levada_types::document::Path;
 
 use super::{Check, levels::KeyLevels};
 use crate::{

@@ -1,7 +1,7 @@
 //! The cluster: names, and how its nodes trust each other.
 
-use levada_document::{Path, did_you_mean};
-use levada_edge::settings::{Peer, PeerTrust, Peering};
+use crate::{Peer, PeerTrust, Peering};
+use levada_types::document::{Path, did_you_mean};
 
 use super::Check;
 use crate::{file, file::Protocol, text::NodeName};

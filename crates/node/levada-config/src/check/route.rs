@@ -1,7 +1,7 @@
 //! The node's route: one BGP daemon, and values that the daemon accepts.
 
-use levada_document::Path;
-use levada_edge::settings::{RouteLevel, RouteRules, RouteSettings, Speaker};
+use crate::{RouteLevel, RouteRules, RouteSettings, Speaker};
+use levada_types::document::Path;
 
 use super::Check;
 use crate::file;

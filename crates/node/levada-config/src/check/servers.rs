@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use levada_document::Path;
-use levada_edge::settings::{KeyFrom, SwitchServer, SwitchSettings};
+use crate::{KeyFrom, SwitchServer, SwitchSettings};
+use levada_types::document::Path;
 use serde_json::Value as Json;
 
 use super::{Check, levels::KeyLevels, site::origin};

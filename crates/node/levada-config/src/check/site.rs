@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use levada_document::{Path, did_you_mean};
-use levada_edge::settings::{
+use crate::{
     Delivery, LargeSettings, Origin, PolicyChoice, ServerProtocols, SiteRoutes, SiteServers,
     SiteSettings, identity::KeyForms,
 };
 use levada_policy::{POLICIES, ParameterError, ParameterValue, Parameters, PolicyEntry};
 use levada_rules::Conditions;
 use levada_types::ByteSize;
+use levada_types::document::{Path, did_you_mean};
 
 use super::{Check, levels::KeyLevels};
 use crate::{

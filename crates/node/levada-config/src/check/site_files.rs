@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::FilesSettings;
 use http::HeaderValue;
 use levada_body::files::FilePath;
-use levada_document::Path;
-use levada_edge::settings::FilesSettings;
+use levada_types::document::Path;
 
 use super::{Check, levels::KeyLevels};
 use crate::file::{self, FilesOrRoot};

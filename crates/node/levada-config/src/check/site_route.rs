@@ -2,13 +2,13 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use crate::{AccessSettings, PolicyChoice, RouteAnswer, SiteRoute, SiteRoutes};
 use http::{HeaderName, HeaderValue, Method, StatusCode};
-use levada_document::Path;
-use levada_edge::settings::{AccessSettings, PolicyChoice, RouteAnswer, SiteRoute, SiteRoutes};
 use levada_rules::{
     Conditions, FieldPattern, PathPattern, PathRegex, PatternError, Purpose, RouteTable, Scheme,
     Template, TemplateError, TemplateKind, TemplateScope, TextPattern,
 };
+use levada_types::document::Path;
 
 use super::{Check, levels::KeyLevels};
 use crate::{

@@ -1,7 +1,7 @@
 //! The collector of traces, metrics and logs: a URL, and fields that may be sent there.
 
+use crate::{CollectorSettings, CollectorTargets, ExportSettings};
 use http::{HeaderName, HeaderValue};
-use levada_edge::settings::{CollectorSettings, CollectorTargets, ExportSettings};
 
 use super::Check;
 use crate::text::{Root, Upstream};

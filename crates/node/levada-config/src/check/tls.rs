@@ -2,15 +2,13 @@
 
 use std::sync::Arc;
 
-use levada_document::{Path, did_you_mean};
-use levada_edge::settings::{
-    ClientCertificateSettings, HandshakeSettings, SiteTls, TicketSettings,
-};
+use crate::{ClientCertificateSettings, HandshakeSettings, SiteTls, TicketSettings};
 use levada_tls::{
     client_certificates::ClientCertificates,
     handshake::{self, CIPHERS, CURVES},
     pem::{self, Certificate},
 };
+use levada_types::document::{Path, did_you_mean};
 
 use super::Check;
 use crate::file::{self, OneOrMany};
@@ -34,8 +32,7 @@ impl Check<'_, '_> {
         let tls13 = |cipher: &_| handshake::is_tls13(*cipher);
         if let Some(ciphers) = ciphers.as_ref().filter(|ciphers| !ciphers.is_empty()) {
             let only = |version| min == version && max == version;
-            let (tls12, has13) =
-                (levada_edge::settings::TlsVersion::Tls12, ciphers.iter().any(tls13));
+            let (tls12, has13) = (crate::TlsVersion::Tls12, ciphers.iter().any(tls13));
             let idle = match () {
                 () if only(tls12) => ciphers.iter().all(tls13),
                 () if min > tls12 => !has13,

@@ -1,6 +1,6 @@
 //! `[cache]` and `[purge]`: the memory and disk tiers, and purging.
 
-use levada_edge::settings;
+use crate::settings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

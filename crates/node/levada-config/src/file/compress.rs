@@ -1,6 +1,6 @@
 //! `[site.compress]`: content codings of responses.
 
-use levada_edge::settings::{CompressSettings, Levels};
+use crate::{CompressSettings, Levels};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -45,7 +45,7 @@ pub enum Coding {
     Gzip,
 }
 
-impl From<Coding> for levada_edge::settings::Coding {
+impl From<Coding> for crate::Coding {
     fn from(coding: Coding) -> Self {
         match coding {
             Coding::Zstd => Self::Zstd,

@@ -1,6 +1,6 @@
 //! `[[discovery]]` and `[resolver]`: members from where they already are, and how names are resolved.
 
-use levada_edge::settings;
+use crate::settings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -1,6 +1,6 @@
 //! `[site.large]`: files that are fetched in pieces.
 
-use levada_edge::settings;
+use crate::settings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

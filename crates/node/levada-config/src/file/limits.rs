@@ -1,6 +1,6 @@
 //! `[limits]`: bounds on the work and memory of clients, servers and requests.
 
-use levada_edge::settings;
+use crate::settings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

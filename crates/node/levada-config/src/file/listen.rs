@@ -1,6 +1,6 @@
 //! `[[listen]]` and `[admin]`: the addresses for clients and operators.
 
-use levada_edge::settings;
+use crate::settings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

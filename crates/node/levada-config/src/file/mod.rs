@@ -1,7 +1,7 @@
 //! The configuration file: every table and key, declared once, each table in a file of its own.
 //!
 //! Users read these comments: the JSON Schema, the tables of docs/operate/configuration.md and the
-//! errors are generated from these declarations. Defaults are those of [`levada_edge::settings`].
+//! errors are generated from these declarations. Defaults are those of [`crate::settings`].
 //!
 //! Every field has a default, required or not, so that a file with mistakes can be read without the
 //! wrong values and checked for everything else. The schema has the required keys.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use levada_edge::settings;
+use crate::settings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

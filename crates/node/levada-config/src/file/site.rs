@@ -1,6 +1,6 @@
 //! `[[site]]`: a group of hosts, their origin, and how they are served.
 
-use levada_edge::settings;
+use crate::settings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,7 @@
 //! `[listen.handshake]`, `[site.handshake]`, `[site.client_certificates]` and `[session_tickets]`: TLS towards
 //! clients.
 
-use levada_edge::settings;
+use crate::settings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

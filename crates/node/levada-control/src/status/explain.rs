@@ -4,14 +4,14 @@ use std::fmt::Display;
 
 use http::Method;
 use levada_body::files::FileDirectory;
-use levada_fetch::ChunkUrl;
-use levada_policy::{Cluster, LoadTable, Node as ClusterNode, NodeIndex};
-use levada_redirector::{Classes, Decider, DeciderDeployment, KeyFrom, SwitchSettings};
-use levada_settings::{
+use levada_config::{
     Settings, SiteSettings,
     explained::{EvaluatedExpression, ExplainedRequest, TakenRoute},
     identity::Identity,
 };
+use levada_fetch::ChunkUrl;
+use levada_policy::{Cluster, LoadTable, Node as ClusterNode, NodeIndex};
+use levada_redirector::{Classes, Decider, DeciderDeployment, KeyFrom, SwitchSettings};
 use levada_store::identity::{ResourceUrl, without_port};
 use levada_types::{Key, Request, ServiceClass, Timestamp};
 

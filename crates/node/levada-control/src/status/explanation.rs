@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use levada_settings::explained::{EvaluatedExpression, TakenRoute};
+use levada_config::explained::{EvaluatedExpression, TakenRoute};
 use serde::{Deserialize, Serialize};
 
 /// The node that would be chosen, with everything that the decision depends on.

@@ -4,9 +4,9 @@
 use std::sync::{Mutex, PoisonError};
 
 use levada_cluster::awaited::Awaited;
+use levada_config::Registration;
 use levada_discovery::{Leave, register};
 use levada_net::stop::Stop;
-use levada_settings::Registration;
 use tokio::sync::watch;
 
 use crate::upgrade::upgrades::{UpgradePhase, Upgrades};

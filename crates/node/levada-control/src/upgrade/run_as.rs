@@ -2,8 +2,8 @@
 
 use std::{fs, io, os::unix::fs::DirBuilderExt as _, path::Path};
 
+use levada_config::{RunAs, Settings, SettingsReader};
 use levada_net::privileges::{self, Account, Kept, Privileges};
-use levada_settings::{RunAs, Settings, SettingsReader};
 
 /// Why the node cannot become the user of its settings.
 #[derive(Debug, thiserror::Error)]

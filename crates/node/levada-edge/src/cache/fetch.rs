@@ -27,9 +27,8 @@ use super::{
     part_origin::PartOrigin,
     place, rest,
 };
-use crate::{
-    clock, large, request::RequestContext, resource::Piece, settings::Handling, sites::Site,
-};
+use crate::{clock, large, request::RequestContext, resource::Piece, sites::Site};
+use levada_config::Handling;
 use levada_failure::Failure;
 
 /// One fetch, with everything that its task needs to own.

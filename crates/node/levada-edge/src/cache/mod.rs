@@ -39,7 +39,8 @@ use levada_store::{Loans, Object, Remembered, Store, disk::DiskError};
 use levada_types::Key;
 
 use self::fill::Fills;
-use crate::{clock::Clock, forward::Forwarder, metrics::Metrics, settings::Settings};
+use crate::{clock::Clock, forward::Forwarder, metrics::Metrics};
+use levada_config::Settings;
 
 /// How long requests for a URI do not wait for each other after a response that could not be stored.
 const UNSTORABLE: Duration = Duration::from_secs(120);

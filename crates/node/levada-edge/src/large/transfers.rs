@@ -12,7 +12,8 @@ use levada_fetch::Sources;
 use parking_lot::Mutex;
 
 use super::{flight::PieceFlights, head::Known, transfer::SharedTransfer};
-use crate::{access_record::Telemetry, settings::Limits};
+use crate::access_record::Telemetry;
+use levada_config::Limits;
 use levada_store::{NoWindow, NodeName, WindowRoom, WindowShare};
 
 /// The transfers that a status shows, at most.

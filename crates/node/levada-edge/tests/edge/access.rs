@@ -10,13 +10,11 @@ use levada_access::{
     referers::Referers,
     signed::{Digest, Issuers, Link, PACKAGE, RequestUrl, SignedUrls, Tokens},
 };
-use levada_edge::{
-    Running, SettingsReader,
-    settings::{
-        AccessLog, AccessSettings, Bandwidth, BasicSettings, CachingRules, KeyRules, LimitSettings,
-        LogFormat, QueryRule, Settings,
-    },
+use levada_config::{
+    AccessLog, AccessSettings, Bandwidth, BasicSettings, CachingRules, KeyRules, LimitSettings,
+    LogFormat, QueryRule, Settings, SettingsReader,
 };
+use levada_edge::Running;
 use levada_rules::TextPattern;
 
 use crate::support::{nodes::*, *};
@@ -483,8 +481,11 @@ async fn keys_rotate_by_reloads_and_stay_when_their_file_cannot_be_read() {
                     signed_urls = { form = 'token', keys_file = 'keys.json' }\n";
         let source =
             levada_config::Source { name: "levada.toml".to_owned(), text: text.to_owned() };
-        let surroundings =
-            levada_config::Surroundings { directory: &directory, variable: &|_| None };
+        let surroundings = levada_config::Surroundings {
+            directory: &directory,
+            variable: &|_| None,
+            start_error: &|_| None,
+        };
         let checked = levada_config::check(&source, &surroundings);
         let mut settings = before.clone();
         let mut sites = checked.settings.ok_or(checked.report.to_string())?.sites;

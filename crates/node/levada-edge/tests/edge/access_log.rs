@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use levada_edge::settings::{AccessLog, LogFormat, SiteLog};
+use levada_config::{AccessLog, LogFormat, SiteLog};
 
 use crate::{
     reload_all::{change, free},
@@ -27,7 +27,7 @@ async fn site_has_a_log_of_its_own_or_none_and_a_full_disk_costs_lines_only() {
     settings.access_log = Some(log(&common, "$host $request_uri"));
     let named = |host: &str, log: Option<AccessLog>| {
         let log = SiteLog::Own(log.map(Box::new));
-        levada_edge::settings::SiteSettings { log, ..site(host, &[origin.address]) }
+        levada_config::SiteSettings { log, ..site(host, &[origin.address]) }
     };
     let format = r#"$host $status "$http_user_agent" "$sent_http_x_made_by""#;
     settings.sites.push(named("own.test", Some(log(&own, format))));

@@ -5,7 +5,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use levada_edge::settings::Settings;
+use levada_config::Settings;
 
 use crate::support::{nodes::*, *};
 

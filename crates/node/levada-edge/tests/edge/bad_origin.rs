@@ -11,7 +11,8 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use levada_edge::{Running, settings::Settings};
+use levada_config::Settings;
+use levada_edge::Running;
 use tokio::task::JoinSet;
 
 use crate::support::{nodes::metric, origin::Asked, *};
@@ -842,7 +843,7 @@ async fn nothing_that_was_purged_is_served_to_those_who_ask_later() {
         let (origin, node, at) = world_with(|settings| {
             settings.cache.memory = 1 << 20;
             let path = dir.path().to_owned();
-            settings.cache.disk = Some(levada_edge::settings::DiskCache { path, size: 64 << 20 });
+            settings.cache.disk = Some(levada_config::DiskCache { path, size: 64 << 20 });
         })
         .await;
         let etags =

@@ -2,12 +2,10 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use levada_edge::{
-    Running,
-    settings::{
-        CachingRules, Handling, IgnoredFields, KeyRules, QueryRule, Selector, StatusTtl, Statuses,
-    },
+use levada_config::{
+    CachingRules, Handling, IgnoredFields, KeyRules, QueryRule, Selector, StatusTtl, Statuses,
 };
+use levada_edge::Running;
 use levada_rules::TextPattern;
 
 use crate::support::{nodes::Cluster, *};

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use levada_edge::settings::{
+use levada_config::{
     Certificate, ClientCertificateMode, ClientCertificateSettings, ClientFields, Settings, SiteTls,
 };
 use rcgen::DnType;
@@ -40,7 +40,7 @@ async fn world(tweak: impl FnOnce(&mut Settings, &secure::Authority)) -> World {
         let at = settings.sites[0].servers.clone();
         let of = |host: &str, tls: SiteTls| {
             let servers = at.clone();
-            levada_edge::settings::SiteSettings { servers, tls, ..site(host, &[]) }
+            levada_config::SiteSettings { servers, tls, ..site(host, &[]) }
         };
         settings.sites = vec![
             of("open.test", SiteTls::default()),

@@ -2,10 +2,8 @@
 
 use std::{net::SocketAddr, path::Path, sync::Arc};
 
-use levada_edge::{
-    Running,
-    settings::{Certificate, ClientCertificateMode, ClientCertificateSettings, ClientFields},
-};
+use levada_config::{Certificate, ClientCertificateMode, ClientCertificateSettings, ClientFields};
+use levada_edge::Running;
 use rustls::{
     ClientConfig, HandshakeKind, RootCertStore, SupportedProtocolVersion,
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
@@ -73,7 +71,7 @@ struct World {
     origin: Origin,
     node: Running,
     file: File,
-    settings: levada_edge::settings::Settings,
+    settings: levada_config::Settings,
     servers: secure::Authority,
     clients: secure::Authority,
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use levada_edge::settings::{Delivery, PeerTrust};
+use levada_config::{Delivery, PeerTrust};
 use levada_upstream::PeerProof;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 

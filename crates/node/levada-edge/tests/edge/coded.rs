@@ -3,10 +3,8 @@
 
 use std::io::Read;
 
-use levada_edge::{
-    Running,
-    settings::{CompressSettings, TypePattern},
-};
+use levada_config::{CompressSettings, TypePattern};
+use levada_edge::Running;
 
 use crate::{
     compress::{accepting, decoded, page, stored_copy, text, world, world_with},

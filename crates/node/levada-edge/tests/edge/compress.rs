@@ -2,10 +2,8 @@
 
 use std::{io::Read, net::SocketAddr};
 
-use levada_edge::{
-    Running,
-    settings::{Coding, CompressSettings, Settings},
-};
+use levada_config::{Coding, CompressSettings, Settings};
+use levada_edge::Running;
 use serde_json::json;
 
 use crate::{
@@ -289,7 +287,7 @@ async fn copies_survive_a_restart_on_disk() {
     origin.on("/a", page(&body).with("vary", "origin, accept-encoding"));
     let mut settings = single(&[origin.address]);
     settings.sites[0].handling.compress = Some(CompressSettings::default());
-    settings.cache.disk = Some(levada_edge::settings::DiskCache { path, size: 64 << 20 });
+    settings.cache.disk = Some(levada_config::DiskCache { path, size: 64 << 20 });
     let node = start(settings.clone()).await;
     let at = node.addresses.clients[0];
     accepting(at, "/a", "gzip").await;

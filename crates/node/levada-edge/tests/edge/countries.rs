@@ -1,6 +1,7 @@
 //! Rules by country, with databases in MaxMind's format (`countries/make.py` writes them).
 
-use levada_edge::{Running, SettingsReader, settings::Settings};
+use levada_config::{Settings, SettingsReader};
+use levada_edge::Running;
 
 use crate::support::{HOST, Origin, Wire, connect_from, head_of, nodes::single, settled};
 
@@ -22,8 +23,11 @@ async fn clients_of_a_country_are_denied_until_a_reload_brings_another_database(
              [[site.route]]\npath = '/fr/**'\naccess = ['allow country FR', 'deny all']\n"
         );
         let source = levada_config::Source { name: "levada.toml".to_owned(), text };
-        let surroundings =
-            levada_config::Surroundings { directory: &directory, variable: &|_| None };
+        let surroundings = levada_config::Surroundings {
+            directory: &directory,
+            variable: &|_| None,
+            start_error: &|_| None,
+        };
         let checked = levada_config::check(&source, &surroundings);
         let mut settings: Settings = before.clone();
         let read = checked.settings.ok_or(checked.report.to_string())?.sites.remove(0);

@@ -11,13 +11,12 @@ use std::{
     time::Duration,
 };
 
-use levada_edge::{
-    Running,
-    settings::{
-        DnsSource, FileSource, NamedSource, Origin as OriginSetting, Peer, PeerTrust, Peering,
-        Settings, Source, SrvSource, SwitchServer, SystemFiles,
-    },
+use levada_config::{
+    DnsSource, FileSource, NamedSource, Origin as OriginSetting, Peer, PeerTrust, Peering,
+    Settings, SrvSource, SwitchServer, SystemFiles,
 };
+use levada_discovery::Source;
+use levada_edge::Running;
 
 use crate::{
     support::{dns::Dns, nodes::*, *},

@@ -2,10 +2,8 @@
 
 use std::{net::SocketAddr, path::Path};
 
-use levada_edge::{
-    Running, StartError,
-    settings::{DiskCache, Settings},
-};
+use levada_config::{DiskCache, Settings};
+use levada_edge::{Running, StartError};
 
 use crate::support::*;
 

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use levada_edge::settings::Listener;
+use levada_config::Listener;
 use levada_net::{
     lab::{Access, Host, Network, possible},
     wire::{Shape, Wire},

@@ -8,7 +8,8 @@ use std::{
     },
 };
 
-use levada_edge::{Running, settings::Settings};
+use levada_config::Settings;
+use levada_edge::Running;
 use tokio::task::JoinSet;
 
 use crate::{http2, support::*};

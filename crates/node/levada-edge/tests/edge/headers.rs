@@ -1,6 +1,6 @@
 //! Changed header fields: `request_headers` and `response_headers`.
 
-use levada_edge::settings::{AccessLog, LogFormat, TrustedProxies};
+use levada_config::{AccessLog, LogFormat, TrustedProxies};
 
 use crate::support::{
     Answer, Origin, Reply, alone, get, get_with, nodes::Cluster, nodes::sites, settled,

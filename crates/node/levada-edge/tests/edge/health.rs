@@ -120,7 +120,7 @@ async fn failing_origin_is_ejected_and_tried_again_later() {
         bad.on(&format!("/{n}"), Reply::hang_up());
     }
     let mut settings = single(&[bad.address, good.address]);
-    settings.sites[0].servers.health = levada_edge::settings::HealthCheck {
+    settings.sites[0].servers.health = levada_config::HealthCheck {
         interval: Duration::ZERO,
         eject_for: Duration::from_millis(400),
         ..watched()
@@ -153,11 +153,8 @@ async fn probes_find_out_that_an_origin_is_gone_and_back() {
     let origin = Origin::start().await;
     let address = origin.address;
     let mut settings = single(&[address]);
-    settings.sites[0].servers.health = levada_edge::settings::HealthCheck {
-        path: Some("/up".to_owned()),
-        eject_after: 0,
-        ..watched()
-    };
+    settings.sites[0].servers.health =
+        levada_config::HealthCheck { path: Some("/up".to_owned()), eject_after: 0, ..watched() };
     let node = start(settings).await;
     let name = address.to_string();
     eventually("it is probed", || origin.hits("/up") > 3).await;
@@ -183,7 +180,7 @@ async fn busy_server_is_not_taken_for_a_dead_one() {
     origin.on("/slow", Reply::ok("done").after(&gate));
     let mut settings = single(&[origin.address]);
     settings.limits.server_connections = 1;
-    settings.sites[0].servers.health = levada_edge::settings::HealthCheck {
+    settings.sites[0].servers.health = levada_config::HealthCheck {
         timeout: Duration::from_millis(500),
         path: Some("/up".to_owned()),
         ..watched()
@@ -278,7 +275,7 @@ async fn single_origin_is_asked_again_when_its_response_is_late() {
 #[tokio::test]
 async fn origin_that_serves_requests_is_not_declared_down_by_lost_probes() {
     let (origin, node, at) = alone(|settings| {
-        settings.sites[0].servers.health = levada_edge::settings::HealthCheck {
+        settings.sites[0].servers.health = levada_config::HealthCheck {
             path: Some("/health".to_owned()),
             timeout: Duration::from_millis(500),
             ..watched()

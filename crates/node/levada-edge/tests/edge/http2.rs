@@ -7,7 +7,7 @@ use http::{Request, Version};
 use http_body_util::{BodyExt, Empty, Full, combinators::BoxBody};
 use hyper::client::conn::http2::SendRequest;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use levada_edge::settings::Settings;
+use levada_config::Settings;
 
 use crate::support::{client::Io, *};
 

@@ -17,10 +17,8 @@ use h2::{RecvStream, server::SendResponse};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::Frame;
-use levada_edge::{
-    Running,
-    settings::{HealthCheck, Settings},
-};
+use levada_config::{HealthCheck, Settings};
+use levada_edge::Running;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::mpsc,

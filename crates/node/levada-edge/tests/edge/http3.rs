@@ -3,7 +3,8 @@
 use std::{net::SocketAddr, time::Duration};
 
 use bytes::Bytes;
-use levada_edge::{Running, settings::Settings};
+use levada_config::Settings;
+use levada_edge::Running;
 
 use crate::support::{
     nodes::metric,

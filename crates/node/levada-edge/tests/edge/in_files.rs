@@ -8,7 +8,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use levada_edge::{Running, settings::DiskCache};
+use levada_config::DiskCache;
+use levada_edge::Running;
 use rustix::io::{ReadWriteFlags, preadv2};
 
 use crate::support::{nodes::metric, *};

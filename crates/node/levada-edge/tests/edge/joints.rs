@@ -1,6 +1,6 @@
 //! Where two parts of a node, or two nodes, meet: what one of them knows holds for the other.
 
-use levada_edge::settings::Delivery;
+use levada_config::Delivery;
 
 use crate::support::{
     Answer, HOST, Origin, Reply, Wire, alone, get, get_with, head_of,

@@ -7,12 +7,10 @@ use std::{
     time::Duration,
 };
 
-use levada_edge::{
-    Running,
-    settings::{
-        AccessLog, Delivery, DiskCache, LargeSettings, LogFormat, Mode, Patience, Plan, Settings,
-    },
+use levada_config::{
+    AccessLog, Delivery, DiskCache, LargeSettings, LogFormat, Mode, Patience, Plan, Settings,
 };
+use levada_edge::Running;
 
 use crate::support::{
     nodes::{Cluster, admin_json, as_peer, metric},

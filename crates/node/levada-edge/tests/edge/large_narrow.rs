@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use levada_edge::{
-    Running,
-    settings::{LargeSettings, Patience, Settings},
-};
+use levada_config::{LargeSettings, Patience, Settings};
+use levada_edge::Running;
 use tokio::{io::AsyncWriteExt, net::TcpStream};
 
 use crate::{

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use levada_edge::settings::MissLimits;
+use levada_config::MissLimits;
 use tokio::task::JoinHandle;
 
 use crate::support::*;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use levada_access::signed::{Digest, Link, RequestUrl, SignedUrls};
-use levada_edge::settings::{HealthCheck, ProxyVersion};
+use levada_config::{HealthCheck, ProxyVersion};
 
 use crate::{
     support::{nodes::*, *},

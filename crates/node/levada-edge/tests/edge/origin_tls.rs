@@ -9,9 +9,7 @@ use std::{
     time::Duration,
 };
 
-use levada_edge::settings::{
-    Certificate, HealthCheck, Origin as OriginSetting, OriginTls, SiteServers,
-};
+use levada_config::{Certificate, HealthCheck, Origin as OriginSetting, OriginTls, SiteServers};
 use levada_tls::{origin::Authorities, probe::probe};
 use sha2_of::spki_digest;
 

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use levada_edge::settings::{CookieStorage, FetchFields};
+use levada_config::{CookieStorage, FetchFields};
 
 use crate::support::*;
 

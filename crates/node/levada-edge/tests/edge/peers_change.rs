@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use levada_edge::settings::{LargeSettings, Peer, PeerTrust, Plan, Settings};
+use levada_config::{LargeSettings, Peer, PeerTrust, Plan, Settings};
 use levada_tls::pem::Certificate;
 use serde_json::{Value as Json, json};
 use tokio::net::TcpListener;

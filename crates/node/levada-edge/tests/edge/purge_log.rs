@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::Path, time::Duration};
 
-use levada_edge::settings::{DiskCache, Settings};
+use levada_config::{DiskCache, Settings};
 use serde_json::{Value as Json, json};
 use tokio::{net::TcpStream, time::Instant};
 

@@ -5,7 +5,8 @@ use std::{
     time::Duration,
 };
 
-use levada_edge::{Running, SettingsReader, settings::Settings};
+use levada_config::{Settings, SettingsReader};
+use levada_edge::Running;
 
 use crate::{
     support::{nodes::*, *},

@@ -3,10 +3,8 @@
 use std::{net::SocketAddr, time::Duration};
 
 use levada_access::trust::TrustedProxies;
-use levada_edge::{
-    Running,
-    settings::{AccessLog, Listener, LogFormat, Runtime, Settings},
-};
+use levada_config::{AccessLog, Listener, LogFormat, Runtime, Settings};
+use levada_edge::Running;
 use tokio::net::TcpStream;
 
 use crate::support::{nodes::*, *};

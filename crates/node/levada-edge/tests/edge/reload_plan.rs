@@ -8,13 +8,12 @@ use std::{
 };
 
 use levada_access::trust::TrustedProxies;
-use levada_edge::{
-    Running,
-    settings::{
-        AccessLog, FileSource, Listener, LogFormat, NamedSource, Origin as OriginSetting, Peer,
-        PeerTrust, Peering, Settings, SiteLog, Source,
-    },
+use levada_config::{
+    AccessLog, FileSource, Listener, LogFormat, NamedSource, Origin as OriginSetting, Peer,
+    PeerTrust, Peering, Settings, SiteLog,
 };
+use levada_discovery::Source;
+use levada_edge::Running;
 use levada_net::listening;
 use levada_policy::ParameterValue;
 use serde_json::Value;

@@ -2,7 +2,8 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use levada_edge::{Running, settings::Limits};
+use levada_config::Limits;
+use levada_edge::Running;
 
 use crate::support::{nodes, *};
 

@@ -2,7 +2,8 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use levada_edge::{Running, settings::Settings};
+use levada_config::Settings;
+use levada_edge::Running;
 
 use crate::support::{nodes::metric, *};
 

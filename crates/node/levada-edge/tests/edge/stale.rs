@@ -96,7 +96,7 @@ async fn dead_origin_with_nothing_stored_is_a_502_that_says_when_to_come_back() 
 
 #[tokio::test]
 async fn site_fills_in_what_the_origin_leaves_open() {
-    use levada_edge::settings::{CacheRules, CookieStorage};
+    use levada_config::{CacheRules, CookieStorage};
     let origin = Origin::start().await;
     let mut settings = single(&[origin.address]);
     let minute = std::time::Duration::from_secs(60);

@@ -5,10 +5,8 @@ use std::{
     sync::{Arc, Mutex, atomic::AtomicUsize, atomic::Ordering::SeqCst},
 };
 
-use levada_edge::{
-    Running,
-    settings::{HealthCheck, ProxyVersion, Settings, TrustedProxies},
-};
+use levada_config::{HealthCheck, ProxyVersion, Settings, TrustedProxies};
+use levada_edge::Running;
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
     net::{TcpListener, TcpStream},

@@ -9,7 +9,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use levada_edge::{Running, settings::Settings};
+use levada_config::Settings;
+use levada_edge::Running;
 
 use crate::{
     http2::{ask, fetch, h2c},

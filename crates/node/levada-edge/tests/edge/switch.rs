@@ -6,13 +6,11 @@ use std::{
     time::Duration,
 };
 
-use levada_edge::{
-    Running,
-    settings::{
-        AccessLog, AdmissionLimits, ClassRule, ClassRules, ClassSettings, HealthCheck, KeyFrom,
-        LogFormat, PolicyChoice, Settings, SwitchServer, SwitchSettings,
-    },
+use levada_config::{
+    AccessLog, AdmissionLimits, ClassRule, ClassRules, ClassSettings, HealthCheck, KeyFrom,
+    LogFormat, PolicyChoice, Settings, SwitchServer, SwitchSettings,
 };
+use levada_edge::Running;
 use levada_types::ServiceClass;
 
 use crate::support::{nodes::*, *};

@@ -1,6 +1,6 @@
 //! Traces of requests, at servers that speak as collectors do.
 
-use levada_edge::settings::{
+use levada_config::{
     CollectorSettings, CollectorTargets, ExportSettings, Origin as OriginSetting, Settings,
 };
 use tokio::net::TcpListener;

@@ -1,6 +1,6 @@
 //! The trust boundary: statements about clients count if they come from a trusted proxy.
 
-use levada_edge::settings::{AccessLog, FetchFields, LogFormat, TrustedProxies};
+use levada_config::{AccessLog, FetchFields, LogFormat, TrustedProxies};
 
 use crate::support::*;
 

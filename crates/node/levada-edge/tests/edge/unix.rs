@@ -5,10 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use levada_edge::{
-    Running,
-    settings::{Origin as OriginSetting, Settings},
-};
+use levada_config::{Origin as OriginSetting, Settings};
+use levada_edge::Running;
 
 use crate::{
     support::{
@@ -39,7 +37,7 @@ async fn node(settings: Settings) -> (Running, SocketAddr) {
 /// A web switch between a server at a Unix socket, `local`, and one at a TCP address, `remote`.
 fn mixed(socket: &Path, remote: &Origin) -> Settings {
     let mut settings = switching("hrw", &[]);
-    let local = levada_edge::settings::SwitchServer {
+    let local = levada_config::SwitchServer {
         origin: OriginSetting::Unix(socket.into()),
         ..server("local", remote.address)
     };

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use levada_edge::settings::FetchFields;
+use levada_config::FetchFields;
 
 use crate::support::{nodes::metric, *};
 

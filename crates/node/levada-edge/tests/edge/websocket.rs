@@ -8,10 +8,8 @@ use http::{Request, header::SEC_WEBSOCKET_PROTOCOL};
 use http_body_util::{BodyExt as _, Empty};
 use hyper::ext::Protocol;
 use hyper_util::rt::TokioIo;
-use levada_edge::{
-    Running,
-    settings::{AccessLog, LogFormat, Settings},
-};
+use levada_config::{AccessLog, LogFormat, Settings};
+use levada_edge::Running;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use levada_edge::settings::Settings;
+use levada_config::Settings;
 use levada_store::DiskCache;
 use levada_types::Rng;
 use tokio::task::JoinSet;

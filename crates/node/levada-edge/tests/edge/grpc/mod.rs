@@ -7,7 +7,7 @@ use std::{
     process::{Child, Command, Output, Stdio},
 };
 
-use levada_edge::settings::{ServerProtocols, Settings};
+use levada_config::{ServerProtocols, Settings};
 
 use crate::support::{nodes::*, *};
 

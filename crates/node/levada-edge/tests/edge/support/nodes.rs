@@ -9,15 +9,13 @@ use std::{
     time::Duration,
 };
 
-use levada_edge::{
-    Running, SettingsReader,
-    settings::{
-        Admin, CacheSettings, ClassSettings, Delivery, DiscoverySettings, Handling, HealthCheck,
-        Limits, Listener, MissLimits, Origin as OriginSetting, Peer, PeerTrust, Peering,
-        PolicyChoice, PurgeSettings, Runtime, ServerProtocols, Settings, SiteLog, SiteRoutes,
-        SiteServers, SiteSettings, SiteTls, TicketSettings,
-    },
+use levada_config::{
+    Admin, CacheSettings, ClassSettings, Delivery, DiscoverySettings, Handling, HealthCheck,
+    Limits, Listener, MissLimits, Origin as OriginSetting, Peer, PeerTrust, Peering, PolicyChoice,
+    PurgeSettings, Runtime, ServerProtocols, Settings, SettingsReader, SiteLog, SiteRoutes,
+    SiteServers, SiteSettings, SiteTls, TicketSettings,
 };
+use levada_edge::Running;
 
 use levada_upstream::PeerProof;
 use tokio::net::{TcpListener, TcpStream};
@@ -341,6 +339,7 @@ pub(crate) fn sites(text: &str) -> Vec<SiteSettings> {
     let surroundings = levada_config::Surroundings {
         directory: std::path::Path::new("/nonexistent"),
         variable: &|_| None,
+        start_error: &|_| None,
     };
     let checked = levada_config::check(&source, &surroundings);
     checked.settings.unwrap_or_else(|| panic!("{}", checked.report)).sites

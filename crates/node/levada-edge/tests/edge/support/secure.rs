@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use levada_edge::settings::Certificate;
+use levada_config::Certificate;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, IsCa, Issuer,
     KeyIdMethod, KeyPair, RevokedCertParams, date_time_ymd,

@@ -1,17 +1,8 @@
 //! The settings of a node: a configuration that has been read and checked, and cannot be invalid any
 //! more.
 //!
-//! The binary makes them from a TOML file (crate `levada-config`), tests make them by hand. Field names
+//! This crate makes them from a TOML file, tests make them by hand. Field names
 //! are those of the file; docs/operate/configuration.md describes them for operators.
-
-mod bounds;
-pub mod changes;
-mod countries;
-pub mod explained;
-mod host_table;
-pub mod identity;
-mod unusable;
-mod way;
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -20,10 +11,7 @@ use std::{
     time::Duration,
 };
 
-pub use countries::ClientCountries;
-pub use host_table::HostTable;
 use http::{HeaderMap, Method};
-use identity::facts;
 pub use levada_access::{
     access::{AccessSettings, Bandwidth, BasicSettings, LimitSettings},
     trust::TrustedProxies,
@@ -33,10 +21,11 @@ pub use levada_body::compress::{Coding, CompressSettings, Levels, TypePattern};
 pub use levada_body::files::FilesSettings;
 use levada_body::files::type_of_extension;
 pub use levada_cache::{CacheRules, CookieStorage, IgnoredFields, StatusTtl, Statuses};
+pub use levada_cluster::nodes::{Peer, PeerTrust, Peering};
 pub use levada_discovery::{
     AddressFamily, ClientTls, ClusterAccess, DiscoverySettings, DnsSource, Endpoint, EtcdSource,
     EtcdUser, FileSource, KubernetesSource, Member, NamedSource, Registration, ResolverSettings,
-    ServicePort, Source, SrvSource, SystemFiles,
+    ServicePort, SrvSource, SystemFiles,
 };
 pub use levada_fetch::{Mode, Patience, Plan};
 pub use levada_observe::log::{
@@ -75,9 +64,12 @@ pub use levada_types::{AddressPrefix, AdminAddress, NoPrefix};
 pub use levada_upstream::{
     CollectorSettings, CollectorTargets, HealthCheck, Origin, ProxyVersion, ServerProtocols,
 };
-pub use unusable::UnusableSettings;
 
-pub use way::{Way, server_bounds};
+use crate::{
+    HostTable, UnusableSettings,
+    identity::{self, facts},
+    unusable,
+};
 
 /// Everything one node needs to run.
 #[derive(Clone, Debug)]
@@ -217,70 +209,6 @@ impl Admin {
     pub fn at(listen: impl Into<AdminAddress>) -> Self {
         Self { listen: listen.into(), mode: ADMIN_MODE, token: None, hosts: Vec::new() }
     }
-}
-
-/// The cluster: every node decides by itself which node serves a request.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Peering {
-    /// The listener for peers only.
-    pub listen: SocketAddr,
-    /// How peers authenticate each other.
-    pub trust: PeerTrust,
-    /// Whether peers speak HTTP/2 with each other (one connection) instead of HTTP/1.1 (a pool).
-    pub h2: bool,
-    /// All nodes, this one included; with a source, those beside the ones that it names.
-    pub peers: Vec<Peer>,
-    /// The name of the source of further nodes.
-    pub discovery: Option<Arc<str>>,
-    /// Health checks of peers.
-    pub health: HealthCheck,
-    /// How long a peer that came up takes to reach its full share; zero: at once.
-    pub slow_start: Duration,
-    /// How long a node that starts tries to reach a peer, to learn what was purged while it was away.
-    pub catch_up: Duration,
-}
-
-impl PeerTrust {
-    /// The secret that all nodes know.
-    pub fn secret(&self) -> Option<&str> {
-        match self {
-            Self::Secret(secret) => Some(secret),
-            Self::Mtls { secret, .. } => secret.as_deref(),
-        }
-    }
-}
-
-/// How peers authenticate each other.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PeerTrust {
-    /// All peers know this secret (at least 16 bytes).
-    Secret(String),
-    /// Both sides present certificates of one authority; `secret` still signs redirects.
-    Mtls {
-        /// This node's certificate.
-        identity: Certificate,
-        /// The authority, PEM.
-        authority: PathBuf,
-        /// Signs 307 redirects; needed for `delivery = "redirect"` only.
-        secret: Option<String>,
-    },
-}
-
-/// One node of the cluster.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Peer {
-    /// Its name, equal to `name` in its own configuration.
-    pub name: String,
-    /// Its peer listener, as host:port.
-    pub address: String,
-    /// The address that a source has found for it.
-    pub at: Option<SocketAddr>,
-    /// Relative capacity.
-    pub weight: f64,
-    /// Round-trip time from this node, if known: `distance` is relative to the nearest peer.
-    pub rtt: Option<Duration>,
-    /// Its URL for clients, such as `https://b.cdn.example`: the target of a 307.
-    pub client_url: Option<String>,
 }
 
 /// One site: the hosts it answers to and how it is served.
