@@ -2,7 +2,7 @@
 
 use levada_http::{ConnectionLimits, HeadBounds, Patience};
 
-use crate::Limits;
+use crate::settings::Limits;
 
 /// Bytes that a node adds to a head on its way to a peer, at most.
 const ADDED_BYTES: usize = 4 << 10;

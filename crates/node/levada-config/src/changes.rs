@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::{
+use crate::settings::{
     CacheSettings, Limits, Peer, PeerTrust, Peering, PurgeSettings, Settings, SiteSettings,
 };
 

@@ -28,8 +28,11 @@ mod tls;
 use std::{net::SocketAddr, num::NonZero, path::Path as FilePath, sync::Arc, thread};
 
 use crate::{
-    Admin, AdminAddress, CacheSettings, Certificate, CertificateState, DiskCache, Listener,
-    PurgeSettings, RunAs, Runtime, Settings, TrustedProxies, UnusableSettings,
+    settings::{
+        Admin, AdminAddress, CacheSettings, Certificate, CertificateState, DiskCache, Listener,
+        PurgeSettings, RunAs, Runtime, Settings, TrustedProxies,
+    },
+    unusable::UnusableSettings,
 };
 use levada_access::country::Countries;
 use levada_cache::eviction::{DEFAULT_EVICTION, find_eviction};

@@ -10,7 +10,10 @@ use levada_rules::RequestFacts;
 use levada_store::identity::ResourceUrl;
 use serde::{Deserialize, Serialize};
 
-use crate::{Handling, SiteRoutes, identity};
+use crate::{
+    identity,
+    settings::{Handling, SiteRoutes},
+};
 
 /// The request that is explained: a GET.
 #[derive(Clone, Debug)]

@@ -15,7 +15,7 @@ use levada_rules::{Conditions, KeyRules, RequestFacts, Rewrite, Scheme};
 use levada_store::identity::{ResourceUrl, SPACE};
 use levada_types::{Key, hash64};
 
-use crate::{Handling, SiteServers, SiteSettings};
+use crate::settings::{Handling, SiteServers, SiteSettings};
 
 /// A request for `url` as rules see it.
 pub fn facts<'a>(

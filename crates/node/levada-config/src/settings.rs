@@ -66,9 +66,10 @@ pub use levada_upstream::{
 };
 
 use crate::{
-    HostTable, UnusableSettings,
+    host_table::HostTable,
     identity::{self, facts},
     unusable,
+    unusable::UnusableSettings,
 };
 
 /// Everything one node needs to run.

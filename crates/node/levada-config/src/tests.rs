@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path as FilePath, time::Duration};
 
-use crate::{
+use crate::settings::{
     AccessLog, CacheRules, CookieStorage, Delivery, HandoffControl, LargeSettings, LogFormat,
     LogTarget, MissLimits, Mode, PeerTrust, ProxyVersion, PurgeSettings, RouteLevel, RunAs,
     Runtime, SiteRoute, Speaker,

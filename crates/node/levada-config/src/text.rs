@@ -5,7 +5,7 @@
 
 use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
-use crate::{AddressPrefix, AdminAddress, BREAK_EVEN};
+use crate::settings::{AddressPrefix, AdminAddress, BREAK_EVEN};
 use levada_types::{ByteSize, format_duration, parse_duration, parse_rate};
 
 /// A duration, such as `"300ms"`.

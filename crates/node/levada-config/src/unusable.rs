@@ -6,7 +6,7 @@ use levada_access::memory_bound;
 use levada_store::disk::{DiskError, check_directory};
 use levada_types::ByteSize;
 
-use crate::{Origin, Settings, SiteSettings};
+use crate::settings::{Origin, Settings, SiteSettings};
 
 /// Why no node could serve by settings.
 #[derive(Debug, thiserror::Error)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use levada_tls::origin::{self, ClientConfig, OriginTls, ServerName};
 use levada_upstream::{Address, ServerBounds, ServerProtocols, Wire};
 
-use crate::{Limits, Origin, SiteServers};
+use crate::settings::{Limits, Origin, SiteServers};
 
 /// The way to the origins or servers of a site: their TLS is read once for all of them.
 pub struct Way {

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::{AcmeSettings, DnsCommand, ExternalAccount, Proof, WantedCertificate};
+use crate::settings::{AcmeSettings, DnsCommand, ExternalAccount, Proof, WantedCertificate};
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use levada_types::document::Path;
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, io::Read, sync::Arc};
 
 use http::{HeaderValue, StatusCode};
 
-use crate::{Adjustments, ClientCountries};
+use crate::{countries::ClientCountries, settings::Adjustments};
 use levada_rules::{
     Conditions, CountryLookup, ErrorPage, ErrorPages, ErrorStatus, FieldEdit, FieldEdits,
     FieldError, Maintenance, Page, Rewrite, TemplateError, TemplateKind, TemplateScope,

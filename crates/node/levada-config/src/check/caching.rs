@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{CachingRules, KeyRules, QueryRule, Selector, StatusTtl, Statuses};
+use crate::settings::{CachingRules, KeyRules, QueryRule, Selector, StatusTtl, Statuses};
 use http::HeaderName;
 use levada_rules::{FetchFields, Purpose, TextPattern};
 use levada_types::document::Path;

@@ -1,6 +1,6 @@
 //! Compression: media types, codings and sizes.
 
-use crate::{CompressSettings, Levels, TypePattern};
+use crate::settings::{CompressSettings, Levels, TypePattern};
 use levada_types::ByteSize;
 
 use super::{Check, levels::KeyLevels};

@@ -1,6 +1,6 @@
 //! `etcd` and `kubernetes` of a source.
 
-use crate::{
+use crate::settings::{
     ClientTls, ClusterAccess, Endpoint, EtcdSource, EtcdUser, KubernetesSource, Member,
     Registration, ServicePort,
 };

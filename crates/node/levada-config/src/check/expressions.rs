@@ -1,6 +1,6 @@
 //! Expressions: read, with a remedy for each mistake.
 
-use crate::Expression;
+use crate::settings::Expression;
 use levada_rules::{ExpressionError, FUNCTIONS, NAMES, Purpose};
 use levada_types::document::{Path, did_you_mean};
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{AccessSettings, CacheRules, Handling};
+use crate::settings::{AccessSettings, CacheRules, Handling};
 use levada_rules::Conditions;
 
 use super::{Check, levels::KeyLevels};

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use crate::{
+use crate::settings::{
     AfterHandoff, HandoffBackendSettings, HandoffControl, HandoffSettings, KeyFrom, SwitchServer,
 };
 use levada_types::document::Path;

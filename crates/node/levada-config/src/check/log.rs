@@ -1,6 +1,6 @@
 //! Access logs: their targets, formats and samples.
 
-use crate::{AccessLog, LogFormat, LogTarget, Sampling, SiteLog};
+use crate::settings::{AccessLog, LogFormat, LogTarget, Sampling, SiteLog};
 use levada_observe::log::{FACILITIES, FORMAT_NAMES, FormatError, Syslog};
 use levada_types::document::{Path, did_you_mean, nearest};
 

@@ -1,6 +1,6 @@
 //! The node's route: one BGP daemon, and values that the daemon accepts.
 
-use crate::{RouteLevel, RouteRules, RouteSettings, Speaker};
+use crate::settings::{RouteLevel, RouteRules, RouteSettings, Speaker};
 use levada_types::document::Path;
 
 use super::Check;

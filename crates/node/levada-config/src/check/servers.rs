@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{KeyFrom, SwitchServer, SwitchSettings};
+use crate::settings::{KeyFrom, SwitchServer, SwitchSettings};
 use levada_types::document::Path;
 use serde_json::Value as Json;
 

@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    Delivery, LargeSettings, Origin, PolicyChoice, ServerProtocols, SiteRoutes, SiteServers,
-    SiteSettings, identity::KeyForms,
+    identity::KeyForms,
+    settings::{
+        Delivery, LargeSettings, Origin, PolicyChoice, ServerProtocols, SiteRoutes, SiteServers,
+        SiteSettings,
+    },
 };
 use levada_policy::{POLICIES, ParameterError, ParameterValue, Parameters, PolicyEntry};
 use levada_rules::Conditions;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::FilesSettings;
+use crate::settings::FilesSettings;
 use http::HeaderValue;
 use levada_body::files::FilePath;
 use levada_types::document::Path;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::{AccessSettings, PolicyChoice, RouteAnswer, SiteRoute, SiteRoutes};
+use crate::settings::{AccessSettings, PolicyChoice, RouteAnswer, SiteRoute, SiteRoutes};
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use levada_rules::{
     Conditions, FieldPattern, PathPattern, PathRegex, PatternError, Purpose, RouteTable, Scheme,

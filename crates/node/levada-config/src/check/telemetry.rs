@@ -1,6 +1,6 @@
 //! The collector of traces, metrics and logs: a URL, and fields that may be sent there.
 
-use crate::{CollectorSettings, CollectorTargets, ExportSettings};
+use crate::settings::{CollectorSettings, CollectorTargets, ExportSettings};
 use http::{HeaderName, HeaderValue};
 
 use super::Check;

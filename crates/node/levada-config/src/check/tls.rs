@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{ClientCertificateSettings, HandshakeSettings, SiteTls, TicketSettings};
+use crate::settings::{ClientCertificateSettings, HandshakeSettings, SiteTls, TicketSettings};
 use levada_tls::{
     client_certificates::ClientCertificates,
     handshake::{self, CIPHERS, CURVES},

@@ -1,6 +1,6 @@
 //! `[site.compress]`: content codings of responses.
 
-use crate::{CompressSettings, Levels};
+use crate::settings::{CompressSettings, Levels};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -45,7 +45,7 @@ pub enum Coding {
     Gzip,
 }
 
-impl From<Coding> for crate::Coding {
+impl From<Coding> for crate::settings::Coding {
     fn from(coding: Coding) -> Self {
         match coding {
             Coding::Zstd => Self::Zstd,
