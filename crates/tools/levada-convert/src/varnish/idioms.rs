@@ -125,7 +125,7 @@ const FOR_THE_KEY: &str = "it holds for the key; the origin gets the URL as the 
 
 /// Reads a statement of `vcl_recv` about the URL or the host.
 pub(super) fn url_or_host(statement: &Statement, keys: &mut Table) -> Option<Fate> {
-    let value = &statement.head[3..];
+    let value = statement.value();
     match statement.word(1) {
         "req.url" if statement.word(3) == "std.querysort" => {
             match vocabulary::put_inner(keys, "cache_key", "sort_query", true) {

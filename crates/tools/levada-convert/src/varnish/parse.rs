@@ -29,6 +29,11 @@ impl Statement {
         }
     }
 
+    /// The tokens after `set NAME =`.
+    pub(super) fn value(&self) -> &[Kind] {
+        self.head.get(3..).unwrap_or_default()
+    }
+
     /// The statements in its block.
     pub(super) fn inner(&self) -> &[Statement] {
         self.block.as_deref().unwrap_or_default()

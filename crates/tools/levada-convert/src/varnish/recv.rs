@@ -276,7 +276,7 @@ pub(super) fn edit(
     if name.eq_ignore_ascii_case("x-forwarded-for") {
         return Fate::needless("a node sends this field itself");
     }
-    match text(&statement.head[3..]) {
+    match text(statement.value()) {
         Some(text) => apply(keys, name, Edit::Set(text)),
         None => {
             Fate::left("the text is made by functions, or of variables that Levada does not have")

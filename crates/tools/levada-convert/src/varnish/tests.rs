@@ -43,6 +43,16 @@ fn every_statement_is_accounted_for() {
     }
 }
 
+#[test]
+fn a_statement_that_breaks_off_is_left() {
+    for statement in ["set", "set req.url", "set req.http.host =", "set req.http.x", "return"] {
+        let text = format!(
+            "backend b {{ .host = \"h\"; }} sub vcl_recv {{ {statement}; }} sub vcl_deliver {{ {statement}; }}"
+        );
+        assert!(read(&text).is_ok(), "{statement}");
+    }
+}
+
 proptest::proptest! {
     #[test]
     fn no_text_leads_to_a_panic(text in "([a-z.~=!&|(){};\"#*/ \n]|sub vcl_recv|if|else|backend|acl|req.url|set|return){0,200}") {
