@@ -1,6 +1,9 @@
 //! The result of a conversion: the new file, and what became of the statements of the former one.
 
-use std::fmt::{self, Write as _};
+use std::{
+    fmt::{self, Write as _},
+    sync::Arc,
+};
 
 use crate::{
     ledger::{Ledger, Place, Remark},
@@ -60,6 +63,23 @@ pub struct Unreadable {
     pub place: Place,
     /// The problem there.
     pub message: String,
+}
+
+impl Unreadable {
+    pub(crate) fn at(file: &Arc<str>, line: usize, message: &str) -> Self {
+        let place = Place { file: file.clone(), line };
+        Self { place, message: message.to_owned() }
+    }
+
+    pub(crate) fn without_end(opened: &Place) -> Self {
+        Self::at(&opened.file, opened.line, "the block that begins here has no `}`")
+    }
+
+    /// The first NUL, if a file is no text.
+    pub(crate) fn no_text(file: &Arc<str>, text: &str) -> Option<Self> {
+        let line = text.lines().position(|line| line.contains('\0'))?;
+        Some(Self::at(file, line + 1, "a NUL: this is no text"))
+    }
 }
 
 impl fmt::Display for Conversion {

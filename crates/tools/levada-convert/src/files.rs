@@ -29,8 +29,25 @@ impl Includes for NoIncludes {
     }
 }
 
-/// Files beyond this number are not included: a file that includes itself through a glob would never end.
-pub(crate) const MOST_FILES: usize = 1_000;
-
-/// Files within files within files.
-pub(crate) const DEEPEST: usize = 16;
+/// The files that a pattern names: of a configuration that has read `known` files already, at a depth of files
+/// within files. A file that includes itself, or is included through a glob again and again, would never end.
+pub(crate) fn included(
+    includes: &dyn Includes,
+    pattern: &str,
+    depth: usize,
+    known: usize,
+) -> Result<Vec<InputFile>, String> {
+    const DEEPEST: usize = 16;
+    const MOST: usize = 1_000;
+    if depth >= DEEPEST {
+        return Err(format!("files include each other more than {DEEPEST} times"));
+    }
+    let files = includes.matching(pattern)?;
+    if files.is_empty() && !pattern.contains(['*', '?', '[']) {
+        return Err("there is no such file".to_owned());
+    }
+    if known + files.len() > MOST {
+        return Err(format!("more than {MOST} files are included"));
+    }
+    Ok(files)
+}

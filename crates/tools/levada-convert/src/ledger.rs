@@ -39,7 +39,7 @@ impl fmt::Display for Remark {
     }
 }
 
-/// The fate of a statement.
+/// The fate of a statement that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// It is in the new file.
@@ -48,31 +48,44 @@ pub(crate) enum Fate {
     Differs(String),
     /// A node does it anyway, or has no use for it.
     Needless(String),
-    /// It is not in the new file.
-    Left(String),
 }
 
-impl Fate {
-    pub(crate) fn left(reason: impl Into<String>) -> Self {
-        Self::Left(reason.into())
-    }
+/// The fate of a statement, or the reason why it is not in the new file.
+pub(crate) type Outcome = Result<Fate, String>;
 
-    pub(crate) fn differs(reason: impl Into<String>) -> Self {
-        Self::Differs(reason.into())
-    }
+pub(crate) const TAKEN: Outcome = Ok(Fate::Taken);
 
-    pub(crate) fn needless(reason: impl Into<String>) -> Self {
-        Self::Needless(reason.into())
-    }
+pub(crate) fn differs(reason: impl Into<String>) -> Outcome {
+    Ok(Fate::Differs(reason.into()))
+}
 
-    fn urgency(&self) -> u8 {
-        match self {
-            Self::Needless(_) => 0,
-            Self::Taken => 1,
-            Self::Differs(_) => 2,
-            Self::Left(_) => 3,
-        }
+pub(crate) fn needless(reason: impl Into<String>) -> Outcome {
+    Ok(Fate::Needless(reason.into()))
+}
+
+pub(crate) fn left(reason: impl Into<String>) -> Outcome {
+    Err(reason.into())
+}
+
+/// How much an operator must know about it.
+fn urgency(outcome: &Outcome) -> u8 {
+    match outcome {
+        Ok(Fate::Needless(_)) => 0,
+        Ok(Fate::Taken) => 1,
+        Ok(Fate::Differs(_)) => 2,
+        Err(_) => 3,
     }
+}
+
+/// A statement of a file.
+pub(crate) trait Stated: Sized {
+    fn place(&self) -> &Place;
+
+    /// As it stands in the file, without its block.
+    fn shown(&self) -> String;
+
+    /// The statements in its block.
+    fn inner(&self) -> &[Self];
 }
 
 /// The account of a conversion.
@@ -87,49 +100,71 @@ pub struct Ledger {
     /// Statements that were not converted.
     pub left: Vec<Remark>,
     /// Every statement once, also those of a block that serves two sites.
-    entries: BTreeMap<(Place, String), Fate>,
+    entries: BTreeMap<(Place, String), Outcome>,
 }
 
 impl Ledger {
     /// Of two fates of one statement, the one that an operator must know about counts.
-    pub(crate) fn enter(&mut self, place: &Place, statement: &str, fate: Fate) {
+    pub(crate) fn enter_line(&mut self, place: &Place, statement: &str, outcome: Outcome) {
         match self.entries.entry((place.clone(), statement.to_owned())) {
-            Entry::Vacant(entry) => drop(entry.insert(fate)),
-            Entry::Occupied(mut entry) if fate.urgency() > entry.get().urgency() => {
-                entry.insert(fate);
+            Entry::Vacant(entry) => drop(entry.insert(outcome)),
+            Entry::Occupied(mut entry) if urgency(&outcome) > urgency(entry.get()) => {
+                drop(entry.insert(outcome));
             }
             Entry::Occupied(_) => {}
         }
     }
 
-    /// Enters a statement that no part of a converter has entered: nothing is dropped silently.
-    pub(crate) fn enter_if_missed(&mut self, place: &Place, statement: &str) {
-        let entry = self.entries.entry((place.clone(), statement.to_owned()));
-        entry.or_insert_with(|| Fate::left(MISSED));
+    pub(crate) fn enter(&mut self, statement: &impl Stated, outcome: Outcome) {
+        self.enter_line(statement.place(), &statement.shown(), outcome);
+    }
+
+    /// Enters a statement and everything in its block.
+    pub(crate) fn enter_whole<S: Stated>(&mut self, statement: &S, outcome: &Outcome) {
+        self.enter(statement, outcome.clone());
+        for inner in statement.inner() {
+            self.enter_whole(inner, outcome);
+        }
+    }
+
+    /// Enters every statement that no part of a converter has entered: nothing is dropped silently. `holds_others`
+    /// says which blocks are looked into.
+    pub(crate) fn enter_missed<S: Stated>(
+        &mut self,
+        statements: &[S],
+        holds_others: fn(&S) -> bool,
+    ) {
+        for statement in statements {
+            let key = (statement.place().clone(), statement.shown());
+            self.entries.entry(key).or_insert_with(|| left(MISSED));
+            if holds_others(statement) {
+                self.enter_missed(statement.inner(), holds_others);
+            }
+        }
     }
 
     /// Whether a statement is in the new file; none if it has no entry.
-    pub(crate) fn has_taken(&self, place: &Place, statement: &str) -> Option<bool> {
-        let fate = self.entries.get(&(place.clone(), statement.to_owned()))?;
-        Some(!matches!(fate, Fate::Left(_)))
+    pub(crate) fn has_taken(&self, statement: &impl Stated) -> Option<bool> {
+        let outcome = self.entries.get(&(statement.place().clone(), statement.shown()))?;
+        Some(outcome.is_ok())
     }
 
     /// Makes the lists of all entries, in the order of the file.
     pub(crate) fn close(&mut self) {
-        for ((place, statement), fate) in &self.entries {
+        for ((place, statement), outcome) in &self.entries {
             let remark = |reason: &str| Remark {
                 place: place.clone(),
                 statement: shortened(statement),
                 reason: reason.to_owned(),
             };
-            match fate {
-                Fate::Taken => self.taken += 1,
-                Fate::Differs(reason) => {
+            match outcome {
+                Ok(Fate::Taken) => self.taken += 1,
+                Ok(Fate::Differs(reason)) => {
                     self.taken += 1;
                     self.differs.push(remark(reason));
                 }
-                Fate::Needless(reason) => self.needless.push(remark(reason)),
-                Fate::Left(reason) => self.left.push(remark(reason)),
+                Ok(Fate::Needless(reason)) => self.needless.push(remark(reason)),
+                Err(reason) => self.left.push(remark(reason)),
             }
         }
     }

@@ -23,6 +23,7 @@ mod nginx;
 mod plan;
 mod table;
 mod trafficserver;
+mod tree;
 mod units;
 mod varnish;
 mod vocabulary;

@@ -1,21 +1,21 @@
 //! How Levada says what others say: the keys of a site and of a route that more than one converter writes.
 
 use crate::{
-    ledger::Fate,
+    ledger::{Fate, Outcome, TAKEN, left},
     table::{Table, Value},
 };
 use levada_rules::{FieldError, TemplateKind, editable_field};
 
 /// Sets `key` of a site or a route.
-pub(crate) fn put(table: &mut Table, key: &str, value: impl Into<Value>) -> Fate {
+pub(crate) fn put(table: &mut Table, key: &str, value: impl Into<Value>) -> Outcome {
     table.set(key, value);
-    Fate::Taken
+    TAKEN
 }
 
 /// Adds to the list of `key`.
-pub(crate) fn push(table: &mut Table, key: &str, value: impl Into<Value>) -> Fate {
+pub(crate) fn push(table: &mut Table, key: &str, value: impl Into<Value>) -> Outcome {
     table.push(key, value);
-    Fate::Taken
+    TAKEN
 }
 
 /// Sets `key` within the table `outer` of a site or a route.
@@ -24,9 +24,9 @@ pub(crate) fn put_inner(
     outer: &str,
     key: &str,
     value: impl Into<Value>,
-) -> Fate {
+) -> Outcome {
     table.inline(outer).set(key, value);
-    Fate::Taken
+    TAKEN
 }
 
 /// Whether a table has rules about who may come.
@@ -39,19 +39,19 @@ pub(crate) fn restricts(table: &Table) -> bool {
 /// Closes a place whose rule of access could not be converted, and says so.
 pub(crate) fn refuse_everybody(table: &mut Table, reason: &mut String) {
     reason.push_str(match put(table, "access", "deny all") {
-        Fate::Taken => "; until you write a rule, everybody is refused",
+        Ok(Fate::Taken) => "; until you write a rule, everybody is refused",
         _ => "; WARNING: everybody may pass",
     });
 }
 
 /// Sends clients to `to`.
-pub(crate) fn redirect(table: &mut Table, status: u64, to: String) -> Fate {
+pub(crate) fn redirect(table: &mut Table, status: u64, to: String) -> Outcome {
     let target = Table::from_iter([("to", to.into()), ("status", status.into())]);
     put(table, "redirect", target)
 }
 
 /// Answers with a status, and with a body if it is given.
-pub(crate) fn respond(table: &mut Table, status: u64, body: Option<String>) -> Fate {
+pub(crate) fn respond(table: &mut Table, status: u64, body: Option<String>) -> Outcome {
     let mut answer = Table::from_iter([("status", status.into())]);
     if let Some(body) = body {
         answer.set("body", body);
@@ -60,7 +60,7 @@ pub(crate) fn respond(table: &mut Table, status: u64, body: Option<String>) -> F
 }
 
 /// Asks the origin for another path.
-pub(crate) fn rewrite(table: &mut Table, to: String) -> Fate {
+pub(crate) fn rewrite(table: &mut Table, to: String) -> Outcome {
     put(table, "rewrite", to)
 }
 
@@ -76,16 +76,16 @@ pub(crate) enum Edit {
 }
 
 /// A change of a field of requests to the origin.
-pub(crate) fn edit_request(table: &mut Table, name: &str, edit: Edit) -> Fate {
+pub(crate) fn edit_request(table: &mut Table, name: &str, edit: Edit) -> Outcome {
     edit_fields(table, "request_headers", name, edit)
 }
 
 /// A change of a field of responses to clients.
-pub(crate) fn edit_response(table: &mut Table, name: &str, edit: Edit) -> Fate {
+pub(crate) fn edit_response(table: &mut Table, name: &str, edit: Edit) -> Outcome {
     edit_fields(table, "response_headers", name, edit)
 }
 
-fn edit_fields(table: &mut Table, key: &str, name: &str, edit: Edit) -> Fate {
+fn edit_fields(table: &mut Table, key: &str, name: &str, edit: Edit) -> Outcome {
     if let Some(fate) = unchangeable(key, name) {
         return fate;
     }
@@ -120,7 +120,7 @@ fn edit_fields(table: &mut Table, key: &str, name: &str, edit: Edit) -> Fate {
         },
     }
     edits.retain(|value| !matches!(value, Value::Inline(inner) if inner.is_empty()));
-    Fate::Taken
+    TAKEN
 }
 
 /// Leaves a field as it is, although a level around changes it.
@@ -131,19 +131,19 @@ pub(crate) fn keep_field(table: &mut Table, key: &str, name: &str) {
 }
 
 /// The fate of an edit that no node makes.
-fn unchangeable(key: &str, name: &str) -> Option<Fate> {
+fn unchangeable(key: &str, name: &str) -> Option<Outcome> {
     let kind = match key {
         "request_headers" => TemplateKind::RequestField,
         _ => TemplateKind::ResponseField,
     };
     match editable_field(name, kind) {
         Ok(_) => None,
-        Err(FieldError::Name) => Some(Fate::left("is no name of a field")),
-        Err(_) => Some(Fate::left("a node decides about this field: docs/operate/headers.md")),
+        Err(FieldError::Name) => Some(left("is no name of a field")),
+        Err(_) => Some(left("a node decides about this field: docs/operate/headers.md")),
     }
 }
 
 /// Stores responses with a status for `ttl`, whatever the origin states.
-pub(crate) fn force_ttl(table: &mut Table, statuses: &str, ttl: &str) -> Fate {
+pub(crate) fn force_ttl(table: &mut Table, statuses: &str, ttl: &str) -> Outcome {
     push(table, "ttl", format!("{statuses} {ttl}"))
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::parse::Directive;
-use crate::matchers::Condition;
+use crate::{ledger::Stated as _, matchers::Condition};
 
 /// A `map` or a `geo` whose values are chosen by whole texts.
 #[derive(Clone, Debug, Default)]

@@ -1,7 +1,12 @@
 //! Where the answer comes from: `proxy_pass`, `root`, `return`, `rewrite`.
 
 use super::{Converter, Scope, directory, parse::Directive, upstream, variables};
-use crate::{ledger::Fate, matchers::checked_regex, table::Table, vocabulary};
+use crate::{
+    ledger::{Outcome, TAKEN, left, needless},
+    matchers::checked_regex,
+    table::Table,
+    vocabulary,
+};
 
 /// The requests of a `location`.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,13 +77,13 @@ impl Converter {
         let mut found = false;
         if let Some(directive) = scope.own("return").next() {
             let fate = self.answer(directive, table);
-            found = !matches!(fate, Fate::Left(_));
+            found = fate.is_ok();
             self.enter(directive, fate);
         }
         for directive in scope.own("proxy_pass").chain(scope.own("grpc_pass")) {
             let fate =
                 if found { unreached() } else { self.proxy_pass(scope, directive, at, table) };
-            found |= !matches!(fate, Fate::Left(_));
+            found |= fate.is_ok();
             self.enter(directive, fate);
         }
         if !found && directory::has_handler(scope.directives) {
@@ -92,18 +97,18 @@ impl Converter {
     }
 
     /// `return` as a redirect or a fixed response.
-    pub(super) fn answer(&mut self, directive: &Directive, table: &mut Table) -> Fate {
+    pub(super) fn answer(&mut self, directive: &Directive, table: &mut Table) -> Outcome {
         let (status, text) = match directive.arg(0).parse::<u64>() {
             Ok(status) => (status, directive.args.get(1)),
             Err(_) => (302, directive.args.first()),
         };
         let text = text.map(|text| variables::translate(text, &self.constants)).transpose();
         match (status, text) {
-            (_, Err(reason)) => Fate::Left(reason),
+            (_, Err(reason)) => Err(reason),
             (301 | 302 | 303 | 307 | 308, Ok(Some(to))) => vocabulary::redirect(table, status, to),
-            (444, _) => Fate::left("a connection is not closed without a response"),
+            (444, _) => left("a connection is not closed without a response"),
             (200..=599, Ok(body)) => vocabulary::respond(table, status, body),
-            _ => Fate::left("is no status of a response"),
+            _ => left("is no status of a response"),
         }
     }
 
@@ -113,12 +118,12 @@ impl Converter {
         directive: &Directive,
         at: &Match,
         table: &mut Table,
-    ) -> Fate {
+    ) -> Outcome {
         let mut target = directive.arg(0).to_owned();
         for (name, value) in &self.constants {
             const LONGEST: usize = 4 << 10;
             if target.len() > LONGEST {
-                return Fate::left("the URL is too long");
+                return left("the URL is too long");
             }
             target = target.replace(&format!("${{{name}}}"), value);
             let whole = format!("://${name}");
@@ -141,12 +146,12 @@ impl Converter {
             Some(("https", _)) if !is_grpc => "https",
             Some(("grpc", _)) | None if is_grpc => "http",
             Some(("grpcs", _)) if is_grpc => "https",
-            _ if is_grpc => return Fate::left("is no URL with grpc or grpcs"),
-            _ => return Fate::left("is no URL with http or https"),
+            _ if is_grpc => return left("is no URL with grpc or grpcs"),
+            _ => return left("is no URL with http or https"),
         };
         let rest = target.split_once("://").map_or(target.as_str(), |(_, rest)| rest);
         if rest.contains('$') {
-            return Fate::left("the server that is asked cannot come from a variable");
+            return left("the server that is asked cannot come from a variable");
         }
         let (address, path) = match rest.strip_prefix("unix:") {
             Some(socket) => match socket.split_once(':') {
@@ -171,7 +176,7 @@ impl Converter {
             table.set("protocol", "h2");
         }
         if scheme == "http" {
-            return Fate::Taken;
+            return TAKEN;
         }
         let name = self.upstreams.contains_key(&address).then_some(address.as_str());
         self.origin_tls(scope, module, name, table)
@@ -194,12 +199,12 @@ impl Converter {
     }
 }
 
-fn unreached() -> Fate {
-    Fate::needless("`return` stands before it")
+fn unreached() -> Outcome {
+    needless("`return` stands before it")
 }
 
 /// `proxy_pass` with a path puts it in the place of the location's.
-fn replaced_path(path: &str, at: &Match, table: &mut Table) -> Option<Fate> {
+fn replaced_path(path: &str, at: &Match, table: &mut Table) -> Option<Outcome> {
     let fate = match at {
         _ if path.is_empty() => return None,
         Match::Prefix { path: own, .. } if own == "/" => {
@@ -209,14 +214,14 @@ fn replaced_path(path: &str, at: &Match, table: &mut Table) -> Option<Fate> {
         Match::Exact(own) if own == path => return None,
         Match::Prefix { path: own, .. } => {
             let fate = vocabulary::rewrite(table, format!("{path}{{1}}"));
-            if fate == Fate::Taken {
+            if fate == TAKEN {
                 table.remove("path");
                 table.set("path_regex", format!("^{}(.*)$", regex::escape(own)));
             }
             fate
         }
         Match::Exact(_) => vocabulary::rewrite(table, path.to_owned()),
-        Match::Regex(_) => Fate::left("an expression has no path that could be replaced"),
+        Match::Regex(_) => left("an expression has no path that could be replaced"),
     };
-    (fate != Fate::Taken).then_some(fate)
+    (fate != TAKEN).then_some(fate)
 }

@@ -1,7 +1,10 @@
 //! Files that nginx serves itself: `root`, `alias`, `index`, `try_files`.
 
 use super::{Converter, Scope, content::Match, parse::Directive};
-use crate::{ledger::Fate, table::Table};
+use crate::{
+    ledger::{Outcome, TAKEN, differs, left, needless},
+    table::Table,
+};
 
 /// Directives by which programs answer. Levada runs none, and must not serve their sources as files.
 const HANDLERS: [&str; 8] = [
@@ -41,28 +44,28 @@ impl Converter {
         let directory = directory.filter(|directory| !directory.contains('$') && !found);
         self.claim_roots(scope);
         if found {
-            self.enter_own(scope, "alias", &Fate::needless("something else answers here"));
-            self.enter_own(scope, "try_files", &Fate::left("no files are served here"));
+            self.enter_own(scope, "alias", &needless("something else answers here"));
+            self.enter_own(scope, "try_files", &left("no files are served here"));
             return false;
         }
         let Some(stated) = stated else {
-            self.enter_own(scope, "try_files", &Fate::left("no files are served here"));
+            self.enter_own(scope, "try_files", &left("no files are served here"));
             return false;
         };
         let Some(directory) = directory else {
             self.enter(stated, not_a_root(stated));
-            self.enter_own(scope, "try_files", &Fate::left("its directory was not converted"));
+            self.enter_own(scope, "try_files", &left("its directory was not converted"));
             return false;
         };
         self.enter(stated, fate_of_root(&directory));
-        self.enter_own(scope, "root", &Fate::Taken);
+        self.enter_own(scope, "root", &TAKEN);
         table.inline("files").set("root", directory);
         self.index(scope, table);
         for (name, coding) in [("brotli_static", "br"), ("gzip_static", "gzip")] {
             let nearest = scope.nearest(name);
             if let Some(directive) = nearest.first().filter(|one| one.arg(0) == "on") {
                 table.inline("files").push("precompressed", coding);
-                self.enter(directive, Fate::Taken);
+                self.enter(directive, TAKEN);
             }
         }
         for directive in scope.own("try_files") {
@@ -81,9 +84,9 @@ impl Converter {
                 directive.args.iter().cloned().partition(|name| is_name(name));
             names.extend(good);
             let fate = match others.iter().find(|name| !is_program(name)) {
-                Some(name) => Fate::left(format!("`{name}` is no name of a file")),
-                None if others.is_empty() => Fate::Taken,
-                None => Fate::differs("programs do not answer for a directory"),
+                Some(name) => left(format!("`{name}` is no name of a file")),
+                None if others.is_empty() => TAKEN,
+                None => differs("programs do not answer for a directory"),
             };
             self.enter(directive, fate);
         }
@@ -96,18 +99,16 @@ impl Converter {
     pub(super) fn claim_roots(&mut self, scope: &Scope<'_>) {
         for directive in scope.directives {
             let fate = match directive.name.as_str() {
-                "root" | "index" => Fate::Taken,
-                "autoindex" if directive.arg(0) != "off" => {
-                    Fate::left("directories are never listed")
-                }
-                "autoindex" => Fate::needless("it is the default"),
+                "root" | "index" => TAKEN,
+                "autoindex" if directive.arg(0) != "off" => left("directories are never listed"),
+                "autoindex" => needless("it is the default"),
                 _ => continue,
             };
             self.enter(directive, fate);
         }
     }
 
-    fn enter_own(&mut self, scope: &Scope<'_>, name: &str, fate: &Fate) {
+    fn enter_own(&mut self, scope: &Scope<'_>, name: &str, fate: &Outcome) {
         for directive in scope.own(name) {
             self.enter(directive, fate.clone());
         }
@@ -121,20 +122,20 @@ fn root_of_alias(alias: &str, at: &Match) -> Option<String> {
     Some(if root.is_empty() { "/".to_owned() } else { root.to_owned() })
 }
 
-fn not_a_root(stated: &Directive) -> Fate {
+fn not_a_root(stated: &Directive) -> Outcome {
     if stated.args.iter().any(|arg| arg.contains('$')) {
-        return Fate::left("a directory cannot come from a variable");
+        return left("a directory cannot come from a variable");
     }
-    Fate::left("the path of a URL is taken below the directory: give the directory such a path")
+    left("the path of a URL is taken below the directory: give the directory such a path")
 }
 
-fn fate_of_root(directory: &str) -> Fate {
+fn fate_of_root(directory: &str) -> Outcome {
     if !directory.starts_with('/') {
-        return Fate::differs(
+        return differs(
             "the directory begins at that of the new file; nginx's begins at its prefix (nginx -V)",
         );
     }
-    Fate::differs(
+    differs(
         "names that begin with a dot are not served, nor links out of the directory (`outside_links`)",
     )
 }
@@ -151,25 +152,25 @@ fn is_name(name: &str) -> bool {
         && !is_program(name)
 }
 
-fn try_files(directive: &Directive, table: &mut Table) -> Fate {
+fn try_files(directive: &Directive, table: &mut Table) -> Outcome {
     let Some((last, tried)) = directive.args.split_last() else {
-        return Fate::left("has no files");
+        return left("has no files");
     };
     if !tried.iter().all(|file| file == "$uri" || file == "$uri/") {
-        return Fate::left("only the path itself is looked for, and precompressed siblings");
+        return left("only the path itself is looked for, and precompressed siblings");
     }
     let fallback = last.split('?').next().unwrap_or_default();
     let fallback = fallback.strip_suffix("$is_args$args").unwrap_or(fallback);
     let is_file = || fallback.strip_prefix('/').is_some_and(|path| path.split('/').all(is_name));
     match last.as_str() {
-        "=404" if tried.iter().any(|file| file == "$uri/") => Fate::Taken,
-        "=404" => Fate::differs("a directory is answered by its index"),
-        "$uri" | "$uri/" => Fate::differs("a file that is not there is answered with 404"),
+        "=404" if tried.iter().any(|file| file == "$uri/") => TAKEN,
+        "=404" => differs("a directory is answered by its index"),
+        "$uri" | "$uri/" => differs("a file that is not there is answered with 404"),
         _ if is_file() => {
             table.inline("files").set("fallback", fallback);
-            Fate::Taken
+            TAKEN
         }
-        _ => Fate::left(
+        _ => left(
             "where there is no file, a file or 404 stands for it, and no other server is asked",
         ),
     }

@@ -4,7 +4,10 @@
 use std::collections::BTreeMap;
 
 use super::{Converter, Scope, parse::Directive};
-use crate::{ledger::Fate, table::Table};
+use crate::{
+    ledger::{Outcome, TAKEN, differs, left},
+    table::Table,
+};
 
 /// Variables of the same name and meaning.
 const SAME: [&str; 20] = [
@@ -72,11 +75,11 @@ impl LogFormat {
         format
     }
 
-    fn fate(&self) -> Fate {
+    fn fate(&self) -> Outcome {
         match &self.unknown[..] {
-            _ if !self.text.contains('$') => Fate::left("has no variable that Levada knows"),
-            [] => Fate::Taken,
-            unknown => Fate::differs(format!("{} stay empty", unknown.join(", "))),
+            _ if !self.text.contains('$') => left("has no variable that Levada knows"),
+            [] => TAKEN,
+            unknown => differs(format!("{} stay empty", unknown.join(", "))),
         }
     }
 }
@@ -110,11 +113,11 @@ fn known(name: &str) -> Option<&str> {
 }
 
 impl Converter {
-    pub(super) fn log_format(&mut self, directive: &Directive) -> Fate {
+    pub(super) fn log_format(&mut self, directive: &Directive) -> Outcome {
         let (name, args) = directive.args.split_first().map_or(("", &[][..]), |(n, a)| (n, a));
         let format = LogFormat::read(args);
         let fate = format.fate();
-        if !matches!(fate, Fate::Left(_)) {
+        if fate.is_ok() {
             self.log_formats.insert(name.to_owned(), format);
         }
         fate
@@ -126,26 +129,24 @@ impl Converter {
         scope: &Scope<'_>,
         directive: &Directive,
         table: &mut Table,
-    ) -> Fate {
+    ) -> Outcome {
         let is_route = scope.outer.is_some_and(|outer| outer.outer.is_some());
         if is_route {
-            return Fate::left(
-                "routes have no access logs of their own; `[site.log]` is their site's",
-            );
+            return left("routes have no access logs of their own; `[site.log]` is their site's");
         }
         let Some(target) = target(directive.arg(0)) else {
-            return Fate::left("the access log is a file, standard output or syslog");
+            return left("the access log is a file, standard output or syslog");
         };
         let log = match scope.outer {
             None => &mut self.plan.log,
             Some(_) => table.inline("log"),
         };
         if log.get("access").is_some() {
-            return Fate::left("a site has one access log: the first one");
+            return left("a site has one access log: the first one");
         }
         log.set("access", target.as_str());
         if target == "off" {
-            return Fate::Taken;
+            return TAKEN;
         }
         let format = directive.args.get(1).filter(|name| !name.contains('='));
         let format = match format.map(String::as_str) {
@@ -155,13 +156,11 @@ impl Converter {
         // A site inherits the format of the node, which may be another one.
         log.set("format", format.map_or("combined", |format| &format.text));
         let fate = match format {
-            Some(_) => Fate::Taken,
-            None => Fate::differs("lines of the combined format have more at their end"),
+            Some(_) => TAKEN,
+            None => differs("lines of the combined format have more at their end"),
         };
         match directive.args.iter().any(|arg| arg.starts_with("if=")) {
-            true => {
-                Fate::differs("all requests are logged; `sample` in `[log]` writes a part of them")
-            }
+            true => differs("all requests are logged; `sample` in `[log]` writes a part of them"),
             false => fate,
         }
     }

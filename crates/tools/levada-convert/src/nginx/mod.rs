@@ -22,12 +22,19 @@ mod tests;
 use std::collections::BTreeMap;
 
 use crate::{
-    conversion::Conversion, conversion::Unreadable, files::Includes, files::InputFile,
-    ledger::Fate, ledger::Ledger, plan::Plan, table::Table, units,
+    conversion::Conversion,
+    conversion::Unreadable,
+    files::Includes,
+    files::InputFile,
+    ledger::{Ledger, Outcome, Stated as _, TAKEN, differs, left, needless},
+    plan::Plan,
+    table::Table,
+    tree::Parser,
+    units,
 };
 use conditions::{Flags, Map};
 use logs::LogFormats;
-use parse::{Directive, Parser};
+use parse::{Directive, GRAMMAR};
 use upstream::Upstream;
 use variables::Constants;
 
@@ -37,24 +44,16 @@ use variables::Constants;
 /// When a file is not written in nginx's grammar.
 pub fn convert(file: &InputFile, includes: &dyn Includes) -> Result<Conversion, Unreadable> {
     let mut ledger = Ledger::default();
-    let directives =
-        Parser { includes, ledger: &mut ledger, files: 0 }.file(&file.name, &file.text, 0)?;
+    let statements =
+        Parser::new(&GRAMMAR, includes, &mut ledger).file(&file.name, &file.text, 0)?;
+    let directives: Vec<_> = statements.into_iter().map(Directive::from).collect();
     let mut converter = Converter { ledger, ..Converter::default() };
     converter.main(&directives);
     account_of_maps(&mut converter.ledger, &directives, &directives);
     tls::account(&mut converter.ledger, &directives);
-    account(&mut converter.ledger, &directives);
+    // The entries of a map belong to it.
+    converter.ledger.enter_missed(&directives, |one| !MAPS.contains(&one.name.as_str()));
     Ok(Conversion::new(converter.plan, converter.ledger))
-}
-
-/// Enters what was not entered. The entries of a map belong to it.
-fn account(ledger: &mut Ledger, directives: &[Directive]) {
-    for directive in directives {
-        ledger.enter_if_missed(&directive.place, &directive.statement());
-        if !MAPS.contains(&directive.name.as_str()) {
-            account(ledger, directive.inner());
-        }
-    }
 }
 
 const MAPS: [&str; 2] = ["map", "geo"];
@@ -69,11 +68,11 @@ fn account_of_maps(ledger: &mut Ledger, directives: &[Directive], all: &[Directi
         let mut users = Vec::new();
         fates_of_users(ledger, all, &Map::name(directive), &mut users);
         let fate = match users.as_slice() {
-            [] => Fate::needless("nothing uses its variable"),
-            users if users.contains(&true) => Fate::Taken,
-            _ => Fate::left("no directive that uses its variable was converted"),
+            [] => needless("nothing uses its variable"),
+            users if users.contains(&true) => TAKEN,
+            _ => left("no directive that uses its variable was converted"),
         };
-        ledger.enter(&directive.place, &directive.statement(), fate);
+        ledger.enter(directive, fate);
     }
 }
 
@@ -82,7 +81,7 @@ fn fates_of_users(ledger: &Ledger, all: &[Directive], name: &str, users: &mut Ve
     let variable = format!("${name}");
     for directive in all.iter().filter(|directive| !MAPS.contains(&directive.name.as_str())) {
         if directive.args.iter().any(|arg| arg.contains(&variable)) {
-            users.extend(ledger.has_taken(&directive.place, &directive.statement()));
+            users.extend(ledger.has_taken(directive));
         }
         fates_of_users(ledger, directive.inner(), name, users);
     }
@@ -140,16 +139,12 @@ struct Converter {
 }
 
 impl Converter {
-    fn enter(&mut self, directive: &Directive, fate: Fate) {
-        self.ledger.enter(&directive.place, &directive.statement(), fate);
+    fn enter(&mut self, directive: &Directive, fate: Outcome) {
+        self.ledger.enter(directive, fate);
     }
 
-    /// Enters a directive and everything in its block.
-    fn enter_whole(&mut self, directive: &Directive, fate: &Fate) {
-        self.enter(directive, fate.clone());
-        for inner in directive.inner() {
-            self.enter_whole(inner, fate);
-        }
+    fn enter_whole(&mut self, directive: &Directive, fate: &Outcome) {
+        self.ledger.enter_whole(directive, fate);
     }
 
     fn main(&mut self, directives: &[Directive]) {
@@ -158,15 +153,15 @@ impl Converter {
         for directive in directives {
             match directive.name.as_str() {
                 "http" => {
-                    self.enter(directive, Fate::Taken);
+                    self.enter(directive, TAKEN);
                     http.extend(directive.inner().iter().cloned());
                 }
                 "events" => {
-                    self.enter(directive, Fate::needless("a node has no such block"));
+                    self.enter(directive, needless("a node has no such block"));
                     main.extend(directive.inner());
                 }
                 "stream" | "mail" => {
-                    self.enter_whole(directive, &Fate::left("only HTTP is served"));
+                    self.enter_whole(directive, &left("only HTTP is served"));
                 }
                 _ => main.push(directive),
             }
@@ -177,7 +172,7 @@ impl Converter {
         } else {
             for directive in main {
                 let fate = needless::fate(&directive.name)
-                    .unwrap_or_else(|| Fate::left("Levada has nothing for this directive"));
+                    .unwrap_or_else(|| left("Levada has nothing for this directive"));
                 self.enter_whole(directive, &fate);
             }
         }
@@ -204,7 +199,7 @@ impl Converter {
     }
 
     /// Reads a directive that names something for others to use.
-    fn declaration(&mut self, directive: &Directive) -> Option<Fate> {
+    fn declaration(&mut self, directive: &Directive) -> Option<Outcome> {
         Some(match directive.name.as_str() {
             "upstream" => {
                 let (upstream, fates) = Upstream::read(directive);
@@ -212,7 +207,7 @@ impl Converter {
                     self.enter(inner, fate);
                 }
                 self.upstreams.insert(directive.arg(0).to_owned(), upstream);
-                Fate::Taken
+                TAKEN
             }
             "map" | "geo" => {
                 let map = Map::read(directive);
@@ -231,39 +226,34 @@ impl Converter {
     }
 
     /// All caches of nginx are one in a node.
-    fn cache_path(&mut self, directive: &Directive) -> Fate {
-        let parameter = |name: &str| {
-            directive.args.iter().find_map(|arg| arg.strip_prefix(name)?.strip_prefix('='))
-        };
-        let inactive = parameter("inactive").and_then(units::nginx_time).unwrap_or(600_000);
-        let zone = parameter("keys_zone").and_then(|zone| zone.split(':').next());
+    fn cache_path(&mut self, directive: &Directive) -> Outcome {
+        let inactive =
+            directive.parameter("inactive").and_then(units::nginx_time).unwrap_or(600_000);
+        let zone = directive.parameter("keys_zone").and_then(|zone| zone.split(':').next());
         let is_first = self.caches.is_empty();
         if let Some(zone) = zone {
             self.caches.insert(zone.to_owned(), units::duration(inactive));
         }
         if !is_first {
-            return Fate::differs("a node has one cache: the first path counts for all");
+            return differs("a node has one cache: the first path counts for all");
         }
         const LEAST: u64 = 16 << 20;
-        let size = parameter("max_size").and_then(units::byte_size);
+        let size = directive.parameter("max_size").and_then(units::byte_size);
         let bytes = size.unwrap_or(10 << 30).max(LEAST);
         let disk = self.plan.cache.inline("disk");
         disk.set("path", directive.arg(0));
         disk.set("size", units::size(bytes));
         match size {
-            Some(_) => Fate::Taken,
-            None => {
-                Fate::differs("nginx's cache without max_size fills the disk; here it has 10GiB")
-            }
+            Some(_) => TAKEN,
+            None => differs("nginx's cache without max_size fills the disk; here it has 10GiB"),
         }
     }
 }
 
 /// Reads `limit_req_zone` and `limit_conn_zone`.
-fn zone(zones: &mut BTreeMap<String, Zone>, directive: &Directive) -> Fate {
-    let parameter = |name: &str| directive.args.iter().find_map(|arg| arg.strip_prefix(name));
-    let Some(name) = parameter("zone=").and_then(|zone| zone.split(':').next()) else {
-        return Fate::left("has no zone");
+fn zone(zones: &mut BTreeMap<String, Zone>, directive: &Directive) -> Outcome {
+    let Some(name) = directive.parameter("zone").and_then(|zone| zone.split(':').next()) else {
+        return left("has no zone");
     };
     let key = match directive.arg(0).trim_start_matches('$') {
         "binary_remote_addr" | "remote_addr" | "realip_remote_addr" => Ok("client".to_owned()),
@@ -275,8 +265,8 @@ fn zone(zones: &mut BTreeMap<String, Zone>, directive: &Directive) -> Fate {
             _ => Err(format!("a limit cannot count by `{}`", directive.arg(0))),
         },
     };
-    let fate = key.as_ref().map_or_else(Fate::left, |_| Fate::Taken);
-    let rate = parameter("rate=").unwrap_or_default().to_owned();
+    let fate = key.as_ref().map_or_else(left, |_| TAKEN);
+    let rate = directive.parameter("rate").unwrap_or_default().to_owned();
     zones.insert(name.to_owned(), Zone { key, rate });
     fate
 }

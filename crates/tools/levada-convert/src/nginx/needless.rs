@@ -1,6 +1,6 @@
 //! Directives that a node has no use for, and directives that Levada has nothing for.
 
-use crate::ledger::Fate;
+use crate::ledger::{Outcome, left, needless};
 
 /// Directives about work that a node does anyway, or that only nginx has.
 const NEEDLESS: &[(&[&str], &str)] = &[
@@ -260,22 +260,22 @@ const UNKNOWN: &[(&[&str], &str)] = &[
 ];
 
 /// The fate of a directive that has no counterpart.
-pub(super) fn fate(name: &str) -> Option<Fate> {
+pub(super) fn fate(name: &str) -> Option<Outcome> {
     let find = |list: &'static [(&[&str], &str)]| {
         list.iter().find(|(names, _)| names.contains(&name)).map(|(_, reason)| *reason)
     };
     if let Some(reason) = find(NEEDLESS) {
-        return Some(Fate::needless(reason));
+        return Some(needless(reason));
     }
     if name.contains("_by_lua") || name.starts_with("lua_") {
-        return Some(Fate::left("there is no scripting"));
+        return Some(left("there is no scripting"));
     }
     let others = ["fastcgi_", "uwsgi_", "scgi_", "memcached_"];
     if others.iter().any(|prefix| name.starts_with(prefix)) {
-        return Some(Fate::left("only HTTP servers can be asked"));
+        return Some(left("only HTTP servers can be asked"));
     }
     if name.starts_with("modsecurity") {
-        return Some(Fate::left("there is no web application firewall"));
+        return Some(left("there is no web application firewall"));
     }
-    find(UNKNOWN).map(Fate::left)
+    find(UNKNOWN).map(left)
 }

@@ -1,14 +1,18 @@
 //! nginx's grammar: words, quotes, `;`, braces and comments (`ngx_conf_read_token`).
 
-use std::sync::Arc;
+use std::{iter, sync::Arc};
 
 use crate::{
     conversion::Unreadable,
-    files::Includes,
-    files::{DEEPEST, MOST_FILES},
-    ledger::Fate,
-    ledger::Ledger,
-    ledger::Place,
+    ledger::{self, Place},
+    tree::{Grammar, Kind, Statement, Token, Tokens},
+};
+
+pub(super) const GRAMMAR: Grammar = Grammar {
+    tokens,
+    include: |statement| (statement.word(0) == "include").then(|| statement.word(1)),
+    has_bare_blocks: false,
+    unfinished: |statement| format!("`{statement}` does not end with `;`"),
 };
 
 /// A directive with its arguments, and its block if it has one.
@@ -26,202 +30,84 @@ impl Directive {
         self.args.get(index).map_or("", String::as_str)
     }
 
-    /// The directives in its block.
-    pub(super) fn inner(&self) -> &[Directive] {
+    /// The value of an argument `NAME=VALUE`.
+    pub(super) fn parameter(&self, name: &str) -> Option<&str> {
+        self.args.iter().find_map(|arg| arg.strip_prefix(name)?.strip_prefix('='))
+    }
+
+    pub(super) fn has_arg(&self, wanted: &str) -> bool {
+        self.args.iter().any(|arg| arg == wanted)
+    }
+}
+
+impl From<Statement> for Directive {
+    fn from(statement: Statement) -> Self {
+        let mut words = statement.head.into_iter().map(|kind| kind.shown());
+        let name = words.next().unwrap_or_default();
+        let block = statement.block.map(|block| block.into_iter().map(Self::from).collect());
+        Self { name, args: words.collect(), block, place: statement.place }
+    }
+}
+
+impl ledger::Stated for Directive {
+    fn place(&self) -> &Place {
+        &self.place
+    }
+
+    fn shown(&self) -> String {
+        let words = iter::once(&self.name).chain(&self.args).map(String::as_str);
+        words.collect::<Vec<_>>().join(" ")
+    }
+
+    fn inner(&self) -> &[Self] {
         self.block.as_deref().unwrap_or_default()
     }
-
-    /// As it stands in the file, without its block.
-    pub(super) fn statement(&self) -> String {
-        std::iter::once(&self.name)
-            .chain(&self.args)
-            .map(String::as_str)
-            .collect::<Vec<_>>()
-            .join(" ")
-    }
 }
 
-/// Reads a file and everything that it includes.
-pub(super) struct Parser<'a> {
-    pub(super) includes: &'a dyn Includes,
-    pub(super) ledger: &'a mut Ledger,
-    pub(super) files: usize,
+fn tokens<'a>(file: &Arc<str>, text: &'a str) -> Tokens<'a> {
+    if let Some(error) = Unreadable::no_text(file, text) {
+        return Box::new(iter::once(Err(error)));
+    }
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let (file, rest) = (file.clone(), text.chars().peekable());
+    let mut words = Words { file, rest, line: 1, token_line: 1, script: Script::None };
+    Box::new(iter::from_fn(move || words.token().transpose()))
 }
 
-impl Parser<'_> {
-    /// # Errors
-    /// The first place that is not nginx's grammar.
-    pub(super) fn file(
-        &mut self,
-        name: &str,
-        text: &str,
-        depth: usize,
-    ) -> Result<Vec<Directive>, Unreadable> {
-        self.files += 1;
-        let mut words = Words::new(name, text);
-        if let Some(index) = text.lines().position(|line| line.contains('\0')) {
-            words.line += index;
-            return Err(words.wrong("a NUL: this is no text"));
-        }
-        let directives = self.block(&mut words, None, depth, 0)?;
-        Ok(directives)
-    }
-
-    fn block(
-        &mut self,
-        words: &mut Words<'_>,
-        opened: Option<&Place>,
-        depth: usize,
-        nesting: usize,
-    ) -> Result<Vec<Directive>, Unreadable> {
-        const DEEPEST_BLOCK: usize = 64;
-        let mut directives = Vec::new();
-        let mut line: Vec<String> = Vec::new();
-        let mut place = words.place();
-        loop {
-            let token = words.next()?;
-            match token {
-                Token::Word(word) => {
-                    if line.is_empty() {
-                        place = words.token_place();
-                    }
-                    line.push(word);
-                }
-                Token::End if line.is_empty() => {}
-                Token::End => {
-                    let directive = directive(std::mem::take(&mut line), None, place.clone());
-                    if directive.name == "include" {
-                        directives.extend(self.included(&directive, depth)?);
-                    } else {
-                        directives.push(directive);
-                    }
-                }
-                Token::Open => {
-                    if line.is_empty() {
-                        return Err(words.wrong("`{` without a directive before it"));
-                    }
-                    if nesting >= DEEPEST_BLOCK {
-                        return Err(words.wrong("blocks are nested too deeply"));
-                    }
-                    // A script of the Lua module is no nginx grammar.
-                    let inner = if line[0].ends_with("_by_lua_block") {
-                        words.skip_script()?;
-                        Vec::new()
-                    } else {
-                        self.block(words, Some(&place), depth, nesting + 1)?
-                    };
-                    directives.push(directive(
-                        std::mem::take(&mut line),
-                        Some(inner),
-                        place.clone(),
-                    ));
-                }
-                Token::Close | Token::EndOfFile if !line.is_empty() => {
-                    let message = format!("`{}` does not end with `;`", line.join(" "));
-                    return Err(Unreadable { place, message });
-                }
-                Token::Close if opened.is_some() => return Ok(directives),
-                Token::Close => return Err(words.wrong("`}` closes nothing")),
-                Token::EndOfFile => match opened {
-                    None => return Ok(directives),
-                    Some(opened) => {
-                        let message = "the block that begins here has no `}`".to_owned();
-                        return Err(Unreadable { place: opened.clone(), message });
-                    }
-                },
-            }
-        }
-    }
-
-    /// The directives of the files that `include` names, in its place.
-    fn included(
-        &mut self,
-        include: &Directive,
-        depth: usize,
-    ) -> Result<Vec<Directive>, Unreadable> {
-        let pattern = include.arg(0);
-        // Types of files: a node has nginx's list.
-        if pattern.ends_with("mime.types") {
-            let fate = Fate::needless("a node has this list of types itself");
-            self.ledger.enter(&include.place, &include.statement(), fate);
-            return Ok(Vec::new());
-        }
-        let files = if depth >= DEEPEST {
-            Err(format!("files include each other more than {DEEPEST} times"))
-        } else {
-            self.includes.matching(pattern)
-        };
-        let is_glob = pattern.contains(['*', '?', '[']);
-        let files = match files {
-            Ok(files) if files.is_empty() && !is_glob => Err("there is no such file".to_owned()),
-            Ok(files) if self.files + files.len() > MOST_FILES => {
-                Err(format!("more than {MOST_FILES} files are included"))
-            }
-            other => other,
-        };
-        let (fate, files) = match files {
-            Ok(files) => (Fate::Taken, files),
-            Err(reason) => (Fate::left(reason), Vec::new()),
-        };
-        self.ledger.enter(&include.place, &include.statement(), fate);
-        let mut directives = Vec::new();
-        for file in files {
-            directives.extend(self.file(&file.name, &file.text, depth + 1)?);
-        }
-        Ok(directives)
-    }
-}
-
-fn directive(mut line: Vec<String>, block: Option<Vec<Directive>>, place: Place) -> Directive {
-    let name = line.remove(0);
-    Directive { name, args: line, block, place }
-}
-
-enum Token {
-    Word(String),
-    End,
-    Open,
-    Close,
-    EndOfFile,
+/// Whether a statement has a script of the Lua module as its block.
+enum Script {
+    /// There is no statement yet.
+    None,
+    /// It has none.
+    Other,
+    /// Its block follows.
+    Named,
+    /// It has been passed over, but for the brace at its end.
+    Passed,
 }
 
 /// The tokens of one file.
 struct Words<'a> {
     file: Arc<str>,
-    rest: std::iter::Peekable<std::str::Chars<'a>>,
+    rest: iter::Peekable<std::str::Chars<'a>>,
     line: usize,
     token_line: usize,
+    script: Script,
 }
 
-impl<'a> Words<'a> {
-    fn new(name: &str, text: &'a str) -> Self {
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        Self { file: name.into(), rest: text.chars().peekable(), line: 1, token_line: 1 }
-    }
-
-    fn place(&self) -> Place {
-        Place { file: self.file.clone(), line: self.line }
-    }
-
-    fn token_place(&self) -> Place {
-        Place { file: self.file.clone(), line: self.token_line }
-    }
-
-    fn wrong(&self, message: &str) -> Unreadable {
-        Unreadable { place: self.place(), message: message.to_owned() }
-    }
-
+impl Words<'_> {
     fn take(&mut self) -> Option<char> {
         let next = self.rest.next();
         self.line += usize::from(next == Some('\n'));
         next
     }
 
-    fn next(&mut self) -> Result<Token, Unreadable> {
+    /// The next token, without its line.
+    fn kind(&mut self) -> Result<Option<Kind>, Unreadable> {
         loop {
             self.token_line = self.line;
-            let Some(first) = self.take() else { return Ok(Token::EndOfFile) };
-            return Ok(match first {
+            let Some(first) = self.take() else { return Ok(None) };
+            return Ok(Some(match first {
                 c if c.is_whitespace() => continue,
                 '#' => {
                     while self.rest.peek().is_some_and(|c| *c != '\n') {
@@ -229,23 +115,44 @@ impl<'a> Words<'a> {
                     }
                     continue;
                 }
-                ';' => Token::End,
-                '{' => Token::Open,
-                '}' => Token::Close,
-                quote @ ('"' | '\'') => Token::Word(self.quoted(quote)?),
-                first => Token::Word(self.bare(first)),
-            });
+                ';' => Kind::Sign(";"),
+                '{' => Kind::Sign("{"),
+                '}' => Kind::Sign("}"),
+                quote @ ('"' | '\'') => Kind::Word(self.quoted(quote)?),
+                first => Kind::Word(self.bare(first)),
+            }));
         }
     }
 
+    /// The next token. A script of the Lua module is no nginx grammar: its block is empty.
+    fn token(&mut self) -> Result<Option<Token>, Unreadable> {
+        let kind = match self.script {
+            Script::Passed => Some(Kind::Sign("}")),
+            _ => self.kind()?,
+        };
+        self.script = match (&kind, &self.script) {
+            (Some(Kind::Word(word)), Script::None) if word.ends_with("_by_lua_block") => {
+                Script::Named
+            }
+            (Some(Kind::Word(_)), Script::Named) => Script::Named,
+            (Some(Kind::Word(_)), _) => Script::Other,
+            (Some(Kind::Sign("{")), Script::Named) => {
+                self.skip_script()?;
+                Script::Passed
+            }
+            _ => Script::None,
+        };
+        Ok(kind.map(|kind| Token { kind, line: self.token_line }))
+    }
+
     fn quoted(&mut self, quote: char) -> Result<String, Unreadable> {
-        let opened = self.place();
+        let opened = self.line;
         let mut word = String::new();
         loop {
             match self.take() {
                 None => {
-                    let message = "the quote that begins here does not end".to_owned();
-                    return Err(Unreadable { place: opened, message });
+                    let message = "the quote that begins here does not end";
+                    return Err(Unreadable::at(&self.file, opened, message));
                 }
                 Some(c) if c == quote => return Ok(word),
                 Some('\\') => self.escaped(&mut word),
@@ -294,17 +201,14 @@ impl<'a> Words<'a> {
 
     /// Passes over a script up to its closing brace.
     fn skip_script(&mut self) -> Result<(), Unreadable> {
-        let opened = self.place();
+        let opened = Place { file: self.file.clone(), line: self.line };
         let mut open = 1;
         while open > 0 {
             match self.take() {
                 Some('{') => open += 1,
                 Some('}') => open -= 1,
                 Some(_) => {}
-                None => {
-                    let message = "the block that begins here has no `}`".to_owned();
-                    return Err(Unreadable { place: opened, message });
-                }
+                None => return Err(Unreadable::without_end(&opened)),
             }
         }
         Ok(())

@@ -5,8 +5,7 @@ use super::{
     settings::RESTRICTING, tls, variables,
 };
 use crate::{
-    ledger::Fate,
-    ledger::Place,
+    ledger::{Fate, Outcome, Place, Stated as _, TAKEN, differs, left, needless},
     matchers::{checked_regex, narrowed},
     plan::Route,
     table::{Table, Value},
@@ -60,16 +59,16 @@ impl Converter {
             let fate = match inner.name.as_str() {
                 "listen" => match listen(inner, all_tls) {
                     Ok(listen) => {
-                        if inner.args.iter().any(|arg| arg == "proxy_protocol") {
+                        if inner.has_arg("proxy_protocol") {
                             let _ = self.trust_proxy_protocol();
                         }
                         server.listens.push(listen);
-                        Fate::Taken
+                        TAKEN
                     }
-                    Err(reason) => Fate::Left(reason),
+                    Err(reason) => Err(reason),
                 },
                 "server_name" => names(inner, &mut server.hosts),
-                "ssl" => Fate::Taken,
+                "ssl" => TAKEN,
                 _ => continue,
             };
             self.enter(inner, fate);
@@ -145,7 +144,7 @@ impl Converter {
         for directive in scope.own("rewrite") {
             let mut table = around.clone();
             let fate = self.rewrite(scope, directive, &mut table);
-            if matches!(fate, Fate::Taken | Fate::Differs(_)) {
+            if matches!(fate, Ok(Fate::Taken | Fate::Differs(_))) {
                 routes.push(Route { comment: directive.place.to_string(), table });
             }
             self.enter(directive, fate);
@@ -161,7 +160,7 @@ impl Converter {
     ) -> Vec<Route> {
         let argument = directive.args.join("");
         if directive.inner().iter().any(|inner| inner.name == "if") {
-            self.enter_whole(directive, &Fate::left("conditions within conditions"));
+            self.enter_whole(directive, &left("conditions within conditions"));
             return Vec::new();
         }
         if sets_flags(directive) {
@@ -174,7 +173,7 @@ impl Converter {
         let cases = match cases(&directive.args, &self.maps, &self.flags) {
             Ok(cases) => cases,
             Err(reason) => {
-                self.enter_whole(directive, &Fate::Left(reason));
+                self.enter_whole(directive, &Err(reason));
                 return Vec::new();
             }
         };
@@ -185,7 +184,7 @@ impl Converter {
         for case in cases {
             let Some(mut table) = narrowed(around, &case.condition) else {
                 let reason = "the location and the condition look at the same part of a request";
-                self.enter_whole(directive, &Fate::left(reason));
+                self.enter_whole(directive, &left(reason));
                 return Vec::new();
             };
             if let Some(value) = case.value {
@@ -205,8 +204,8 @@ impl Converter {
             None => self.constants.remove(&name),
         };
         let fate = match routes.is_empty() {
-            true => Fate::left("nothing in the block could be said as a route"),
-            false => Fate::Taken,
+            true => left("nothing in the block could be said as a route"),
+            false => TAKEN,
         };
         self.enter(directive, fate);
         routes
@@ -223,29 +222,23 @@ impl Converter {
                         let flag = self.flags.entry(name).or_default();
                         flag.extend(cases.iter().map(|case| case.condition.clone()));
                     }
-                    Fate::Taken
+                    TAKEN
                 }
-                Err(reason) => Fate::Left(reason),
+                Err(reason) => Err(reason),
             };
             self.enter_whole(directive, &fate);
         }
     }
 
     /// `rewrite` with a flag: a redirect, or another path at the origin.
-    fn rewrite(&mut self, scope: &Scope<'_>, directive: &Directive, table: &mut Table) -> Fate {
+    fn rewrite(&mut self, scope: &Scope<'_>, directive: &Directive, table: &mut Table) -> Outcome {
         let (pattern, to, flag) = (directive.arg(0), directive.arg(1), directive.arg(2));
         if pattern.contains("\\?") || table.get("path_regex").is_some() {
-            return Fate::left("a route has one expression, for the path");
+            return left("a route has one expression, for the path");
         }
-        let pattern = match checked_regex(pattern) {
-            Ok(pattern) => pattern,
-            Err(reason) => return Fate::Left(reason),
-        };
+        let pattern = checked_regex(pattern)?;
         let (to, drops_query) = to.strip_suffix('?').map_or((to, false), |to| (to, true));
-        let mut to = match variables::translate(to, &self.constants) {
-            Ok(to) => to,
-            Err(reason) => return Fate::Left(reason),
-        };
+        let mut to = variables::translate(to, &self.constants)?;
         let leads_away =
             ["http://", "https://", "{scheme}"].iter().any(|start| to.starts_with(start));
         let status = match flag {
@@ -262,11 +255,11 @@ impl Converter {
             return vocabulary::redirect(table, status, to);
         }
         if table.get("files").is_some() {
-            return Fate::left("files are found by the path that the client wrote");
+            return left("files are found by the path that the client wrote");
         }
         let is_server = scope.own("location").next().is_some();
         match vocabulary::rewrite(table, to) {
-            Fate::Taken if is_server => Fate::differs(
+            Ok(Fate::Taken) if is_server => differs(
                 "the new path goes to the origin of the site; its locations are not looked at again",
             ),
             other => other,
@@ -288,7 +281,7 @@ impl Converter {
                     if is_closed(directive) {
                         reason.push_str("; WARNING: what is around it answers its requests");
                     }
-                    self.enter_whole(directive, &Fate::Left(reason));
+                    self.enter_whole(directive, &Err(reason));
                     continue;
                 }
             };
@@ -312,17 +305,17 @@ impl Converter {
                 self.content(&inner, &at, &mut table) || vocabulary::restricts(&settings);
             let before = self.conditional(&inner, &table_without_content(&table));
             locations.extend(self.locations(&inner, Some(&at), &settings));
-            let left = "where its answers come from could not be converted";
+            let nowhere = "where its answers come from could not be converted";
             let fate = match has_content || !before.is_empty() {
                 _ if has_handler(inner.directives) => {
-                    Fate::left("until you write where its answers come from, it has status 501")
+                    left("until you write where its answers come from, it has status 501")
                 }
-                true => Fate::Taken,
-                false => Fate::left(left),
+                true => TAKEN,
+                false => left(nowhere),
             };
             self.enter(directive, fate);
             let route = Route { comment: directive.place.to_string(), table };
-            let (place, statement) = (directive.place.clone(), directive.statement());
+            let (place, statement) = (directive.place.clone(), directive.shown());
             locations.push(Location { place, statement, at, route, before, has_content });
         }
         locations
@@ -337,19 +330,17 @@ impl Converter {
         };
         for one in inner.directives {
             let fate = match is_used(one) {
-                true => {
-                    Fate::needless("who uses the location looks at this: auth_request, error_page")
-                }
-                false => Fate::left("the location is not for clients"),
+                true => needless("who uses the location looks at this: auth_request, error_page"),
+                false => left("the location is not for clients"),
             };
             self.enter_whole(one, &fate);
         }
         let mut table = at.matchers();
         let _ = vocabulary::respond(&mut table, 404, None);
-        self.enter(directive, Fate::Taken);
+        self.enter(directive, TAKEN);
         Location {
             place: directive.place.clone(),
-            statement: directive.statement(),
+            statement: directive.shown(),
             at,
             route: Route { comment: directive.place.to_string(), table },
             before: Vec::new(),
@@ -371,7 +362,7 @@ impl Converter {
             };
             if first && locations.iter().any(shadows) {
                 let reason = "it comes before a longer location without `^~`, too";
-                self.ledger.enter(&location.place, &location.statement, Fate::differs(reason));
+                self.ledger.enter_line(&location.place, &location.statement, differs(reason));
             }
         }
     }
@@ -396,7 +387,7 @@ fn is_closed(location: &Directive) -> bool {
 }
 
 /// `if ($invalid_referer)` and `if ($secure_link = "")` refuse what a key of the site refuses.
-fn refusal_of_a_rule(scope: &Scope<'_>, directive: &Directive) -> Option<Fate> {
+fn refusal_of_a_rule(scope: &Scope<'_>, directive: &Directive) -> Option<Outcome> {
     let [refusal] = directive.inner() else { return None };
     if let Some(fate) = tls::fate_of_demand(scope, directive) {
         return Some(fate);
@@ -410,8 +401,8 @@ fn refusal_of_a_rule(scope: &Scope<'_>, directive: &Directive) -> Option<Fate> {
         return None;
     }
     Some(match refusal.arg(0) {
-        "403" => Fate::Taken,
-        _ => Fate::differs("the refusal has status 403"),
+        "403" => TAKEN,
+        _ => differs("the refusal has status 403"),
     })
 }
 
@@ -515,7 +506,7 @@ fn listen(directive: &Directive, all_tls: bool) -> Result<Listen, String> {
     })
 }
 
-fn names(directive: &Directive, hosts: &mut Vec<String>) -> Fate {
+fn names(directive: &Directive, hosts: &mut Vec<String>) -> Outcome {
     let mut refused = Vec::new();
     for name in &directive.args {
         let name = name.to_ascii_lowercase();
@@ -535,8 +526,8 @@ fn names(directive: &Directive, hosts: &mut Vec<String>) -> Fate {
         }
     }
     match refused.is_empty() {
-        true => Fate::Taken,
-        false => Fate::left(format!("hosts are names, or `*.` and a name: {}", refused.join(", "))),
+        true => TAKEN,
+        false => left(format!("hosts are names, or `*.` and a name: {}", refused.join(", "))),
     }
 }
 

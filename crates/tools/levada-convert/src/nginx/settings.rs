@@ -1,8 +1,8 @@
 //! Directives that mean the same at every level: each is a key of `[defaults]`, a site or a route.
 
-use super::{Converter, Scope, Zone, conditions, needless, parse::Directive, tls, variables};
+use super::{Converter, Scope, Zone, conditions, parse::Directive, tls, variables};
 use crate::{
-    ledger::Fate,
+    ledger::{Fate, Outcome, Stated as _, TAKEN, differs, left, needless},
     matchers::LONGEST,
     table::{Table, Value},
     units,
@@ -68,8 +68,7 @@ impl Converter {
                 continue;
             }
             let mut fate = self.setting(scope, directive, table);
-            if let (Fate::Left(reason), true) =
-                (&mut fate, RESTRICTING.contains(&directive.name.as_str()))
+            if let (Err(reason), true) = (&mut fate, RESTRICTING.contains(&directive.name.as_str()))
             {
                 vocabulary::refuse_everybody(table, reason);
             }
@@ -92,7 +91,7 @@ impl Converter {
         }
     }
 
-    fn setting(&mut self, scope: &Scope<'_>, directive: &Directive, table: &mut Table) -> Fate {
+    fn setting(&mut self, scope: &Scope<'_>, directive: &Directive, table: &mut Table) -> Outcome {
         let name = directive.name.as_str();
         if let Some(rest) = name.strip_prefix("grpc_") {
             // The modules of nginx have the same directives under two names.
@@ -106,30 +105,28 @@ impl Converter {
             "proxy_ignore_headers" => ignored_headers(directive, table),
             "proxy_set_header" => self.request_header(directive, table),
             "proxy_hide_header" => vocabulary::edit_response(table, directive.arg(0), Edit::Remove),
-            "proxy_pass_header" => {
-                Fate::needless("fields of the origin pass unless they are removed")
-            }
+            "proxy_pass_header" => needless("fields of the origin pass unless they are removed"),
             "add_header" => self.add_header(directive, table),
             "expires" => expires(directive, table),
             "error_page" => error_page(scope, directive, table),
-            "proxy_intercept_errors" if directive.arg(0) == "on" => Fate::Taken,
-            "proxy_intercept_errors" => Fate::needless("it is the default"),
+            "proxy_intercept_errors" if directive.arg(0) == "on" => TAKEN,
+            "proxy_intercept_errors" => needless("it is the default"),
             _ if name.starts_with("gzip") || name.starts_with("brotli") => {
                 compression(scope, directive, table)
             }
             "limit_req" | "limit_conn" => self.limit(scope, directive, table),
             "limit_req_status" | "limit_conn_status" => match directive.arg(0) {
-                "429" => Fate::needless("refusals have status 429"),
-                _ => Fate::differs("refusals have status 429"),
+                "429" => needless("refusals have status 429"),
+                _ => differs("refusals have status 429"),
             },
             "limit_req_log_level" | "limit_conn_log_level" => {
-                Fate::needless("the access log names refusals")
+                needless("the access log names refusals")
             }
             "limit_rate" | "limit_rate_after" => bandwidth(directive, table),
             "client_max_body_size" => match units::byte_size(directive.arg(0)) {
-                Some(0) => Fate::needless("bodies have no limit unless one is stated"),
+                Some(0) => needless("bodies have no limit unless one is stated"),
                 Some(bytes) => vocabulary::put(table, "max_body", units::size(bytes)),
-                None => Fate::left("is no size"),
+                None => left("is no size"),
             },
             "allow" | "deny" => access(directive, table),
             "auth_basic" | "auth_basic_user_file" => basic_auth(scope, directive, table),
@@ -137,7 +134,7 @@ impl Converter {
                 let kinds = directive.args.iter().filter(|kind| !kind.starts_with('~')).cloned();
                 let fate = vocabulary::put(table, "referers", kinds.collect::<Vec<_>>());
                 match directive.args.iter().any(|kind| kind.starts_with('~')) {
-                    true => Fate::left("patterns of referers are no expressions"),
+                    true => left("patterns of referers are no expressions"),
                     false => fate,
                 }
             }
@@ -146,36 +143,36 @@ impl Converter {
             "set_real_ip_from" => self.trust(directive),
             "real_ip_header" => match directive.arg(0).to_ascii_lowercase().as_str() {
                 "x-forwarded-for" => {
-                    Fate::needless("[[trusted]] proxies state clients by X-Forwarded-For")
+                    needless("[[trusted]] proxies state clients by X-Forwarded-For")
                 }
                 "proxy_protocol" => self.trust_proxy_protocol(),
-                _ => Fate::left("[[trusted]] proxies state clients by X-Forwarded-For"),
+                _ => left("[[trusted]] proxies state clients by X-Forwarded-For"),
             },
-            "real_ip_recursive" => Fate::needless("all trusted addresses are passed over"),
+            "real_ip_recursive" => needless("all trusted addresses are passed over"),
             "proxy_method"
             | "proxy_pass_request_body"
             | "proxy_pass_request_headers"
-            | "proxy_bind" => Fate::left("requests pass as they are"),
+            | "proxy_bind" => left("requests pass as they are"),
             "proxy_next_upstream" | "proxy_next_upstream_tries" | "proxy_next_upstream_timeout" => {
                 tries(&mut self.plan.limits, directive)
             }
             "proxy_redirect" if directive.arg(0) == "off" => {
-                Fate::needless("`Location` of the origin passes as it is")
+                needless("`Location` of the origin passes as it is")
             }
-            "proxy_redirect" => Fate::left("`Location` of the origin passes as it is"),
+            "proxy_redirect" => left("`Location` of the origin passes as it is"),
             _ => match self.node_limit(scope, directive) {
                 Some(fate) => fate,
-                None => needless::fate(name)
-                    .unwrap_or_else(|| Fate::left("Levada has nothing for this directive")),
+                None => super::needless::fate(name)
+                    .unwrap_or_else(|| left("Levada has nothing for this directive")),
             },
         }
     }
 
-    fn caching(&mut self, scope: &Scope<'_>, directive: &Directive, table: &mut Table) -> Fate {
+    fn caching(&mut self, scope: &Scope<'_>, directive: &Directive, table: &mut Table) -> Outcome {
         match directive.name.as_str() {
             "proxy_cache" => {
                 table.set("cache", directive.arg(0) != "off");
-                Fate::Taken
+                TAKEN
             }
             "proxy_cache_valid" => lifetime(scope, directive, table),
             "proxy_cache_use_stale" => {
@@ -189,20 +186,18 @@ impl Converter {
                         status if status.starts_with("http_5") => {
                             table.set("stale_if_error", window.as_str())
                         }
-                        _ => return Fate::left(format!("no stale response stands for `{kind}`")),
+                        _ => return left(format!("no stale response stands for `{kind}`")),
                     }
                 }
-                Fate::Taken
+                TAKEN
             }
             "proxy_cache_background_update" => {
-                Fate::needless("stale_while_revalidate fetches beside the answer")
+                needless("stale_while_revalidate fetches beside the answer")
             }
-            "proxy_cache_min_uses" if directive.arg(0) == "1" => {
-                Fate::needless("it is the default")
-            }
+            "proxy_cache_min_uses" if directive.arg(0) == "1" => needless("it is the default"),
             "proxy_cache_min_uses" => match directive.arg(0).parse::<u64>() {
                 Ok(uses @ 1..=100) => vocabulary::put(table, "min_uses", uses),
-                _ => Fate::left("is no number from 1 to 100"),
+                _ => left("is no number from 1 to 100"),
             },
             "proxy_cache_key" => match directive.args.join("").as_str() {
                 "$scheme$proxy_host$request_uri"
@@ -212,21 +207,19 @@ impl Converter {
                 | "$scheme$proxy_host$uri$is_args$args"
                 | "$scheme$request_method$host$request_uri"
                 | "$scheme$host$uri$is_args$args"
-                | "$host$uri$is_args$args" => {
-                    Fate::needless("the key is scheme, host, path and query")
-                }
+                | "$host$uri$is_args$args" => needless("the key is scheme, host, path and query"),
                 key => match key_rules(key) {
                     Some(rules) if rules.is_empty() => {
-                        Fate::needless("the key is scheme, host, path and query")
+                        needless("the key is scheme, host, path and query")
                     }
                     Some(rules) => vocabulary::put(table, "cache_key", rules),
-                    None => Fate::left("there are no rules for this key"),
+                    None => left("there are no rules for this key"),
                 },
             },
             "proxy_cache_methods" => match directive.args.iter().all(|m| m == "GET" || m == "HEAD")
             {
-                true => Fate::needless("responses to GET and HEAD are stored"),
-                false => Fate::left("responses to GET and HEAD are stored"),
+                true => needless("responses to GET and HEAD are stored"),
+                false => left("responses to GET and HEAD are stored"),
             },
             "proxy_cache_bypass" => self.selected(directive, table, "bypass"),
             "proxy_no_cache" => self.selected(directive, table, "no_store"),
@@ -234,97 +227,92 @@ impl Converter {
             | "proxy_cache_lock_timeout"
             | "proxy_cache_lock_age"
             | "proxy_cache_revalidate"
-            | "proxy_cache_convert_head" => needless::fate(&directive.name)
-                .unwrap_or_else(|| Fate::needless("a node does this")),
-            _ => Fate::left("Levada has nothing for this directive"),
+            | "proxy_cache_convert_head" => super::needless::fate(&directive.name)
+                .unwrap_or_else(|| needless("a node does this")),
+            _ => left("Levada has nothing for this directive"),
         }
     }
 
     /// Fields that a node sets itself are needless; `Host` is read with the server that is asked.
-    fn request_header(&mut self, directive: &Directive, table: &mut Table) -> Fate {
+    fn request_header(&mut self, directive: &Directive, table: &mut Table) -> Outcome {
         let (name, value) = (directive.arg(0), directive.arg(1));
         if let Some(fate) = tls::client_field(name, value) {
             return fate;
         }
         match (name.to_ascii_lowercase().as_str(), value) {
-            ("host", _) => Fate::Taken,
+            ("host", _) => TAKEN,
             ("x-forwarded-for", "$proxy_add_x_forwarded_for" | "$remote_addr")
             | ("x-forwarded-proto", "$scheme")
             | ("x-forwarded-host", "$host" | "$http_host") => {
-                Fate::needless("a node sends this field itself")
+                needless("a node sends this field itself")
             }
-            ("upgrade", "$http_upgrade" | "websocket") => Fate::needless(WEBSOCKET),
-            ("upgrade", _) => Fate::left("connections are upgraded to WebSocket only"),
-            ("connection", "" | "keep-alive") => {
-                Fate::needless("connections to servers are always kept")
-            }
+            ("upgrade", "$http_upgrade" | "websocket") => needless(WEBSOCKET),
+            ("upgrade", _) => left("connections are upgraded to WebSocket only"),
+            ("connection", "" | "keep-alive") => needless("connections to servers are always kept"),
             ("connection", value)
                 if value.starts_with('$') || value.eq_ignore_ascii_case("upgrade") =>
             {
-                Fate::needless(WEBSOCKET)
+                needless(WEBSOCKET)
             }
-            ("connection", _) => Fate::left("`Connection` is the node's own"),
-            ("te", "trailers") => Fate::needless("trailers of clients that ask for them pass"),
-            ("accept-encoding", "") => Fate::needless("the origin is asked for the original"),
+            ("connection", _) => left("`Connection` is the node's own"),
+            ("te", "trailers") => needless("trailers of clients that ask for them pass"),
+            ("accept-encoding", "") => needless("the origin is asked for the original"),
             (_, "") => vocabulary::edit_request(table, name, Edit::Remove),
             (_, value) => match variables::translate(value, &self.constants) {
                 Ok(value) => vocabulary::edit_request(table, name, Edit::Set(value)),
-                Err(reason) => Fate::Left(reason),
+                Err(reason) => Err(reason),
             },
         }
     }
 
-    fn add_header(&mut self, directive: &Directive, table: &mut Table) -> Fate {
+    fn add_header(&mut self, directive: &Directive, table: &mut Table) -> Outcome {
         if directive.arg(0).eq_ignore_ascii_case("alt-svc") && directive.arg(1).contains("h3") {
-            return Fate::needless("a listener with `http3` offers it itself");
+            return needless("a listener with `http3` offers it itself");
         }
-        let value = match variables::translate(directive.arg(1), &self.constants) {
-            Ok(value) => value,
-            Err(reason) => return Fate::Left(reason),
-        };
+        let value = variables::translate(directive.arg(1), &self.constants)?;
         let fate = vocabulary::edit_response(table, directive.arg(0), Edit::Add(value));
         match directive.args.get(2).map(String::as_str) {
-            None if fate == Fate::Taken => {
-                Fate::differs("the field is added to responses of all statuses, as with `always`")
+            None if fate == Ok(Fate::Taken) => {
+                differs("the field is added to responses of all statuses, as with `always`")
             }
             _ => fate,
         }
     }
 
-    fn limit(&mut self, scope: &Scope<'_>, directive: &Directive, table: &mut Table) -> Fate {
+    fn limit(&mut self, scope: &Scope<'_>, directive: &Directive, table: &mut Table) -> Outcome {
         let counts_requests = directive.name == "limit_req";
         let zones = if counts_requests { &self.request_zones } else { &self.connection_zones };
-        let parameter = |name: &str| {
-            directive.args.iter().find_map(|arg| arg.strip_prefix(name)?.strip_prefix('='))
-        };
-        let zone = if counts_requests { parameter("zone") } else { Some(directive.arg(0)) };
+        let zone =
+            if counts_requests { directive.parameter("zone") } else { Some(directive.arg(0)) };
         let Some(Zone { key, rate }) = zone.and_then(|zone| zones.get(zone)) else {
-            return Fate::left("there is no such zone");
+            return left("there is no such zone");
         };
         let key = match key {
             Ok(key) => key.clone(),
-            Err(reason) => return Fate::Left(reason.clone()),
+            Err(reason) => return Err(reason.clone()),
         };
         let mut limit = Table::from_iter([("key", Value::Text(key))]);
-        let mut fate = Fate::Taken;
+        let mut fate = TAKEN;
         if counts_requests {
             limit.set("rate", rate.as_str());
-            if let Some(burst) = parameter("burst").and_then(|burst| burst.parse::<u64>().ok()) {
+            if let Some(burst) =
+                directive.parameter("burst").and_then(|burst| burst.parse::<u64>().ok())
+            {
                 limit.set("burst", burst);
             }
-            if directive.args.iter().any(|arg| arg == "nodelay") {
+            if directive.has_arg("nodelay") {
                 limit.set("nodelay", true);
             }
-            if parameter("delay").is_some() {
-                fate = Fate::differs("`delay` is not there: requests within the burst wait");
+            if directive.parameter("delay").is_some() {
+                fate = differs("`delay` is not there: requests within the burst wait");
             }
             if scope.nearest("limit_req_status").is_empty() {
-                fate = Fate::differs("refusals have status 429 in place of 503");
+                fate = differs("refusals have status 429 in place of 503");
             }
         } else {
             match directive.arg(1).parse::<u64>() {
                 Ok(most) if most > 0 => limit.set("concurrent", most),
-                _ => return Fate::left("is no number of connections"),
+                _ => return left("is no number of connections"),
             }
         }
         table.push("limit", limit);
@@ -345,28 +333,28 @@ impl Converter {
         }
     }
 
-    fn trust(&mut self, directive: &Directive) -> Fate {
+    fn trust(&mut self, directive: &Directive) -> Outcome {
         let address = directive.arg(0);
         if address.parse::<std::net::IpAddr>().is_err() && !address.contains('/') {
-            return Fate::left("a trusted proxy is an address or a prefix");
+            return left("a trusted proxy is an address or a prefix");
         }
         if self.plan.trusted.is_empty() {
             self.plan.trusted.push(Table::default());
         }
         self.plan.trusted[0].push("addresses", address);
-        Fate::Taken
+        TAKEN
     }
 
-    pub(super) fn trust_proxy_protocol(&mut self) -> Fate {
+    pub(super) fn trust_proxy_protocol(&mut self) -> Outcome {
         if self.plan.trusted.is_empty() {
             self.plan.trusted.push(Table::default());
         }
         self.plan.trusted[0].set("proxy_protocol", true);
-        Fate::Taken
+        TAKEN
     }
 
     /// Bounds that hold for the whole node.
-    fn node_limit(&mut self, scope: &Scope<'_>, directive: &Directive) -> Option<Fate> {
+    fn node_limit(&mut self, scope: &Scope<'_>, directive: &Directive) -> Option<Outcome> {
         let keys: &[&str] = match directive.name.as_str() {
             "keepalive_timeout" => &["idle_timeout"],
             "client_header_timeout" => &["head_timeout"],
@@ -375,7 +363,7 @@ impl Converter {
             "proxy_connect_timeout" => &["connect_timeout"],
             "proxy_read_timeout" => &["response_timeout", "response_body_timeout"],
             "proxy_send_timeout" => {
-                return Some(Fate::needless("a server that takes nothing is left in time"));
+                return Some(needless("a server that takes nothing is left in time"));
             }
             "large_client_header_buffers" => &["head_size"],
             _ => return None,
@@ -390,27 +378,25 @@ impl Converter {
             units::nginx_time(directive.arg(0))
                 .map(|time| units::duration(time.clamp(1, 3_600_000)))
         };
-        let Some(value) = value else { return Some(Fate::left("is no time or size")) };
+        let Some(value) = value else { return Some(left("is no time or size")) };
         let is_new = |key: &&&str| match self.plan.limits.get(key) {
             Some(Value::Text(own)) => *own != value,
             _ => false,
         };
         if keys.iter().any(|key| is_new(&key)) {
-            return Some(Fate::left(
-                "the node has one such limit, and another value is stated for it",
-            ));
+            return Some(left("the node has one such limit, and another value is stated for it"));
         }
         for key in keys {
             self.plan.limits.set(key, value.as_str());
         }
         Some(match scope.outer {
-            None => Fate::Taken,
-            Some(_) => Fate::differs("the limit holds for the whole node"),
+            None => TAKEN,
+            Some(_) => differs("the limit holds for the whole node"),
         })
     }
 
     /// Requests that one of these variables selects: it is there, neither empty nor 0.
-    fn selected(&mut self, directive: &Directive, table: &mut Table, key: &str) -> Fate {
+    fn selected(&mut self, directive: &Directive, table: &mut Table, key: &str) -> Outcome {
         for variable in &directive.args {
             let name = variable.trim_start_matches('$');
             let selector = name.split_once('_').and_then(|(kind, name)| match kind {
@@ -430,10 +416,10 @@ impl Converter {
             let text = match selected {
                 Ok(None) => continue,
                 Ok(Some(condition)) => condition.text().map(str::to_owned),
-                Err(reason) => return Fate::Left(reason),
+                Err(reason) => return Err(reason),
             };
             let Some(text) = text else {
-                return Fate::left(format!("requests are not selected by `{variable}`"));
+                return left(format!("requests are not selected by `{variable}`"));
             };
             let when = format!("{key}_when");
             let all = match table.get(&when) {
@@ -441,29 +427,29 @@ impl Converter {
                 _ => text,
             };
             if all.len() > LONGEST {
-                return Fate::left("the expression for these requests would be too long");
+                return left("the expression for these requests would be too long");
             }
             table.set(&when, all);
         }
-        Fate::Taken
+        TAKEN
     }
 
-    fn set(&mut self, directive: &Directive) -> Fate {
+    fn set(&mut self, directive: &Directive) -> Outcome {
         let name = directive.arg(0).trim_start_matches('$').to_owned();
         if self.flags.contains_key(&name) {
             return match directive.arg(1) {
-                "" | "0" => Fate::Taken,
-                _ => Fate::left("the variable has several values"),
+                "" | "0" => TAKEN,
+                _ => left("the variable has several values"),
             };
         }
         match self.constants.get(&name) {
             Some(value) if value != directive.arg(1) => {
                 self.constants.remove(&name);
-                Fate::left("the variable has several values")
+                left("the variable has several values")
             }
             _ => {
                 self.constants.insert(name, directive.arg(1).to_owned());
-                Fate::Taken
+                TAKEN
             }
         }
     }
@@ -502,27 +488,27 @@ fn keep_fields(scope: &Scope<'_>, table: &mut Table) {
     }
 }
 
-fn tries(limits: &mut Table, directive: &Directive) -> Fate {
+fn tries(limits: &mut Table, directive: &Directive) -> Outcome {
     match (directive.name.as_str(), directive.arg(0).parse::<u64>()) {
         ("proxy_next_upstream_tries", Ok(tries @ 1..=10)) => {
             limits.set("tries", tries);
-            Fate::Taken
+            TAKEN
         }
         ("proxy_next_upstream", _) if directive.arg(0) == "off" => {
             limits.set("tries", 1);
-            Fate::Taken
+            TAKEN
         }
-        _ => Fate::needless("requests that may be repeated are: [limits]"),
+        _ => needless("requests that may be repeated are: [limits]"),
     }
 }
 
 /// nginx's lifetimes count where the origin states none, as Levada's do.
-fn lifetime(_: &Scope<'_>, directive: &Directive, table: &mut Table) -> Fate {
+fn lifetime(_: &Scope<'_>, directive: &Directive, table: &mut Table) -> Outcome {
     let Some((time, statuses)) = directive.args.split_last() else {
-        return Fate::left("has no time");
+        return left("has no time");
     };
     let Some(time) = units::nginx_time(time).map(units::duration) else {
-        return Fate::left("is no time");
+        return left("is no time");
     };
     let words = statuses.iter().map(String::as_str).chain([time.as_str()]);
     let statuses = if statuses.is_empty() {
@@ -533,43 +519,41 @@ fn lifetime(_: &Scope<'_>, directive: &Directive, table: &mut Table) -> Fate {
     vocabulary::push(table, "status_ttl", statuses)
 }
 
-fn ignored_headers(directive: &Directive, table: &mut Table) -> Fate {
-    let mut fate = Fate::Taken;
+fn ignored_headers(directive: &Directive, table: &mut Table) -> Outcome {
+    let mut fate = TAKEN;
     for field in &directive.args {
         fate = match field.to_ascii_lowercase().as_str() {
             "set-cookie" => {
                 table.set("store_cookies", "always");
-                Fate::Taken
+                TAKEN
             }
             name if name.starts_with("x-accel-") => {
-                Fate::needless("the fields X-Accel- mean nothing to a node")
+                needless("the fields X-Accel- mean nothing to a node")
             }
             name @ ("cache-control" | "expires" | "vary") => {
                 vocabulary::push(table, "ignore_headers", name)
             }
-            _ => Fate::left("a node cannot ignore this field"),
+            _ => left("a node cannot ignore this field"),
         };
-        if matches!(fate, Fate::Left(_)) {
-            return fate;
-        }
+        fate.as_ref()?;
     }
     fate
 }
 
-fn expires(directive: &Directive, table: &mut Table) -> Fate {
+fn expires(directive: &Directive, table: &mut Table) -> Outcome {
     let value = match directive.arg(0) {
-        "off" => return Fate::needless("it is the default"),
+        "off" => return needless("it is the default"),
         "epoch" => "no-cache".to_owned(),
         "max" => "max-age=315360000".to_owned(),
-        "modified" => return Fate::left("lifetimes do not count from the last change"),
+        "modified" => return left("lifetimes do not count from the last change"),
         time => match units::nginx_time(time) {
             Some(milliseconds) => format!("max-age={}", milliseconds / 1_000),
             None if time.starts_with('-') => "no-cache".to_owned(),
-            None => return Fate::left("is no time"),
+            None => return left("is no time"),
         },
     };
     match vocabulary::edit_response(table, "Cache-Control", Edit::Set(value)) {
-        Fate::Taken => Fate::differs("only `Cache-Control` is set, not `Expires`"),
+        Ok(Fate::Taken) => differs("only `Cache-Control` is set, not `Expires`"),
         other => other,
     }
 }
@@ -584,13 +568,13 @@ fn location_of<'a>(scope: &Scope<'a>, path: &str) -> Option<&'a Directive> {
 }
 
 /// A page is a file where its path leads to a directory, and a path at the origin otherwise.
-fn error_page(scope: &Scope<'_>, directive: &Directive, table: &mut Table) -> Fate {
+fn error_page(scope: &Scope<'_>, directive: &Directive, table: &mut Table) -> Outcome {
     let Some((page, statuses)) = directive.args.split_last() else {
-        return Fate::left("has no page");
+        return left("has no page");
     };
     let other_status = statuses.iter().any(|status| status.starts_with('='));
     if !page.starts_with('/') || page.contains('$') || other_status {
-        return Fate::left("an error page is a path or a file, and keeps the status");
+        return left("an error page is a path or a file, and keeps the status");
     }
     let location = location_of(scope, page);
     let inner = location.map(|location| Scope { directives: location.inner(), outer: Some(scope) });
@@ -601,16 +585,16 @@ fn error_page(scope: &Scope<'_>, directive: &Directive, table: &mut Table) -> Fa
         Some(root) => ("file", format!("{}{page}", root.trim_end_matches('/'))),
         None => ("path", page.clone()),
     };
-    let mut fate = Fate::left("has no status");
+    let mut fate = left("has no status");
     for status in statuses {
         if !status.parse::<u16>().is_ok_and(|status| (400..600).contains(&status)) {
-            return Fate::left("an error page is for an error");
+            return left("an error page is for an error");
         }
         let one = Table::from_iter([(target.0, target.1.as_str().into())]);
         fate = vocabulary::put_inner(table, "error_pages", status, one);
     }
     match fate {
-        Fate::Taken if scope.nearest_arg("proxy_intercept_errors") != Some("on") => Fate::differs(
+        Ok(Fate::Taken) if scope.nearest_arg("proxy_intercept_errors") != Some("on") => differs(
             "the page stands for such errors of the origin, too, as with proxy_intercept_errors",
         ),
         fate => fate,
@@ -618,21 +602,21 @@ fn error_page(scope: &Scope<'_>, directive: &Directive, table: &mut Table) -> Fa
 }
 
 /// `auth_request /auth;` with the location that says which server is asked.
-fn auth_request(scope: &Scope<'_>, directive: &Directive, table: &mut Table) -> Fate {
+fn auth_request(scope: &Scope<'_>, directive: &Directive, table: &mut Table) -> Outcome {
     if directive.arg(0) == "off" {
         return match scope.outer.is_some_and(|outer| !outer.nearest("auth_request").is_empty()) {
             true => vocabulary::put(table, "forward_auth", "off"),
-            false => Fate::needless("it is the default"),
+            false => needless("it is the default"),
         };
     }
     let Some(location) = location_of(scope, directive.arg(0)) else {
-        return Fate::left("there is no such location");
+        return left("there is no such location");
     };
     let inner = Scope { directives: location.inner(), outer: None };
     let url = inner.nearest_arg("proxy_pass").unwrap_or_default();
     let is_plain = url.starts_with("http://") || url.starts_with("https://");
     if !is_plain || url.contains(['$', '{']) {
-        return Fate::left("the server that is asked has a URL without variables");
+        return left("the server that is asked has a URL without variables");
     }
     let path = url.splitn(4, '/').nth(3);
     let url = match path {
@@ -640,14 +624,14 @@ fn auth_request(scope: &Scope<'_>, directive: &Directive, table: &mut Table) -> 
         None => format!("{url}{}", directive.arg(0)),
     };
     match vocabulary::put(table, "forward_auth", Table::from_iter([("url", url.into())])) {
-        Fate::Taken => Fate::differs(
+        Ok(Fate::Taken) => differs(
             "the server gets X-Forwarded-Uri and the like, and its refusals go to the client as they are",
         ),
         fate => fate,
     }
 }
 
-fn compression(scope: &Scope<'_>, directive: &Directive, table: &mut Table) -> Fate {
+fn compression(scope: &Scope<'_>, directive: &Directive, table: &mut Table) -> Outcome {
     let coding = if directive.name.starts_with("brotli") { "br" } else { "gzip" };
     let is_on = ["gzip", "brotli"].iter().any(|name| scope.nearest_arg(name) == Some("on"));
     match directive.name.as_str() {
@@ -657,9 +641,9 @@ fn compression(scope: &Scope<'_>, directive: &Directive, table: &mut Table) -> F
             let codings = [("br", brotli), ("gzip", own)].into_iter().filter(|(_, on)| *on);
             let codings = codings.map(|(name, _)| Value::from(name)).collect();
             table.inline("compress").set("codings", Value::List(codings));
-            Fate::Taken
+            TAKEN
         }
-        "gzip" | "brotli" if is_on || scope.outer.is_none() => Fate::needless("it is the default"),
+        "gzip" | "brotli" if is_on || scope.outer.is_none() => needless("it is the default"),
         "gzip" | "brotli" => {
             vocabulary::put_inner(table, "compress", "codings", Value::List(Vec::new()))
         }
@@ -675,14 +659,14 @@ fn compression(scope: &Scope<'_>, directive: &Directive, table: &mut Table) -> F
             }
             let list = types.into_iter().map(Value::Text).collect();
             table.inline("compress").set("types", Value::List(list));
-            Fate::Taken
+            TAKEN
         }
         "gzip_min_length" | "brotli_min_length" if is_on => {
             match units::byte_size(directive.arg(0)) {
                 Some(bytes) => {
                     vocabulary::put_inner(table, "compress", "min_size", units::size(bytes))
                 }
-                None => Fate::left("is no size"),
+                None => left("is no size"),
             }
         }
         "gzip_comp_level" | "brotli_comp_level" if is_on => {
@@ -693,17 +677,17 @@ fn compression(scope: &Scope<'_>, directive: &Directive, table: &mut Table) -> F
                 ("br", Ok(level @ 0..=11)) => {
                     vocabulary::put_inner(table, "compress", "br_level", level)
                 }
-                _ => Fate::left("is no level"),
+                _ => left("is no level"),
             }
         }
-        name => needless::fate(name).unwrap_or_else(|| Fate::needless("compression is off here")),
+        name => super::needless::fate(name).unwrap_or_else(|| needless("compression is off here")),
     }
 }
 
-fn bandwidth(directive: &Directive, table: &mut Table) -> Fate {
-    let Some(bytes) = units::byte_size(directive.arg(0)) else { return Fate::left("is no size") };
+fn bandwidth(directive: &Directive, table: &mut Table) -> Outcome {
+    let Some(bytes) = units::byte_size(directive.arg(0)) else { return left("is no size") };
     match directive.name.as_str() {
-        _ if bytes == 0 => Fate::needless("it is the default"),
+        _ if bytes == 0 => needless("it is the default"),
         "limit_rate_after" => {
             vocabulary::put_inner(table, "bandwidth", "after", units::size(bytes))
         }
@@ -713,29 +697,29 @@ fn bandwidth(directive: &Directive, table: &mut Table) -> Fate {
             "connection",
             format!("{}/s", units::size(bytes.max(1024))),
         ) {
-            Fate::Taken => Fate::differs("streams of one HTTP/2 connection share the rate"),
+            Ok(Fate::Taken) => differs("streams of one HTTP/2 connection share the rate"),
             other => other,
         },
     }
 }
 
-fn access(directive: &Directive, table: &mut Table) -> Fate {
+fn access(directive: &Directive, table: &mut Table) -> Outcome {
     let whom = directive.arg(0);
     if whom == "unix:" {
-        return Fate::left("clients come over TCP");
+        return left("clients come over TCP");
     }
     vocabulary::push(table, "access", format!("{} {whom}", directive.name))
 }
 
-fn basic_auth(scope: &Scope<'_>, directive: &Directive, table: &mut Table) -> Fate {
+fn basic_auth(scope: &Scope<'_>, directive: &Directive, table: &mut Table) -> Outcome {
     let is_off = scope.nearest_arg("auth_basic").is_none_or(|realm| realm == "off");
     let file = scope.nearest_arg("auth_basic_user_file");
     let is_inherited = scope.outer.is_some_and(|outer| outer.nearest_arg("auth_basic").is_some());
     match (directive.name.as_str(), file) {
-        ("auth_basic_user_file", _) if is_off => Fate::needless("no password is asked for here"),
+        ("auth_basic_user_file", _) if is_off => needless("no password is asked for here"),
         (_, _) if is_off && is_inherited => vocabulary::put(table, "basic_auth", "off"),
-        (_, _) if is_off => Fate::needless("it is the default"),
-        (_, None) => Fate::left("there is no auth_basic_user_file"),
+        (_, _) if is_off => needless("it is the default"),
+        (_, None) => left("there is no auth_basic_user_file"),
         (_, Some(file)) => {
             let realm = scope.nearest_arg("auth_basic").unwrap_or_default();
             let auth = [("realm", realm.into()), ("users_file", file.into())];
@@ -745,17 +729,17 @@ fn basic_auth(scope: &Scope<'_>, directive: &Directive, table: &mut Table) -> Fa
 }
 
 /// `secure_link $arg_md5,$arg_expires;` with `secure_link_md5 "$secure_link_expires$uri secret";`
-fn secure_link(scope: &Scope<'_>, directive: &Directive, table: &mut Table) -> Fate {
+fn secure_link(scope: &Scope<'_>, directive: &Directive, table: &mut Table) -> Outcome {
     let (Some(link), Some(message)) =
         (scope.nearest_arg("secure_link"), scope.nearest_arg("secure_link_md5"))
     else {
-        return Fate::left("a link has a signature, and a text that it is over");
+        return left("a link has a signature, and a text that it is over");
     };
     let arguments = link.split_once(',').and_then(|(signature, expires)| {
         Some((signature.trim().strip_prefix("$arg_")?, expires.trim().strip_prefix("$arg_")?))
     });
     let Some((signature, expires)) = arguments else {
-        return Fate::left("a link has two arguments: its signature and its end");
+        return left("a link has two arguments: its signature and its end");
     };
     let mut message = message.to_owned();
     for (own, name) in
@@ -767,7 +751,7 @@ fn secure_link(scope: &Scope<'_>, directive: &Directive, table: &mut Table) -> F
     let secret = message.split_off(variables_end);
     let begins = secret.find(|c: char| !c.is_whitespace()).unwrap_or(secret.len());
     if message.contains('$') || !message.contains("{expires}") || begins == secret.len() {
-        return Fate::left("the digest is over other things than the end, the path and the client");
+        return left("the digest is over other things than the end, the path and the client");
     }
     message.push_str(&secret[..begins]);
     message.push_str("{secret}");
@@ -779,7 +763,7 @@ fn secure_link(scope: &Scope<'_>, directive: &Directive, table: &mut Table) -> F
         ("expires", expires.into()),
     ];
     match (directive.name.as_str(), vocabulary::put(table, "signed_urls", Table::from_iter(keys))) {
-        ("secure_link_md5", Fate::Taken) => Fate::left(
+        ("secure_link_md5", TAKEN) => left(
             "all but the secret is there: write what follows the variables into the file link.secret",
         ),
         (_, fate) => fate,

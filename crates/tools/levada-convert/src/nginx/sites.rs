@@ -7,7 +7,7 @@ use super::{
     server::{Behaviour, Listen, Server, certificate},
 };
 use crate::{
-    ledger::Fate,
+    ledger::{Fate, Stated as _, TAKEN, left, needless},
     plan::{Route, Site},
     table::Table,
     vocabulary,
@@ -29,13 +29,13 @@ impl Converter {
         }
         for (index, server) in servers.iter().enumerate() {
             let fate = match behaviours.contains_key(&index) {
-                true => Fate::Taken,
-                false => Fate::left(
+                true => TAKEN,
+                false => left(
                     "another server has its hosts: a site is found by the host, not by the port",
                 ),
             };
             match &fate {
-                Fate::Taken => self.enter(server.directive, fate),
+                Ok(Fate::Taken) => self.enter(server.directive, fate),
                 _ => self.enter_whole(server.directive, &fate),
             }
         }
@@ -48,7 +48,7 @@ impl Converter {
             let certificate = certificate(&scope);
             for name in ["ssl_certificate", "ssl_certificate_key"] {
                 for directive in scope.nearest(name) {
-                    self.enter(directive, Fate::Taken);
+                    self.enter(directive, TAKEN);
                 }
             }
             self.stapling(&scope);
@@ -76,11 +76,11 @@ impl Converter {
         let file = scope.nearest("ssl_stapling_file");
         for directive in scope.nearest("ssl_stapling") {
             let fate = match directive.arg(0) {
-                "on" if file.is_empty() => Fate::left(
+                "on" if file.is_empty() => left(
                     "answers are not fetched; most authorities have given them up: docs/operate/tls.md",
                 ),
-                "on" => Fate::Taken,
-                _ => Fate::needless("it is the default"),
+                "on" => TAKEN,
+                _ => needless("it is the default"),
             };
             for directive in &file {
                 self.enter(directive, fate.clone());
@@ -114,13 +114,13 @@ impl Converter {
         behaviour.routes.retain(|route| asks || answers(&route.table));
         if behaviour.routes.len() < routes {
             let reason = "some of its routes ask servers, and it has none of its own";
-            self.enter(servers[base].directive, Fate::left(reason));
+            self.enter(servers[base].directive, left(reason));
         }
         if answers(&table) {
             self.plan.sites.push(Site { comment, table, routes: behaviour.routes });
         } else {
             let reason = "nothing of it answers requests in Levada: no site was made of it";
-            self.enter(servers[base].directive, Fate::left(reason));
+            self.enter(servers[base].directive, left(reason));
         }
     }
 }

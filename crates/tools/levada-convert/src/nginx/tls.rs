@@ -2,7 +2,7 @@
 
 use super::{Converter, MAPS, Scope, parse::Directive};
 use crate::{
-    ledger::{Fate, Ledger},
+    ledger::{Ledger, Outcome, Stated as _, TAKEN, differs, left, needless},
     table::{Table, Value},
     vocabulary,
 };
@@ -64,13 +64,13 @@ fn is_of_asked(name: &str) -> bool {
 /// Enters what no server used, such as a directive of `http` where no server speaks TLS.
 pub(super) fn account(ledger: &mut Ledger, directives: &[Directive]) {
     for directive in directives {
-        let (name, statement) = (directive.name.as_str(), directive.statement());
-        if is_read_elsewhere(name) && ledger.has_taken(&directive.place, &statement).is_none() {
+        let name = directive.name.as_str();
+        if is_read_elsewhere(name) && ledger.has_taken(directive).is_none() {
             let reason = match is_of_asked(name) {
                 true => "no server is asked over TLS here",
                 false => "no server speaks TLS here",
             };
-            ledger.enter(&directive.place, &statement, Fate::needless(reason));
+            ledger.enter(directive, needless(reason));
         }
         if !MAPS.contains(&name) {
             account(ledger, directive.inner());
@@ -83,7 +83,7 @@ impl Converter {
     pub(super) fn site_tls(&mut self, scope: &Scope<'_>, table: &mut Table) {
         let mut shaken = Table::default();
         for (name, read) in [
-            ("ssl_protocols", protocols as fn(&Directive, &mut Table) -> Fate),
+            ("ssl_protocols", protocols as fn(&Directive, &mut Table) -> Outcome),
             ("ssl_ciphers", ciphers),
             ("ssl_ecdh_curve", curves),
         ] {
@@ -104,7 +104,7 @@ impl Converter {
             if !is_known {
                 self.plan.tickets.push("key_file", file);
             }
-            self.enter(directive, Fate::Taken);
+            self.enter(directive, TAKEN);
         }
         self.client_certificates(scope, table);
     }
@@ -148,16 +148,16 @@ impl Converter {
                     }
                     _ => "a bad certificate has 403 with the reason",
                 };
-                (Fate::differs(fate), Fate::Taken)
+                (differs(fate), TAKEN)
             }
             Ok(None) => {
-                let unused = Fate::needless("certificates of clients are not asked for");
-                (Fate::needless("it is the default"), unused)
+                let unused = needless("certificates of clients are not asked for");
+                (needless("it is the default"), unused)
             }
             Err(reason) => {
                 let mut reason = reason.to_owned();
                 vocabulary::refuse_everybody(table, &mut reason);
-                (Fate::Left(reason.clone()), Fate::Left(reason))
+                (Err(reason.clone()), Err(reason))
             }
         };
         for directive in verify {
@@ -169,7 +169,7 @@ impl Converter {
             }
         }
         for directive in scope.nearest("ssl_verify_depth") {
-            self.enter(directive, Fate::differs("chains are verified whatever their length"));
+            self.enter(directive, differs("chains are verified whatever their length"));
         }
     }
 
@@ -179,7 +179,7 @@ impl Converter {
             if fate_of_demand(scope, directive).is_none() {
                 let mut reason = "no route looks at the certificate of a client".to_owned();
                 vocabulary::refuse_everybody(table, &mut reason);
-                self.enter_whole(directive, &Fate::Left(reason));
+                self.enter_whole(directive, &Err(reason));
             }
         }
     }
@@ -191,7 +191,7 @@ impl Converter {
         module: &str,
         name: Option<&str>,
         table: &mut Table,
-    ) -> Fate {
+    ) -> Outcome {
         let mut tls = Table::default();
         let directives = |what: &str| scope.nearest(&format!("{module}_ssl_{what}"));
         let arg =
@@ -199,33 +199,33 @@ impl Converter {
         let identity = arg("certificate").zip(arg("certificate_key"));
         let verify = arg("verify");
         for (what, fate) in [
-            ("certificate", identity.as_ref().map(|_| Fate::Taken)),
-            ("certificate_key", identity.as_ref().map(|_| Fate::Taken)),
-            ("server_name", Some(Fate::needless("the server's name is always sent"))),
-            ("session_reuse", Some(Fate::needless("sessions are resumed"))),
-            ("ciphers", Some(Fate::needless("the TLS library chooses this"))),
-            ("verify_depth", Some(Fate::needless("chains are verified whatever their length"))),
-            ("crl", Some(Fate::left("revocation lists of servers are not looked at"))),
-            ("password_file", Some(Fate::left("the file of a key has no password"))),
-            ("conf_command", Some(Fate::left("Levada has nothing for this directive"))),
+            ("certificate", identity.as_ref().map(|_| TAKEN)),
+            ("certificate_key", identity.as_ref().map(|_| TAKEN)),
+            ("server_name", Some(needless("the server's name is always sent"))),
+            ("session_reuse", Some(needless("sessions are resumed"))),
+            ("ciphers", Some(needless("the TLS library chooses this"))),
+            ("verify_depth", Some(needless("chains are verified whatever their length"))),
+            ("crl", Some(left("revocation lists of servers are not looked at"))),
+            ("password_file", Some(left("the file of a key has no password"))),
+            ("conf_command", Some(left("Levada has nothing for this directive"))),
         ] {
-            let fate = fate.unwrap_or_else(|| Fate::left("a certificate needs its key"));
+            let fate = fate.unwrap_or_else(|| left("a certificate needs its key"));
             for directive in directives(what) {
                 self.enter(directive, fate.clone());
             }
         }
         for directive in directives("trusted_certificate") {
             tls.set("authorities", directive.arg(0));
-            self.enter(directive, Fate::Taken);
+            self.enter(directive, TAKEN);
         }
         let mut server_name = name.filter(|_| verify.as_deref() == Some("on")).map(str::to_owned);
         for directive in directives("name") {
             let fate = match directive.arg(0) {
-                "$proxy_host" | "$grpc_host" => Fate::needless("it is the default"),
-                name if name.contains('$') => Fate::left("the name cannot come from a variable"),
+                "$proxy_host" | "$grpc_host" => needless("it is the default"),
+                name if name.contains('$') => left("the name cannot come from a variable"),
                 name => {
                     server_name = Some(name.to_owned());
-                    Fate::Taken
+                    TAKEN
                 }
             };
             self.enter(directive, fate);
@@ -245,14 +245,14 @@ impl Converter {
                     tls.set("min_version", version.clone());
                     fate
                 }
-                (None, Some(_)) => Fate::differs("servers may choose TLS 1.3"),
+                (None, Some(_)) => differs("servers may choose TLS 1.3"),
                 (None, None) => fate,
             };
             self.enter(directive, fate);
         }
         for directive in directives("verify") {
             let fate = match directive.arg(0) {
-                "on" => Fate::needless("servers' certificates are checked"),
+                "on" => needless("servers' certificates are checked"),
                 _ => vocabulary::put(&mut tls, "insecure_skip_verification", true),
             };
             self.enter(directive, fate);
@@ -261,8 +261,8 @@ impl Converter {
             table.set("origin_tls", tls);
         }
         match verify {
-            Some(_) => Fate::Taken,
-            None => Fate::differs(format!(
+            Some(_) => TAKEN,
+            None => differs(format!(
                 "the server's certificate is checked, which nginx does only with {module}_ssl_verify: \
                  docs/operate/tls.md, `origin_tls`"
             )),
@@ -271,31 +271,27 @@ impl Converter {
 }
 
 /// The field of a request that tells the origin about the certificate of the client.
-pub(super) fn client_field(name: &str, value: &str) -> Option<Fate> {
+pub(super) fn client_field(name: &str, value: &str) -> Option<Outcome> {
     if !value.contains("$ssl_client_") {
         return None;
     }
     let known = CLIENT_FIELDS.contains(&(name.to_ascii_lowercase().as_str(), value));
     Some(match (known, value) {
-        (true, "$ssl_client_fingerprint") => {
-            Fate::differs("the digest is SHA-256 in place of SHA-1")
-        }
-        (true, _) => Fate::Taken,
-        (false, _) => Fate::left(
+        (true, "$ssl_client_fingerprint") => differs("the digest is SHA-256 in place of SHA-1"),
+        (true, _) => TAKEN,
+        (false, _) => left(
             "`fields` of `client_certificates` names what the origin gets to know: docs/operate/tls.md",
         ),
     })
 }
 
 /// The fate of `if ($ssl_client_verify != SUCCESS) { return 403; }`, where it refuses what the site refuses.
-pub(super) fn fate_of_demand(scope: &Scope<'_>, directive: &Directive) -> Option<Fate> {
+pub(super) fn fate_of_demand(scope: &Scope<'_>, directive: &Directive) -> Option<Outcome> {
     let is_known = demands(directive) && !scope.nearest("ssl_client_certificate").is_empty();
     match scope.nearest_arg("ssl_verify_client") {
-        Some("on") if is_known => {
-            Some(Fate::needless("no client comes without a good certificate"))
-        }
+        Some("on") if is_known => Some(needless("no client comes without a good certificate")),
         Some("optional") if is_known && is_server(scope) => {
-            Some(Fate::differs("without a good certificate there is no connection"))
+            Some(differs("without a good certificate there is no connection"))
         }
         _ => None,
     }
@@ -336,43 +332,43 @@ fn is_host(name: &str) -> bool {
     name.bytes().all(|c| c.is_ascii_alphanumeric() || b".-".contains(&c))
 }
 
-fn protocols(directive: &Directive, table: &mut Table) -> Fate {
+fn protocols(directive: &Directive, table: &mut Table) -> Outcome {
     let has = |version: &str| directive.args.iter().any(|arg| arg == version);
     match (has("TLSv1.2"), has("TLSv1.3")) {
-        (false, false) => return Fate::left("Levada speaks TLS 1.2 and 1.3"),
+        (false, false) => return left("Levada speaks TLS 1.2 and 1.3"),
         (true, true) => {}
         (false, true) => table.set("min_version", "1.3"),
         (true, false) => table.set("max_version", "1.2"),
     }
     let is_old = directive.args.iter().any(|arg| !["TLSv1.2", "TLSv1.3"].contains(&arg.as_str()));
     match is_old {
-        true => Fate::differs("versions before TLS 1.2 are not spoken"),
-        false if table.is_empty() => Fate::needless("it is the default"),
-        false => Fate::Taken,
+        true => differs("versions before TLS 1.2 are not spoken"),
+        false if table.is_empty() => needless("it is the default"),
+        false => TAKEN,
     }
 }
 
 /// A list in OpenSSL's grammar: names of suites, and words that stand for many.
-fn ciphers(directive: &Directive, table: &mut Table) -> Fate {
+fn ciphers(directive: &Directive, table: &mut Table) -> Outcome {
     let separators = [':', ',', ' '];
     let items = directive.arg(0).split(separators).filter(|item| !item.is_empty());
     let wanted: Vec<_> = items.filter(|item| !item.starts_with(['!', '-', '@'])).collect();
     let is_word = |item: &&&str| item.contains('+') || !item.contains(['-', '_']);
     if wanted.iter().any(|item| is_word(&item)) {
-        return Fate::differs(
+        return differs(
             "all suites of Levada are offered: they have forward secrecy and authenticated encryption",
         );
     }
     if table.get("min_version").is_some() && !wanted.iter().any(|name| is_one_of(&TLS13, name)) {
-        return Fate::needless("these suites are of TLS 1.2, which is not spoken here");
+        return needless("these suites are of TLS 1.2, which is not spoken here");
     }
     by_name(&wanted, "ciphers", &[&TLS13[..], &TLS12].concat(), table)
 }
 
-fn curves(directive: &Directive, table: &mut Table) -> Fate {
+fn curves(directive: &Directive, table: &mut Table) -> Outcome {
     let wanted: Vec<_> = directive.arg(0).split(':').filter(|name| !name.is_empty()).collect();
     match wanted[..] {
-        ["auto"] => Fate::needless("it is the default"),
+        ["auto"] => needless("it is the default"),
         _ => by_name(&wanted, "curves", &CURVES, table),
     }
 }
@@ -381,16 +377,16 @@ fn is_one_of(names: &[&str], name: &str) -> bool {
     names.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
-fn by_name(wanted: &[&str], key: &str, known: &[&str], table: &mut Table) -> Fate {
+fn by_name(wanted: &[&str], key: &str, known: &[&str], table: &mut Table) -> Outcome {
     let (known, others): (Vec<&str>, Vec<&str>) =
         wanted.iter().partition(|name| is_one_of(known, name));
     if known.is_empty() {
-        return Fate::left("Levada speaks none of these");
+        return left("Levada speaks none of these");
     }
     table.set(key, Value::List(known.into_iter().map(Value::from).collect()));
     match others[..] {
-        [] => Fate::Taken,
-        _ => Fate::differs("Levada does not speak some of these"),
+        [] => TAKEN,
+        _ => differs("Levada does not speak some of these"),
     }
 }
 

@@ -1,8 +1,8 @@
 //! `upstream`: the servers behind a name.
 
-use super::{needless, parse::Directive};
+use super::parse::Directive;
 use crate::{
-    ledger::Fate,
+    ledger::{Outcome, Stated as _, TAKEN, left, needless},
     table::{Table, Value},
     units,
 };
@@ -26,7 +26,7 @@ struct Server {
 
 impl Upstream {
     /// Reads the block, with what became of each directive in it.
-    pub(super) fn read(directive: &Directive) -> (Self, Vec<Fate>) {
+    pub(super) fn read(directive: &Directive) -> (Self, Vec<Outcome>) {
         let mut upstream = Self::default();
         let mut fates: Vec<_> =
             directive.inner().iter().map(|inner| upstream.directive(inner)).collect();
@@ -35,38 +35,38 @@ impl Upstream {
             upstream.servers.retain(|server| !server.backup);
             for (inner, fate) in directive.inner().iter().zip(&mut fates) {
                 if inner.args.iter().any(|arg| arg == "backup") {
-                    *fate = Fate::left("servers among which a policy chooses have no backup");
+                    *fate = left("servers among which a policy chooses have no backup");
                 }
             }
         }
         (upstream, fates)
     }
 
-    fn directive(&mut self, directive: &Directive) -> Fate {
+    fn directive(&mut self, directive: &Directive) -> Outcome {
         match directive.name.as_str() {
             "server" => self.server(directive),
             "least_conn" => self.by("least_conn"),
             "random" if directive.arg(0) == "two" => self.by("p2c"),
             "random" => self.by("random"),
             "hash" => self.hash(directive),
-            "ip_hash" => Fate::left(
+            "ip_hash" => left(
                 "the address of a client is no key of a policy: use a cookie or a header as `key`",
             ),
-            "zone" => Fate::needless("the threads of a node share their servers' state"),
+            "zone" => needless("the threads of a node share their servers' state"),
             "keepalive" | "keepalive_timeout" | "keepalive_requests" | "keepalive_time" => {
-                Fate::needless("connections to servers are always kept: [limits]")
+                needless("connections to servers are always kept: [limits]")
             }
-            other => needless::fate(other)
-                .unwrap_or_else(|| Fate::left("Levada has nothing for this directive")),
+            other => super::needless::fate(other)
+                .unwrap_or_else(|| left("Levada has nothing for this directive")),
         }
     }
 
-    fn by(&mut self, policy: &'static str) -> Fate {
+    fn by(&mut self, policy: &'static str) -> Outcome {
         self.policy = Some(policy);
-        Fate::Taken
+        TAKEN
     }
 
-    fn hash(&mut self, directive: &Directive) -> Fate {
+    fn hash(&mut self, directive: &Directive) -> Outcome {
         let named = |from: &str, name: &str| {
             Table::from_iter([("from", from.into()), ("name", name.into())])
         };
@@ -77,21 +77,21 @@ impl Upstream {
                 Some(("cookie", name)) => Some(named("cookie", name)),
                 Some(("arg", name)) => Some(named("query", name)),
                 Some(("http", name)) => Some(named("header", &name.replace('_', "-"))),
-                _ => return Fate::left(format!("`{}` is no key of a policy", directive.arg(0))),
+                _ => return left(format!("`{}` is no key of a policy", directive.arg(0))),
             },
         };
         self.key = key;
         self.by(if directive.arg(1) == "consistent" { "ring_hash" } else { "modulo" })
     }
 
-    fn server(&mut self, directive: &Directive) -> Fate {
+    fn server(&mut self, directive: &Directive) -> Outcome {
         let mut server = Server {
             address: directive.arg(0).to_owned(),
             weight: 1,
             max_conns: None,
             backup: false,
         };
-        let mut fate = Fate::Taken;
+        let mut fate = TAKEN;
         for parameter in directive.args.iter().skip(1) {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
             match (name, value.parse::<u64>()) {
@@ -103,11 +103,11 @@ impl Upstream {
                     Some(time) if (1..=3_600_000).contains(&time) => {
                         self.health_check.set("eject_for", units::duration(time));
                     }
-                    _ => fate = Fate::left("no time that a server can be out"),
+                    _ => fate = left("no time that a server can be out"),
                 },
                 ("backup", _) => server.backup = true,
-                ("down", _) => return Fate::needless("the server is marked as down"),
-                _ => fate = Fate::left(format!("a server has no `{name}`")),
+                ("down", _) => return needless("the server is marked as down"),
+                _ => fate = left(format!("a server has no `{name}`")),
             }
         }
         self.servers.push(server);

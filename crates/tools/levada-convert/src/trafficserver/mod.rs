@@ -15,9 +15,7 @@ use crate::{
     conversion::Unreadable,
     files::Includes,
     files::InputFile,
-    ledger::Fate,
-    ledger::Ledger,
-    ledger::Place,
+    ledger::{Ledger, Outcome, Place, TAKEN, left},
     plan::{Plan, Route, Site},
     table::{Table, Value},
     vocabulary,
@@ -72,21 +70,19 @@ struct Converter {
     pristine_host: bool,
     has_negative_caching: bool,
     negative_ttl: Option<String>,
+    /// Files that were read.
+    files: usize,
 }
 
 impl Converter {
-    fn enter(&mut self, line: &Line<'_>, fate: Fate) {
-        self.ledger.enter(&line.place, line.text, fate);
+    fn enter(&mut self, line: &Line<'_>, fate: Outcome) {
+        self.ledger.enter_line(&line.place, line.text, fate);
     }
 
     fn file(&mut self, file: &InputFile, includes: &dyn Includes) -> Result<(), Unreadable> {
         let name: Arc<str> = file.name.as_str().into();
-        let unreadable = |line: usize, message: &str| Unreadable {
-            place: Place { file: name.clone(), line },
-            message: message.to_owned(),
-        };
-        if let Some(line) = file.text.lines().position(|line| line.contains('\0')) {
-            return Err(unreadable(line + 1, "a NUL: this is no text"));
+        if let Some(error) = Unreadable::no_text(&name, &file.text) {
+            return Err(error);
         }
         let known = FILES.iter().find(|known| is_named(&file.name, known));
         match known.copied() {
@@ -96,13 +92,16 @@ impl Converter {
             Some("ssl_multicert.config") => self.each(&name, &file.text, Self::certificate),
             Some("parent.config") => self.each(&name, &file.text, Self::parent),
             Some("remap.config") => self.remap(&name, &file.text, includes, 0),
-            _ => return Err(unreadable(1, &format!("is none of {}", FILES.join(", ")))),
+            _ => {
+                let message = format!("is none of {}", FILES.join(", "));
+                return Err(Unreadable::at(&name, 1, &message));
+            }
         }
         Ok(())
     }
 
     /// Hands over each line that is no comment; a `\` at the end goes on with the next line.
-    fn each(&mut self, name: &Arc<str>, text: &str, read: fn(&mut Self, &Line<'_>) -> Fate) {
+    fn each(&mut self, name: &Arc<str>, text: &str, read: fn(&mut Self, &Line<'_>) -> Outcome) {
         for (number, line) in joined_lines(text) {
             let line = Line { place: Place { file: name.clone(), line: number }, text: &line };
             let fate = read(self, &line);
@@ -111,36 +110,34 @@ impl Converter {
     }
 
     /// `/var/cache/trafficserver 256G`
-    fn storage(&mut self, line: &Line<'_>) -> Fate {
+    fn storage(&mut self, line: &Line<'_>) -> Outcome {
         let mut words = line.text.split_whitespace();
         let path = words.next().unwrap_or_default();
         let size = words.next().and_then(crate::units::byte_size);
         match (self.plan.cache.get("disk").is_some(), size) {
-            (true, _) => Fate::left("a node has one directory for its cache"),
-            (false, None) => {
-                Fate::left("a raw device: the cache of a node is a directory with a size")
-            }
+            (true, _) => left("a node has one directory for its cache"),
+            (false, None) => left("a raw device: the cache of a node is a directory with a size"),
             (false, Some(bytes)) => {
                 let disk = self.plan.cache.inline("disk");
                 disk.set("path", path);
                 disk.set("size", crate::units::size(bytes.max(16 << 20)));
-                Fate::Taken
+                TAKEN
             }
         }
     }
 
     /// `dest_ip=* ssl_cert_name=a.pem ssl_key_name=a.key`
-    fn certificate(&mut self, line: &Line<'_>) -> Fate {
+    fn certificate(&mut self, line: &Line<'_>) -> Outcome {
         let value =
             |name: &str| pairs(line.text).find(|(own, _)| own == name).map(|(_, value)| value);
         let (Some(certificate), Some(key)) = (value("ssl_cert_name"), value("ssl_key_name")) else {
-            return Fate::left("a certificate has a file, and another one with its key");
+            return left("a certificate has a file, and another one with its key");
         };
         let pair = Table::from_iter([("certificate", certificate.into()), ("key", key.into())]);
         let is_default = value("dest_ip").is_some_and(|ip| ip == "*");
         let place = if is_default { 0 } else { self.certificates.len() };
         self.certificates.insert(place, pair.into());
-        Fate::Taken
+        TAKEN
     }
 
     /// A site for each host of the mappings.

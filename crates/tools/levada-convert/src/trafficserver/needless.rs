@@ -1,6 +1,6 @@
 //! Keys of `records.config` that a node has no use for: most lines of the file that Traffic Server brings.
 
-use crate::ledger::Fate;
+use crate::ledger::{Outcome, needless};
 
 /// The values of a key that a node has no use for.
 enum Values {
@@ -227,7 +227,7 @@ const NEEDLESS: &[(&[&str], Values, &str)] = &[
 ];
 
 /// The fate of a key that has no counterpart.
-pub(super) fn fate(name: &str, value: &str) -> Option<Fate> {
+pub(super) fn fate(name: &str, value: &str) -> Option<Outcome> {
     let is_named = |key: &&str| match key.strip_suffix('*') {
         Some(start) => name.starts_with(start),
         None => *key == name,
@@ -239,5 +239,5 @@ pub(super) fn fate(name: &str, value: &str) -> Option<Fate> {
         };
         has_value && keys.iter().any(is_named)
     });
-    found.map(|(_, _, reason)| Fate::needless(*reason))
+    found.map(|(_, _, reason)| needless(*reason))
 }

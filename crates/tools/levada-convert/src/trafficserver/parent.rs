@@ -2,7 +2,7 @@
 
 use super::{Converter, Line, pairs};
 use crate::{
-    ledger::Fate,
+    ledger::{Outcome, differs, left},
     table::{Table, Value},
 };
 
@@ -38,10 +38,10 @@ impl Parent {
 
 impl Converter {
     /// `dest_domain=. parent="p1:8080;p2:8080" round_robin=consistent_hash`
-    pub(super) fn parent(&mut self, line: &Line<'_>) -> Fate {
+    pub(super) fn parent(&mut self, line: &Line<'_>) -> Outcome {
         let mut parent = Parent { domain: String::new(), servers: Vec::new(), policy: None };
         let mut fate =
-            Fate::differs("parents get requests in the form for origins, with the origin's `Host`");
+            differs("parents get requests in the form for origins, with the origin's `Host`");
         for (name, value) in pairs(line.text) {
             match name.as_str() {
                 "dest_domain" | "dest_host" => {
@@ -49,24 +49,24 @@ impl Converter {
                 }
                 "parent" => parent.servers.extend(servers(&value)),
                 "secondary_parent" => {
-                    fate = Fate::left("the parents are there, the secondary ones are not")
+                    fate = left("the parents are there, the secondary ones are not")
                 }
                 "round_robin" => match value.as_str() {
                     "true" | "strict" => parent.policy = Some("round_robin"),
                     "consistent_hash" => parent.policy = Some("ring_hash"),
                     "false" | "latched" => parent.policy = None,
-                    _ => fate = Fate::left("the parents are there, the first that is up is asked"),
+                    _ => fate = left("the parents are there, the first that is up is asked"),
                 },
                 "go_direct" if value == "false" => {}
                 "go_direct" => {
-                    fate = Fate::left("the parents are there; origins are not asked beside them")
+                    fate = left("the parents are there; origins are not asked beside them")
                 }
                 "parent_is_proxy" | "qstring" => {}
-                _ => fate = Fate::left(format!("the parents are there, `{name}` is not")),
+                _ => fate = left(format!("the parents are there, `{name}` is not")),
             }
         }
         if parent.domain.is_empty() || parent.servers.is_empty() {
-            return Fate::left("parents are found by the domain of the origin");
+            return left("parents are found by the domain of the origin");
         }
         self.parents.push(parent);
         fate

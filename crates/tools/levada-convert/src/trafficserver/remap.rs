@@ -4,7 +4,11 @@ use std::sync::Arc;
 
 use super::{Converter, Line, joined_lines};
 use crate::{
-    files::DEEPEST, files::Includes, ledger::Fate, ledger::Place, table::Table, vocabulary,
+    files::Includes,
+    files::included,
+    ledger::{Outcome, Place, TAKEN, differs, left},
+    table::Table,
+    vocabulary,
 };
 
 /// One line with `map` or `redirect`.
@@ -60,49 +64,42 @@ impl Converter {
         }
     }
 
-    fn include(&mut self, paths: &[&str], includes: &dyn Includes, depth: usize) -> Fate {
-        if depth >= DEEPEST {
-            return Fate::left("files include each other too often");
-        }
+    fn include(&mut self, paths: &[&str], includes: &dyn Includes, depth: usize) -> Outcome {
         for path in paths {
-            match includes.matching(path) {
-                Ok(files) if files.is_empty() => return Fate::left("there is no such file"),
-                Ok(files) => {
-                    for file in files {
-                        self.remap(&file.name.as_str().into(), &file.text, includes, depth + 1);
-                    }
-                }
-                Err(reason) => return Fate::Left(reason),
+            let files = included(includes, path, depth, self.files)?;
+            self.files += files.len();
+            for file in files {
+                self.remap(&file.name.as_str().into(), &file.text, includes, depth + 1);
             }
         }
-        Fate::Taken
+        TAKEN
     }
 
-    fn mapping(&mut self, line: &Line<'_>, words: &[&str]) -> Fate {
+    fn mapping(&mut self, line: &Line<'_>, words: &[&str]) -> Outcome {
         let (kind, from, to, options) = match words {
             [kind, from, to, options @ ..] => (*kind, *from, *to, options),
-            _ => return Fate::left("a mapping has a kind and two URLs"),
+            _ => return left("a mapping has a kind and two URLs"),
         };
         let status = match kind {
             "map" => None,
             "redirect" => Some(301),
             "redirect_temporary" => Some(302),
-            "reverse_map" => return Fate::left("`Location` of the origin passes as it is"),
+            "reverse_map" => return left("`Location` of the origin passes as it is"),
             "map_with_recv_port" => {
-                return Fate::left("a site is found by the host, not by the port");
+                return left("a site is found by the host, not by the port");
             }
             "map_with_referer" => {
-                return Fate::left("a site has `referers`: write the pages there");
+                return left("a site has `referers`: write the pages there");
             }
             "regex_map" | "regex_redirect" => {
-                return Fate::left("hosts are names, or `*.` and a name: write a site for them");
+                return left("hosts are names, or `*.` and a name: write a site for them");
             }
-            _ => return Fate::left("there is no such kind of mapping"),
+            _ => return left("there is no such kind of mapping"),
         };
-        let Some(from) = Url::read(from) else { return Fate::left("the first URL cannot be read") };
-        let Some(to) = Url::read(to) else { return Fate::left("the second URL cannot be read") };
+        let Some(from) = Url::read(from) else { return left("the first URL cannot be read") };
+        let Some(to) = Url::read(to) else { return left("the second URL cannot be read") };
         if !matches!(to.scheme, "http" | "https") || to.host.is_empty() {
-            return Fate::left("an origin has a URL with http or https");
+            return left("an origin has a URL with http or https");
         }
         let mut keys = Table::default();
         let mut fate = options_of(options, &mut keys);
@@ -117,10 +114,10 @@ impl Converter {
                 let to = format!("{}://{}{start}{with_query}", to.scheme, to.authority());
                 vocabulary::redirect(&mut keys, status, to)
             }
-            None if to.path == from.path => Fate::Taken,
+            None if to.path == from.path => TAKEN,
             None => vocabulary::rewrite(&mut keys, format!("{start}{rest}")),
         };
-        if target != Fate::Taken {
+        if target != TAKEN {
             return target;
         }
         if status.is_none() {
@@ -135,7 +132,7 @@ impl Converter {
             None => None,
         };
         if from.scheme == "http" && status.is_some() && scheme.is_none() {
-            fate = differs(fate, "it holds for http and https");
+            fate = differing(fate, "it holds for http and https");
         }
         let origin_host = status.is_none().then(|| to.authority());
         let place = line.place.clone();
@@ -151,33 +148,31 @@ impl Converter {
     }
 }
 
-fn differs(fate: Fate, reason: &str) -> Fate {
-    if fate == Fate::Taken { Fate::differs(reason) } else { fate }
+fn differing(fate: Outcome, reason: &str) -> Outcome {
+    if fate == TAKEN { differs(reason) } else { fate }
 }
 
 /// `@action=`, `@src_ip=` as rules of access; plugins are left.
-fn options_of(options: &[&str], keys: &mut Table) -> Fate {
+fn options_of(options: &[&str], keys: &mut Table) -> Outcome {
     let find = |name: &str| options.iter().find_map(|option| option.strip_prefix(name));
     if let Some(plugin) = find("@plugin=") {
-        return Fate::left(format!("the mapping is there, its plugin {plugin} is not"));
+        return left(format!("the mapping is there, its plugin {plugin} is not"));
     }
     if find("@method=").is_some() || find("@internal").is_some() {
-        return Fate::left("the mapping is there, its filter by method is not");
+        return left("the mapping is there, its filter by method is not");
     }
-    let Some(action) = find("@action=") else { return Fate::Taken };
+    let Some(action) = find("@action=") else { return TAKEN };
     let addresses: Vec<_> =
         options.iter().filter_map(|option| option.strip_prefix("@src_ip=")).collect();
     let verb = if action == "deny" { "deny" } else { "allow" };
     if addresses.iter().any(|address| address.contains(['-', '~'])) {
-        return Fate::left(
-            "the mapping is there, its filter is not: an address or a prefix is needed",
-        );
+        return left("the mapping is there, its filter is not: an address or a prefix is needed");
     }
-    let mut fate = Fate::Taken;
+    let mut fate = TAKEN;
     for address in addresses {
         fate = vocabulary::push(keys, "access", format!("{verb} {address}"));
     }
-    if verb == "allow" && fate == Fate::Taken {
+    if verb == "allow" && fate == TAKEN {
         fate = vocabulary::push(keys, "access", "deny all");
     }
     fate

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::lex::Kind;
-use crate::matchers::Condition;
+use crate::{matchers::Condition, tree::Kind};
 
 /// Matchers that must hold together; several are alternatives.
 pub(super) type Alternatives = Vec<Together>;

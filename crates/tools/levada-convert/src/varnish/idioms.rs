@@ -1,29 +1,30 @@
 //! Blocks and statements that most files have, each with what stands for it: a key, or nothing.
 
-use super::{Converter, lex::Kind, parse::Statement, recv::use_the_cache};
+use super::{Converter, recv::use_the_cache};
 use crate::{
-    ledger::Fate,
+    ledger::{Fate, Outcome, Stated as _, TAKEN, differs, left, needless},
     table::Table,
+    tree::{Kind, Statement},
     vocabulary::{self, Edit},
 };
 
 /// A block that is known as a whole: its keys, and what becomes of its statements.
 pub(super) struct Idiom {
     pub(super) keys: Table,
-    pub(super) fate: Fate,
+    pub(super) fate: Outcome,
 }
 
 impl Idiom {
-    fn fate(fate: Fate) -> Option<Self> {
+    fn fate(fate: Outcome) -> Option<Self> {
         Some(Self { keys: Table::default(), fate })
     }
 
     fn needless(reason: &str) -> Option<Self> {
-        Self::fate(Fate::needless(reason))
+        Self::fate(needless(reason))
     }
 
     fn left(reason: &str) -> Option<Self> {
-        Self::fate(Fate::left(reason))
+        Self::fate(left(reason))
     }
 }
 
@@ -118,44 +119,44 @@ fn tracking(statement: &Statement) -> Option<Idiom> {
         }
         keys.inline("cache_key").push("query_without", name);
     }
-    Some(Idiom { keys, fate: Fate::differs(FOR_THE_KEY) })
+    Some(Idiom { keys, fate: differs(FOR_THE_KEY) })
 }
 
 const FOR_THE_KEY: &str = "it holds for the key; the origin gets the URL as the client wrote it";
 
 /// Reads a statement of `vcl_recv` about the URL or the host.
-pub(super) fn url_or_host(statement: &Statement, keys: &mut Table) -> Option<Fate> {
+pub(super) fn url_or_host(statement: &Statement, keys: &mut Table) -> Option<Outcome> {
     let value = statement.value();
     match statement.word(1) {
         "req.url" if statement.word(3) == "std.querysort" => {
             match vocabulary::put_inner(keys, "cache_key", "sort_query", true) {
-                Fate::Taken => Some(Fate::differs(FOR_THE_KEY)),
+                Ok(Fate::Taken) => Some(differs(FOR_THE_KEY)),
                 fate => Some(fate),
             }
         }
-        "req.url" => Some(Fate::left(
-            "write a route with `path_regex` and `rewrite`: docs/operate/rewrites.md",
-        )),
+        "req.url" => {
+            Some(left("write a route with `path_regex` and `rewrite`: docs/operate/rewrites.md"))
+        }
         host if host.eq_ignore_ascii_case("req.http.host") => match value {
-            _ if removes_the_port(statement) => Some(Fate::needless(SAME_PORT)),
+            _ if removes_the_port(statement) => Some(needless(SAME_PORT)),
             [Kind::Text(host)] => {
                 keys.set("origin_host", host.as_str());
-                Some(Fate::differs("it holds for the origin; the key keeps the client's host"))
+                Some(differs("it holds for the origin; the key keeps the client's host"))
             }
-            _ => Some(Fate::left("the host is not made of other things")),
+            _ => Some(left("the host is not made of other things")),
         },
         _ => None,
     }
 }
 
 /// Takes cookies out of requests or responses: the one does not undo the other.
-pub(super) fn strip_cookies(keys: &mut Table, from: &'static str) -> Fate {
+pub(super) fn strip_cookies(keys: &mut Table, from: &'static str) -> Outcome {
     let both = keys.get("strip_cookies").is_some_and(|own| *own != from.into());
     if from == "request" {
         use_the_cache(keys);
     }
     keys.set("strip_cookies", if both { "both" } else { from });
-    Fate::Taken
+    TAKEN
 }
 
 /// The two blocks that say whether a response came from the cache.
@@ -170,7 +171,7 @@ fn hit_or_miss(statement: &Statement) -> Option<Idiom> {
     }
     let mut keys = Table::default();
     let fate = match vocabulary::edit_response(&mut keys, name, Edit::Set("{cache}".to_owned())) {
-        Fate::Taken => Fate::differs("`{cache}` has other words than these two"),
+        Ok(Fate::Taken) => differs("`{cache}` has other words than these two"),
         fate => fate,
     };
     Some(Idiom { keys, fate })
@@ -193,10 +194,7 @@ impl Converter {
             let location = set("resp.http.Location").or(set("resp.http.location"));
             if matches!(location, Some("resp.reason" | "req.http.x-redir" | "obj.response")) {
                 self.redirects.insert(code, status);
-                self.enter_whole(
-                    block,
-                    &Fate::needless("redirects are made where they are asked for"),
-                );
+                self.enter_whole(block, &needless("redirects are made where they are asked for"));
             }
         }
     }

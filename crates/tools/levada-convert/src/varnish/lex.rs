@@ -1,51 +1,39 @@
-//! VCL's tokens.
+//! VCL's grammar.
 
-use std::sync::Arc;
+use std::{iter, sync::Arc};
 
-use crate::{conversion::Unreadable, ledger::Place};
+use crate::{
+    conversion::Unreadable,
+    tree::{Grammar, Kind, Token, Tokens},
+};
 
-/// A token with its line.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Token {
-    pub(super) kind: Kind,
-    pub(super) line: usize,
-}
-
-/// A piece of VCL.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Kind {
-    /// A name, a number with its unit, or a variable with dots.
-    Word(String),
-    /// A text in quotes.
-    Text(String),
-    /// An operator or a brace.
-    Sign(&'static str),
-}
-
-impl Kind {
-    /// As it stands in the file.
-    pub(super) fn shown(&self) -> String {
-        match self {
-            Self::Word(word) => word.clone(),
-            Self::Text(text) => format!("\"{text}\""),
-            Self::Sign(sign) => (*sign).to_owned(),
-        }
-    }
-}
+pub(super) const GRAMMAR: Grammar = Grammar {
+    tokens,
+    include: |statement| match statement.head.as_slice() {
+        [Kind::Word(word), Kind::Text(path)] if word == "include" => Some(path),
+        _ => None,
+    },
+    has_bare_blocks: true,
+    unfinished: |_| "the statement does not end with `;`".to_owned(),
+};
 
 const SIGNS: [&str; 24] = [
     "==", "!=", "!~", "&&", "||", "<=", ">=", "+=", "-=", "++", "--", "{", "}", "(", ")", ";", "=",
     "~", "!", "<", ">", ",", "+", "/",
 ];
 
+fn tokens<'a>(file: &Arc<str>, text: &'a str) -> Tokens<'a> {
+    match split(file, text) {
+        Ok(tokens) => Box::new(tokens.into_iter().map(Ok)),
+        Err(error) => Box::new(iter::once(Err(error))),
+    }
+}
+
 /// Splits a text into tokens.
-pub(super) fn tokens(file: &Arc<str>, text: &str) -> Result<Vec<Token>, Unreadable> {
+fn split(file: &Arc<str>, text: &str) -> Result<Vec<Token>, Unreadable> {
     let mut tokens = Vec::new();
     let (mut rest, mut line) = (text, 1);
-    let wrong = |line: usize, message: &str| Unreadable {
-        place: Place { file: file.clone(), line },
-        message: message.to_owned(),
-    };
+    let wrong = |line, message: &str| Unreadable::at(file, line, message);
     while let Some(first) = rest.chars().next() {
         let length = if first.is_whitespace() {
             first.len_utf8()

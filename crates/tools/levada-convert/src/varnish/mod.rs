@@ -6,7 +6,6 @@
 mod condition;
 mod idioms;
 mod lex;
-mod parse;
 mod recv;
 mod response;
 
@@ -20,15 +19,14 @@ use crate::{
     conversion::Unreadable,
     files::Includes,
     files::InputFile,
-    ledger::Fate,
-    ledger::Ledger,
+    ledger::{Ledger, Outcome, Stated as _, TAKEN, differs, left, needless},
     matchers::Condition,
     plan::{Plan, Route, Site},
     table::{Table, Value},
+    tree::{Kind, Parser, Statement},
     units,
 };
-use lex::Kind;
-use parse::{Parser, Statement};
+use lex::GRAMMAR;
 use recv::COOKIES_PASS;
 
 /// Converts the file and the files that it includes.
@@ -38,21 +36,13 @@ use recv::COOKIES_PASS;
 pub fn convert(file: &InputFile, includes: &dyn Includes) -> Result<Conversion, Unreadable> {
     let mut ledger = Ledger::default();
     let statements =
-        Parser { includes, ledger: &mut ledger, files: 0 }.file(&file.name, &file.text, 0)?;
+        Parser::new(&GRAMMAR, includes, &mut ledger).file(&file.name, &file.text, 0)?;
     let mut converter = Converter { ledger, ..Converter::default() };
     converter.declarations(&statements);
     converter.subroutines(&statements);
     converter.finish();
-    account(&mut converter.ledger, &statements);
+    converter.ledger.enter_missed(&statements, |_| true);
     Ok(Conversion::new(converter.plan, converter.ledger))
-}
-
-/// Enters what was not entered.
-fn account(ledger: &mut Ledger, statements: &[Statement]) {
-    for statement in statements {
-        ledger.enter_if_missed(&statement.place, &statement.shown());
-        account(ledger, statement.inner());
-    }
 }
 
 /// A server, or several with the policy that chooses among them.
@@ -93,16 +83,12 @@ struct Converter {
 }
 
 impl Converter {
-    fn enter(&mut self, statement: &Statement, fate: Fate) {
-        self.ledger.enter(&statement.place, &statement.shown(), fate);
+    fn enter(&mut self, statement: &Statement, fate: Outcome) {
+        self.ledger.enter(statement, fate);
     }
 
-    /// Enters a statement and everything in its block.
-    fn enter_whole(&mut self, statement: &Statement, fate: &Fate) {
-        self.enter(statement, fate.clone());
-        for inner in statement.inner() {
-            self.enter_whole(inner, fate);
-        }
+    fn enter_whole(&mut self, statement: &Statement, fate: &Outcome) {
+        self.ledger.enter_whole(statement, fate);
     }
 
     fn declarations(&mut self, statements: &[Statement]) {
@@ -110,27 +96,25 @@ impl Converter {
         for statement in statements.iter().filter(|statement| statement.word(0) == "probe") {
             let probe = self.probe(statement.inner());
             self.probes.insert(statement.word(1).to_owned(), probe);
-            self.enter(statement, Fate::Taken);
+            self.enter(statement, TAKEN);
         }
         for statement in statements {
             let fate = match statement.word(0) {
-                "vcl" => Fate::Taken,
-                "import" => Fate::needless(
-                    "modules are not imported: their calls are told where they stand",
-                ),
+                "vcl" => TAKEN,
+                "import" => {
+                    needless("modules are not imported: their calls are told where they stand")
+                }
                 "backend" => self.backend(statement),
                 "acl" => self.access_list(statement),
                 "probe" | "sub" => continue,
-                "director" => {
-                    Fate::left("directors of VCL 3: write them with `new` in vcl_init first")
-                }
-                _ => Fate::left("Levada has nothing for this declaration"),
+                "director" => left("directors of VCL 3: write them with `new` in vcl_init first"),
+                _ => left("Levada has nothing for this declaration"),
             };
             self.enter(statement, fate);
         }
     }
 
-    fn backend(&mut self, statement: &Statement) -> Fate {
+    fn backend(&mut self, statement: &Statement) -> Outcome {
         let name = statement.word(1).to_owned();
         let (mut host, mut port, mut scheme) = (None, None, "http");
         let mut keys = Table::default();
@@ -143,23 +127,23 @@ impl Converter {
             let fate = match field_name(field) {
                 "host" => {
                     host = Some(value);
-                    Fate::Taken
+                    TAKEN
                 }
                 "port" => {
                     port = Some(value);
-                    Fate::Taken
+                    TAKEN
                 }
                 "path" => {
                     keys.set("origin", format!("unix:{value}"));
-                    Fate::Taken
+                    TAKEN
                 }
                 "host_header" => {
                     keys.set("origin_host", value);
-                    Fate::Taken
+                    TAKEN
                 }
                 "ssl" if value == "1" || value == "true" => {
                     scheme = "https";
-                    Fate::Taken
+                    TAKEN
                 }
                 "probe" => {
                     let probe = match &field.block {
@@ -169,9 +153,9 @@ impl Converter {
                     match probe {
                         Some(probe) => {
                             keys.set("health_check", probe);
-                            Fate::Taken
+                            TAKEN
                         }
-                        None => Fate::left("there is no such probe"),
+                        None => left("there is no such probe"),
                     }
                 }
                 name @ ("connect_timeout" | "first_byte_timeout" | "between_bytes_timeout") => {
@@ -181,16 +165,16 @@ impl Converter {
                     Ok(most) => {
                         self.node_limit("server_connections", most.to_string(), Value::Number(most))
                     }
-                    Err(_) => Fate::left("is no number"),
+                    Err(_) => left("is no number"),
                 },
-                _ => Fate::left("a server has no such key"),
+                _ => left("a server has no such key"),
             };
             self.enter(field, fate);
         }
         if keys.get("origin").is_none() {
-            let Some(host) = host else { return Fate::left("the backend has no host") };
+            let Some(host) = host else { return left("the backend has no host") };
             if host == "none" {
-                return Fate::left("a site has an origin");
+                return left("a site has an origin");
             }
             let port = port.map(|port| format!(":{port}")).unwrap_or_default();
             let default = if scheme == "https" { ":443" } else { ":80" };
@@ -201,7 +185,7 @@ impl Converter {
             self.first_backend = Some(name.clone());
         }
         self.backends.insert(name, keys);
-        Fate::Taken
+        TAKEN
     }
 
     fn probe(&mut self, fields: &[Statement]) -> Table {
@@ -214,43 +198,41 @@ impl Converter {
             let fate = match (field_name(field), value.parse::<u64>()) {
                 ("url", _) => {
                     probe.set("path", value);
-                    Fate::Taken
+                    TAKEN
                 }
                 (name @ ("interval" | "timeout"), _) => match time() {
                     Some(time) => {
                         probe.set(name, time);
-                        Fate::Taken
+                        TAKEN
                     }
-                    None => Fate::left("is no time"),
+                    None => left("is no time"),
                 },
                 ("window", Ok(count)) => {
                     window = count;
-                    Fate::differs("`rise` and `fall` count probes in a row, not in a window")
+                    differs("`rise` and `fall` count probes in a row, not in a window")
                 }
                 ("threshold", Ok(count)) => {
                     probe.set("rise", count.clamp(1, 100));
                     probe.set("fall", (window.saturating_sub(count) + 1).clamp(1, 100));
-                    Fate::Taken
+                    TAKEN
                 }
                 ("request", _) => match request_path(field) {
                     Some(path) => {
                         probe.set("path", path);
-                        Fate::differs("probes are GET requests with the site's host")
+                        differs("probes are GET requests with the site's host")
                     }
-                    None => Fate::left("a health check asks for a path"),
+                    None => left("a health check asks for a path"),
                 },
-                ("initial", _) => Fate::needless("a server is up until a probe fails"),
-                ("expected_response", Ok(200)) => {
-                    Fate::needless("a probe must get a response below 400")
-                }
-                _ => Fate::left("a health check has no such key"),
+                ("initial", _) => needless("a server is up until a probe fails"),
+                ("expected_response", Ok(200)) => needless("a probe must get a response below 400"),
+                _ => left("a health check has no such key"),
             };
             self.enter(field, fate);
         }
         probe
     }
 
-    fn timeout(&mut self, name: &str, value: &str) -> Fate {
+    fn timeout(&mut self, name: &str, value: &str) -> Outcome {
         let key = match name {
             "connect_timeout" => "connect_timeout",
             "first_byte_timeout" => "response_timeout",
@@ -261,54 +243,54 @@ impl Converter {
                 let text = units::duration(time.clamp(1, 3_600_000));
                 self.node_limit(key, text.clone(), Value::Text(text))
             }
-            None => Fate::left("is no time"),
+            None => left("is no time"),
         }
     }
 
-    fn node_limit(&mut self, key: &str, shown: String, value: Value) -> Fate {
+    fn node_limit(&mut self, key: &str, shown: String, value: Value) -> Outcome {
         match self.plan.limits.get(key) {
-            Some(own) if *own != value => Fate::left(format!(
+            Some(own) if *own != value => left(format!(
                 "the node has one such limit, and another value than {shown} is stated for it"
             )),
             _ => {
                 self.plan.limits.set(key, value);
-                Fate::differs("the limit holds for all servers of the node")
+                differs("the limit holds for all servers of the node")
             }
         }
     }
 
-    fn access_list(&mut self, statement: &Statement) -> Fate {
+    fn access_list(&mut self, statement: &Statement) -> Outcome {
         let mut addresses = Vec::new();
         for entry in statement.inner() {
             let texts: Vec<_> = entry.head.iter().map(Kind::shown).collect();
             let text = texts.join("").replace('"', "");
             let is_address = |text: &str| text.parse::<std::net::IpAddr>().is_ok();
             let fate = match text.split_once('/') {
-                _ if text.starts_with('!') => Fate::left("an address that is taken out of a list"),
+                _ if text.starts_with('!') => left("an address that is taken out of a list"),
                 _ if text == "localhost" => {
                     addresses.extend(["127.0.0.0/8".to_owned(), "::1".to_owned()]);
-                    Fate::Taken
+                    TAKEN
                 }
                 Some((address, bits)) if is_address(address) && bits.parse::<u8>().is_ok() => {
                     addresses.push(text.clone());
-                    Fate::Taken
+                    TAKEN
                 }
                 None if is_address(&text) => {
                     addresses.push(text.clone());
-                    Fate::Taken
+                    TAKEN
                 }
-                _ => Fate::left("an entry is an address or a prefix of addresses"),
+                _ => left("an entry is an address or a prefix of addresses"),
             };
             self.enter(entry, fate);
         }
         self.access_lists.insert(statement.word(1).to_owned(), addresses);
-        Fate::Taken
+        TAKEN
     }
 
     fn subroutines(&mut self, statements: &[Statement]) {
         let subs = || statements.iter().filter(|statement| statement.word(0) == "sub");
         for sub in subs().filter(|sub| sub.word(1) == "vcl_init") {
-            self.enter(sub, Fate::Taken);
+            self.enter(sub, TAKEN);
             for statement in sub.inner() {
                 let fate = self.init(statement);
                 self.enter(statement, fate);
@@ -337,7 +319,7 @@ impl Converter {
                     }
                 }
             }
-            self.enter(sub, Fate::Taken);
+            self.enter(sub, TAKEN);
         }
         let recv: Vec<_> = subs().filter(|sub| sub.word(1) == "vcl_recv").collect();
         self.cookies_pass(&recv);
@@ -350,7 +332,7 @@ impl Converter {
         let decides = recv.iter().any(returns);
         if let (Some(recv), false) = (recv.last(), decides) {
             let reason = "requests with cookies pass the cache by, as Varnish's own vcl_recv says";
-            self.enter(recv, Fate::differs(reason));
+            self.enter(recv, differs(reason));
         }
         let all_use_it = self.keys.get(COOKIES_PASS[0]).is_some();
         for key in COOKIES_PASS {
@@ -365,24 +347,24 @@ impl Converter {
     }
 
     /// `new x = directors.round_robin(); x.add_backend(a);`
-    fn init(&mut self, statement: &Statement) -> Fate {
+    fn init(&mut self, statement: &Statement) -> Outcome {
         if statement.word(0) == "new" {
             let policy = match statement.word(3).trim_start_matches("directors.") {
                 "round_robin" => Some("round_robin"),
                 "random" => Some("random"),
                 "hash" | "shard" => Some("ring_hash"),
                 "fallback" => None,
-                _ => return Fate::left("there is no such director"),
+                _ => return left("there is no such director"),
             };
             self.directors
                 .insert(statement.word(1).to_owned(), Director { servers: Vec::new(), policy });
-            return Fate::Taken;
+            return TAKEN;
         }
         if statement.word(0) == "return" {
-            return Fate::needless("it is the end");
+            return needless("it is the end");
         }
         let Some((name, call)) = statement.word(0).rsplit_once('.') else {
-            return Fate::left("Levada has nothing for this statement");
+            return left("Levada has nothing for this statement");
         };
         match (self.directors.get_mut(name), call) {
             (Some(director), "add_backend") => {
@@ -391,10 +373,10 @@ impl Converter {
                     .parse::<f64>()
                     .map_or(1, |weight| weight.round().max(1.0) as u64);
                 director.servers.push((statement.word(2).to_owned(), weight.min(1000)));
-                Fate::Taken
+                TAKEN
             }
-            (Some(_), "reconfigure") => Fate::needless("servers may change at a reload"),
-            _ => Fate::left("Levada has nothing for this call"),
+            (Some(_), "reconfigure") => needless("servers may change at a reload"),
+            _ => left("Levada has nothing for this call"),
         }
     }
 
@@ -520,47 +502,43 @@ fn field_name(field: &Statement) -> &str {
     }
 }
 
-fn hash(statement: &Statement, keys: &mut Table) -> Fate {
+fn hash(statement: &Statement, keys: &mut Table) -> Outcome {
     const SAME: &str = "the key is scheme, host, path and query";
     match (statement.word(0), statement.word(2)) {
         ("hash_data", "req.url" | "req.http.host" | "req.http.Host" | "server.ip")
         | ("hash_data", "req.http.X-Forwarded-Proto" | "req.http.x-forwarded-proto")
-        | ("return", _) => Fate::needless(SAME),
+        | ("return", _) => needless(SAME),
         ("hash_data", field) if field.starts_with("req.http.") => {
             keys.inline("cache_key").push("headers", &field["req.http.".len()..]);
-            Fate::Taken
+            TAKEN
         }
         ("if" | "else", _) => {
             let fates: Vec<_> = statement.inner().iter().map(|inner| hash(inner, keys)).collect();
-            let left = fates.iter().find(|fate| matches!(fate, Fate::Left(_)));
-            match left.or(fates.iter().find(|fate| **fate == Fate::Taken)) {
+            let left = fates.iter().find(|fate| fate.is_err());
+            match left.or(fates.iter().find(|fate| **fate == TAKEN)) {
                 Some(fate) => fate.clone(),
-                None => Fate::needless(SAME),
+                None => needless(SAME),
             }
         }
-        _ => Fate::left("there is no rule for this part of the key"),
+        _ => left("there is no rule for this part of the key"),
     }
 }
 
 /// Statements of subroutines that a node has no place for.
-fn in_other_subroutine(name: &str, statement: &Statement) -> Fate {
+fn in_other_subroutine(name: &str, statement: &Statement) -> Outcome {
     let text = statement.shown();
     let is_about_lifetimes =
         ["obj.ttl", "obj.grace", "std.healthy"].iter().any(|part| text.contains(part));
     match (name, statement.word(0)) {
-        (_, "return") if statement.word(2) != "restart" => {
-            Fate::needless("a node goes on as it should")
-        }
+        (_, "return") if statement.word(2) != "restart" => needless("a node goes on as it should"),
         ("vcl_hit", _) if is_about_lifetimes => {
-            Fate::needless("stale responses are used within the windows of the site")
+            needless("stale responses are used within the windows of the site")
         }
-        ("vcl_hit", "else") => {
-            Fate::needless("stale responses are used within the windows of the site")
+        ("vcl_hit", "else") => needless("stale responses are used within the windows of the site"),
+        ("vcl_pipe", _) => left("WebSocket is not there"),
+        ("vcl_purge", _) => {
+            left("purges have a token, or come over the admin address: docs/operate/purging.md")
         }
-        ("vcl_pipe", _) => Fate::left("WebSocket is not there"),
-        ("vcl_purge", _) => Fate::left(
-            "purges have a token, or come over the admin address: docs/operate/purging.md",
-        ),
-        _ => Fate::left(format!("`{name}` has no counterpart")),
+        _ => left(format!("`{name}` has no counterpart")),
     }
 }

@@ -6,17 +6,16 @@ use super::{
     Case, Converter,
     condition::{self, Alternatives},
     idioms,
-    lex::Kind,
-    parse::Statement,
 };
 use crate::{
-    ledger::Fate,
+    ledger::{Outcome, Stated as _, TAKEN, differs, left, needless},
     table::{Table, Value},
+    tree::{Kind, Statement},
     vocabulary::{self, Edit},
 };
 
 /// Fills keys for one statement of a subroutine.
-pub(super) type Speaker<'a> = &'a mut dyn FnMut(&mut Converter, &Statement, &mut Table) -> Fate;
+pub(super) type Speaker<'a> = &'a mut dyn FnMut(&mut Converter, &Statement, &mut Table) -> Outcome;
 
 impl Converter {
     /// Walks the statements of a block, for the requests of `around`.
@@ -26,7 +25,7 @@ impl Converter {
         let mut has_ended = false;
         for statement in block.inner() {
             if has_ended {
-                self.enter_whole(statement, &Fate::needless("`return` stands before it"));
+                self.enter_whole(statement, &needless("`return` stands before it"));
                 continue;
             }
             has_ended = statement.word(0) == "return";
@@ -80,7 +79,7 @@ impl Converter {
         const MOST: usize = 1_000;
         self.walked += 1;
         if self.walked > MOST {
-            self.enter_whole(statement, &Fate::left("the conditions have too many alternatives"));
+            self.enter_whole(statement, &left("the conditions have too many alternatives"));
             return None;
         }
         let tokens = &statement.head[1..];
@@ -92,7 +91,7 @@ impl Converter {
         let alternatives = match condition::read(tokens, &self.access_lists) {
             Ok(alternatives) => alternatives,
             Err(reason) => {
-                self.enter_whole(statement, &Fate::Left(reason));
+                self.enter_whole(statement, &Err(reason));
                 return None;
             }
         };
@@ -100,10 +99,7 @@ impl Converter {
             let condition = around.condition.and(&one.condition);
             let condition = condition.filter(|_| one.hosts.is_empty() || around.hosts.is_empty());
             let Some(condition) = condition else {
-                self.enter_whole(
-                    statement,
-                    &Fate::left("a route looks at each part of a request once"),
-                );
+                self.enter_whole(statement, &left("a route looks at each part of a request once"));
                 return None;
             };
             if let Some(status) = one.status {
@@ -119,7 +115,7 @@ impl Converter {
         }
         self.enter(
             statement,
-            Fate::differs("the first route that matches counts; VCL runs all blocks that match"),
+            differs("the first route that matches counts; VCL runs all blocks that match"),
         );
         Some(alternatives)
     }
@@ -139,7 +135,7 @@ impl Converter {
             return None;
         }
         let Some(mut former) = former else {
-            self.enter_whole(statement, &Fate::left("the `if` before it was not converted"));
+            self.enter_whole(statement, &left("the `if` before it was not converted"));
             return None;
         };
         let mut branch = statement.clone();
@@ -167,37 +163,37 @@ impl Converter {
         let by_host = former.iter().all(|one| !one.hosts.is_empty());
         if by_host && around.condition.holds_always() {
             self.statements(statement, around, speaker);
-            self.enter(statement, Fate::Taken);
+            self.enter(statement, TAKEN);
             return;
         }
         let others = condition::others(former).and_then(|others| around.condition.and(&others));
         let Some(condition) = others else {
             let reason = "there is no matcher for all other requests here";
-            self.enter_whole(statement, &Fate::left(reason));
+            self.enter_whole(statement, &left(reason));
             return;
         };
         let comment = statement.place.to_string();
         self.statements(statement, &Case { condition, comment, ..around.clone() }, speaker);
-        self.enter(statement, Fate::Taken);
+        self.enter(statement, TAKEN);
     }
 
     /// Statements of `vcl_recv`.
-    pub(super) fn recv(&mut self, statement: &Statement, keys: &mut Table) -> Fate {
+    pub(super) fn recv(&mut self, statement: &Statement, keys: &mut Table) -> Outcome {
         match (statement.word(0), statement.word(1)) {
             ("set", "req.backend_hint" | "req.backend") => match self.servers(statement.word(3)) {
                 Some(servers) => {
                     keys.lay_over(servers);
-                    Fate::Taken
+                    TAKEN
                 }
-                None => Fate::left("there is no such backend"),
+                None => left("there is no such backend"),
             },
             ("set", "req.grace" | "req.hash_always_miss" | "req.hash_ignore_busy") => {
-                Fate::left("stale responses are chosen by the site, not by the request")
+                left("stale responses are chosen by the site, not by the request")
             }
             ("unset" | "remove", cookie) if cookie.eq_ignore_ascii_case("req.http.cookie") => {
                 idioms::strip_cookies(keys, "request")
             }
-            ("set", cookie) if cookie.eq_ignore_ascii_case("req.http.cookie") => Fate::left(
+            ("set", cookie) if cookie.eq_ignore_ascii_case("req.http.cookie") => left(
                 "single cookies are not removed: `cache_key` names those that count, `bypass` those that pass",
             ),
             ("set" | "unset" | "remove", variable) => {
@@ -207,8 +203,8 @@ impl Converter {
                 }
             }
             ("return", _) => returned(statement, keys, &self.redirects),
-            ("call", _) => Fate::left("subroutines of your own are not followed"),
-            _ => Fate::left("Levada has nothing for this statement"),
+            ("call", _) => left("subroutines of your own are not followed"),
+            _ => left("Levada has nothing for this statement"),
         }
     }
 }
@@ -223,25 +219,25 @@ pub(super) fn use_the_cache(keys: &mut Table) {
 /// The keys by which requests with cookies pass the cache by.
 pub(super) const COOKIES_PASS: [&str; 2] = ["bypass", "no_store"];
 
-fn returned(statement: &Statement, keys: &mut Table, redirects: &BTreeMap<u64, u64>) -> Fate {
+fn returned(statement: &Statement, keys: &mut Table, redirects: &BTreeMap<u64, u64>) -> Outcome {
     let verb = statement.word(2);
     match verb {
         "pass" => {
             keys.set("cache", false);
-            Fate::Taken
+            TAKEN
         }
         "hash" | "lookup" => {
             // Not what Varnish's own vcl_recv says of cookies.
             use_the_cache(keys);
-            Fate::needless("it is what a node does")
+            needless("it is what a node does")
         }
         "pipe" => {
             keys.set("cache", false);
-            Fate::differs("the request passes the cache by, and stays HTTP")
+            differs("the request passes the cache by, and stays HTTP")
         }
         "synth" | "error" => {
             let Ok(status) = statement.word(4).parse::<u64>() else {
-                return Fate::left("is no status");
+                return left("is no status");
             };
             let to = statement.head.get(6..).map(|rest| &rest[..rest.len().saturating_sub(2)]);
             let redirect = redirects.get(&status).copied();
@@ -250,12 +246,12 @@ fn returned(statement: &Statement, keys: &mut Table, redirects: &BTreeMap<u64, u
                 (Some(status), Some(to)) if to.starts_with(['h', '/', '{']) => {
                     vocabulary::redirect(keys, status, to)
                 }
-                (Some(_), _) => Fate::left("where clients are sent is not said here"),
+                (Some(_), _) => left("where clients are sent is not said here"),
                 _ if (200..=599).contains(&status) => vocabulary::respond(keys, status, None),
-                _ => Fate::left("is no status of a response: vcl_synth decides about it"),
+                _ => left("is no status of a response: vcl_synth decides about it"),
             }
         }
-        _ => Fate::left("Levada has nothing for this action"),
+        _ => left("Levada has nothing for this action"),
     }
 }
 
@@ -265,22 +261,20 @@ pub(super) fn edit(
     variable: &str,
     prefix: &str,
     keys: &mut Table,
-    apply: fn(&mut Table, &str, Edit) -> Fate,
-) -> Fate {
+    apply: fn(&mut Table, &str, Edit) -> Outcome,
+) -> Outcome {
     let Some(name) = variable.strip_prefix(prefix) else {
-        return Fate::left("Levada has nothing for this variable");
+        return left("Levada has nothing for this variable");
     };
     if statement.word(0) != "set" {
         return apply(keys, name, Edit::Remove);
     }
     if name.eq_ignore_ascii_case("x-forwarded-for") {
-        return Fate::needless("a node sends this field itself");
+        return needless("a node sends this field itself");
     }
     match text(statement.value()) {
         Some(text) => apply(keys, name, Edit::Set(text)),
-        None => {
-            Fate::left("the text is made by functions, or of variables that Levada does not have")
-        }
+        None => left("the text is made by functions, or of variables that Levada does not have"),
     }
 }
 

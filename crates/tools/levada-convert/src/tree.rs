@@ -1,0 +1,201 @@
+//! Files whose statements end with `;` or have a block in braces: those of nginx and of Varnish.
+
+use std::sync::Arc;
+
+use crate::{
+    conversion::Unreadable,
+    files::{Includes, included},
+    ledger::{self, Ledger, Place, TAKEN, needless},
+};
+
+/// A piece of a file.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Kind {
+    /// A name, a number with its unit, or a variable with dots.
+    Word(String),
+    /// A text in quotes.
+    Text(String),
+    /// An operator or a brace.
+    Sign(&'static str),
+}
+
+impl Kind {
+    /// As it stands in the file.
+    pub(crate) fn shown(&self) -> String {
+        match self {
+            Self::Word(word) => word.clone(),
+            Self::Text(text) => format!("\"{text}\""),
+            Self::Sign(sign) => (*sign).to_owned(),
+        }
+    }
+}
+
+/// A piece with its line.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Token {
+    pub(crate) kind: Kind,
+    pub(crate) line: usize,
+}
+
+/// The tokens of a file, up to one that cannot be read.
+pub(crate) type Tokens<'a> = Box<dyn Iterator<Item = Result<Token, Unreadable>> + 'a>;
+
+/// A statement or a declaration: its tokens up to the block or the semicolon, and the block.
+#[derive(Clone, Debug)]
+pub(crate) struct Statement {
+    pub(crate) head: Vec<Kind>,
+    pub(crate) block: Option<Vec<Statement>>,
+    pub(crate) place: Place,
+}
+
+impl Statement {
+    /// The word at `index`, or an empty text.
+    pub(crate) fn word(&self, index: usize) -> &str {
+        match self.head.get(index) {
+            Some(Kind::Word(word)) => word,
+            _ => "",
+        }
+    }
+
+    /// The tokens after `set NAME =`.
+    pub(crate) fn value(&self) -> &[Kind] {
+        self.head.get(3..).unwrap_or_default()
+    }
+}
+
+impl ledger::Stated for Statement {
+    fn place(&self) -> &Place {
+        &self.place
+    }
+
+    fn shown(&self) -> String {
+        self.head.iter().map(Kind::shown).collect::<Vec<_>>().join(" ")
+    }
+
+    fn inner(&self) -> &[Self] {
+        self.block.as_deref().unwrap_or_default()
+    }
+}
+
+/// The differences between the languages.
+pub(crate) struct Grammar {
+    pub(crate) tokens: for<'a> fn(&Arc<str>, &'a str) -> Tokens<'a>,
+    /// The pattern of a statement that includes files.
+    pub(crate) include: fn(&Statement) -> Option<&str>,
+    /// Whether a block may stand without a statement before it.
+    pub(crate) has_bare_blocks: bool,
+    /// Says that a statement has no end.
+    pub(crate) unfinished: fn(&str) -> String,
+}
+
+/// Reads a file and everything that it includes.
+pub(crate) struct Parser<'a> {
+    grammar: &'a Grammar,
+    includes: &'a dyn Includes,
+    ledger: &'a mut Ledger,
+    files: usize,
+}
+
+impl<'a> Parser<'a> {
+    pub(crate) fn new(
+        grammar: &'a Grammar,
+        includes: &'a dyn Includes,
+        ledger: &'a mut Ledger,
+    ) -> Self {
+        Self { grammar, includes, ledger, files: 0 }
+    }
+
+    /// # Errors
+    /// The first place that is not of the grammar.
+    pub(crate) fn file(
+        &mut self,
+        name: &str,
+        text: &str,
+        depth: usize,
+    ) -> Result<Vec<Statement>, Unreadable> {
+        self.files += 1;
+        let start = Place { file: name.into(), line: 1 };
+        let mut tokens = (self.grammar.tokens)(&start.file, text);
+        self.block(&mut tokens, &start, None, depth, 0)
+    }
+
+    fn block(
+        &mut self,
+        tokens: &mut Tokens<'_>,
+        start: &Place,
+        opened: Option<&Place>,
+        depth: usize,
+        nesting: usize,
+    ) -> Result<Vec<Statement>, Unreadable> {
+        const DEEPEST_BLOCK: usize = 64;
+        let mut statements = Vec::new();
+        let mut head = Vec::new();
+        let mut place = start.clone();
+        loop {
+            let token = tokens.next().transpose()?;
+            let line = token.as_ref().map_or(place.line, |token| token.line);
+            let wrong = |message: &str| Err(Unreadable::at(&start.file, line, message));
+            if head.is_empty() {
+                place.line = line;
+            }
+            match token.map(|token| token.kind) {
+                None | Some(Kind::Sign("}")) if !head.is_empty() => {
+                    let shown: Vec<_> = head.iter().map(Kind::shown).collect();
+                    let message = (self.grammar.unfinished)(&shown.join(" "));
+                    return Err(Unreadable { place, message });
+                }
+                None => match opened {
+                    None => return Ok(statements),
+                    Some(opened) => return Err(Unreadable::without_end(opened)),
+                },
+                Some(Kind::Sign("}")) if opened.is_some() => return Ok(statements),
+                Some(Kind::Sign("}")) => return wrong("`}` closes nothing"),
+                Some(Kind::Sign(";")) if head.is_empty() => {}
+                Some(Kind::Sign(";")) => {
+                    let head = std::mem::take(&mut head);
+                    let statement = Statement { head, block: None, place: place.clone() };
+                    match (self.grammar.include)(&statement) {
+                        Some(pattern) => {
+                            statements.extend(self.included(&statement, pattern, depth)?);
+                        }
+                        None => statements.push(statement),
+                    }
+                }
+                Some(Kind::Sign("{")) => {
+                    if head.is_empty() && !self.grammar.has_bare_blocks {
+                        return wrong("`{` without a directive before it");
+                    }
+                    if nesting >= DEEPEST_BLOCK {
+                        return wrong("blocks are nested too deeply");
+                    }
+                    let block =
+                        Some(self.block(tokens, start, Some(&place), depth, nesting + 1)?);
+                    let head = std::mem::take(&mut head);
+                    statements.push(Statement { head, block, place: place.clone() });
+                }
+                Some(kind) => head.push(kind),
+            }
+        }
+    }
+
+    /// The statements of the files that a pattern names, in the place of `include`.
+    fn included(
+        &mut self,
+        include: &Statement,
+        pattern: &str,
+        depth: usize,
+    ) -> Result<Vec<Statement>, Unreadable> {
+        // Types of files.
+        if pattern.ends_with("mime.types") {
+            self.ledger.enter(include, needless("a node has this list of types itself"));
+            return Ok(Vec::new());
+        }
+        let files = included(self.includes, pattern, depth, self.files);
+        self.ledger.enter(include, files.as_ref().map_or_else(|why| Err(why.clone()), |_| TAKEN));
+        let mut statements = Vec::new();
+        for file in files.unwrap_or_default() {
+            statements.extend(self.file(&file.name, &file.text, depth + 1)?);
+        }
+        Ok(statements)
+    }
+}
