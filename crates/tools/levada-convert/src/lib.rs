@@ -21,10 +21,12 @@ mod ledger;
 mod matchers;
 mod nginx;
 mod plan;
+mod rows;
 mod table;
 mod trafficserver;
 mod tree;
 mod units;
+mod variables;
 mod varnish;
 mod vocabulary;
 

@@ -1,6 +1,9 @@
 //! Comparisons of a request's parts as the matchers of a route. Parts have nginx's names: `uri`, `http_NAME`.
 
-use crate::table::{Table, Value};
+use crate::{
+    table::{Table, Value},
+    variables,
+};
 
 /// Bytes of an expression.
 pub(crate) const LONGEST: usize = 4 << 10;
@@ -139,75 +142,105 @@ fn joined(one: &Table, other: &Table) -> Option<Table> {
 
 /// The matchers for one comparison of a variable.
 fn matchers(variable: &str, operator: &str, value: &str) -> Option<Table> {
-    let mut table = Table::default();
-    let pattern = || pattern(operator, value);
-    match variable {
-        "host" | "http_host" => table.set("host", pattern()?),
-        "scheme" if operator == "=" => table.set("scheme", value),
-        "scheme" if operator == "!=" && value == "https" => table.set("scheme", "http"),
-        "https" if operator == "=" && value == "on" => table.set("scheme", "https"),
-        "https" if operator == "!=" || value.is_empty() => table.set("scheme", "http"),
-        "request_method" if operator == "=" => table.set("method", value),
-        "request_method" if operator == "~" || operator == "~*" => {
-            table.set("method", alternatives(value)?);
-        }
-        "remote_addr" if operator == "=" => table.set("client", value),
-        "uri" | "request_uri" | "document_uri" => table.lay_over(path(operator, value)?),
+    let (key, value) = match variable {
+        "host" | "http_host" => ("host", pattern(operator, value)?),
+        "scheme" | "https" => ("scheme", scheme(variable, operator, value)?.into()),
+        "request_method" => ("method", methods(operator, value)?),
+        "remote_addr" if operator == "=" => ("client", value.into()),
+        "uri" | "request_uri" | "document_uri" => path(operator, value)?,
         _ => {
-            let (matcher, name) = part(variable)?;
-            table.inline(matcher).set(&name, pattern()?);
+            let (key, name) = match part(variable)? {
+                Part::Field(name) => ("header", field_name(&name)),
+                Part::Cookie(name) => ("cookie", name),
+                Part::Argument(name) => ("query", name),
+            };
+            let mut inner = Table::default();
+            inner.set(&name, pattern(operator, value)?);
+            (key, inner.into())
         }
-    }
-    Some(table)
+    };
+    Some(Table::from_iter([(key, value)]))
 }
 
-/// The part of a request that a variable with a name of its own stands for.
-fn part(variable: &str) -> Option<(&'static str, String)> {
+fn scheme<'a>(variable: &str, operator: &str, value: &'a str) -> Option<&'a str> {
+    match (variable, operator, value) {
+        ("scheme", "=", _) => Some(value),
+        ("https", "=", "on") => Some("https"),
+        ("scheme", "!=", "https") | ("https", "!=", _) | ("https", _, "") => Some("http"),
+        _ => None,
+    }
+}
+
+fn methods(operator: &str, value: &str) -> Option<Value> {
+    match operator {
+        "=" => Some(value.into()),
+        "~" | "~*" => alternatives(value).map(Value::from),
+        _ => None,
+    }
+}
+
+/// A part of a request that has a name of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// A header field, in the letters of the variable.
+    Field(String),
+    Cookie(String),
+    /// An argument of the query.
+    Argument(String),
+}
+
+/// The part that a variable of nginx stands for: `http_NAME`, `cookie_NAME`, `arg_NAME`.
+pub(crate) fn part(variable: &str) -> Option<Part> {
     let (kind, name) = variable.split_once('_')?;
     match kind {
-        "http" => Some(("header", field_name(name))),
-        "cookie" => Some(("cookie", name.to_owned())),
-        "arg" => Some(("query", name.to_owned())),
+        "http" => Some(Part::Field(name.replace('_', "-"))),
+        "cookie" => Some(Part::Cookie(name.to_owned())),
+        "arg" => Some(Part::Argument(name.to_owned())),
         _ => None,
     }
 }
 
 /// The comparison as an expression in CEL, with the names that it has there.
 fn expression(variable: &str, operator: &str, value: &str) -> Option<String> {
-    let name = match variable {
-        "host" => "request.host".to_owned(),
-        "scheme" => "request.scheme".to_owned(),
-        "request_method" => "request.method".to_owned(),
-        "remote_addr" => "source.address".to_owned(),
-        "uri" | "document_uri" => "request.path".to_owned(),
-        "args" | "query_string" => "request.query".to_owned(),
-        // Most expressions look at the path only.
-        "request_uri" if !value.contains("\\?") && !value.contains(['&', '=']) => {
-            "request.path".to_owned()
-        }
-        "request_uri" => {
-            "(request.query == '' ? request.path : request.path + '?' + request.query)".to_owned()
-        }
-        _ => match part(variable)? {
-            // Fields that change on the way are not there.
-            ("header", name) if is_changed_on_the_way(&name) => return None,
-            ("header", name) => format!("request.headers[{}]", quoted(&name.to_ascii_lowercase())),
-            ("cookie", name) => format!("request.cookies[{}]", quoted(&name)),
-            (_, name) => format!("request.query_params[{}]", quoted(&name)),
-        },
-    };
+    let name = named(variable, value)?;
     let matches = |regex: String| {
         checked_regex(&regex).ok().map(|regex| format!("{name}.matches({})", quoted(&regex)))
     };
+    let not = |holds: String| format!("!{holds}");
     match operator {
         "" => Some(format!("!({name} in ['', '0'])")),
         "=" => Some(format!("{name} == {}", quoted(value))),
         "!=" => Some(format!("{name} != {}", quoted(value))),
         "~" => matches(value.to_owned()),
         "~*" => matches(format!("(?i){value}")),
-        "!~" => matches(value.to_owned()).map(|holds| format!("!{holds}")),
-        "!~*" => matches(format!("(?i){value}")).map(|holds| format!("!{holds}")),
+        "!~" => matches(value.to_owned()).map(not),
+        "!~*" => matches(format!("(?i){value}")).map(not),
         _ => None,
+    }
+}
+
+/// The name of a variable in CEL, where it is compared with this value.
+fn named(variable: &str, value: &str) -> Option<String> {
+    if variable == "request_uri" {
+        // Most expressions look at the path only.
+        let has_query = value.contains("\\?") || value.contains(['&', '=']);
+        return Some(match has_query {
+            false => "request.path".to_owned(),
+            true => "(request.query == '' ? request.path : request.path + '?' + request.query)"
+                .to_owned(),
+        });
+    }
+    if let Some(name) = variables::in_expression(variable) {
+        return Some(name.to_owned());
+    }
+    match part(variable)? {
+        // Fields that change on the way are not there.
+        Part::Field(name) if is_changed_on_the_way(&name) => None,
+        Part::Field(name) => {
+            Some(format!("request.headers[{}]", quoted(&name.to_ascii_lowercase())))
+        }
+        Part::Cookie(name) => Some(format!("request.cookies[{}]", quoted(&name))),
+        Part::Argument(name) => Some(format!("request.query_params[{}]", quoted(&name))),
     }
 }
 
@@ -271,22 +304,18 @@ fn alternatives(regex: &str) -> Option<Vec<String>> {
     inner.split('|').map(plain).collect()
 }
 
-fn path(operator: &str, value: &str) -> Option<Table> {
+fn path(operator: &str, value: &str) -> Option<(&'static str, Value)> {
     // Expressions of others may look at the query too; a route's looks at the path.
-    if value.contains(['?', '*']) && operator == "="
-        || value.contains(['=', '&'])
-        || value.contains("\\?")
-    {
+    let is_pattern = operator == "=" && value.contains(['?', '*']);
+    if is_pattern || value.contains(['=', '&']) || value.contains("\\?") {
         return None;
     }
-    Some(match operator {
-        "=" => Table::from_iter([("path", value.into())]),
-        "~" => Table::from_iter([("path_regex", checked_regex(value).ok()?.into())]),
-        "~*" => {
-            Table::from_iter([("path_regex", checked_regex(&format!("(?i){value}")).ok()?.into())])
-        }
-        _ => return None,
-    })
+    match operator {
+        "=" => Some(("path", value.into())),
+        "~" => Some(("path_regex", checked_regex(value).ok()?.into())),
+        "~*" => Some(("path_regex", checked_regex(&format!("(?i){value}")).ok()?.into())),
+        _ => None,
+    }
 }
 
 /// An expression of PCRE that Levada reads alike.
@@ -297,14 +326,14 @@ pub(crate) fn checked_regex(regex: &str) -> Result<String, String> {
     }
 }
 
-/// `user_agent` as `User-Agent`.
-pub(crate) fn field_name(variable: &str) -> String {
+/// `user-agent` as `User-Agent`.
+pub(crate) fn field_name(name: &str) -> String {
     let capital = |word: &str| {
         let mut letters = word.chars();
         let first = letters.next().map(|c| c.to_ascii_uppercase());
         first.into_iter().chain(letters).collect::<String>()
     };
-    variable.split('_').map(capital).collect::<Vec<_>>().join("-")
+    name.split('-').map(capital).collect::<Vec<_>>().join("-")
 }
 
 #[cfg(test)]

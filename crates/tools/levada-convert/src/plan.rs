@@ -19,6 +19,18 @@ pub(crate) struct Plan {
     pub(crate) sites: Vec<Site>,
 }
 
+impl Plan {
+    /// Sets bounds of the whole node. Returns whether no other value was stated before.
+    pub(crate) fn limit(&mut self, keys: &[&str], value: &Value) -> bool {
+        let is_other = |key: &&str| self.limits.get(key).is_some_and(|own| own != value);
+        let is_free = !keys.iter().any(is_other);
+        if is_free {
+            keys.iter().for_each(|key| self.limits.set(key, value.clone()));
+        }
+        is_free
+    }
+}
+
 /// A `[[site]]`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Site {
@@ -108,30 +120,28 @@ fn section(f: &mut fmt::Formatter<'_>, header: &str, comment: &str, table: &Tabl
     if !comment.is_empty() {
         writeln!(f, "# {}", comment.replace(|c: char| c.is_control(), " "))?;
     }
-    let is_long =
-        |value: &Value| matches!(value, Value::Inline(_)) && value.to_string().len() > 100;
-    let is_list_of_tables = |value: &Value| matches!(value, Value::List(list) if list.iter().any(|item| matches!(item, Value::Inline(_))));
     writeln!(f, "{header}")?;
-    let (apart, plain): (Vec<_>, Vec<_>) =
-        table.iter().partition(|(_, value)| is_long(value) || is_list_of_tables(value));
-    for (key, value) in plain {
+    for (key, value) in table.iter().filter(|(_, value)| apart(value).is_empty()) {
         let mut one = Table::default();
         one.set(key, value.clone());
         write!(f, "{one}")?;
     }
     let name = header.trim_matches(['[', ']']);
-    for (key, value) in apart {
-        match value {
-            Value::Inline(inner) => section(f, &format!("[{name}.{key}]"), "", inner)?,
-            Value::List(list) => {
-                for item in list {
-                    if let Value::Inline(inner) = item {
-                        section(f, &format!("[[{name}.{key}]]"), "", inner)?;
-                    }
-                }
-            }
-            _ => unreachable!("only tables stand apart"),
-        }
+    for (key, value) in table.iter() {
+        let header = match value {
+            Value::List(_) => format!("[[{name}.{key}]]"),
+            _ => format!("[{name}.{key}]"),
+        };
+        apart(value).into_iter().try_for_each(|inner| section(f, &header, "", inner))?;
     }
     Ok(())
+}
+
+/// The tables that stand under a header of their own: long ones, and those of a list.
+fn apart(value: &Value) -> Vec<&Table> {
+    match value {
+        Value::Inline(table) if value.to_string().len() > 100 => vec![table],
+        Value::List(list) => list.iter().filter_map(Value::table).collect(),
+        _ => Vec::new(),
+    }
 }

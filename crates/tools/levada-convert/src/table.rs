@@ -30,6 +30,14 @@ impl Table {
         self.0.iter().find_map(|(own, value)| (own == key).then_some(value))
     }
 
+    pub(crate) fn has_any(&self, keys: &[&str]) -> bool {
+        keys.iter().any(|key| self.get(key).is_some())
+    }
+
+    pub(crate) fn remove_all(&mut self, keys: &[&str]) {
+        self.0.retain(|(own, _)| !keys.contains(&own.as_str()));
+    }
+
     /// Sets `key`, in place of a former value.
     pub(crate) fn set(&mut self, key: &str, value: impl Into<Value>) {
         let value = value.into();
@@ -47,10 +55,11 @@ impl Table {
         }
     }
 
-    /// Sets `key`, or adds to its list.
+    /// Sets `key`, or makes a list of its values.
     pub(crate) fn push_or_set(&mut self, key: &str, value: impl Into<Value>) {
-        match self.get(key) {
+        match self.get(key).cloned() {
             Some(Value::List(_)) => self.push(key, value),
+            Some(own @ Value::Text(_)) => self.set(key, Value::List(vec![own, value.into()])),
             _ => self.set(key, value),
         }
     }
@@ -75,19 +84,11 @@ impl Table {
 
     /// The table in braces of `key`, made if there is none.
     pub(crate) fn inline(&mut self, key: &str) -> &mut Table {
-        let place = match self.0.iter().position(|(own, _)| own == key) {
-            Some(place) => place,
-            None => {
-                self.0.push((key.to_owned(), Value::Inline(Table::default())));
-                self.0.len() - 1
-            }
-        };
-        let value = &mut self.0[place].1;
-        if !matches!(value, Value::Inline(_)) {
-            *value = Value::Inline(Table::default());
+        if !matches!(self.get(key), Some(Value::Inline(_))) {
+            self.set(key, Table::default());
         }
-        match value {
-            Value::Inline(table) => table,
+        match self.0.iter_mut().find(|(own, _)| own == key) {
+            Some((_, Value::Inline(table))) => table,
             _ => unreachable!("it was made a table above"),
         }
     }
@@ -116,12 +117,16 @@ impl Table {
 }
 
 impl Value {
-    /// The value of a key of a table in braces.
-    pub(crate) fn inner(&self, key: &str) -> Option<&Value> {
+    pub(crate) fn table(&self) -> Option<&Table> {
         match self {
-            Self::Inline(table) => table.get(key),
+            Self::Inline(table) => Some(table),
             _ => None,
         }
+    }
+
+    /// The value of a key of a table in braces.
+    pub(crate) fn inner(&self, key: &str) -> Option<&Value> {
+        self.table()?.get(key)
     }
 }
 

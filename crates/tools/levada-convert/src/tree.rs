@@ -138,44 +138,52 @@ impl<'a> Parser<'a> {
             if head.is_empty() {
                 place.line = line;
             }
-            match token.map(|token| token.kind) {
-                None | Some(Kind::Sign("}")) if !head.is_empty() => {
-                    let shown: Vec<_> = head.iter().map(Kind::shown).collect();
-                    let message = (self.grammar.unfinished)(&shown.join(" "));
-                    return Err(Unreadable { place, message });
+            match (token.map(|token| token.kind), opened) {
+                (None | Some(Kind::Sign("}")), _) if !head.is_empty() => {
+                    return Err(self.unfinished(&head, place));
                 }
-                None => match opened {
-                    None => return Ok(statements),
-                    Some(opened) => return Err(Unreadable::without_end(opened)),
-                },
-                Some(Kind::Sign("}")) if opened.is_some() => return Ok(statements),
-                Some(Kind::Sign("}")) => return wrong("`}` closes nothing"),
-                Some(Kind::Sign(";")) if head.is_empty() => {}
-                Some(Kind::Sign(";")) => {
+                (None, Some(opened)) => return Err(Unreadable::without_end(opened)),
+                (None, None) | (Some(Kind::Sign("}")), Some(_)) => return Ok(statements),
+                (Some(Kind::Sign("}")), None) => return wrong("`}` closes nothing"),
+                (Some(Kind::Sign(";")), _) if head.is_empty() => {}
+                (Some(Kind::Sign(";")), _) => {
                     let head = std::mem::take(&mut head);
                     let statement = Statement { head, block: None, place: place.clone() };
-                    match (self.grammar.include)(&statement) {
-                        Some(pattern) => {
-                            statements.extend(self.included(&statement, pattern, depth)?);
-                        }
-                        None => statements.push(statement),
-                    }
+                    self.statement(statement, depth, &mut statements)?;
                 }
-                Some(Kind::Sign("{")) => {
-                    if head.is_empty() && !self.grammar.has_bare_blocks {
-                        return wrong("`{` without a directive before it");
-                    }
-                    if nesting >= DEEPEST_BLOCK {
-                        return wrong("blocks are nested too deeply");
-                    }
-                    let block =
-                        Some(self.block(tokens, start, Some(&place), depth, nesting + 1)?);
+                (Some(Kind::Sign("{")), _) if head.is_empty() && !self.grammar.has_bare_blocks => {
+                    return wrong("`{` without a directive before it");
+                }
+                (Some(Kind::Sign("{")), _) if nesting >= DEEPEST_BLOCK => {
+                    return wrong("blocks are nested too deeply");
+                }
+                (Some(Kind::Sign("{")), _) => {
+                    let block = self.block(tokens, start, Some(&place), depth, nesting + 1)?;
                     let head = std::mem::take(&mut head);
-                    statements.push(Statement { head, block, place: place.clone() });
+                    statements.push(Statement { head, block: Some(block), place: place.clone() });
                 }
-                Some(kind) => head.push(kind),
+                (Some(kind), _) => head.push(kind),
             }
         }
+    }
+
+    fn unfinished(&self, head: &[Kind], place: Place) -> Unreadable {
+        let shown: Vec<_> = head.iter().map(Kind::shown).collect();
+        Unreadable { place, message: (self.grammar.unfinished)(&shown.join(" ")) }
+    }
+
+    /// Adds a statement without a block, or what it includes.
+    fn statement(
+        &mut self,
+        statement: Statement,
+        depth: usize,
+        statements: &mut Vec<Statement>,
+    ) -> Result<(), Unreadable> {
+        match (self.grammar.include)(&statement) {
+            Some(pattern) => statements.extend(self.included(&statement, pattern, depth)?),
+            None => statements.push(statement),
+        }
+        Ok(())
     }
 
     /// The statements of the files that a pattern names, in the place of `include`.

@@ -1,68 +1,41 @@
 //! How Levada says what others say: the keys of a site and of a route that more than one converter writes.
 
 use crate::{
-    ledger::{Fate, Outcome, TAKEN, left},
+    ledger::{Outcome, TAKEN, left},
     table::{Table, Value},
 };
 use levada_rules::{FieldError, TemplateKind, editable_field};
 
-/// Sets `key` of a site or a route.
-pub(crate) fn put(table: &mut Table, key: &str, value: impl Into<Value>) -> Outcome {
-    table.set(key, value);
-    TAKEN
-}
-
-/// Adds to the list of `key`.
-pub(crate) fn push(table: &mut Table, key: &str, value: impl Into<Value>) -> Outcome {
-    table.push(key, value);
-    TAKEN
-}
-
-/// Sets `key` within the table `outer` of a site or a route.
-pub(crate) fn put_inner(
-    table: &mut Table,
-    outer: &str,
-    key: &str,
-    value: impl Into<Value>,
-) -> Outcome {
-    table.inline(outer).set(key, value);
-    TAKEN
-}
-
 /// Whether a table has rules about who may come.
 pub(crate) fn restricts(table: &Table) -> bool {
-    ["access", "basic_auth", "referers", "signed_urls", "forward_auth"]
-        .iter()
-        .any(|key| table.get(key).is_some())
+    table.has_any(&["access", "basic_auth", "referers", "signed_urls", "forward_auth"])
 }
 
-/// Closes a place whose rule of access could not be converted, and says so.
-pub(crate) fn refuse_everybody(table: &mut Table, reason: &mut String) {
-    reason.push_str(match put(table, "access", "deny all") {
-        Ok(Fate::Taken) => "; until you write a rule, everybody is refused",
-        _ => "; WARNING: everybody may pass",
-    });
+/// Closes a place whose rule of access could not be converted for this reason, and says so.
+pub(crate) fn refuse_everybody(table: &mut Table, reason: &str) -> String {
+    table.set("access", "deny all");
+    format!("{reason}; until you write a rule, everybody is refused")
 }
 
 /// Sends clients to `to`.
-pub(crate) fn redirect(table: &mut Table, status: u64, to: String) -> Outcome {
-    let target = Table::from_iter([("to", to.into()), ("status", status.into())]);
-    put(table, "redirect", target)
+pub(crate) fn redirect(table: &mut Table, status: u64, to: String) {
+    table.set("redirect", Table::from_iter([("to", to.into()), ("status", status.into())]));
 }
 
 /// Answers with a status, and with a body if it is given.
-pub(crate) fn respond(table: &mut Table, status: u64, body: Option<String>) -> Outcome {
+pub(crate) fn respond(table: &mut Table, status: u64, body: Option<String>) {
     let mut answer = Table::from_iter([("status", status.into())]);
     if let Some(body) = body {
         answer.set("body", body);
     }
-    put(table, "respond", answer)
+    table.set("respond", answer);
 }
 
-/// Asks the origin for another path.
-pub(crate) fn rewrite(table: &mut Table, to: String) -> Outcome {
-    put(table, "rewrite", to)
-}
+/// Keys that answer without a server. Only the first answer counts.
+pub(crate) const ANSWERS: &[&str] = &["redirect", "respond"];
+
+/// Keys that say which servers are asked.
+pub(crate) const SERVERS: &[&str] = &["origin", "servers", "server"];
 
 /// A change of a header field.
 #[derive(Clone, Debug)]
@@ -86,64 +59,49 @@ pub(crate) fn edit_response(table: &mut Table, name: &str, edit: Edit) -> Outcom
 }
 
 fn edit_fields(table: &mut Table, key: &str, name: &str, edit: Edit) -> Outcome {
-    if let Some(fate) = unchangeable(key, name) {
-        return fate;
-    }
+    changeable(key, name)?;
     let edits = table.inline(key);
     let was_removed = edits.take_from_list("remove", name);
     match edit {
-        Edit::Add(value) if !was_removed => {
-            let add = edits.inline("add");
-            match add.get(name) {
-                Some(Value::Text(own)) => {
-                    let both = vec![own.as_str().into(), value.into()];
-                    add.set(name, Value::List(both));
-                }
-                _ => add.push_or_set(name, value),
-            }
-        }
+        Edit::Add(value) if !was_removed => edits.inline("add").push_or_set(name, value),
         // This takes the place of the field that was removed.
         Edit::Set(value) | Edit::Add(value) => edits.inline("set").set(name, value),
-        Edit::Remove => match edits.get("add").and_then(|add| add.inner(name)).cloned() {
-            Some(Value::Text(value)) => {
-                edits.inline("add").remove(name);
-                edits.inline("set").set(name, value);
-            }
-            _ => {
-                if let Some(Value::Inline(set)) = edits.get("set") {
-                    let mut set = set.clone();
-                    set.remove(name);
-                    edits.set("set", set);
-                }
-                edits.push("remove", name);
-            }
-        },
+        Edit::Remove => remove(edits, name),
     }
     edits.retain(|value| !matches!(value, Value::Inline(inner) if inner.is_empty()));
     TAKEN
 }
 
+/// A field that was added takes the place of the one that is removed.
+fn remove(edits: &mut Table, name: &str) {
+    if let Some(Value::Text(_)) = edits.get("add").and_then(|add| add.inner(name)) {
+        if let Some(value) = edits.inline("add").remove(name) {
+            edits.inline("set").set(name, value);
+        }
+        return;
+    }
+    if edits.has_any(&["set"]) {
+        edits.inline("set").remove(name);
+    }
+    edits.push("remove", name);
+}
+
 /// Leaves a field as it is, although a level around changes it.
 pub(crate) fn keep_field(table: &mut Table, key: &str, name: &str) {
-    if unchangeable(key, name).is_none() {
+    if changeable(key, name).is_ok() {
         table.inline(key).push("keep", name);
     }
 }
 
-/// The fate of an edit that no node makes.
-fn unchangeable(key: &str, name: &str) -> Option<Outcome> {
+/// Whether a node changes the field.
+fn changeable(key: &str, name: &str) -> Outcome {
     let kind = match key {
         "request_headers" => TemplateKind::RequestField,
         _ => TemplateKind::ResponseField,
     };
     match editable_field(name, kind) {
-        Ok(_) => None,
-        Err(FieldError::Name) => Some(left("is no name of a field")),
-        Err(_) => Some(left("a node decides about this field: docs/operate/headers.md")),
+        Ok(_) => TAKEN,
+        Err(FieldError::Name) => left("is no name of a field"),
+        Err(_) => left("a node decides about this field: docs/operate/headers.md"),
     }
-}
-
-/// Stores responses with a status for `ttl`, whatever the origin states.
-pub(crate) fn force_ttl(table: &mut Table, statuses: &str, ttl: &str) -> Outcome {
-    push(table, "ttl", format!("{statuses} {ttl}"))
 }

@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use super::parse::Directive;
 use crate::{ledger::Stated as _, matchers::Condition};
 
+/// Blocks that give a variable its values.
+pub(super) const MAPS: [&str; 2] = ["map", "geo"];
+
 /// A `map` or a `geo` whose values are chosen by whole texts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Map {
@@ -33,7 +36,6 @@ impl Map {
         map
     }
 
-    /// The value, if there is only one.
     /// The name of the variable that a directive gives values to.
     pub(super) fn name(directive: &Directive) -> String {
         directive.args.last().map_or("", |name| name.trim_start_matches('$')).to_owned()
@@ -48,6 +50,7 @@ impl Map {
         Condition::comparison(&self.source, operator, text.trim_start_matches('\\'))
     }
 
+    /// The value, if there is only one.
     pub(super) fn only_value(&self) -> Option<&str> {
         self.entries.is_empty().then_some(self.default.as_str())
     }

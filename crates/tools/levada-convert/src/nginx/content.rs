@@ -1,6 +1,12 @@
 //! Where the answer comes from: `proxy_pass`, `root`, `return`, `rewrite`.
 
-use super::{Converter, Scope, directory, parse::Directive, upstream, variables};
+use super::{
+    converter::{Converter, Scope},
+    directives,
+    parse::Directive,
+    upstream,
+    variables::{self, Constants},
+};
 use crate::{
     ledger::{Outcome, TAKEN, left, needless},
     matchers::checked_regex,
@@ -20,6 +26,11 @@ pub(super) enum Match {
 }
 
 impl Match {
+    /// All requests.
+    pub(super) fn everything() -> Self {
+        Self::Prefix { path: "/".to_owned(), before_regexes: false }
+    }
+
     /// Reads the arguments of `location`.
     pub(super) fn read(args: &[String]) -> Result<Self, String> {
         let path = |index: usize| args.get(index).cloned().unwrap_or_default();
@@ -76,40 +87,40 @@ impl Converter {
     pub(super) fn content(&mut self, scope: &Scope<'_>, at: &Match, table: &mut Table) -> bool {
         let mut found = false;
         if let Some(directive) = scope.own("return").next() {
-            let fate = self.answer(directive, table);
-            found = fate.is_ok();
-            self.enter(directive, fate);
+            let outcome = self.answer(directive, table);
+            found = outcome.is_ok();
+            self.enter(directive, outcome);
         }
         for directive in scope.own("proxy_pass").chain(scope.own("grpc_pass")) {
-            let fate =
-                if found { unreached() } else { self.proxy_pass(scope, directive, at, table) };
-            found |= fate.is_ok();
-            self.enter(directive, fate);
+            let outcome = match found {
+                true => needless("`return` stands before it"),
+                false => self.proxy_pass(scope, directive, at, table),
+            };
+            found |= outcome.is_ok();
+            self.enter(directive, outcome);
         }
-        if !found && directory::has_handler(scope.directives) {
-            let _ = vocabulary::respond(table, 501, None);
+        if !found && directives::has_handler(scope.directives) {
+            vocabulary::respond(table, 501, None);
             found = true;
         }
-        let asks = ["return", "proxy_pass", "grpc_pass"]
-            .iter()
-            .any(|name| scope.own(name).next().is_some());
+        let asks = ANSWERING.iter().any(|name| scope.own(name).next().is_some());
         found | self.directory(scope, at, table, found || asks)
     }
 
     /// `return` as a redirect or a fixed response.
-    pub(super) fn answer(&mut self, directive: &Directive, table: &mut Table) -> Outcome {
+    fn answer(&mut self, directive: &Directive, table: &mut Table) -> Outcome {
         let (status, text) = match directive.arg(0).parse::<u64>() {
             Ok(status) => (status, directive.args.get(1)),
             Err(_) => (302, directive.args.first()),
         };
-        let text = text.map(|text| variables::translate(text, &self.constants)).transpose();
+        let text = text.map(|text| variables::translate(text, &self.constants)).transpose()?;
         match (status, text) {
-            (_, Err(reason)) => Err(reason),
-            (301 | 302 | 303 | 307 | 308, Ok(Some(to))) => vocabulary::redirect(table, status, to),
-            (444, _) => left("a connection is not closed without a response"),
-            (200..=599, Ok(body)) => vocabulary::respond(table, status, body),
-            _ => left("is no status of a response"),
+            (301 | 302 | 303 | 307 | 308, Some(to)) => vocabulary::redirect(table, status, to),
+            (444, _) => return left("a connection is not closed without a response"),
+            (200..=599, body) => vocabulary::respond(table, status, body),
+            _ => return left("is no status of a response"),
         }
+        TAKEN
     }
 
     fn proxy_pass(
@@ -119,67 +130,25 @@ impl Converter {
         at: &Match,
         table: &mut Table,
     ) -> Outcome {
-        let mut target = directive.arg(0).to_owned();
-        for (name, value) in &self.constants {
-            const LONGEST: usize = 4 << 10;
-            if target.len() > LONGEST {
-                return left("the URL is too long");
-            }
-            target = target.replace(&format!("${{{name}}}"), value);
-            let whole = format!("://${name}");
-            if target.ends_with(&whole)
-                || target.contains(&format!("{whole}/"))
-                || target.contains(&format!("{whole}$"))
-            {
-                target = target.replace(&whole, &format!("://{value}"));
-            }
-            if target == format!("${name}") {
-                target.clone_from(value);
-            }
-        }
-        for same in ["$request_uri", "$uri$is_args$args", "$uri"] {
-            target = target.strip_suffix(same).unwrap_or(&target).to_owned();
-        }
         let is_grpc = directive.name == "grpc_pass";
-        let scheme = match target.split_once("://") {
-            Some(("http", _)) if !is_grpc => "http",
-            Some(("https", _)) if !is_grpc => "https",
-            Some(("grpc", _)) | None if is_grpc => "http",
-            Some(("grpcs", _)) if is_grpc => "https",
-            _ if is_grpc => return left("is no URL with grpc or grpcs"),
-            _ => return left("is no URL with http or https"),
-        };
-        let rest = target.split_once("://").map_or(target.as_str(), |(_, rest)| rest);
-        if rest.contains('$') {
-            return left("the server that is asked cannot come from a variable");
-        }
-        let (address, path) = match rest.strip_prefix("unix:") {
-            Some(socket) => match socket.split_once(':') {
-                Some((socket, path)) => (format!("unix:{socket}"), path),
-                None => (format!("unix:{socket}"), ""),
-            },
-            None => {
-                let end = rest.find('/').unwrap_or(rest.len());
-                (rest[..end].to_owned(), &rest[end..])
-            }
-        };
-        if let Some(fate) = replaced_path(path, at, table) {
-            return fate;
-        }
-        match self.upstreams.get(&address) {
+        let module = if is_grpc { "grpc" } else { "proxy" };
+        let Target { scheme, address, path } =
+            Target::read(&expanded(directive.arg(0), &self.constants)?, is_grpc)?;
+        replace_path(&path, at, table)?;
+        let upstream = self.upstreams.get(&address);
+        match upstream {
             Some(upstream) => table.lay_over(upstream.keys(scheme)),
             None => table.set("origin", upstream::url(scheme, &address)),
         }
-        let module = if is_grpc { "grpc" } else { "proxy" };
+        let name = upstream.map(|_| address.as_str());
         self.host_field(scope, module, &address, table);
         if is_grpc || scope.nearest_arg("proxy_http_version") == Some("2") {
             table.set("protocol", "h2");
         }
-        if scheme == "http" {
-            return TAKEN;
+        match scheme {
+            "http" => TAKEN,
+            _ => self.origin_tls(scope, module, name, table),
         }
-        let name = self.upstreams.contains_key(&address).then_some(address.as_str());
-        self.origin_tls(scope, module, name, table)
     }
 
     /// nginx sends the name in `proxy_pass` as `Host` unless it is told otherwise, Levada the client's.
@@ -199,29 +168,85 @@ impl Converter {
     }
 }
 
-fn unreached() -> Outcome {
-    needless("`return` stands before it")
+/// Directives that say where answers come from.
+pub(super) const ANSWERING: [&str; 3] = ["return", "proxy_pass", "grpc_pass"];
+
+/// The server and the path that `proxy_pass` or `grpc_pass` names.
+struct Target {
+    scheme: &'static str,
+    address: String,
+    path: String,
+}
+
+impl Target {
+    fn read(target: &str, is_grpc: bool) -> Result<Self, String> {
+        let (scheme, rest) = target.split_once("://").unwrap_or(("grpc", target));
+        let scheme = match (is_grpc, scheme) {
+            (false, "http") | (true, "grpc") => "http",
+            (false, "https") | (true, "grpcs") => "https",
+            (true, _) => return Err("is no URL with grpc or grpcs".to_owned()),
+            (false, _) => return Err("is no URL with http or https".to_owned()),
+        };
+        if rest.contains('$') {
+            return Err("the server that is asked cannot come from a variable".to_owned());
+        }
+        let (address, path) = match rest.strip_prefix("unix:") {
+            Some(socket) => {
+                let (socket, path) = socket.split_once(':').unwrap_or((socket, ""));
+                (format!("unix:{socket}"), path)
+            }
+            None => {
+                let (address, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+                (address.to_owned(), path)
+            }
+        };
+        Ok(Self { scheme, address, path: path.to_owned() })
+    }
+}
+
+/// The URL with the values of constants, and without the path of the request at its end.
+fn expanded(url: &str, constants: &Constants) -> Result<String, String> {
+    const LONGEST: usize = 4 << 10;
+    let mut url = url.to_owned();
+    for (name, value) in constants {
+        if url.len() > LONGEST {
+            return Err("the URL is too long".to_owned());
+        }
+        url = url.replace(&format!("${{{name}}}"), value);
+        let whole = format!("://${name}");
+        if url.ends_with(&whole)
+            || url.contains(&format!("{whole}/"))
+            || url.contains(&format!("{whole}$"))
+        {
+            url = url.replace(&whole, &format!("://{value}"));
+        }
+        if url == format!("${name}") {
+            url.clone_from(value);
+        }
+    }
+    for same in ["$request_uri", "$uri$is_args$args", "$uri"] {
+        url = url.strip_suffix(same).unwrap_or(&url).to_owned();
+    }
+    Ok(url)
 }
 
 /// `proxy_pass` with a path puts it in the place of the location's.
-fn replaced_path(path: &str, at: &Match, table: &mut Table) -> Option<Outcome> {
-    let fate = match at {
-        _ if path.is_empty() => return None,
+fn replace_path(path: &str, at: &Match, table: &mut Table) -> Result<(), String> {
+    match at {
+        _ if path.is_empty() => {}
         Match::Prefix { path: own, .. } if own == "/" => {
-            vocabulary::rewrite(table, format!("{}{{path}}", path.trim_end_matches('/')))
+            table.set("rewrite", format!("{}{{path}}", path.trim_end_matches('/')));
         }
-        Match::Prefix { path: own, .. } if own == path => return None,
-        Match::Exact(own) if own == path => return None,
+        Match::Prefix { path: own, .. } | Match::Exact(own) if own == path => {}
         Match::Prefix { path: own, .. } => {
-            let fate = vocabulary::rewrite(table, format!("{path}{{1}}"));
-            if fate == TAKEN {
-                table.remove("path");
-                table.set("path_regex", format!("^{}(.*)$", regex::escape(own)));
-            }
-            fate
+            table.set("rewrite", format!("{path}{{1}}"));
+            table.remove("path");
+            table.set("path_regex", format!("^{}(.*)$", regex::escape(own)));
         }
-        Match::Exact(_) => vocabulary::rewrite(table, path.to_owned()),
-        Match::Regex(_) => left("an expression has no path that could be replaced"),
-    };
-    (fate != TAKEN).then_some(fate)
+        Match::Exact(_) => table.set("rewrite", path),
+        Match::Regex(_) => {
+            return Err("an expression has no path that could be replaced".to_owned());
+        }
+    }
+    Ok(())
 }

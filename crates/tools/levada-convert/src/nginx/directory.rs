@@ -1,30 +1,17 @@
 //! Files that nginx serves itself: `root`, `alias`, `index`, `try_files`.
 
-use super::{Converter, Scope, content::Match, parse::Directive};
+use super::{
+    content::Match,
+    converter::{Converter, Scope},
+    parse::Directive,
+};
 use crate::{
     ledger::{Outcome, TAKEN, differs, left, needless},
     table::Table,
 };
 
-/// Directives by which programs answer. Levada runs none, and must not serve their sources as files.
-const HANDLERS: [&str; 8] = [
-    "fastcgi_pass",
-    "uwsgi_pass",
-    "scgi_pass",
-    "memcached_pass",
-    "perl",
-    "js_content",
-    "content_by_lua_block",
-    "content_by_lua_file",
-];
-
 /// Ends of names of programs, which are never sent as files.
 const PROGRAMS: [&str; 3] = [".php", ".cgi", ".pl"];
-
-/// Whether a program answers the requests of these directives.
-pub(super) fn has_handler(directives: &[Directive]) -> bool {
-    directives.iter().any(|directive| HANDLERS.contains(&directive.name.as_str()))
-}
 
 impl Converter {
     /// Serves files where nothing else answers (`found`) and a directory is stated. Returns whether it does.

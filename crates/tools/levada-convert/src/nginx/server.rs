@@ -1,11 +1,15 @@
 //! One `server` block: its addresses, names, and what it does with requests.
 
 use super::{
-    Converter, Scope, conditions::cases, content::Match, directory::has_handler, parse::Directive,
-    settings::RESTRICTING, tls, variables,
+    conditions::{Case, cases},
+    content::{ANSWERING, Match},
+    converter::{Converter, Scope},
+    directives::{has_handler, is_rule},
+    parse::Directive,
+    tls, variables,
 };
 use crate::{
-    ledger::{Fate, Outcome, Place, Stated as _, TAKEN, differs, left, needless},
+    ledger::{Outcome, Place, Stated as _, TAKEN, differs, left, needless},
     matchers::{checked_regex, narrowed},
     plan::Route,
     table::{Table, Value},
@@ -60,7 +64,7 @@ impl Converter {
                 "listen" => match listen(inner, all_tls) {
                     Ok(listen) => {
                         if inner.has_arg("proxy_protocol") {
-                            let _ = self.trust_proxy_protocol();
+                            self.trusted().set("proxy_protocol", true);
                         }
                         server.listens.push(listen);
                         TAKEN
@@ -86,7 +90,7 @@ impl Converter {
 
     /// What the server does with a request, within `http`.
     pub(super) fn behaviour(&mut self, server: &Server<'_>, http: &Scope<'_>) -> Behaviour {
-        let scope = Scope { directives: server.directive.inner(), outer: Some(http) };
+        let scope = http.within(server.directive);
         let mut behaviour = Behaviour::default();
         self.settings(&scope, &mut behaviour.table);
         if server.listens.iter().any(|listen| listen.tls) {
@@ -94,19 +98,14 @@ impl Converter {
         }
         self.close_by_certificate(&scope, &mut behaviour.table);
         behaviour.routes = self.conditional(&scope, &Table::default());
-        let everything = Match::Prefix { path: "/".to_owned(), before_regexes: false };
         let locations: Vec<_> = self.locations(&scope, None, &Table::default());
         // A `return` of the server comes before its locations.
         let answers_all = scope.own("return").next().is_some();
-        let own_content = {
-            let mut table = Table::default();
-            let has_root = locations.iter().any(|location| location.at.is_root());
-            (!has_root || answers_all) && {
-                let found = self.content(&scope, &everything, &mut table);
-                behaviour.table.lay_over(table);
-                found
-            }
-        };
+        let has_root = locations.iter().any(|location| location.at.is_root());
+        let mut table = Table::default();
+        let own_content =
+            (!has_root || answers_all) && self.content(&scope, &Match::everything(), &mut table);
+        behaviour.table.lay_over(table);
         if answers_all {
             return behaviour;
         }
@@ -143,11 +142,11 @@ impl Converter {
         let mut routes = Vec::new();
         for directive in scope.own("rewrite") {
             let mut table = around.clone();
-            let fate = self.rewrite(scope, directive, &mut table);
-            if matches!(fate, Ok(Fate::Taken | Fate::Differs(_))) {
+            let outcome = self.rewrite(scope, directive, &mut table);
+            if outcome.is_ok() {
                 routes.push(Route { comment: directive.place.to_string(), table });
             }
-            self.enter(directive, fate);
+            self.enter(directive, outcome);
         }
         routes
     }
@@ -158,56 +157,68 @@ impl Converter {
         directive: &Directive,
         around: &Table,
     ) -> Vec<Route> {
-        let argument = directive.args.join("");
-        if directive.inner().iter().any(|inner| inner.name == "if") {
-            self.enter_whole(directive, &left("conditions within conditions"));
-            return Vec::new();
-        }
         if sets_flags(directive) {
             return Vec::new();
         }
-        if let Some(fate) = refusal_of_a_rule(scope, directive) {
-            self.enter_whole(directive, &fate);
+        if let Some(outcome) = refusal_of_a_rule(scope, directive) {
+            self.enter_whole(directive, &outcome);
             return Vec::new();
         }
-        let cases = match cases(&directive.args, &self.maps, &self.flags) {
-            Ok(cases) => cases,
+        match self.tables(directive, around) {
+            Ok(tables) => self.routes(scope, directive, tables),
             Err(reason) => {
-                self.enter_whole(directive, &Err(reason));
-                return Vec::new();
+                self.enter_whole(directive, &left(reason));
+                Vec::new()
             }
-        };
-        let name = argument.trim_matches(['(', ')', '$']).to_owned();
+        }
+    }
+
+    /// The keys around a block for the requests of its condition, with the value of a map's variable there.
+    fn tables(
+        &self,
+        directive: &Directive,
+        around: &Table,
+    ) -> Result<Vec<(Table, Option<String>)>, String> {
+        const TWICE: &str = "the location and the condition look at the same part of a request";
+        if directive.inner().iter().any(|inner| inner.name == "if") {
+            return Err("conditions within conditions".to_owned());
+        }
+        let cases = cases(&directive.args, &self.maps, &self.flags)?.into_iter();
+        let table = |case: Case| Some((narrowed(around, &case.condition)?, case.value));
+        cases.map(|case| table(case).ok_or_else(|| TWICE.to_owned())).collect()
+    }
+
+    fn routes(
+        &mut self,
+        scope: &Scope<'_>,
+        directive: &Directive,
+        tables: Vec<(Table, Option<String>)>,
+    ) -> Vec<Route> {
+        let name = directive.args.join("").trim_matches(['(', ')', '$']).to_owned();
         let former = self.constants.get(&name).cloned();
         let mut routes = Vec::new();
-        let inner = Scope { directives: directive.inner(), outer: Some(scope) };
-        for case in cases {
-            let Some(mut table) = narrowed(around, &case.condition) else {
-                let reason = "the location and the condition look at the same part of a request";
-                self.enter_whole(directive, &left(reason));
-                return Vec::new();
-            };
-            if let Some(value) = case.value {
+        let inner = scope.within(directive);
+        let answers = inner.directives.iter().any(|d| ANSWERING.contains(&d.name.as_str()));
+        for (mut table, value) in tables {
+            if let Some(value) = value {
                 self.constants.insert(name.clone(), value);
             }
-            let everything = Match::Prefix { path: "/".to_owned(), before_regexes: false };
             self.settings(&inner, &mut table);
-            let answers = inner.directives.iter().any(|d| ANSWERING.contains(&d.name.as_str()));
-            if answers && self.content(&inner, &everything, &mut table) {
-                routes.push(Route { comment: directive.place.to_string(), table });
-            } else if !answers {
+            if !answers {
                 routes.extend(self.rewrites(&inner, &table));
+            } else if self.content(&inner, &Match::everything(), &mut table) {
+                routes.push(Route { comment: directive.place.to_string(), table });
             }
         }
         match former {
             Some(value) => self.constants.insert(name, value),
             None => self.constants.remove(&name),
         };
-        let fate = match routes.is_empty() {
+        let outcome = match routes.is_empty() {
             true => left("nothing in the block could be said as a route"),
             false => TAKEN,
         };
-        self.enter(directive, fate);
+        self.enter(directive, outcome);
         routes
     }
 
@@ -233,7 +244,7 @@ impl Converter {
     /// `rewrite` with a flag: a redirect, or another path at the origin.
     fn rewrite(&mut self, scope: &Scope<'_>, directive: &Directive, table: &mut Table) -> Outcome {
         let (pattern, to, flag) = (directive.arg(0), directive.arg(1), directive.arg(2));
-        if pattern.contains("\\?") || table.get("path_regex").is_some() {
+        if pattern.contains("\\?") || table.has_any(&["path_regex"]) {
             return left("a route has one expression, for the path");
         }
         let pattern = checked_regex(pattern)?;
@@ -241,28 +252,23 @@ impl Converter {
         let mut to = variables::translate(to, &self.constants)?;
         let leads_away =
             ["http://", "https://", "{scheme}"].iter().any(|start| to.starts_with(start));
-        let status = match flag {
-            "permanent" => Some(301),
-            "redirect" => Some(302),
-            _ if leads_away => Some(302),
-            _ => None,
-        };
         table.set("path_regex", pattern);
-        if let Some(status) = status {
+        if leads_away || ["permanent", "redirect"].contains(&flag) {
             if !drops_query && !to.contains('?') {
                 to.push_str("{?query}");
             }
-            return vocabulary::redirect(table, status, to);
+            vocabulary::redirect(table, if flag == "permanent" { 301 } else { 302 }, to);
+            return TAKEN;
         }
-        if table.get("files").is_some() {
+        if table.has_any(&["files"]) {
             return left("files are found by the path that the client wrote");
         }
-        let is_server = scope.own("location").next().is_some();
-        match vocabulary::rewrite(table, to) {
-            Ok(Fate::Taken) if is_server => differs(
+        table.set("rewrite", to);
+        match scope.own("location").next() {
+            Some(_) => differs(
                 "the new path goes to the origin of the site; its locations are not looked at again",
             ),
-            other => other,
+            None => TAKEN,
         }
     }
 
@@ -281,19 +287,19 @@ impl Converter {
                     if is_closed(directive) {
                         reason.push_str("; WARNING: what is around it answers its requests");
                     }
-                    self.enter_whole(directive, &Err(reason));
+                    self.enter_whole(directive, &left(reason));
                     continue;
                 }
             };
-            let inner = Scope { directives: directive.inner(), outer: Some(scope) };
+            let inner = scope.within(directive);
             if inner.own("internal").next().is_some() {
                 locations.push(self.internal(directive, &inner, at));
                 continue;
             }
-            let mut settings = inherited.clone();
             let mut own = Table::default();
             self.settings(&inner, &mut own);
             self.close_by_certificate(&inner, &mut own);
+            let mut settings = inherited.clone();
             settings.lay_over(own);
             let mut table = at.matchers();
             if let (Match::Regex(_), Some(Match::Prefix { path, .. })) = (&at, within) {
@@ -303,20 +309,19 @@ impl Converter {
             // A place that is closed stays closed, although the site around it would serve it.
             let has_content =
                 self.content(&inner, &at, &mut table) || vocabulary::restricts(&settings);
-            let before = self.conditional(&inner, &table_without_content(&table));
+            let mut around = table.clone();
+            around.remove_all(vocabulary::ANSWERS);
+            let before = self.conditional(&inner, &around);
             locations.extend(self.locations(&inner, Some(&at), &settings));
-            let nowhere = "where its answers come from could not be converted";
-            let fate = match has_content || !before.is_empty() {
-                _ if has_handler(inner.directives) => {
-                    left("until you write where its answers come from, it has status 501")
-                }
-                true => TAKEN,
-                false => left(nowhere),
+            let outcome = if has_handler(inner.directives) {
+                left("until you write where its answers come from, it has status 501")
+            } else if has_content || !before.is_empty() {
+                TAKEN
+            } else {
+                left("where its answers come from could not be converted")
             };
-            self.enter(directive, fate);
-            let route = Route { comment: directive.place.to_string(), table };
-            let (place, statement) = (directive.place.clone(), directive.shown());
-            locations.push(Location { place, statement, at, route, before, has_content });
+            self.enter(directive, outcome);
+            locations.push(Location::new(directive, at, table, before, has_content));
         }
         locations
     }
@@ -329,23 +334,16 @@ impl Converter {
                 || ["proxy_", "grpc_"].iter().any(|module| directive.name.starts_with(module))
         };
         for one in inner.directives {
-            let fate = match is_used(one) {
+            let outcome = match is_used(one) {
                 true => needless("who uses the location looks at this: auth_request, error_page"),
                 false => left("the location is not for clients"),
             };
-            self.enter_whole(one, &fate);
+            self.enter_whole(one, &outcome);
         }
         let mut table = at.matchers();
-        let _ = vocabulary::respond(&mut table, 404, None);
+        vocabulary::respond(&mut table, 404, None);
         self.enter(directive, TAKEN);
-        Location {
-            place: directive.place.clone(),
-            statement: directive.shown(),
-            at,
-            route: Route { comment: directive.place.to_string(), table },
-            before: Vec::new(),
-            has_content: true,
-        }
+        Location::new(directive, at, table, Vec::new(), true)
     }
 
     /// A `^~` location goes before expressions only where it is the longest prefix; a route is simply first.
@@ -368,9 +366,6 @@ impl Converter {
     }
 }
 
-/// Directives that say where answers come from.
-const ANSWERING: [&str; 3] = ["return", "proxy_pass", "grpc_pass"];
-
 /// Whether a block of `if` does nothing but `set` variables to what is neither empty nor 0.
 fn sets_flags(directive: &Directive) -> bool {
     let sets = |inner: &Directive| {
@@ -381,9 +376,8 @@ fn sets_flags(directive: &Directive) -> bool {
 
 /// Whether a location is not for everybody, or its files are programs.
 fn is_closed(location: &Directive) -> bool {
-    let restricts = |inner: &Directive| RESTRICTING.contains(&inner.name.as_str());
     !location.arg(0).starts_with('@')
-        && (has_handler(location.inner()) || location.inner().iter().any(restricts))
+        && (has_handler(location.inner()) || location.inner().iter().any(is_rule))
 }
 
 /// `if ($invalid_referer)` and `if ($secure_link = "")` refuse what a key of the site refuses.
@@ -417,6 +411,20 @@ struct Location {
     has_content: bool,
 }
 
+impl Location {
+    fn new(
+        directive: &Directive,
+        at: Match,
+        table: Table,
+        before: Vec<Route>,
+        has_content: bool,
+    ) -> Self {
+        let route = Route { comment: directive.place.to_string(), table };
+        let (place, statement) = (directive.place.clone(), directive.shown());
+        Self { place, statement, at, route, before, has_content }
+    }
+}
+
 /// nginx's order: whole paths, the longest prefix if it says so, expressions, the longest prefix.
 fn in_order(mut locations: Vec<Location>) -> Vec<Location> {
     let rank = |location: &Location| match &location.at {
@@ -443,14 +451,6 @@ const CONTENT: [&str; 10] = [
     "files",
 ];
 
-fn table_without_content(table: &Table) -> Table {
-    let mut table = table.clone();
-    for key in ["redirect", "respond"] {
-        table.remove(key);
-    }
-    table
-}
-
 /// `location /` is the site itself, where it does not disturb other routes.
 fn site_content(behaviour: &mut Behaviour, mut route: Route) {
     if behaviour.routes.is_empty() {
@@ -459,9 +459,8 @@ fn site_content(behaviour: &mut Behaviour, mut route: Route) {
     }
     // A route with servers of its own would inherit what it does not state of those of the site.
     let disturbs = |other: &Route| {
-        let has_servers = CONTENT[..3].iter().any(|key| other.table.get(key).is_some());
-        let lacks = |key: &str| route.table.get(key).is_some() && other.table.get(key).is_none();
-        has_servers && CONTENT[3..].iter().any(|key| lacks(key))
+        let lacks = |key: &&str| route.table.has_any(&[key]) && !other.table.has_any(&[key]);
+        other.table.has_any(&CONTENT[..3]) && CONTENT[3..].iter().any(lacks)
     };
     if !behaviour.routes.iter().any(disturbs) {
         for key in CONTENT {
@@ -476,28 +475,24 @@ fn site_content(behaviour: &mut Behaviour, mut route: Route) {
 }
 
 fn listen(directive: &Directive, all_tls: bool) -> Result<Listen, String> {
+    const NO_ADDRESS: &str = "is no IP address and port";
     let text = directive.arg(0);
     let has = |word: &str| directive.args.iter().skip(1).any(|arg| arg == word);
-    let address = if text.starts_with("unix:") {
+    if text.starts_with("unix:") {
         return Err("clients come over TCP".to_owned());
-    } else if text.parse::<u16>().is_ok() {
+    }
+    let address = if text.parse::<u16>().is_ok() {
         format!("0.0.0.0:{text}")
     } else if let Some(port) = text.strip_prefix("*:") {
         format!("0.0.0.0:{port}")
-    } else if text.parse::<std::net::SocketAddr>().is_ok() {
-        text.to_owned()
-    } else if text.parse::<std::net::Ipv4Addr>().is_ok()
-        || text.starts_with('[') && text.ends_with(']')
-    {
-        format!("{text}:80")
     } else if let Some(port) = text.strip_prefix("localhost") {
         format!("127.0.0.1{}", if port.is_empty() { ":80" } else { port })
+    } else if text.parse::<std::net::Ipv4Addr>().is_ok() || text.ends_with(']') {
+        format!("{text}:80")
     } else {
-        return Err("is no IP address and port".to_owned());
+        text.to_owned()
     };
-    if address.parse::<std::net::SocketAddr>().is_err() {
-        return Err("is no IP address and port".to_owned());
-    }
+    address.parse::<std::net::SocketAddr>().map_err(|_| NO_ADDRESS)?;
     Ok(Listen {
         address,
         tls: all_tls || has("ssl") || has("quic"),

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Converter, Scope,
+    converter::{Converter, Scope},
     server::{Behaviour, Listen, Server, certificate},
 };
 use crate::{
-    ledger::{Fate, Stated as _, TAKEN, left, needless},
+    ledger::{Fate, TAKEN, left, needless},
     plan::{Route, Site},
     table::Table,
     vocabulary,
@@ -44,7 +44,7 @@ impl Converter {
     /// One `[[listen]]` for each address, with the certificates of all servers there.
     fn listeners(&mut self, servers: &[Server<'_>], http: &Scope<'_>) {
         for server in servers {
-            let scope = Scope { directives: server.directive.inner(), outer: Some(http) };
+            let scope = http.within(server.directive);
             let certificate = certificate(&scope);
             for name in ["ssl_certificate", "ssl_certificate_key"] {
                 for directive in scope.nearest(name) {
@@ -233,7 +233,7 @@ fn over_plain_text(behaviour: &Behaviour) -> Vec<Route> {
 /// A site whose routes answer, but that has nothing for other requests: those get 404, as in nginx.
 fn complete(behaviour: &mut Behaviour) {
     if !answers(&behaviour.table) && behaviour.routes.iter().any(|route| answers(&route.table)) {
-        let _ = vocabulary::respond(&mut behaviour.table, 404, None);
+        vocabulary::respond(&mut behaviour.table, 404, None);
     }
 }
 

@@ -1,26 +1,112 @@
 //! TLS: what a server agrees on with clients, their certificates, and TLS with the servers that are asked.
 
-use super::{Converter, MAPS, Scope, parse::Directive};
+use super::{
+    converter::{Converter, Scope},
+    parse::Directive,
+    setting::Reader,
+};
 use crate::{
-    ledger::{Ledger, Outcome, Stated as _, TAKEN, differs, left, needless},
+    ledger::{Outcome, Stated as _, TAKEN, differs, left, needless},
+    rows::{Row, find},
     table::{Table, Value},
     vocabulary,
 };
 
-/// Directives of servers that speak TLS.
-const OF_SERVERS: [&str; 11] = [
-    "ssl_protocols",
-    "ssl_ciphers",
-    "ssl_ecdh_curve",
-    "ssl_client_certificate",
-    "ssl_trusted_certificate",
-    "ssl_verify_client",
-    "ssl_verify_depth",
-    "ssl_crl",
-    "ssl_stapling",
-    "ssl_stapling_file",
-    "ssl_session_ticket_key",
+/// Directives of servers that speak TLS are read with the addresses of a server, others with the server that is asked.
+pub(super) const TABLE: &[Row<Reader>] = &[
+    of_server("ssl_protocols", "handshake.min_version, handshake.max_version"),
+    of_server("ssl_ciphers", "handshake.ciphers"),
+    of_server("ssl_ecdh_curve", "handshake.curves"),
+    of_server("ssl_client_certificate ssl_trusted_certificate", "client_certificates.authorities"),
+    of_server("ssl_verify_client", "client_certificates.mode"),
+    of_server("ssl_verify_depth", ""),
+    of_server("ssl_crl", "client_certificates.revocation_lists"),
+    of_server("ssl_stapling ssl_stapling_file", "listen.tls.ocsp"),
+    of_server("ssl_session_ticket_key", "session_tickets.key_file"),
+    Row::writes(
+        "proxy_ssl_* grpc_ssl_*",
+        "origin_tls",
+        Reader::Elsewhere("no server is asked over TLS here"),
+    ),
 ];
+
+const fn of_server(names: &'static str, keys: &'static str) -> Row<Reader> {
+    Row::writes(names, keys, Reader::Elsewhere("no server speaks TLS here"))
+}
+
+type ReadTls = fn(&mut OriginTls, &Directive) -> Outcome;
+
+/// Directives about the server that is asked, after `proxy_ssl_` and `grpc_ssl_`.
+pub(crate) const ORIGIN: &[Row<ReadTls>] = &[
+    Row::writes(
+        "certificate certificate_key",
+        "origin_tls.certificate, origin_tls.key",
+        |tls, _| match tls.has_identity {
+            true => TAKEN,
+            false => left("a certificate needs its key"),
+        },
+    ),
+    Row::needless("server_name", "the server's name is always sent"),
+    Row::needless("session_reuse", "sessions are resumed"),
+    Row::needless("ciphers", "the TLS library chooses this"),
+    Row::needless("verify_depth", "chains are verified whatever their length"),
+    Row::left("crl", "revocation lists of servers are not looked at"),
+    Row::left("password_file", "the file of a key has no password"),
+    Row::left("conf_command", "Levada has nothing for this directive"),
+    Row::writes("trusted_certificate", "origin_tls.authorities", |tls, directive| {
+        tls.keys.set("authorities", directive.arg(0));
+        TAKEN
+    }),
+    Row::needless("name = $proxy_host $grpc_host", "it is the default"),
+    Row::writes("name", "origin_tls.server_name", |tls, directive| {
+        if directive.arg(0).contains('$') {
+            return left("the name cannot come from a variable");
+        }
+        tls.server_name = Some(directive.arg(0).to_owned());
+        TAKEN
+    }),
+    Row::writes("protocols", "origin_tls.min_version", OriginTls::protocols),
+    Row::needless("verify = on", "servers' certificates are checked"),
+    Row::writes("verify", "origin_tls.insecure_skip_verification", |tls, _| {
+        tls.keys.set("insecure_skip_verification", true);
+        TAKEN
+    }),
+];
+
+/// TLS with a server that is asked.
+pub(crate) struct OriginTls {
+    keys: Table,
+    has_identity: bool,
+    server_name: Option<String>,
+}
+
+impl OriginTls {
+    fn protocols(&mut self, directive: &Directive) -> Outcome {
+        let mut versions = Table::default();
+        let outcome = protocols(directive, &mut versions)?;
+        match versions.get("min_version") {
+            Some(version) => self.keys.set("min_version", version.clone()),
+            None if versions.is_empty() => {}
+            None => return differs("servers may choose TLS 1.3"),
+        }
+        Ok(outcome)
+    }
+
+    /// The keys in their usual order.
+    fn table(mut self) -> Table {
+        if let Some(name) = self.server_name.filter(|name| is_host(name)) {
+            self.keys.set("server_name", name);
+        }
+        let mut table = Table::default();
+        for key in ["authorities", "server_name", "certificate", "key"] {
+            if let Some(value) = self.keys.remove(key) {
+                table.set(key, value);
+            }
+        }
+        table.lay_over(self.keys);
+        table
+    }
+}
 
 /// The suites of TLS 1.3, and those of TLS 1.2 by their names of IANA and of OpenSSL. A test compares them with those
 /// that the node speaks.
@@ -51,32 +137,6 @@ const CLIENT_FIELDS: [(&str, &str); 5] = [
     ("x-ssl-client-serial", "$ssl_client_serial"),
     ("x-ssl-client-fingerprint", "$ssl_client_fingerprint"),
 ];
-
-/// Whether a directive is read with the addresses of a server, or with the server that is asked.
-pub(super) fn is_read_elsewhere(name: &str) -> bool {
-    OF_SERVERS.contains(&name) || is_of_asked(name)
-}
-
-fn is_of_asked(name: &str) -> bool {
-    name.starts_with("proxy_ssl_") || name.starts_with("grpc_ssl_")
-}
-
-/// Enters what no server used, such as a directive of `http` where no server speaks TLS.
-pub(super) fn account(ledger: &mut Ledger, directives: &[Directive]) {
-    for directive in directives {
-        let name = directive.name.as_str();
-        if is_read_elsewhere(name) && ledger.has_taken(directive).is_none() {
-            let reason = match is_of_asked(name) {
-                true => "no server is asked over TLS here",
-                false => "no server speaks TLS here",
-            };
-            ledger.enter(directive, needless(reason));
-        }
-        if !MAPS.contains(&name) {
-            account(ledger, directive.inner());
-        }
-    }
-}
 
 impl Converter {
     /// The keys of a site whose server speaks TLS.
@@ -110,76 +170,50 @@ impl Converter {
     }
 
     fn client_certificates(&mut self, scope: &Scope<'_>, table: &mut Table) {
-        let files = |name| {
-            let files = scope.nearest(name);
-            (!files.is_empty()).then(|| Value::from(files[0].arg(0)))
-        };
-        let own = files("ssl_client_certificate");
-        let is_stapled = scope.nearest_arg("ssl_stapling") == Some("on");
-        let trusted = files("ssl_trusted_certificate").filter(|_| own.is_none() || !is_stapled);
-        let authorities: Vec<_> = own.into_iter().chain(trusted).collect();
-        let verify = scope.nearest("ssl_verify_client");
-        let mode = match verify.first().map_or("off", |verify| verify.arg(0)) {
-            _ if demand(scope).is_some() => Ok(Some("required")),
-            "on" => Ok(Some("required")),
-            "optional" => Ok(Some("optional")),
-            "off" => Ok(None),
-            _ => Err("certificates are verified, or not asked for"),
-        };
-        let mode = match mode {
-            Ok(Some(_)) if authorities.is_empty() => Err("there is no ssl_client_certificate"),
-            mode => mode,
-        };
-        let of_clients = ["ssl_client_certificate", "ssl_trusted_certificate", "ssl_crl"];
-        let (fate, of_files) = match mode {
+        let authorities = authorities(scope);
+        let (outcome, of_files) = match mode(scope, &authorities) {
             Ok(Some(mode)) => {
                 let mut clients = Table::from_iter([("mode", mode.into())]);
                 clients.set("authorities", Value::List(authorities));
-                if let Some(list) = files("ssl_crl") {
+                if let Some(list) = scope.nearest_arg("ssl_crl") {
                     clients.set("revocation_lists", list);
                 }
                 let fields =
                     if tells_certificates(scope) { vec!["x_ssl_client".into()] } else { vec![] };
                 clients.set("fields", Value::List(fields));
                 table.set("client_certificates", clients);
-                let fate = match mode {
+                let outcome = match mode {
                     "required" => {
                         "without a good certificate the handshake fails, or the request has 403 in plain text"
                     }
                     _ => "a bad certificate has 403 with the reason",
                 };
-                (differs(fate), TAKEN)
+                (differs(outcome), TAKEN)
             }
             Ok(None) => {
                 let unused = needless("certificates of clients are not asked for");
                 (needless("it is the default"), unused)
             }
             Err(reason) => {
-                let mut reason = reason.to_owned();
-                vocabulary::refuse_everybody(table, &mut reason);
-                (Err(reason.clone()), Err(reason))
+                let reason = vocabulary::refuse_everybody(table, reason);
+                (left(reason.clone()), left(reason))
             }
         };
-        for directive in verify {
-            self.enter(directive, fate.clone());
+        self.enter_nearest(scope, "ssl_verify_client", &outcome);
+        for name in ["ssl_client_certificate", "ssl_trusted_certificate", "ssl_crl"] {
+            self.enter_nearest(scope, name, &of_files);
         }
-        for name in of_clients {
-            for directive in scope.nearest(name) {
-                self.enter(directive, of_files.clone());
-            }
-        }
-        for directive in scope.nearest("ssl_verify_depth") {
-            self.enter(directive, differs("chains are verified whatever their length"));
-        }
+        let depth = differs("chains are verified whatever their length");
+        self.enter_nearest(scope, "ssl_verify_depth", &depth);
     }
 
     /// Closes a place that looks at the client's certificate in a way that no key can say.
     pub(super) fn close_by_certificate(&mut self, scope: &Scope<'_>, table: &mut Table) {
         for directive in scope.own("if").filter(|one| one.args.join("").contains("$ssl_client_")) {
             if fate_of_demand(scope, directive).is_none() {
-                let mut reason = "no route looks at the certificate of a client".to_owned();
-                vocabulary::refuse_everybody(table, &mut reason);
-                self.enter_whole(directive, &Err(reason));
+                let reason = "no route looks at the certificate of a client";
+                let reason = vocabulary::refuse_everybody(table, reason);
+                self.enter_whole(directive, &left(reason));
             }
         }
     }
@@ -192,73 +226,28 @@ impl Converter {
         name: Option<&str>,
         table: &mut Table,
     ) -> Outcome {
-        let mut tls = Table::default();
-        let directives = |what: &str| scope.nearest(&format!("{module}_ssl_{what}"));
-        let arg =
-            |what: &str| directives(what).first().map(|directive| directive.arg(0).to_owned());
-        let identity = arg("certificate").zip(arg("certificate_key"));
-        let verify = arg("verify");
-        for (what, fate) in [
-            ("certificate", identity.as_ref().map(|_| TAKEN)),
-            ("certificate_key", identity.as_ref().map(|_| TAKEN)),
-            ("server_name", Some(needless("the server's name is always sent"))),
-            ("session_reuse", Some(needless("sessions are resumed"))),
-            ("ciphers", Some(needless("the TLS library chooses this"))),
-            ("verify_depth", Some(needless("chains are verified whatever their length"))),
-            ("crl", Some(left("revocation lists of servers are not looked at"))),
-            ("password_file", Some(left("the file of a key has no password"))),
-            ("conf_command", Some(left("Levada has nothing for this directive"))),
-        ] {
-            let fate = fate.unwrap_or_else(|| left("a certificate needs its key"));
-            for directive in directives(what) {
-                self.enter(directive, fate.clone());
+        let nearest = |what: &str| scope.nearest_arg(&format!("{module}_ssl_{what}"));
+        let verify = nearest("verify");
+        let identity = nearest("certificate").zip(nearest("certificate_key"));
+        let server_name = name.filter(|_| verify == Some("on")).map(str::to_owned);
+        let keys = Table::default();
+        let mut tls = OriginTls { keys, has_identity: identity.is_some(), server_name };
+        if let Some((certificate, key)) = identity {
+            tls.keys.set("certificate", certificate);
+            tls.keys.set("key", key);
+        }
+        for what in ORIGIN.iter().flat_map(Row::names) {
+            for directive in scope.nearest(&format!("{module}_ssl_{what}")) {
+                let row = find(ORIGIN, what, directive.arg(0));
+                if let Some(row) = row {
+                    let outcome = row.outcome(|read| read(&mut tls, directive));
+                    self.enter(directive, outcome);
+                }
             }
         }
-        for directive in directives("trusted_certificate") {
-            tls.set("authorities", directive.arg(0));
-            self.enter(directive, TAKEN);
-        }
-        let mut server_name = name.filter(|_| verify.as_deref() == Some("on")).map(str::to_owned);
-        for directive in directives("name") {
-            let fate = match directive.arg(0) {
-                "$proxy_host" | "$grpc_host" => needless("it is the default"),
-                name if name.contains('$') => left("the name cannot come from a variable"),
-                name => {
-                    server_name = Some(name.to_owned());
-                    TAKEN
-                }
-            };
-            self.enter(directive, fate);
-        }
-        if let Some(name) = server_name.filter(|name| is_host(name)) {
-            tls.set("server_name", name);
-        }
-        if let Some((certificate, key)) = identity {
-            tls.set("certificate", certificate);
-            tls.set("key", key);
-        }
-        for directive in directives("protocols") {
-            let mut versions = Table::default();
-            let fate = protocols(directive, &mut versions);
-            let fate = match (versions.get("min_version"), versions.get("max_version")) {
-                (Some(version), _) => {
-                    tls.set("min_version", version.clone());
-                    fate
-                }
-                (None, Some(_)) => differs("servers may choose TLS 1.3"),
-                (None, None) => fate,
-            };
-            self.enter(directive, fate);
-        }
-        for directive in directives("verify") {
-            let fate = match directive.arg(0) {
-                "on" => needless("servers' certificates are checked"),
-                _ => vocabulary::put(&mut tls, "insecure_skip_verification", true),
-            };
-            self.enter(directive, fate);
-        }
-        if !tls.is_empty() {
-            table.set("origin_tls", tls);
+        let keys = tls.table();
+        if !keys.is_empty() {
+            table.set("origin_tls", keys);
         }
         match verify {
             Some(_) => TAKEN,
@@ -267,6 +256,30 @@ impl Converter {
                  docs/operate/tls.md, `origin_tls`"
             )),
         }
+    }
+}
+
+/// The authorities of clients' certificates. Those of `ssl_trusted_certificate` may be for stapled answers only.
+fn authorities(scope: &Scope<'_>) -> Vec<Value> {
+    let own = scope.nearest_arg("ssl_client_certificate");
+    let is_stapled = scope.nearest_arg("ssl_stapling") == Some("on");
+    let trusted = scope.nearest_arg("ssl_trusted_certificate");
+    let trusted = trusted.filter(|_| own.is_none() || !is_stapled);
+    own.into_iter().chain(trusted).map(Value::from).collect()
+}
+
+/// How certificates of clients are asked for.
+fn mode(scope: &Scope<'_>, authorities: &[Value]) -> Result<Option<&'static str>, &'static str> {
+    let mode = match scope.nearest_arg("ssl_verify_client").unwrap_or("off") {
+        _ if demand(scope).is_some() => "required",
+        "on" => "required",
+        "optional" => "optional",
+        "off" => return Ok(None),
+        _ => return Err("certificates are verified, or not asked for"),
+    };
+    match authorities {
+        [] => Err("there is no ssl_client_certificate"),
+        _ => Ok(Some(mode)),
     }
 }
 

@@ -3,13 +3,15 @@
 use super::parse::Directive;
 use crate::{
     ledger::{Outcome, Stated as _, TAKEN, left, needless},
+    matchers::{Part, part},
+    rows::{Row, find},
     table::{Table, Value},
     units,
 };
 
 /// The servers of an `upstream`, and how one of them is chosen.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Upstream {
+pub(crate) struct Upstream {
     servers: Vec<Server>,
     policy: Option<&'static str>,
     key: Option<Table>,
@@ -24,41 +26,49 @@ struct Server {
     backup: bool,
 }
 
+type Within = fn(&mut Upstream, &Directive) -> Outcome;
+
+/// Directives within `upstream`.
+pub(crate) const WITHIN: &[Row<Within>] = &[
+    Row::writes("server", "origin, servers, server", Upstream::server),
+    Row::writes("least_conn", "policy", |own, _| own.by("least_conn")),
+    Row::writes("random = two", "policy", |own, _| own.by("p2c")),
+    Row::writes("random", "policy", |own, _| own.by("random")),
+    Row::writes("hash", "policy, key", Upstream::hash),
+    Row::left(
+        "ip_hash",
+        "the address of a client is no key of a policy: use a cookie or a header as `key`",
+    ),
+    Row::needless("zone", "the threads of a node share their servers' state"),
+    Row::needless(
+        "keepalive keepalive_timeout keepalive_requests keepalive_time",
+        "connections to servers are always kept: [limits]",
+    ),
+];
+
 impl Upstream {
-    /// Reads the block, with what became of each directive in it.
-    pub(super) fn read(directive: &Directive) -> (Self, Vec<Outcome>) {
+    /// Reads the block, with what became of each directive in it. Those of no row are left to `others`.
+    pub(super) fn read(
+        directive: &Directive,
+        others: fn(&Directive) -> Outcome,
+    ) -> (Self, Vec<Outcome>) {
+        const NO_BACKUP: &str = "servers among which a policy chooses have no backup";
         let mut upstream = Self::default();
-        let mut fates: Vec<_> =
-            directive.inner().iter().map(|inner| upstream.directive(inner)).collect();
+        let read = |one: &Directive| match find(WITHIN, &one.name, one.arg(0)) {
+            Some(row) => row.outcome(|read| read(&mut upstream, one)),
+            None => others(one),
+        };
+        let mut outcomes: Vec<_> = directive.inner().iter().map(read).collect();
         let primaries = upstream.servers.iter().filter(|server| !server.backup).count();
         if primaries > 1 && primaries < upstream.servers.len() {
             upstream.servers.retain(|server| !server.backup);
-            for (inner, fate) in directive.inner().iter().zip(&mut fates) {
-                if inner.args.iter().any(|arg| arg == "backup") {
-                    *fate = left("servers among which a policy chooses have no backup");
+            for (inner, outcome) in directive.inner().iter().zip(&mut outcomes) {
+                if inner.has_arg("backup") {
+                    *outcome = left(NO_BACKUP);
                 }
             }
         }
-        (upstream, fates)
-    }
-
-    fn directive(&mut self, directive: &Directive) -> Outcome {
-        match directive.name.as_str() {
-            "server" => self.server(directive),
-            "least_conn" => self.by("least_conn"),
-            "random" if directive.arg(0) == "two" => self.by("p2c"),
-            "random" => self.by("random"),
-            "hash" => self.hash(directive),
-            "ip_hash" => left(
-                "the address of a client is no key of a policy: use a cookie or a header as `key`",
-            ),
-            "zone" => needless("the threads of a node share their servers' state"),
-            "keepalive" | "keepalive_timeout" | "keepalive_requests" | "keepalive_time" => {
-                needless("connections to servers are always kept: [limits]")
-            }
-            other => super::needless::fate(other)
-                .unwrap_or_else(|| left("Levada has nothing for this directive")),
-        }
+        (upstream, outcomes)
     }
 
     fn by(&mut self, policy: &'static str) -> Outcome {
@@ -67,18 +77,18 @@ impl Upstream {
     }
 
     fn hash(&mut self, directive: &Directive) -> Outcome {
-        let named = |from: &str, name: &str| {
+        let named = |from: &str, name: String| {
             Table::from_iter([("from", from.into()), ("name", name.into())])
         };
         let key = match directive.arg(0).trim_start_matches('$') {
             "request_uri" | "uri" | "host$request_uri" | "scheme$proxy_host$request_uri" => None,
             "host" | "http_host" => Some(Table::from_iter([("from", "host".into())])),
-            other => match other.split_once('_') {
-                Some(("cookie", name)) => Some(named("cookie", name)),
-                Some(("arg", name)) => Some(named("query", name)),
-                Some(("http", name)) => Some(named("header", &name.replace('_', "-"))),
-                _ => return left(format!("`{}` is no key of a policy", directive.arg(0))),
-            },
+            other => Some(match part(other) {
+                Some(Part::Cookie(name)) => named("cookie", name),
+                Some(Part::Argument(name)) => named("query", name),
+                Some(Part::Field(name)) => named("header", name),
+                None => return left(format!("`{}` is no key of a policy", directive.arg(0))),
+            }),
         };
         self.key = key;
         self.by(if directive.arg(1) == "consistent" { "ring_hash" } else { "modulo" })

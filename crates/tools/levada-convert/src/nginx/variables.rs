@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::matchers::field_name;
+use crate::{
+    matchers::{Part, field_name, part},
+    variables,
+};
 
 /// The values of variables that are known when the file is read.
 pub(super) type Constants = BTreeMap<String, String>;
@@ -76,30 +79,15 @@ fn literal(text: &str) -> String {
 }
 
 fn levada_name(name: &str) -> Result<String, Reason> {
-    let own = match name {
-        "host" | "http_host" => "host",
-        "scheme" => "scheme",
-        "request_uri" => "uri",
-        "uri" | "document_uri" => "path",
-        "args" | "query_string" => "query",
-        "remote_addr" | "realip_remote_addr" => "client",
-        "request_method" => "method",
-        "request_id" => "request_id",
-        "upstream_cache_status" => "cache",
-        "geoip2_data_country_iso_code" | "geoip_country_code" => "country",
-        digit if digit.len() == 1 && digit.starts_with(|c: char| c.is_ascii_digit()) => digit,
-        _ => "",
-    };
-    if !own.is_empty() {
+    let is_capture = name.len() == 1 && name.starts_with(|c: char| c.is_ascii_digit());
+    if let Some(own) = variables::in_text(name).or(Some(name).filter(|_| is_capture)) {
         return Ok(format!("{{{own}}}"));
     }
-    if let Some(field) = name.strip_prefix("http_") {
-        return Ok(format!("{{header.{}}}", field_name(field)));
+    match part(name) {
+        Some(Part::Field(field)) => Ok(format!("{{header.{}}}", field_name(&field))),
+        Some(Part::Cookie(cookie)) => Ok(format!("{{cookie.{cookie}}}")),
+        _ => Err(format!("Levada has no variable for `${name}`")),
     }
-    if let Some(cookie) = name.strip_prefix("cookie_") {
-        return Ok(format!("{{cookie.{cookie}}}"));
-    }
-    Err(format!("Levada has no variable for `${name}`"))
 }
 
 #[cfg(test)]

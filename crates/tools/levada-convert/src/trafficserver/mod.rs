@@ -1,6 +1,6 @@
 //! Traffic Server: `remap.config`, `parent.config`, and the everyday keys of `records.yaml`.
 
-mod needless;
+mod keys;
 mod parent;
 mod records;
 mod remap;
@@ -18,7 +18,7 @@ use crate::{
     ledger::{Ledger, Outcome, Place, TAKEN, left},
     plan::{Plan, Route, Site},
     table::{Table, Value},
-    vocabulary,
+    units, vocabulary,
 };
 use parent::Parent;
 use remap::Mapping;
@@ -111,19 +111,16 @@ impl Converter {
 
     /// `/var/cache/trafficserver 256G`
     fn storage(&mut self, line: &Line<'_>) -> Outcome {
-        let mut words = line.text.split_whitespace();
-        let path = words.next().unwrap_or_default();
-        let size = words.next().and_then(crate::units::byte_size);
-        match (self.plan.cache.get("disk").is_some(), size) {
-            (true, _) => left("a node has one directory for its cache"),
-            (false, None) => left("a raw device: the cache of a node is a directory with a size"),
-            (false, Some(bytes)) => {
-                let disk = self.plan.cache.inline("disk");
-                disk.set("path", path);
-                disk.set("size", crate::units::size(bytes.max(16 << 20)));
-                TAKEN
-            }
+        let (path, size) = line.text.split_once(char::is_whitespace).unwrap_or((line.text, ""));
+        if self.plan.cache.has_any(&["disk"]) {
+            return left("a node has one directory for its cache");
         }
+        let bytes = size.split_whitespace().next().and_then(units::byte_size);
+        let bytes = bytes.ok_or("a raw device: the cache of a node is a directory with a size")?;
+        let disk = self.plan.cache.inline("disk");
+        disk.set("path", path);
+        disk.set("size", units::size(bytes.max(16 << 20)));
+        TAKEN
     }
 
     /// `dest_ip=* ssl_cert_name=a.pem ssl_key_name=a.key`
@@ -186,7 +183,7 @@ impl Converter {
         match whole {
             Some(keys) => site.table.lay_over(keys),
             // As Traffic Server answers what no mapping takes.
-            None => drop(vocabulary::respond(&mut site.table, 404, None)),
+            None => vocabulary::respond(&mut site.table, 404, None),
         }
         Some(site)
     }

@@ -6,7 +6,8 @@ use super::{Converter, Line, joined_lines};
 use crate::{
     files::Includes,
     files::included,
-    ledger::{Outcome, Place, TAKEN, differs, left},
+    ledger::{Fate, Outcome, Place, TAKEN, differs, left},
+    rows::{Row, find},
     table::Table,
     vocabulary,
 };
@@ -33,10 +34,9 @@ impl Mapping {
         if let Some(scheme) = &self.scheme {
             table.set("scheme", scheme.as_str());
         }
-        let changes = |key: &str| self.keys.get(key).is_some();
         if self.path == "/" {
             // All of them.
-        } else if !["rewrite", "redirect"].iter().any(|key| changes(key)) {
+        } else if !self.keys.has_any(&["rewrite", "redirect"]) {
             table.set("path", format!("{}**", self.path));
         } else {
             table.set("path_regex", format!("^{}(.*)$", regex::escape(&self.path)));
@@ -76,80 +76,79 @@ impl Converter {
     }
 
     fn mapping(&mut self, line: &Line<'_>, words: &[&str]) -> Outcome {
-        let (kind, from, to, options) = match words {
-            [kind, from, to, options @ ..] => (*kind, *from, *to, options),
-            _ => return left("a mapping has a kind and two URLs"),
+        let [kind, from, to, options @ ..] = words else {
+            return left("a mapping has a kind and two URLs");
         };
-        let status = match kind {
-            "map" => None,
-            "redirect" => Some(301),
-            "redirect_temporary" => Some(302),
-            "reverse_map" => return left("`Location` of the origin passes as it is"),
-            "map_with_recv_port" => {
-                return left("a site is found by the host, not by the port");
+        let row = find(KINDS, kind, "").ok_or("there is no such kind of mapping")?;
+        row.outcome(|status| {
+            let from = Url::read(from).ok_or("the first URL cannot be read")?;
+            let to = Url::read(to).ok_or("the second URL cannot be read")?;
+            if !matches!(to.scheme, "http" | "https") || to.host.is_empty() {
+                return left("an origin has a URL with http or https");
             }
-            "map_with_referer" => {
-                return left("a site has `referers`: write the pages there");
-            }
-            "regex_map" | "regex_redirect" => {
-                return left("hosts are names, or `*.` and a name: write a site for them");
-            }
-            _ => return left("there is no such kind of mapping"),
-        };
-        let Some(from) = Url::read(from) else { return left("the first URL cannot be read") };
-        let Some(to) = Url::read(to) else { return left("the second URL cannot be read") };
-        if !matches!(to.scheme, "http" | "https") || to.host.is_empty() {
-            return left("an origin has a URL with http or https");
-        }
-        let mut keys = Table::default();
-        let mut fate = options_of(options, &mut keys);
-        // The rest of the path follows, and the query.
-        let (rest, with_query) = match from.path {
-            "/" => ("{path}", "{uri}"),
-            _ => ("{1}", "{1}{?query}"),
-        };
-        let start = if from.path == "/" { to.path.trim_end_matches('/') } else { to.path };
-        let target = match status {
-            Some(status) => {
-                let to = format!("{}://{}{start}{with_query}", to.scheme, to.authority());
-                vocabulary::redirect(&mut keys, status, to)
-            }
-            None if to.path == from.path => TAKEN,
-            None => vocabulary::rewrite(&mut keys, format!("{start}{rest}")),
-        };
-        if target != TAKEN {
-            return target;
-        }
-        if status.is_none() {
-            keys.set("origin", format!("{}://{}", to.scheme, to.authority()));
-        }
-        let host =
-            if from.host.is_empty() { "*".to_owned() } else { from.host.to_ascii_lowercase() };
+            let mut keys = Table::default();
+            let outcome = options_of(options, &mut keys);
+            leads(&from, &to, status, &mut keys);
+            self.enter_mapping(line, &from, &to, status.is_some(), keys, outcome)
+        })
+    }
+
+    /// Two mappings of one host and path are for the two schemes.
+    fn enter_mapping(
+        &mut self,
+        line: &Line<'_>,
+        from: &Url<'_>,
+        to: &Url<'_>,
+        redirects: bool,
+        keys: Table,
+        outcome: Outcome,
+    ) -> Outcome {
+        let host = if from.host.is_empty() { "*" } else { from.host }.to_ascii_lowercase();
         let same = self.mappings.iter().find(|own| own.host == host && own.path == from.path);
         let scheme = match same {
-            Some(same) if same.keys == keys => return fate,
+            Some(same) if same.keys == keys => return outcome,
             Some(_) => Some(from.scheme.to_owned()),
             None => None,
         };
-        if from.scheme == "http" && status.is_some() && scheme.is_none() {
-            fate = differing(fate, "it holds for http and https");
+        let holds_for_both = from.scheme == "http" && redirects && scheme.is_none();
+        let origin_host = (!redirects).then(|| to.authority());
+        let (place, path) = (line.place.clone(), from.path.to_owned());
+        self.mappings.push(Mapping { place, host, scheme, path, keys, origin_host });
+        match outcome {
+            Ok(Fate::Taken) if holds_for_both => differs("it holds for http and https"),
+            outcome => outcome,
         }
-        let origin_host = status.is_none().then(|| to.authority());
-        let place = line.place.clone();
-        self.mappings.push(Mapping {
-            place,
-            host,
-            scheme,
-            path: from.path.to_owned(),
-            keys,
-            origin_host,
-        });
-        fate
     }
 }
 
-fn differing(fate: Outcome, reason: &str) -> Outcome {
-    if fate == TAKEN { differs(reason) } else { fate }
+/// The kinds of mappings, with the status of those that are redirects.
+pub(crate) const KINDS: &[Row<Option<u64>>] = &[
+    Row::writes("map", "origin, rewrite", None),
+    Row::writes("redirect", "redirect", Some(301)),
+    Row::writes("redirect_temporary", "redirect", Some(302)),
+    Row::left("reverse_map", "`Location` of the origin passes as it is"),
+    Row::left("map_with_recv_port", "a site is found by the host, not by the port"),
+    Row::left("map_with_referer", "a site has `referers`: write the pages there"),
+    Row::left(
+        "regex_map regex_redirect",
+        "hosts are names, or `*.` and a name: write a site for them",
+    ),
+];
+
+/// The keys by which requests get from one URL to the other: the rest of the path follows, and the query.
+fn leads(from: &Url<'_>, to: &Url<'_>, status: Option<u64>, keys: &mut Table) {
+    let (start, rest, with_query) = match from.path {
+        "/" => (to.path.trim_end_matches('/'), "{path}", "{uri}"),
+        _ => (to.path, "{1}", "{1}{?query}"),
+    };
+    let server = format!("{}://{}", to.scheme, to.authority());
+    if let Some(status) = status {
+        return vocabulary::redirect(keys, status, format!("{server}{start}{with_query}"));
+    }
+    if to.path != from.path {
+        keys.set("rewrite", format!("{start}{rest}"));
+    }
+    keys.set("origin", server);
 }
 
 /// `@action=`, `@src_ip=` as rules of access; plugins are left.
@@ -168,14 +167,13 @@ fn options_of(options: &[&str], keys: &mut Table) -> Outcome {
     if addresses.iter().any(|address| address.contains(['-', '~'])) {
         return left("the mapping is there, its filter is not: an address or a prefix is needed");
     }
-    let mut fate = TAKEN;
-    for address in addresses {
-        fate = vocabulary::push(keys, "access", format!("{verb} {address}"));
+    for address in &addresses {
+        keys.push("access", format!("{verb} {address}"));
     }
-    if verb == "allow" && fate == TAKEN {
-        fate = vocabulary::push(keys, "access", "deny all");
+    if verb == "allow" {
+        keys.push("access", "deny all");
     }
-    fate
+    TAKEN
 }
 
 /// A URL of a mapping.

@@ -112,64 +112,64 @@ impl Reader<'_> {
         operand: &str,
         negated: bool,
     ) -> Result<Together, String> {
-        let none = || {
-            format!(
-                "there is no matcher for `{}{variable} {operator} {operand}`",
-                if negated { "!" } else { "" }
-            )
-        };
-        let mut together = Together::everything();
+        self.compared(variable, operator, operand, negated).ok_or_else(|| {
+            let not = if negated { "!" } else { "" };
+            format!("there is no matcher for `{not}{variable} {operator} {operand}`")
+        })
+    }
+
+    fn compared(
+        &self,
+        variable: &str,
+        operator: &str,
+        operand: &str,
+        negated: bool,
+    ) -> Option<Together> {
+        let everything = Together::everything();
         let short = variable.strip_prefix("req.").or_else(|| variable.strip_prefix("bereq."));
-        let sign = match operator {
-            "==" => "=",
-            other => other,
-        };
-        let compared = |name: &str, operand: &str| {
-            let (sign, operand) = match (sign, negated) {
-                // `!req.http.x` holds where there is no such field.
-                ("", true) => ("=", ""),
-                (sign, _) => (sign, operand),
-            };
-            let condition = Condition::comparison(name, sign, operand).map_err(|_| none())?;
-            match negated && !operator.is_empty() {
-                true => condition.negated().ok_or_else(none),
-                false => Ok(condition),
+        let condition = match (variable, operator, short) {
+            ("client.ip" | "remote.ip", "~", _) => {
+                let list = self.lists.get(operand).filter(|list| !list.is_empty())?;
+                Condition::clients(list)
             }
-        };
-        match (variable, short) {
-            ("client.ip" | "remote.ip", _) if operator == "~" => {
-                let list =
-                    self.lists.get(operand).filter(|list| !list.is_empty()).ok_or_else(none)?;
-                let condition = Condition::clients(list);
-                together.condition = match negated {
-                    true => condition.negated().ok_or_else(none)?,
-                    false => condition,
-                };
+            ("beresp.status", "==", _) if !negated => {
+                return Some(Together { status: Some(operand.to_owned()), ..everything });
             }
-            ("beresp.status", _) if operator == "==" && !negated => {
-                together.status = Some(operand.to_owned())
+            // `!req.http.x` holds where there is no such field.
+            (_, "", Some(short)) if negated => {
+                let condition = Condition::comparison(&nginx_name(short)?, "=", "").ok()?;
+                return Some(Together { condition, ..everything });
             }
-            (_, Some("http.host" | "http.Host")) => match hosts(operator, operand) {
-                Some(hosts) if !negated => together.hosts = hosts,
-                _ => together.condition = compared("host", operand)?,
+            (_, _, Some("http.host" | "http.Host")) if !negated => match hosts(operator, operand) {
+                Some(hosts) => return Some(Together { hosts, ..everything }),
+                None => in_nginx("http.host", operator, operand)?,
             },
-            (_, Some("url")) => {
-                let pattern = operand
-                    .replace("(\\?.*)?$", "$")
-                    .replace("(\\?|$)", "$")
-                    .replace("(\\?.*|)$", "$");
-                together.condition = compared("request_uri", &pattern)?;
-            }
-            (_, Some("method" | "request")) => {
-                together.condition = compared("request_method", operand)?;
-            }
-            (_, Some(field)) if field.starts_with("http.") => {
-                let name = format!("http_{}", field["http.".len()..].replace('-', "_"));
-                together.condition = compared(&name, operand)?;
-            }
-            _ => return Err(none()),
+            (_, _, short) => in_nginx(short?, operator, operand)?,
+        };
+        let condition = if negated { condition.negated()? } else { condition };
+        Some(Together { condition, ..everything })
+    }
+}
+
+/// A comparison in nginx's words.
+fn in_nginx(variable: &str, operator: &str, operand: &str) -> Option<Condition> {
+    let sign = if operator == "==" { "=" } else { operator };
+    let operand = match variable {
+        "url" => {
+            operand.replace("(\\?.*)?$", "$").replace("(\\?|$)", "$").replace("(\\?.*|)$", "$")
         }
-        Ok(together)
+        _ => operand.to_owned(),
+    };
+    Condition::comparison(&nginx_name(variable)?, sign, &operand).ok()
+}
+
+/// nginx's name of a part of a request.
+fn nginx_name(variable: &str) -> Option<String> {
+    match variable {
+        "http.host" | "http.Host" => Some("host".to_owned()),
+        "url" => Some("request_uri".to_owned()),
+        "method" | "request" => Some("request_method".to_owned()),
+        _ => Some(format!("http_{}", variable.strip_prefix("http.")?.replace('-', "_"))),
     }
 }
 
@@ -207,23 +207,18 @@ fn hosts(operator: &str, operand: &str) -> Option<Vec<String>> {
         !host.is_empty() && host.bytes().all(|c| c.is_ascii_alphanumeric() || b".-".contains(&c))
     };
     match operator {
-        "==" if is_host(operand) => Some(vec![operand.to_ascii_lowercase()]),
-        "~" => {
-            let regex = operand.trim_start_matches("(?i)").strip_prefix('^')?.strip_suffix('$')?;
-            let optional =
-                regex.strip_prefix("(www\\.)?").or_else(|| regex.strip_prefix("(www.)?"));
-            let host = optional.unwrap_or(regex).replace("\\.", ".");
-            let subdomains = host
-                .strip_prefix(".*.")
-                .or_else(|| host.strip_prefix(".+."))
-                .map(|rest| format!("*.{rest}"));
-            match (optional, subdomains) {
-                (Some(_), _) if is_host(&host) => Some(vec![host.clone(), format!("www.{host}")]),
-                (None, Some(wild)) if is_host(&wild[2..]) => Some(vec![wild]),
-                (None, None) if is_host(&host) => Some(vec![host]),
-                _ => None,
-            }
-        }
-        _ => None,
+        "==" if is_host(operand) => return Some(vec![operand.to_ascii_lowercase()]),
+        "~" => {}
+        _ => return None,
+    }
+    let regex = operand.trim_start_matches("(?i)").strip_prefix('^')?.strip_suffix('$')?;
+    let optional = regex.strip_prefix("(www\\.)?").or_else(|| regex.strip_prefix("(www.)?"));
+    let host = optional.unwrap_or(regex).replace("\\.", ".");
+    let rest = host.strip_prefix(".*.").or_else(|| host.strip_prefix(".+."));
+    match rest {
+        Some(rest) => (optional.is_none() && is_host(rest)).then(|| vec![format!("*.{rest}")]),
+        None if !is_host(&host) => None,
+        None if optional.is_some() => Some(vec![host.clone(), format!("www.{host}")]),
+        None => Some(vec![host]),
     }
 }

@@ -1,8 +1,9 @@
 //! Blocks and statements that most files have, each with what stands for it: a key, or nothing.
 
-use super::{Converter, recv::use_the_cache};
+use super::{Converter, PURGES, recv::use_the_cache};
 use crate::{
-    ledger::{Fate, Outcome, Stated as _, TAKEN, differs, left, needless},
+    ledger::{Outcome, Stated as _, TAKEN, differs, left, needless},
+    rows::Row,
     table::Table,
     tree::{Kind, Statement},
     vocabulary::{self, Edit},
@@ -11,71 +12,89 @@ use crate::{
 /// A block that is known as a whole: its keys, and what becomes of its statements.
 pub(super) struct Idiom {
     pub(super) keys: Table,
-    pub(super) fate: Outcome,
+    pub(super) outcome: Outcome,
 }
 
-impl Idiom {
-    fn fate(fate: Outcome) -> Option<Self> {
-        Some(Self { keys: Table::default(), fate })
+/// A block of `if`, as it is compared.
+pub(crate) struct Block<'a> {
+    statement: &'a Statement,
+    text: String,
+}
+
+impl Block<'_> {
+    /// Whether the condition has one of these parts.
+    fn has(&self, parts: &[&str]) -> bool {
+        parts.iter().any(|part| self.text.contains(part))
     }
 
-    fn needless(reason: &str) -> Option<Self> {
-        Self::fate(needless(reason))
+    fn all(&self, is: fn(&Statement) -> bool) -> bool {
+        self.statement.inner().iter().all(is)
     }
 
-    fn left(reason: &str) -> Option<Self> {
-        Self::fate(left(reason))
+    /// Whether all its statements are about this variable.
+    fn sets(&self, variable: &str) -> bool {
+        let sets = |inner: &Statement| inner.word(1).eq_ignore_ascii_case(variable);
+        !self.statement.inner().is_empty() && self.statement.inner().iter().all(sets)
     }
 }
+
+type Looks = fn(&Block<'_>) -> bool;
+
+/// Blocks that write no keys, by what they look like. The first one that fits counts.
+const BLOCKS: &[(Looks, Row<()>)] = &[
+    (
+        |block| block.has(&["req.method !=", "req.request !="]) && block.has(&["\"GET\""]),
+        Row::needless("", "methods other than GET and HEAD pass the cache by"),
+    ),
+    (|block| block.has(&["\"PURGE\"", "\"BAN\"", "\"URIBAN\""]), Row::left("", PURGES)),
+    (
+        |block| block.has(&["req.restarts"]),
+        Row::needless("", "requests are not restarted; a node sends X-Forwarded-For itself"),
+    ),
+    (
+        |block| block.has(&["pgrade"]) && block.has(&["websocket"]),
+        Row::left("", "WebSocket is not there"),
+    ),
+    (
+        |block| block.has(&["Accept-Encoding"]),
+        Row::needless("", "a node normalises Accept-Encoding where it compresses"),
+    ),
+    (
+        |block| block.has(&["Authorization"]) && !block.has(&["Cookie", "&&"]),
+        Row::needless(
+            "",
+            "responses to requests with Authorization are not stored unless they say so (RFC 9111, 3.5)",
+        ),
+    ),
+    (
+        |block| block.sets("req.http.host") && block.all(removes_the_port),
+        Row::needless("", SAME_PORT),
+    ),
+    (
+        |block| block.sets("req.url") && block.has(&["\"\\#\"", "\"#\""]),
+        Row::needless("", "clients send no fragments"),
+    ),
+    (
+        |block| block.sets("req.http.cookie") && block.has(&["\"^\\s*$\""]) && block.all(is_unset),
+        Row::needless("", "an empty field selects nothing"),
+    ),
+    (
+        |block| block.has(&["beresp.ttl <="]) && block.all(passes_hits),
+        Row::needless(
+            "",
+            "responses that cannot be stored are fetched beside each other: nothing has to be remembered",
+        ),
+    ),
+];
 
 /// Reads a block of `if`.
 pub(super) fn block(statement: &Statement) -> Option<Idiom> {
-    let text = statement.shown();
-    let has = |part: &str| text.contains(part);
-    let sets = |variable: &str| {
-        !statement.inner().is_empty()
-            && statement.inner().iter().all(|inner| inner.word(1).eq_ignore_ascii_case(variable))
-    };
-    if (has("req.method !=") || has("req.request !=")) && has("\"GET\"") {
-        return Idiom::needless("methods other than GET and HEAD pass the cache by");
+    let block = Block { statement, text: statement.shown() };
+    match BLOCKS.iter().find(|(is, _)| is(&block)) {
+        Some((_, row)) => Some(Idiom { keys: Table::default(), outcome: row.outcome(|()| TAKEN) }),
+        None if block.sets("req.url") => tracking(statement),
+        None => hit_or_miss(&block),
     }
-    if has("\"PURGE\"") || has("\"BAN\"") || has("\"URIBAN\"") {
-        return Idiom::left(
-            "purges have a token, or come over the admin address: docs/operate/purging.md",
-        );
-    }
-    if has("req.restarts") {
-        return Idiom::needless("requests are not restarted; a node sends X-Forwarded-For itself");
-    }
-    if has("pgrade") && has("websocket") {
-        return Idiom::left("WebSocket is not there");
-    }
-    if has("Accept-Encoding") {
-        return Idiom::needless("a node normalises Accept-Encoding where it compresses");
-    }
-    if has("Authorization") && !has("Cookie") && !has("&&") {
-        return Idiom::needless(
-            "responses to requests with Authorization are not stored unless they say so (RFC 9111, 3.5)",
-        );
-    }
-    if sets("req.http.host") && statement.inner().iter().all(removes_the_port) {
-        return Idiom::needless(SAME_PORT);
-    }
-    if sets("req.url") && (has("\"\\#\"") || has("\"#\"")) {
-        return Idiom::needless("clients send no fragments");
-    }
-    if sets("req.url") {
-        return tracking(statement);
-    }
-    if sets("req.http.cookie") && has("\"^\\s*$\"") && statement.inner().iter().all(is_unset) {
-        return Idiom::needless("an empty field selects nothing");
-    }
-    if has("beresp.ttl <=") && statement.inner().iter().all(passes_hits) {
-        return Idiom::needless(
-            "responses that cannot be stored are fetched beside each other: nothing has to be remembered",
-        );
-    }
-    hit_or_miss(statement)
 }
 
 const SAME_PORT: &str = "a site is found by the host alone, and the scheme's port is not in keys";
@@ -119,33 +138,29 @@ fn tracking(statement: &Statement) -> Option<Idiom> {
         }
         keys.inline("cache_key").push("query_without", name);
     }
-    Some(Idiom { keys, fate: differs(FOR_THE_KEY) })
+    Some(Idiom { keys, outcome: differs(FOR_THE_KEY) })
 }
 
 const FOR_THE_KEY: &str = "it holds for the key; the origin gets the URL as the client wrote it";
 
-/// Reads a statement of `vcl_recv` about the URL or the host.
-pub(super) fn url_or_host(statement: &Statement, keys: &mut Table) -> Option<Outcome> {
-    let value = statement.value();
-    match statement.word(1) {
-        "req.url" if statement.word(3) == "std.querysort" => {
-            match vocabulary::put_inner(keys, "cache_key", "sort_query", true) {
-                Ok(Fate::Taken) => Some(differs(FOR_THE_KEY)),
-                fate => Some(fate),
-            }
+/// `set req.url = ...`
+pub(super) fn url(statement: &Statement, keys: &mut Table) -> Outcome {
+    if statement.word(3) != "std.querysort" {
+        return left("write a route with `path_regex` and `rewrite`: docs/operate/rewrites.md");
+    }
+    keys.inline("cache_key").set("sort_query", true);
+    differs(FOR_THE_KEY)
+}
+
+/// `set req.http.host = ...`
+pub(super) fn host(statement: &Statement, keys: &mut Table) -> Outcome {
+    match statement.value() {
+        _ if removes_the_port(statement) => needless(SAME_PORT),
+        [Kind::Text(host)] => {
+            keys.set("origin_host", host.as_str());
+            differs("it holds for the origin; the key keeps the client's host")
         }
-        "req.url" => {
-            Some(left("write a route with `path_regex` and `rewrite`: docs/operate/rewrites.md"))
-        }
-        host if host.eq_ignore_ascii_case("req.http.host") => match value {
-            _ if removes_the_port(statement) => Some(needless(SAME_PORT)),
-            [Kind::Text(host)] => {
-                keys.set("origin_host", host.as_str());
-                Some(differs("it holds for the origin; the key keeps the client's host"))
-            }
-            _ => Some(left("the host is not made of other things")),
-        },
-        _ => None,
+        _ => left("the host is not made of other things"),
     }
 }
 
@@ -160,21 +175,18 @@ pub(super) fn strip_cookies(keys: &mut Table, from: &'static str) -> Outcome {
 }
 
 /// The two blocks that say whether a response came from the cache.
-fn hit_or_miss(statement: &Statement) -> Option<Idiom> {
-    let [set] = statement.inner() else { return None };
+fn hit_or_miss(block: &Block<'_>) -> Option<Idiom> {
+    let [set] = block.statement.inner() else { return None };
     let name = set.word(1).strip_prefix("resp.http.")?;
-    let is_about_hits = statement.shown().contains("obj.hits") || statement.word(0) == "else";
-    let [Kind::Text(text)] = set.head.get(3..)? else { return None };
-    let says = ["hit", "miss"].iter().any(|word| text.eq_ignore_ascii_case(word));
-    if !is_about_hits || !says {
+    let is_about_hits = block.has(&["obj.hits"]) || block.statement.word(0) == "else";
+    let [Kind::Text(text)] = set.value() else { return None };
+    if !is_about_hits || !["hit", "miss"].iter().any(|word| text.eq_ignore_ascii_case(word)) {
         return None;
     }
     let mut keys = Table::default();
-    let fate = match vocabulary::edit_response(&mut keys, name, Edit::Set("{cache}".to_owned())) {
-        Ok(Fate::Taken) => differs("`{cache}` has other words than these two"),
-        fate => fate,
-    };
-    Some(Idiom { keys, fate })
+    let outcome = vocabulary::edit_response(&mut keys, name, Edit::Set("{cache}".to_owned()));
+    let outcome = outcome.and_then(|_| differs("`{cache}` has other words than these two"));
+    Some(Idiom { keys, outcome })
 }
 
 impl Converter {

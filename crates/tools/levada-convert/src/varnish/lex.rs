@@ -17,9 +17,10 @@ pub(super) const GRAMMAR: Grammar = Grammar {
     unfinished: |_| "the statement does not end with `;`".to_owned(),
 };
 
-const SIGNS: [&str; 24] = [
+/// Operators, of arithmetic too, although no statement that is converted has those.
+const SIGNS: [&str; 28] = [
     "==", "!=", "!~", "&&", "||", "<=", ">=", "+=", "-=", "++", "--", "{", "}", "(", ")", ";", "=",
-    "~", "!", "<", ">", ",", "+", "/",
+    "~", "!", "<", ">", ",", "+", "/", ".", "-", "*", "%",
 ];
 
 fn tokens<'a>(file: &Arc<str>, text: &'a str) -> Tokens<'a> {
@@ -48,16 +49,10 @@ fn split(file: &Arc<str>, text: &str) -> Result<Vec<Token>, Unreadable> {
             tokens.push(Token { kind: Kind::Word("C{ }C".to_owned()), line });
             tokens.push(Token { kind: Kind::Sign(";"), line });
             end
-        } else if let Some((open, close)) = [("{\"", "\"}"), ("\"\"\"", "\"\"\""), ("\"", "\"")]
-            .into_iter()
-            .find(|(open, _)| rest.starts_with(open))
-        {
-            let inner = &rest[open.len()..];
-            let end = inner
-                .find(close)
-                .ok_or_else(|| wrong(line, "the text that begins here does not end"))?;
-            tokens.push(Token { kind: Kind::Text(inner[..end].to_owned()), line });
-            open.len() + end + close.len()
+        } else if let Some((text, length)) = text_at(rest) {
+            let text = text.ok_or_else(|| wrong(line, "the text that begins here does not end"))?;
+            tokens.push(Token { kind: Kind::Text(text.to_owned()), line });
+            length
         } else if first.is_alphanumeric() || first == '_' {
             let is_word = |c: char| c.is_alphanumeric() || "_.-:".contains(c);
             let end = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
@@ -65,15 +60,8 @@ fn split(file: &Arc<str>, text: &str) -> Result<Vec<Token>, Unreadable> {
             end
         } else {
             let sign = SIGNS.into_iter().find(|sign| rest.starts_with(sign));
-            let sign = match (sign, first) {
-                (Some(sign), _) => sign,
-                // Operators of arithmetic, which no statement that is converted has.
-                (None, '.') => ".",
-                (None, '-') => "-",
-                (None, '*') => "*",
-                (None, '%') => "%",
-                _ => return Err(wrong(line, &format!("`{}` is no VCL", first.escape_debug()))),
-            };
+            let sign =
+                sign.ok_or_else(|| wrong(line, &format!("`{}` is no VCL", first.escape_debug())))?;
             tokens.push(Token { kind: Kind::Sign(sign), line });
             sign.len()
         };
@@ -81,4 +69,13 @@ fn split(file: &Arc<str>, text: &str) -> Result<Vec<Token>, Unreadable> {
         rest = &rest[length..];
     }
     Ok(tokens)
+}
+
+/// The text that begins here, if it ends, and its length with quotes.
+fn text_at(rest: &str) -> Option<(Option<&str>, usize)> {
+    let quotes = [("{\"", "\"}"), ("\"\"\"", "\"\"\""), ("\"", "\"")];
+    let (open, close) = quotes.into_iter().find(|(open, _)| rest.starts_with(open))?;
+    let inner = &rest[open.len()..];
+    let text = inner.find(close).map(|end| &inner[..end]);
+    Some((text, open.len() + text.map_or(0, str::len) + close.len()))
 }

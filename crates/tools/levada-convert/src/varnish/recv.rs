@@ -1,25 +1,90 @@
 //! `vcl_recv`, and how statements and blocks of `if` are walked in all subroutines.
 
-use std::collections::BTreeMap;
-
 use super::{
     Case, Converter,
-    condition::{self, Alternatives},
+    condition::{self, Alternatives, Together},
     idioms,
 };
 use crate::{
     ledger::{Outcome, Stated as _, TAKEN, differs, left, needless},
+    rows::{Row, find},
     table::{Table, Value},
     tree::{Kind, Statement},
-    vocabulary::{self, Edit},
+    vocabulary::{self, ANSWERS, Edit},
 };
 
-/// Fills keys for one statement of a subroutine.
-pub(super) type Speaker<'a> = &'a mut dyn FnMut(&mut Converter, &Statement, &mut Table) -> Outcome;
+/// How a statement of a subroutine becomes keys. A statement is looked up by its variable, with `set` or `unset`, or by
+/// its verb, with its first word.
+pub(crate) type Statements =
+    &'static [Row<fn(&mut Converter, &Statement, &mut Table) -> Outcome>];
+
+/// Statements of `vcl_recv`.
+pub(crate) const STATEMENTS: Statements = &[
+    Row::writes(
+        "req.backend_hint req.backend = set",
+        "origin, servers, policy",
+        |own, one, keys| {
+            keys.lay_over(own.servers(one.word(3)).ok_or("there is no such backend")?);
+            TAKEN
+        },
+    ),
+    Row::left(
+        "req.grace req.hash_always_miss req.hash_ignore_busy = set",
+        "stale responses are chosen by the site, not by the request",
+    ),
+    Row::writes("req.http.cookie = unset", "strip_cookies", |_, _, keys| {
+        idioms::strip_cookies(keys, "request")
+    }),
+    Row::left(
+        "req.http.cookie = set",
+        "single cookies are not removed: `cache_key` names those that count, `bypass` those that pass",
+    ),
+    Row::writes("req.url = set", "cache_key.sort_query", |_, one, keys| idioms::url(one, keys)),
+    Row::writes("req.http.host = set", "origin_host", |_, one, keys| idioms::host(one, keys)),
+    Row::writes("req.http.* = set unset", "request_headers", |_, one, keys| {
+        edit(one, "req.http.", keys, vocabulary::edit_request)
+    }),
+    Row::writes("return = pass", "cache", |_, _, keys| {
+        keys.set("cache", false);
+        TAKEN
+    }),
+    Row::writes("return = hash lookup", "bypass, no_store", |_, _, keys| {
+        // Not what Varnish's own vcl_recv says of cookies.
+        use_the_cache(keys);
+        needless("it is what a node does")
+    }),
+    Row::writes("return = pipe", "cache", |_, _, keys| {
+        keys.set("cache", false);
+        differs("the request passes the cache by, and stays HTTP")
+    }),
+    Row::writes("return = synth error", "redirect, respond", |own, one, keys| own.synth(one, keys)),
+    Row::left("return", "Levada has nothing for this action"),
+    Row::left("call", "subroutines of your own are not followed"),
+    Row::left("* = set unset", NO_VARIABLE),
+    Row::left("*", NO_STATEMENT),
+];
+
+pub(super) const NO_VARIABLE: &str = "Levada has nothing for this variable";
+pub(super) const NO_STATEMENT: &str = "Levada has nothing for this statement";
+
+/// The name and the value by which the rows of a subroutine have a statement. Fields have names of any case.
+fn name_and_value(statement: &Statement) -> (String, &str) {
+    let (verb, variable) = (statement.word(0), statement.word(1));
+    let variable = match variable.contains(".http.") {
+        true => variable.to_ascii_lowercase(),
+        false => variable.to_owned(),
+    };
+    match (verb, statement.word(2)) {
+        ("set", _) => (variable, "set"),
+        ("unset" | "remove", _) => (variable, "unset"),
+        (verb, "set" | "unset") => (verb.to_owned(), ""),
+        (verb, value) => (verb.to_owned(), value),
+    }
+}
 
 impl Converter {
     /// Walks the statements of a block, for the requests of `around`.
-    pub(super) fn statements(&mut self, block: &Statement, around: &Case, speaker: Speaker<'_>) {
+    pub(super) fn statements(&mut self, block: &Statement, around: &Case, rows: Statements) {
         let mut keys = Table::default();
         let mut former: Option<Alternatives> = None;
         let mut has_ended = false;
@@ -30,13 +95,17 @@ impl Converter {
             }
             has_ended = statement.word(0) == "return";
             match statement.word(0) {
-                "if" => former = self.condition(statement, around, speaker),
+                "if" => former = self.condition(statement, around, rows),
                 "else" | "elseif" | "elsif" | "elif" => {
-                    former = self.otherwise(statement, former.take(), around, speaker);
+                    former = self.otherwise(statement, former.take(), around, rows);
                 }
                 _ => {
-                    let fate = speaker(self, statement, &mut keys);
-                    self.enter(statement, fate);
+                    let (name, value) = name_and_value(statement);
+                    let outcome = match find(rows, &name, value) {
+                        Some(row) => row.outcome(|read| read(self, statement, &mut keys)),
+                        None => left(NO_STATEMENT),
+                    };
+                    self.enter(statement, outcome);
                 }
             }
         }
@@ -44,25 +113,15 @@ impl Converter {
     }
 
     /// Adds keys for the requests of `around`.
-    fn add(&mut self, around: &Case, mut keys: Table) {
-        let answers = ["redirect", "respond"];
+    fn add(&mut self, around: &Case, keys: Table) {
         if around.hosts.is_empty() && around.condition.holds_always() {
-            // Only the first answer counts.
-            if answers.iter().any(|key| self.keys.get(key).is_some()) {
-                answers.iter().for_each(|key| drop(keys.remove(key)));
-            }
-            self.keys.lay_over(keys);
+            add_to(&mut self.keys, keys);
             return;
         }
         let same =
             |case: &&mut Case| case.hosts == around.hosts && case.condition == around.condition;
         match self.cases.iter_mut().find(same) {
-            Some(case) => {
-                if answers.iter().any(|key| case.keys.get(key).is_some()) {
-                    answers.iter().for_each(|key| drop(keys.remove(key)));
-                }
-                case.keys.lay_over(keys);
-            }
+            Some(case) => add_to(&mut case.keys, keys),
             None if keys.is_empty() => {}
             None => self.cases.push(Case { keys, ..around.clone() }),
         }
@@ -73,7 +132,7 @@ impl Converter {
         &mut self,
         statement: &Statement,
         around: &Case,
-        speaker: Speaker<'_>,
+        rows: Statements,
     ) -> Option<Alternatives> {
         // Blocks within blocks multiply their alternatives.
         const MOST: usize = 1_000;
@@ -82,42 +141,53 @@ impl Converter {
             self.enter_whole(statement, &left("the conditions have too many alternatives"));
             return None;
         }
-        let tokens = &statement.head[1..];
         if let Some(idiom) = idioms::block(statement) {
             self.add(around, idiom.keys);
-            self.enter_whole(statement, &idiom.fate);
+            self.enter_whole(statement, &idiom.outcome);
             return None;
         }
-        let alternatives = match condition::read(tokens, &self.access_lists) {
-            Ok(alternatives) => alternatives,
+        let tokens = statement.head.get(1..).unwrap_or_default();
+        let walked = condition::read(tokens, &self.access_lists).and_then(|alternatives| {
+            for one in alternatives.clone() {
+                self.alternative(statement, one, around, rows)?;
+            }
+            Ok(alternatives)
+        });
+        match walked {
+            Ok(alternatives) => {
+                let reason = "the first route that matches counts; VCL runs all blocks that match";
+                self.enter(statement, differs(reason));
+                Some(alternatives)
+            }
             Err(reason) => {
                 self.enter_whole(statement, &Err(reason));
-                return None;
+                None
             }
-        };
-        for one in alternatives.clone() {
-            let condition = around.condition.and(&one.condition);
-            let condition = condition.filter(|_| one.hosts.is_empty() || around.hosts.is_empty());
-            let Some(condition) = condition else {
-                self.enter_whole(statement, &left("a route looks at each part of a request once"));
-                return None;
-            };
-            if let Some(status) = one.status {
-                self.by_status(statement, around, &status);
-                continue;
-            }
-            self.walked += 1;
-            let mut case = around.clone();
-            case.condition = condition;
-            case.hosts.extend(one.hosts);
-            case.comment = statement.place.to_string();
-            self.statements(statement, &case, speaker);
         }
-        self.enter(
-            statement,
-            differs("the first route that matches counts; VCL runs all blocks that match"),
-        );
-        Some(alternatives)
+    }
+
+    /// A block, for the requests of one alternative of its condition.
+    fn alternative(
+        &mut self,
+        statement: &Statement,
+        one: Together,
+        around: &Case,
+        rows: Statements,
+    ) -> Result<(), String> {
+        let condition = around.condition.and(&one.condition);
+        let condition = condition.filter(|_| one.hosts.is_empty() || around.hosts.is_empty());
+        let condition = condition.ok_or("a route looks at each part of a request once")?;
+        if let Some(status) = one.status {
+            self.by_status(statement, around, &status);
+            return Ok(());
+        }
+        self.walked += 1;
+        let mut case = around.clone();
+        case.condition = condition;
+        case.hosts.extend(one.hosts);
+        case.comment = statement.place.to_string();
+        self.statements(statement, &case, rows);
+        Ok(())
     }
 
     /// Branches after an `if`: routes come in the same order, so that the first that holds counts. Returns the
@@ -127,11 +197,11 @@ impl Converter {
         statement: &Statement,
         former: Option<Alternatives>,
         around: &Case,
-        speaker: Speaker<'_>,
+        rows: Statements,
     ) -> Option<Alternatives> {
         if let Some(idiom) = idioms::block(statement).filter(|_| former.is_none()) {
             self.add(around, idiom.keys);
-            self.enter_whole(statement, &idiom.fate);
+            self.enter_whole(statement, &idiom.outcome);
             return None;
         }
         let Some(mut former) = former else {
@@ -144,10 +214,10 @@ impl Converter {
         } else if statement.word(0) != "else" {
             branch.head[0] = Kind::Word("if".to_owned());
         } else {
-            self.rest(statement, &former, around, speaker);
+            self.rest(statement, &former, around, rows);
             return None;
         }
-        let own = self.condition(&branch, around, speaker)?;
+        let own = self.condition(&branch, around, rows)?;
         former.extend(own);
         Some(former)
     }
@@ -158,11 +228,11 @@ impl Converter {
         statement: &Statement,
         former: &Alternatives,
         around: &Case,
-        speaker: Speaker<'_>,
+        rows: Statements,
     ) {
         let by_host = former.iter().all(|one| !one.hosts.is_empty());
         if by_host && around.condition.holds_always() {
-            self.statements(statement, around, speaker);
+            self.statements(statement, around, rows);
             self.enter(statement, TAKEN);
             return;
         }
@@ -173,40 +243,37 @@ impl Converter {
             return;
         };
         let comment = statement.place.to_string();
-        self.statements(statement, &Case { condition, comment, ..around.clone() }, speaker);
+        self.statements(statement, &Case { condition, comment, ..around.clone() }, rows);
         self.enter(statement, TAKEN);
     }
 
-    /// Statements of `vcl_recv`.
-    pub(super) fn recv(&mut self, statement: &Statement, keys: &mut Table) -> Outcome {
-        match (statement.word(0), statement.word(1)) {
-            ("set", "req.backend_hint" | "req.backend") => match self.servers(statement.word(3)) {
-                Some(servers) => {
-                    keys.lay_over(servers);
-                    TAKEN
-                }
-                None => left("there is no such backend"),
-            },
-            ("set", "req.grace" | "req.hash_always_miss" | "req.hash_ignore_busy") => {
-                left("stale responses are chosen by the site, not by the request")
+    /// A response of the file itself, or a redirect.
+    fn synth(&self, statement: &Statement, keys: &mut Table) -> Outcome {
+        let status = statement.word(4).parse::<u64>().map_err(|_| "is no status")?;
+        let to = statement.head.get(6..).map(|rest| &rest[..rest.len().saturating_sub(2)]);
+        let redirect = self.redirects.get(&status).copied();
+        match redirect.or((301..=308).contains(&status).then_some(status)) {
+            Some(status) => {
+                let to = to.and_then(text).filter(|to| to.starts_with(['h', '/', '{']));
+                vocabulary::redirect(
+                    keys,
+                    status,
+                    to.ok_or("where clients are sent is not said here")?,
+                );
             }
-            ("unset" | "remove", cookie) if cookie.eq_ignore_ascii_case("req.http.cookie") => {
-                idioms::strip_cookies(keys, "request")
-            }
-            ("set", cookie) if cookie.eq_ignore_ascii_case("req.http.cookie") => left(
-                "single cookies are not removed: `cache_key` names those that count, `bypass` those that pass",
-            ),
-            ("set" | "unset" | "remove", variable) => {
-                match (statement.word(0) == "set").then(|| idioms::url_or_host(statement, keys)) {
-                    Some(Some(fate)) => fate,
-                    _ => edit(statement, variable, "req.http.", keys, vocabulary::edit_request),
-                }
-            }
-            ("return", _) => returned(statement, keys, &self.redirects),
-            ("call", _) => left("subroutines of your own are not followed"),
-            _ => left("Levada has nothing for this statement"),
+            None if (200..=599).contains(&status) => vocabulary::respond(keys, status, None),
+            None => return left("is no status of a response: vcl_synth decides about it"),
         }
+        TAKEN
     }
+}
+
+/// Only the first answer counts.
+fn add_to(table: &mut Table, mut keys: Table) {
+    if table.has_any(ANSWERS) {
+        keys.remove_all(ANSWERS);
+    }
+    table.lay_over(keys);
 }
 
 /// Lets requests with cookies use the cache, where others with cookies pass it by.
@@ -219,63 +286,24 @@ pub(super) fn use_the_cache(keys: &mut Table) {
 /// The keys by which requests with cookies pass the cache by.
 pub(super) const COOKIES_PASS: [&str; 2] = ["bypass", "no_store"];
 
-fn returned(statement: &Statement, keys: &mut Table, redirects: &BTreeMap<u64, u64>) -> Outcome {
-    let verb = statement.word(2);
-    match verb {
-        "pass" => {
-            keys.set("cache", false);
-            TAKEN
-        }
-        "hash" | "lookup" => {
-            // Not what Varnish's own vcl_recv says of cookies.
-            use_the_cache(keys);
-            needless("it is what a node does")
-        }
-        "pipe" => {
-            keys.set("cache", false);
-            differs("the request passes the cache by, and stays HTTP")
-        }
-        "synth" | "error" => {
-            let Ok(status) = statement.word(4).parse::<u64>() else {
-                return left("is no status");
-            };
-            let to = statement.head.get(6..).map(|rest| &rest[..rest.len().saturating_sub(2)]);
-            let redirect = redirects.get(&status).copied();
-            match (redirect.or((301..=308).contains(&status).then_some(status)), to.and_then(text))
-            {
-                (Some(status), Some(to)) if to.starts_with(['h', '/', '{']) => {
-                    vocabulary::redirect(keys, status, to)
-                }
-                (Some(_), _) => left("where clients are sent is not said here"),
-                _ if (200..=599).contains(&status) => vocabulary::respond(keys, status, None),
-                _ => left("is no status of a response: vcl_synth decides about it"),
-            }
-        }
-        _ => left("Levada has nothing for this action"),
-    }
-}
-
 /// `set` and `unset` of a field.
 pub(super) fn edit(
     statement: &Statement,
-    variable: &str,
     prefix: &str,
     keys: &mut Table,
     apply: fn(&mut Table, &str, Edit) -> Outcome,
 ) -> Outcome {
-    let Some(name) = variable.strip_prefix(prefix) else {
-        return left("Levada has nothing for this variable");
-    };
+    let name = statement.word(1).get(prefix.len()..).unwrap_or_default();
     if statement.word(0) != "set" {
         return apply(keys, name, Edit::Remove);
     }
     if name.eq_ignore_ascii_case("x-forwarded-for") {
         return needless("a node sends this field itself");
     }
-    match text(statement.value()) {
-        Some(text) => apply(keys, name, Edit::Set(text)),
-        None => left("the text is made by functions, or of variables that Levada does not have"),
-    }
+    let text = text(statement.value());
+    let text =
+        text.ok_or("the text is made by functions, or of variables that Levada does not have")?;
+    apply(keys, name, Edit::Set(text))
 }
 
 /// A text of VCL, with its variables.

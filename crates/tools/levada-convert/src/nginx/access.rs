@@ -1,0 +1,150 @@
+//! Who may come, and from which proxies.
+
+use super::{
+    converter::{Converter, Scope},
+    fields::location_of,
+    setting::{Reader, Setting, key, nothing},
+};
+use crate::{
+    ledger::{Outcome, Stated as _, TAKEN, differs, left, needless},
+    rows::Row,
+    table::Table,
+};
+
+const STATED: &str = "[[trusted]] proxies state clients by X-Forwarded-For";
+
+pub(super) const TABLE: &[Row<Reader>] = &[
+    Row::writes("allow deny", "access", Reader::Rule(access)),
+    Row::writes("auth_basic auth_basic_user_file", "basic_auth", Reader::Rule(basic_auth)),
+    Row::writes("auth_request", "forward_auth", Reader::Rule(auth_request)),
+    Row::writes("valid_referers", "referers", Reader::Rule(referers)),
+    Row::writes("secure_link", "signed_urls", Reader::Rule(signed_urls)),
+    Row::writes("secure_link_md5", "signed_urls", Reader::Rule(secret)),
+    Row::writes("auth_jwt secure_link_secret internal", "", Reader::Rule(nothing)),
+    key("set_real_ip_from", "trusted.addresses", trust),
+    key("real_ip_header", "trusted.proxy_protocol", real_ip_header),
+    Row::needless("real_ip_recursive", "all trusted addresses are passed over"),
+];
+
+fn access(s: &mut Setting<'_>) -> Outcome {
+    if s.arg(0) == "unix:" {
+        return left("clients come over TCP");
+    }
+    s.table.push("access", format!("{} {}", s.directive.name, s.arg(0)));
+    TAKEN
+}
+
+fn basic_auth(s: &mut Setting<'_>) -> Outcome {
+    let realm = s.scope.nearest_arg("auth_basic").filter(|realm| *realm != "off");
+    let Some(realm) = realm else {
+        let is_inherited =
+            s.scope.outer.is_some_and(|outer| outer.nearest_arg("auth_basic").is_some());
+        return match s.directive.name.as_str() {
+            "auth_basic_user_file" => needless("no password is asked for here"),
+            _ if is_inherited => s.put("basic_auth", "off"),
+            _ => needless("it is the default"),
+        };
+    };
+    let file = s.scope.nearest_arg("auth_basic_user_file");
+    let file = file.ok_or("there is no auth_basic_user_file")?;
+    s.put("basic_auth", Table::from_iter([("realm", realm.into()), ("users_file", file.into())]))
+}
+
+fn referers(s: &mut Setting<'_>) -> Outcome {
+    let (patterns, kinds): (Vec<_>, Vec<_>) =
+        s.directive.args.iter().cloned().partition(|kind| kind.starts_with('~'));
+    s.table.set("referers", kinds);
+    match patterns.is_empty() {
+        true => TAKEN,
+        false => left("patterns of referers are no expressions"),
+    }
+}
+
+/// `auth_request /auth;` with the location that says which server is asked.
+fn auth_request(s: &mut Setting<'_>) -> Outcome {
+    let path = s.arg(0);
+    if path == "off" {
+        let is_on = |outer: &Scope<'_>| !outer.nearest("auth_request").is_empty();
+        return match s.scope.outer.is_some_and(is_on) {
+            true => s.put("forward_auth", "off"),
+            false => needless("it is the default"),
+        };
+    }
+    let location = location_of(s.scope, path).ok_or("there is no such location")?;
+    let inner = Scope { directives: location.inner(), outer: None };
+    let url = inner.nearest_arg("proxy_pass").unwrap_or_default();
+    let is_plain = url.starts_with("http://") || url.starts_with("https://");
+    if !is_plain || url.contains(['$', '{']) {
+        return left("the server that is asked has a URL without variables");
+    }
+    let has_path = url.splitn(4, '/').nth(3).is_some();
+    let url = format!("{url}{}", if has_path { "" } else { path });
+    s.table.set("forward_auth", Table::from_iter([("url", url.into())]));
+    differs(
+        "the server gets X-Forwarded-Uri and the like, and its refusals go to the client as they are",
+    )
+}
+
+fn secret(s: &mut Setting<'_>) -> Outcome {
+    signed_urls(s)?;
+    left("all but the secret is there: write what follows the variables into the file link.secret")
+}
+
+/// `secure_link $arg_md5,$arg_expires;` with `secure_link_md5 "$secure_link_expires$uri secret";`
+fn signed_urls(s: &mut Setting<'_>) -> Outcome {
+    let stated = s.scope.nearest_arg("secure_link").zip(s.scope.nearest_arg("secure_link_md5"));
+    let (link, message) = stated.ok_or("a link has a signature, and a text that it is over")?;
+    let arguments = link.split_once(',').and_then(|(signature, expires)| {
+        Some((signature.trim().strip_prefix("$arg_")?, expires.trim().strip_prefix("$arg_")?))
+    });
+    let (signature, expires) =
+        arguments.ok_or("a link has two arguments: its signature and its end")?;
+    let message = message
+        .replace("$secure_link_expires", "{expires}")
+        .replace("$uri", "{path}")
+        .replace("$remote_addr", "{client}");
+    let (variables, secret) = message.split_at(message.rfind('}').map_or(0, |end| end + 1));
+    let space = &secret[..secret.len() - secret.trim_start().len()];
+    if variables.contains('$') || !variables.contains("{expires}") || space == secret {
+        return left("the digest is over other things than the end, the path and the client");
+    }
+    let keys = [
+        ("form", "secure_link".into()),
+        ("secret_file", "link.secret".into()),
+        ("message", format!("{variables}{space}{{secret}}").into()),
+        ("signature", signature.into()),
+        ("expires", expires.into()),
+    ];
+    s.put("signed_urls", Table::from_iter(keys))
+}
+
+fn trust(s: &mut Setting<'_>) -> Outcome {
+    let address = s.arg(0);
+    if address.parse::<std::net::IpAddr>().is_err() && !address.contains('/') {
+        return left("a trusted proxy is an address or a prefix");
+    }
+    s.converter.trusted().push("addresses", address);
+    TAKEN
+}
+
+fn real_ip_header(s: &mut Setting<'_>) -> Outcome {
+    match s.arg(0).to_ascii_lowercase().as_str() {
+        "x-forwarded-for" => needless(STATED),
+        "proxy_protocol" => {
+            s.converter.trusted().set("proxy_protocol", true);
+            TAKEN
+        }
+        _ => left(STATED),
+    }
+}
+
+impl Converter {
+    /// The one table of trusted proxies.
+    pub(super) fn trusted(&mut self) -> &mut Table {
+        let trusted = &mut self.plan.trusted;
+        if trusted.is_empty() {
+            trusted.push(Table::default());
+        }
+        &mut trusted[0]
+    }
+}

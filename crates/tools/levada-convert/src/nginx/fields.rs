@@ -1,0 +1,191 @@
+//! Header fields of requests and responses, and error pages.
+
+use super::{
+    converter::Scope,
+    parse::Directive,
+    setting::{Reader, Setting, key},
+    tls, variables,
+};
+use crate::{
+    ledger::{Outcome, Stated as _, TAKEN, differs, left, needless},
+    rows::{Row, find},
+    table::Table,
+    units,
+    vocabulary::{self, Edit},
+};
+
+const AS_IT_IS: &str = "`Location` of the origin passes as it is";
+
+pub(super) const TABLE: &[Row<Reader>] = &[
+    key("proxy_set_header", "request_headers", request_header),
+    key("proxy_hide_header", "response_headers.remove", |s| {
+        vocabulary::edit_response(s.table, s.arg(0), Edit::Remove)
+    }),
+    Row::needless("proxy_pass_header", "fields of the origin pass unless they are removed"),
+    key("add_header", "response_headers.add", add_header),
+    Row::needless("expires = off", "it is the default"),
+    Row::left("expires = modified", "lifetimes do not count from the last change"),
+    key("expires", "response_headers.set", expires),
+    key("error_page", "error_pages", error_page),
+    key("proxy_intercept_errors = on", "error_pages", |_| TAKEN),
+    Row::needless("proxy_intercept_errors", "it is the default"),
+    Row::needless("proxy_redirect = off", AS_IT_IS),
+    Row::left("proxy_redirect", AS_IT_IS),
+    Row::left(
+        "proxy_method proxy_pass_request_body proxy_pass_request_headers proxy_bind",
+        "requests pass as they are",
+    ),
+];
+
+/// Fields of requests that a node sets itself, by their usual values.
+const OWN_FIELDS: &[Row<()>] = &[
+    Row::needless(
+        "x-forwarded-for = $proxy_add_x_forwarded_for $remote_addr",
+        "a node sends this field itself",
+    ),
+    Row::needless("x-forwarded-proto = $scheme", "a node sends this field itself"),
+    Row::needless("x-forwarded-host = $host $http_host", "a node sends this field itself"),
+    Row::needless("upgrade = $http_upgrade websocket", WEBSOCKET),
+    Row::left("upgrade", "connections are upgraded to WebSocket only"),
+    Row::needless("connection = '' keep-alive", "connections to servers are always kept"),
+    Row::needless("te = trailers", "trailers of clients that ask for them pass"),
+    Row::needless("accept-encoding = ''", "the origin is asked for the original"),
+];
+
+const WEBSOCKET: &str = "WebSocket passes by itself: docs/operate/websocket.md";
+
+/// `Host` is read with the server that is asked.
+fn request_header(s: &mut Setting<'_>) -> Outcome {
+    let (name, value) = (s.arg(0), s.arg(1));
+    let lower = name.to_ascii_lowercase();
+    if let Some(outcome) = tls::client_field(name, value) {
+        return outcome;
+    }
+    if let Some(row) = find(OWN_FIELDS, &lower, value) {
+        return row.outcome(|()| TAKEN);
+    }
+    match (lower.as_str(), value) {
+        ("host", _) => TAKEN,
+        ("connection", value) if value.starts_with('$') || is_upgrade(value) => needless(WEBSOCKET),
+        ("connection", _) => left("`Connection` is the node's own"),
+        (_, "") => vocabulary::edit_request(s.table, name, Edit::Remove),
+        (_, value) => {
+            let value = variables::translate(value, &s.converter.constants)?;
+            vocabulary::edit_request(s.table, name, Edit::Set(value))
+        }
+    }
+}
+
+fn is_upgrade(value: &str) -> bool {
+    value.eq_ignore_ascii_case("upgrade")
+}
+
+fn add_header(s: &mut Setting<'_>) -> Outcome {
+    let name = s.arg(0);
+    if name.eq_ignore_ascii_case("alt-svc") && s.arg(1).contains("h3") {
+        return needless("a listener with `http3` offers it itself");
+    }
+    let value = variables::translate(s.arg(1), &s.converter.constants)?;
+    vocabulary::edit_response(s.table, name, Edit::Add(value))?;
+    match s.directive.args.get(2) {
+        None => differs("the field is added to responses of all statuses, as with `always`"),
+        Some(_) => TAKEN,
+    }
+}
+
+fn expires(s: &mut Setting<'_>) -> Outcome {
+    let value = match s.arg(0) {
+        "epoch" => "no-cache".to_owned(),
+        "max" => "max-age=315360000".to_owned(),
+        time => match units::nginx_time(time) {
+            Some(milliseconds) => format!("max-age={}", milliseconds / 1_000),
+            None if time.starts_with('-') => "no-cache".to_owned(),
+            None => return left("is no time"),
+        },
+    };
+    vocabulary::edit_response(s.table, "Cache-Control", Edit::Set(value))?;
+    differs("only `Cache-Control` is set, not `Expires`")
+}
+
+/// The location that a path of the configuration leads to, of the server around a level.
+pub(super) fn location_of<'a>(scope: &Scope<'a>, path: &str) -> Option<&'a Directive> {
+    let found = scope.own("location").find(|location| {
+        let args: Vec<_> = location.args.iter().map(String::as_str).collect();
+        args == ["=", path] || args == [path]
+    });
+    found.or_else(|| location_of(scope.outer?, path))
+}
+
+/// A page is a file where its path leads to a directory, and a path at the origin otherwise.
+fn error_page(s: &mut Setting<'_>) -> Outcome {
+    let (page, statuses) = s.directive.args.split_last().ok_or("has no page")?;
+    let other_status = statuses.iter().any(|status| status.starts_with('='));
+    if !page.starts_with('/') || page.contains('$') || other_status {
+        return left("an error page is a path or a file, and keeps the status");
+    }
+    if statuses.is_empty() {
+        return left("has no status");
+    }
+    let target = target_of(s.scope, page);
+    for status in statuses {
+        if !status.parse::<u16>().is_ok_and(|status| (400..600).contains(&status)) {
+            return left("an error page is for an error");
+        }
+        s.table.inline("error_pages").set(status, target.clone());
+    }
+    match s.scope.nearest_arg("proxy_intercept_errors") {
+        Some("on") => TAKEN,
+        _ => differs(
+            "the page stands for such errors of the origin, too, as with proxy_intercept_errors",
+        ),
+    }
+}
+
+fn target_of(scope: &Scope<'_>, page: &str) -> Table {
+    let location = location_of(scope, page);
+    let inner = location.map(|location| Scope { directives: location.inner(), outer: Some(scope) });
+    let level = inner.as_ref().unwrap_or(scope);
+    let asks = level.own("proxy_pass").next().is_some();
+    match level.nearest_arg("root").filter(|_| !asks) {
+        Some(root) => {
+            let file = format!("{}{page}", root.trim_end_matches('/'));
+            Table::from_iter([("file", file.into())])
+        }
+        None => Table::from_iter([("path", page.into())]),
+    }
+}
+
+/// A level with fields of its own does not have those of the levels around it.
+pub(super) fn keep(scope: &Scope<'_>, table: &mut Table) {
+    let Some(outer) = scope.outer else { return };
+    for (name, key) in [
+        ("add_header", "response_headers"),
+        ("proxy_hide_header", "response_headers"),
+        ("proxy_set_header", "request_headers"),
+        ("grpc_set_header", "request_headers"),
+    ] {
+        let own: Vec<_> = scope.own(name).map(|directive| directive.arg(0)).collect();
+        if own.is_empty() {
+            continue;
+        }
+        for field in outer.nearest(name).into_iter().map(|directive| directive.arg(0)) {
+            let is_own = own.iter().any(|own| own.eq_ignore_ascii_case(field));
+            let is_nodes = key == "request_headers" && is_of_node(field);
+            if !is_own && !is_nodes && !is_set(table, key, field) {
+                vocabulary::keep_field(table, key, field);
+            }
+        }
+    }
+}
+
+/// Whether a node sets a field of requests itself.
+fn is_of_node(field: &str) -> bool {
+    let field = field.to_ascii_lowercase();
+    field.starts_with("x-forwarded-") || field == "accept-encoding"
+}
+
+fn is_set(table: &Table, key: &str, field: &str) -> bool {
+    let edits = table.get(key);
+    let has = |part| edits?.inner(part)?.inner(field);
+    has("set").or_else(|| has("add")).is_some()
+}

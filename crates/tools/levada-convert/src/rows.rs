@@ -1,0 +1,121 @@
+//! Tables of directives: a row says what becomes of some of them. To convert a directive is to add a row.
+
+use crate::ledger::{Outcome, TAKEN, left, needless};
+
+/// A row. Of several rows that fit a directive, the first one counts.
+pub(crate) struct Row<F: Copy + 'static> {
+    /// Names, with spaces between them; a `*` stands for any text. Behind them, the row may have the values that it is
+    /// for, or is not for: `NAME NAME = VALUE VALUE`, `NAME != VALUE`. The value of a directive is its first argument,
+    /// and `''` an empty one.
+    names: &'static str,
+    effect: Effect<F>,
+    /// The keys that it writes, or the reason.
+    says: &'static str,
+}
+
+/// The effect of a directive.
+#[derive(Clone, Copy)]
+enum Effect<F> {
+    /// A node does it anyway, or has no use for it.
+    Needless,
+    /// Levada has nothing for it.
+    Left,
+    /// It writes keys.
+    Writes(F),
+}
+
+impl<F: Copy> Row<F> {
+    pub(crate) const fn writes(names: &'static str, keys: &'static str, effect: F) -> Self {
+        Self { names, effect: Effect::Writes(effect), says: keys }
+    }
+
+    pub(crate) const fn needless(names: &'static str, reason: &'static str) -> Self {
+        Self { names, effect: Effect::Needless, says: reason }
+    }
+
+    pub(crate) const fn left(names: &'static str, reason: &'static str) -> Self {
+        Self { names, effect: Effect::Left, says: reason }
+    }
+
+    /// The names, the values, and whether the row is for these values or for all others.
+    fn condition(&self) -> (&'static str, &'static str, bool) {
+        if let Some((names, values)) = self.names.split_once(" != ") {
+            return (names, values, false);
+        }
+        self.names.split_once(" = ").map_or((self.names, "", false), |(n, v)| (n, v, true))
+    }
+
+    /// The names of its directives.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> + use<F> {
+        self.condition().0.split_whitespace()
+    }
+
+    /// How its keys are written, if it writes any.
+    pub(crate) fn keys(&self) -> Option<F> {
+        match self.effect {
+            Effect::Writes(keys) => Some(keys),
+            _ => None,
+        }
+    }
+
+    /// The fate of a directive that writes no keys.
+    pub(crate) fn without_keys(&self) -> Option<Outcome> {
+        self.keys().is_none().then(|| self.outcome(|_| TAKEN))
+    }
+
+    fn is_for(&self, name: &str, value: &str) -> bool {
+        let value = if value.is_empty() { "''" } else { value };
+        let (names, values, wanted) = self.condition();
+        names.split_whitespace().any(|pattern| fits(pattern, name))
+            && values.split_whitespace().any(|own| own == value) == wanted
+    }
+
+    /// The fate of a directive, whose keys `write` writes.
+    pub(crate) fn outcome(&self, write: impl FnOnce(F) -> Outcome) -> Outcome {
+        match self.effect {
+            Effect::Needless => needless(self.says),
+            Effect::Left => left(self.says),
+            Effect::Writes(keys) => write(keys),
+        }
+    }
+}
+
+/// The row for a directive.
+pub(crate) fn find<'t, F: Copy>(
+    rows: impl IntoIterator<Item = &'t Row<F>>,
+    name: &str,
+    value: &str,
+) -> Option<&'t Row<F>> {
+    rows.into_iter().find(|row| row.is_for(name, value))
+}
+
+fn fits(pattern: &str, name: &str) -> bool {
+    let Some((start, rest)) = pattern.split_once('*') else { return pattern == name };
+    let Some(name) = name.strip_prefix(start) else { return false };
+    rest.is_empty() || name.char_indices().any(|(at, _)| fits(rest, &name[at..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Row, find};
+
+    #[test]
+    fn the_first_row_that_fits_counts() {
+        const ROWS: &[Row<u8>] = &[
+            Row::writes("a b = on ''", "", 1),
+            Row::writes("a != off", "", 2),
+            Row::needless("a* *_by_lua*", "because"),
+        ];
+        let found = |name, value| {
+            find(ROWS, name, value)
+                .and_then(|row| ROWS.iter().position(|own| std::ptr::eq(own, row)))
+        };
+        assert_eq!(found("a", "on"), Some(0));
+        assert_eq!(found("b", ""), Some(0));
+        assert_eq!(found("b", "off"), None);
+        assert_eq!(found("a", "x"), Some(1));
+        assert_eq!(found("a", "off"), Some(2));
+        assert_eq!(found("x_by_lua_file", ""), Some(2));
+        assert_eq!(found("x_by_lu", ""), None);
+    }
+}

@@ -1,0 +1,313 @@
+//! The keys of `records`: those that every installation sets become keys of the new file, and a node has no use for
+//! most others of the file that Traffic Server brings.
+
+use super::Converter;
+use crate::{
+    ledger::{Outcome, TAKEN, differs, left},
+    rows::{Row, find},
+    table::{Table, Value},
+    units,
+    vocabulary::{Edit, edit_response},
+};
+
+/// How the value of a key is read.
+#[derive(Clone, Copy)]
+pub(crate) enum Key {
+    /// As seconds of `[limits]`.
+    Limit(&'static str),
+    Reads(fn(&mut Converter, &str) -> Outcome),
+}
+
+use Key::{Limit, Reads};
+
+/// A row for seconds, up to an hour, in `[limits]`.
+const fn limit_row(names: &'static str, key: &'static str) -> Row<Key> {
+    Row::writes(names, key, Limit(key))
+}
+
+const NO_MINIMUM: &str = "a heuristic lifetime has no minimum: `default_ttl`";
+const SLOW: &str = "slow clients are judged by a least rate: docs/operate/limits.md";
+const IDLE: &str = "idle connections end by [limits], or when the server closes them";
+const NO_CACHE: &str = "a client's `no-cache` is obeyed (RFC 9111, 5.2.1.4)";
+
+pub(crate) const KEYS: &[Row<Key>] = &[
+    Row::writes("http.server_ports", "[[listen]]", Reads(Converter::ports)),
+    limit_row("http.connect_attempts_timeout", "connect_timeout"),
+    limit_row("http.transaction_no_activity_timeout_out", "response_timeout"),
+    limit_row("http.transaction_no_activity_timeout_in", "body_timeout"),
+    limit_row("http.keep_alive_no_activity_timeout_in", "idle_timeout"),
+    Row::needless("http.keep_alive_no_activity_timeout_out http.accept_no_activity_timeout", IDLE),
+    Row::left("net.default_inactivity_timeout http.transaction_active_timeout_in", SLOW),
+    Row::writes("http.connect_attempts_max_retries", "limits.tries", Reads(retries)),
+    Row::writes("net.connections_throttle", "limits.connections", Reads(connections)),
+    Row::writes(
+        "http.server_max_connections != 0",
+        "limits.server_connections",
+        Reads(server_connections),
+    ),
+    Row::writes(
+        "cache.ram_cache.size",
+        "cache.memory",
+        Reads(|c, value| size(c, "memory", 1 << 20, value)),
+    ),
+    Row::writes(
+        "cache.max_doc_size != 0",
+        "cache.max_object",
+        Reads(|c, value| size(c, "max_object", 0, value)),
+    ),
+    Row::writes("http.cache.http", "cache", Reads(|c, value| set(c, "cache", value != "0"))),
+    Row::writes("http.cache.heuristic_lm_factor", "heuristic_percent", Reads(heuristic_percent)),
+    Row::writes(
+        "http.cache.heuristic_max_lifetime",
+        "heuristic_max",
+        Reads(|c, value| set(c, "heuristic_max", seconds(value)?)),
+    ),
+    Row::left("http.cache.heuristic_min_lifetime", NO_MINIMUM),
+    Row::writes("http.cache.max_stale_age", "stale_if_unreachable", Reads(max_stale_age)),
+    Row::writes("http.negative_caching_enabled != 0", "negative_ttl", Reads(negative_caching)),
+    Row::writes("http.negative_caching_lifetime", "negative_ttl", Reads(negative_lifetime)),
+    Row::writes("http.cache.ignore_server_no_cache != 0", "ignore_headers", Reads(ignore_no_cache)),
+    Row::needless("http.cache.ignore_client_no_cache = 0", NO_CACHE),
+    Row::left("http.cache.ignore_client_no_cache", NO_CACHE),
+    Row::needless(
+        "http.cache.cache_responses_to_cookies = 1",
+        "responses to requests with cookies are stored",
+    ),
+    Row::left(
+        "http.cache.cache_responses_to_cookies",
+        "cookies are no reason not to store: `bypass`, `no_store`",
+    ),
+    Row::needless("http.cache.required_headers = 0", "it is what a node does"),
+    Row::writes("http.cache.required_headers", "heuristic_percent", Reads(required_headers)),
+    Row::writes("url_remap.pristine_host_hdr", "origin_host", Reads(pristine_host)),
+    Row::writes("http.response_server_str", "response_headers", Reads(server_field)),
+    Row::needless("http.response_server_enabled != 0", "the field is set by response_server_str"),
+    Row::needless(
+        "exec_thread.* accept_threads task_threads cache.threads_per_disk ssl.number.threads \
+         system.mmap_max core_limit allocator.* dump_mem_info_frequency stack_dump_enabled \
+         thread.*",
+        "a node sizes its threads and memory itself: [runtime], [limits]",
+    ),
+    Row::needless(
+        "net.sock_* net.defer_accept net.listen_backlog net.tcp_congestion_control_* \
+         net.poll_timeout",
+        "a node sets the options of its sockets itself",
+    ),
+    Row::needless(
+        "config_dir proxy_name proxy_binary_opts env_prep snapshot_dir alarm* syslog_facility \
+         output.logfile bin_path local_state_dir process_manager.* admin.* cop.* plugin.* \
+         lm.*",
+        "the service manager, the command line or [admin] decides this",
+    ),
+    Row::needless(
+        "diags.* log.* http.enable_http_stats http.slow.log.threshold http_ui_enabled",
+        "[log], --log-level and the metrics at the admin address stand for this",
+    ),
+    Row::needless(
+        "cluster.* local.cluster.* local.log.collation_mode",
+        "nodes of a cluster are [[peer]] tables",
+    ),
+    Row::needless(
+        "icp.* update.* spdy.* http.congestion_control.enabled prefetch.* socks.* = 0",
+        "it is off, and a node has nothing of it",
+    ),
+    Row::needless(
+        "icp.* update.* spdy.* socks.*",
+        "settings of what newer versions of Traffic Server do not have, or what is off",
+    ),
+    Row::needless("dns.* hostdb.*", "names are resolved by the system"),
+    Row::needless("body_factory.*", "error pages are keys of a site"),
+    Row::needless(
+        "cache.min_average_object_size cache.mutex_retry_delay cache.target_fragment_size \
+         cache.read_while_writer_* cache.enable_read_while_writer cache.ram_cache.algorithm \
+         cache.ram_cache.compress cache.ram_cache.use_seen_filter cache.ram_cache_cutoff \
+         cache.limits.http.max_alts cache.select_alternate cache.enable_checksum \
+         cache.interim.* cache.max_disk_errors cache.dir.* cache.hit_evacuate_* cache.agg_* \
+         http.cache.max_open_* http.cache.open_* http.cache.fuzz.* http.background_fill_*",
+        "the cache is another one: blocks, one fetch per object that its readers share, checked when it is read",
+    ),
+    Row::needless(
+        "http.cache.range.lookup http.cache.range.write http.cache.ignore_accept_*",
+        "ranges and variants follow RFC 9110 and 9111",
+    ),
+    Row::needless(
+        "http.insert_age_in_response http.keep_alive_enabled_in http.keep_alive_enabled_out \
+         http.keep_alive_post_out http.chunking_enabled http.send_http11_requests \
+         http.share_server_sessions http.server_session_sharing.* http.origin_server_pipeline \
+         http.user_agent_pipeline http.post.check.content_length.enabled \
+         http.send_100_continue_response http.normalize_ae* http2.* \
+         http.insert_request_via_str http.insert_response_via_str http.response_via_str \
+         http.request_via_str",
+        "a node does this as RFC 9110 to 9113 say",
+    ),
+    Row::needless(
+        "http.anonymize_* http.global_user_agent_header http.forward.* \
+         http.push_method_enabled http.redirection_enabled http.redirect_host_no_port \
+         http.enable_url_expandomatic http.no_dns_just_forward_to_parent \
+         http.parent_proxy_routing_enable http.negative_caching_enabled \
+         http.negative_revalidating_enabled http.cache.vary_default_* \
+         http.cache.enable_default_vary_headers http.cache.ignore_server_no_cache \
+         http.cache.ignore_client_cc_max_age http.cache.when_to_add_no_cache_to_msie_requests \
+         http.cache.when_to_revalidate http.cache.allow_empty_doc http.origin_max_connections \
+         http.server_max_connections http.origin_min_keep_alive_connections \
+         http.send_408_post_timeout_response http.parse.allow_non_http \
+         http.transaction_active_timeout_out http.response_server_enabled cache.max_doc_size \
+         cache.permit.pinning header.parse.no_host_url_redirect \
+         url_remap.default_to_server_pac* = 0 NULL '' -1",
+        "it is off, as with a node",
+    ),
+    Row::needless(
+        "http.anonymize_insert_client_ip http.insert_squid_x_forwarded_for = 1 2 3",
+        "a node always sends X-Forwarded-For",
+    ),
+    Row::needless("url_remap.remap_required = 1 2 3", "only hosts of sites are served"),
+    Row::needless("reverse_proxy.enabled = 1 2 3", "a node is a reverse proxy"),
+    Row::needless(
+        "http.cache.ims_on_client_no_cache http.cache.ignore_authentication",
+        "requests with Cache-Control and Authorization are answered as RFC 9111 says",
+    ),
+    Row::needless(
+        "http.cache.cache_urls_that_look_dynamic http.uncacheable_requests_bypass_parent = 1 2 3",
+        "it is what a node does",
+    ),
+    Row::needless(
+        "http.parent_proxy.* http.down_server.* http.connect_attempts_max_retries_dead_server \
+         http.connect_attempts_rr_retries http.post_connect_attempts_timeout",
+        "servers that fail are left and tried again by `health_check` and [limits]",
+    ),
+    Row::needless("http.connect_ports", "a node is no forward proxy: CONNECT is refused"),
+    Row::needless("http.number_of_redirections", "redirects of the origin go to the client"),
+];
+
+impl Converter {
+    /// The fate of a key.
+    pub(super) fn key(&mut self, name: &str, value: &str) -> Outcome {
+        let Some(row) = find(KEYS, name, value) else {
+            return left("there is no counterpart for this key");
+        };
+        row.outcome(|key| match key {
+            Limit(key) => limit(self, key, seconds(value)?),
+            Reads(read) => read(self, value),
+        })
+    }
+
+    /// `80 80:ipv6 443:ssl 127.0.0.1:8080`
+    fn ports(&mut self, value: &str) -> Outcome {
+        let mut others = Vec::new();
+        for port in value.split([' ', ',']).filter(|port| !port.is_empty()) {
+            let parts: Vec<_> = port.split(':').collect();
+            let number = parts.iter().find_map(|part| part.parse::<u16>().ok());
+            let known = |part: &&str| {
+                part.parse::<u16>().is_ok()
+                    || matches!(*part, "ssl" | "ipv4" | "ipv6" | "proto=http" | "proto=http;http2")
+            };
+            let Some(number) = number.filter(|_| parts.iter().all(known)) else {
+                others.push(port);
+                continue;
+            };
+            let host = if parts.contains(&"ipv6") { "[::]" } else { "0.0.0.0" };
+            let mut listen = Table::from_iter([("address", format!("{host}:{number}").into())]);
+            if parts.contains(&"ssl") {
+                listen.set("tls", true);
+            }
+            self.plan.listen.push(listen);
+        }
+        match others.is_empty() {
+            true => TAKEN,
+            false => left(format!("the ports are there, but for {}", others.join(" "))),
+        }
+    }
+}
+
+/// Sets a key of `[defaults]`.
+fn set(converter: &mut Converter, key: &str, value: impl Into<Value>) -> Outcome {
+    converter.defaults.set(key, value);
+    TAKEN
+}
+
+/// Sets a key of `[limits]`.
+fn limit(converter: &mut Converter, key: &str, value: impl Into<Value>) -> Outcome {
+    converter.plan.limits.set(key, value);
+    TAKEN
+}
+
+fn number(value: &str) -> Result<u64, String> {
+    value.parse().map_err(|_| "is no number".to_owned())
+}
+
+/// Seconds, up to an hour.
+fn seconds(value: &str) -> Result<String, String> {
+    let seconds = value.parse::<u64>().ok().filter(|seconds| *seconds > 0).ok_or("is no time")?;
+    Ok(units::duration(seconds.min(3600) * 1_000))
+}
+
+/// Sets a size of `[cache]`.
+fn size(converter: &mut Converter, key: &str, least: u64, value: &str) -> Outcome {
+    let bytes = units::byte_size(value).filter(|bytes| *bytes >= least).ok_or("is no size")?;
+    converter.plan.cache.set(key, units::size(bytes));
+    TAKEN
+}
+
+fn retries(converter: &mut Converter, value: &str) -> Outcome {
+    let retries = number(value)?;
+    converter.plan.limits.set("tries", retries.saturating_add(1).clamp(1, 10));
+    match retries {
+        0..=9 => TAKEN,
+        _ => differs("10 tries are the most"),
+    }
+}
+
+fn connections(converter: &mut Converter, value: &str) -> Outcome {
+    let most = number(value).ok().filter(|most| *most > 0).ok_or("is no number")?;
+    converter.plan.limits.set("connections", most.min(1_000_000));
+    differs("connections to servers have a limit of their own")
+}
+
+fn server_connections(converter: &mut Converter, value: &str) -> Outcome {
+    limit(converter, "server_connections", number(value)?)
+}
+
+fn heuristic_percent(converter: &mut Converter, value: &str) -> Outcome {
+    let percent = |factor: f64| (factor * 100.0).round().clamp(0.0, 100.0) as u64;
+    set(converter, "heuristic_percent", value.parse().map_or(10, percent))
+}
+
+fn max_stale_age(converter: &mut Converter, value: &str) -> Outcome {
+    let seconds = value.parse::<u64>().map_err(|_| "is no time")?;
+    set(converter, "stale_if_unreachable", units::duration(seconds.saturating_mul(1_000)))
+}
+
+fn negative_caching(converter: &mut Converter, _: &str) -> Outcome {
+    converter.has_negative_caching = true;
+    TAKEN
+}
+
+/// The lifetime may stand before the key that switches it on.
+fn negative_lifetime(converter: &mut Converter, value: &str) -> Outcome {
+    converter.negative_ttl = Some(seconds(value)?);
+    TAKEN
+}
+
+fn ignore_no_cache(converter: &mut Converter, _: &str) -> Outcome {
+    converter.defaults.push("ignore_headers", "cache-control");
+    differs("`Cache-Control` is not obeyed at all")
+}
+
+fn required_headers(converter: &mut Converter, value: &str) -> Outcome {
+    match value {
+        "2" => set(converter, "heuristic_percent", 0),
+        _ => differs("responses without Last-Modified have no lifetime anyway"),
+    }
+}
+
+fn pristine_host(converter: &mut Converter, value: &str) -> Outcome {
+    converter.pristine_host = value != "0";
+    TAKEN
+}
+
+fn server_field(converter: &mut Converter, value: &str) -> Outcome {
+    if value.contains(['{', '}']) {
+        return left("the field has braces");
+    }
+    edit_response(&mut converter.defaults, "Server", Edit::Set(value.to_owned()))
+}
