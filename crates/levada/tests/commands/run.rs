@@ -7,6 +7,8 @@ use std::{
     time::Duration,
 };
 
+use rustix::process::{Pid, Signal, kill_process};
+
 const CONFIGURATION: &str = r#"
 name = "a"
 [[listen]]
@@ -137,4 +139,16 @@ fn log_has_no_debug_forms_and_more_lines_with_v() {
 fn colours_of_the_log_obey_the_environment() {
     assert!(logged(&[("CLICOLOR_FORCE", "1")]).contains("\x1b["));
     assert!(!logged(&[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]).contains("\x1b["));
+}
+
+#[test]
+fn signals_right_after_ready_do_not_end_the_node_without_a_drain() {
+    for round in 0..8 {
+        let (mut process, _) = start(CONFIGURATION, 1200, 1200);
+        let pid = Pid::from_child(&process);
+        let _ = kill_process(pid, Signal::HUP);
+        let _ = kill_process(pid, Signal::TERM);
+        let status = process.wait().unwrap();
+        assert!(status.success(), "round {round}: {status}");
+    }
 }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use levada_tls::acme::{CertificateMetrics, Certificates};
 use levada_types::format_duration;
-use tokio::{net::TcpListener, runtime, signal::unix};
+use tokio::{net::TcpListener, runtime};
 
 use levada_cluster::events::Events;
 use levada_control::status::History;
@@ -13,7 +13,7 @@ use levada_control::upgrade::{
 };
 use levada_metrics::Counts;
 use levada_net::{
-    signals::{on_each, until_stopped},
+    signals::Signals,
     stop::{self, Stop, Stopper},
 };
 
@@ -68,6 +68,7 @@ pub fn run(
         let addresses = sockets.addresses.clone();
         let doors = start(&reloader, sockets, &stop)?;
         let served = reloader.clone();
+        let mut signals = Signals::register();
         let serving = async {
             let caught_up = inherited.as_ref().is_some_and(|inherited| inherited.is_complete);
             open_doors(&node, doors, (caught_up, &stop)).await?;
@@ -82,10 +83,10 @@ pub fn run(
         };
         let ended = tokio::select! {
             failed = serving => failed,
-            () = until_signalled(&reloader, &stop) => Ok(()),
+            () = until_signalled(&mut signals, &reloader, &stop) => Ok(()),
             () = reloader.upgrades.until(UpgradePhase::Succeeded) => {
                 reloader.listeners.forget();
-                leave(&reloader, &stop).await;
+                leave(&mut signals, &reloader, &stop).await;
                 Ok(())
             }
         };
@@ -302,16 +303,11 @@ fn worker(index: usize, stop: &Stop) -> Result<runtime::Handle, StartError> {
 
 /// Returns on a signal to stop. Until then it reloads on each HUP, and opens the access log anew on each
 /// USR1.
-async fn until_signalled(reloader: &Arc<Reloader>, stop: &Stop) {
-    use unix::SignalKind;
+async fn until_signalled(signals: &mut Signals, reloader: &Arc<Reloader>, stop: &Stop) {
     // The result is in the log and in the metrics.
     let reload = async || drop(reloader.reload(stop).await);
     let reopen = async || reloader.node.telemetry.logs.reopen();
-    tokio::select! {
-        () = until_stopped() => {}
-        () = on_each(SignalKind::hangup(), reload) => {}
-        () = on_each(SignalKind::user_defined1(), reopen) => {}
-    }
+    signals.until_stopped(reload, reopen).await;
 }
 
 /// How long the disk cache may take to write its queue and its index.
@@ -321,7 +317,7 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// Waits until no connections are left after another process has taken over, at most for half of the drain
 /// timeout, or until a signal.
-async fn leave(reloader: &Arc<Reloader>, stop: &Stop) {
+async fn leave(signals: &mut Signals, reloader: &Arc<Reloader>, stop: &Stop) {
     let node = &reloader.node;
     let patience = node.settings().limits.drain_timeout / 2;
     let gone = async {
@@ -332,7 +328,7 @@ async fn leave(reloader: &Arc<Reloader>, stop: &Stop) {
     };
     tokio::select! {
         _ = tokio::time::timeout(patience, gone) => {}
-        () = until_signalled(reloader, stop) => {}
+        () = until_signalled(signals, reloader, stop) => {}
     }
 }
 
