@@ -20,16 +20,17 @@ const SOURCE: &str = "https://levada.example/levada/blob/main";
 static LINK: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"\]\(([^)\s:]+)\)").expect("a pattern"));
 
-/// Builds docs/book, where there is mdBook.
+/// Whether there is mdBook.
+pub(crate) fn is_possible() -> bool {
+    Command::new("mdbook").arg("--version").output().is_ok_and(|output| output.status.success())
+}
+
+/// Builds docs/book.
 ///
 /// # Errors
-/// When mdBook fails or warns.
+/// When mdBook is missing, fails or warns.
 pub(crate) fn build() -> anyhow::Result<()> {
-    let Ok(version) = Command::new("mdbook").arg("--version").output() else {
-        eprintln!("xtask: book skipped: mdbook is missing: `cargo install --locked mdbook`");
-        return Ok(());
-    };
-    ensure!(version.status.success(), "mdbook --version failed");
+    ensure!(is_possible(), "mdbook is missing: `cargo install --locked mdbook`");
     let built = Command::new("mdbook").arg("build").current_dir(root()).output()?;
     let said = String::from_utf8_lossy(&built.stderr);
     let quiet = !said.lines().any(|line| line.contains("WARN") || line.contains("ERROR"));

@@ -14,12 +14,13 @@ mod workspace;
 use std::{env, path::Path, process::ExitCode};
 
 const USAGE: &str = "\
-usage: cargo xtask <ci [--quick] | docs | tidy [--figures] | dist [--program FILE] | packages | python | book | release-notes VERSION>
+usage: cargo xtask <test | ci [--quick] | docs | tidy [--figures] | dist [--program FILE] | packages | python | book | release-notes VERSION>
 
-  ci    all checks that a change must pass: format, tidy, dependencies, lints, the oldest Rust, fuzz
-        targets, packages of crates, documentation, tests, the book, the Python package, the Debian
-        package; with --quick, those of what differs from the main branch
-  docs  writes the generated parts of docs/ anew
+  test  the checks that are enough for most changes: format, tidy, lints, tests
+  ci    all checks that a change must pass: those of `test`, then dependencies, the oldest Rust, fuzz
+        targets, packages of crates, documentation, the book, the Python package, the Debian package;
+        with --quick, format and tidy, and lints and tests of what differs from the main branch
+  docs  writes the generated parts of docs/
   tidy  what the compiler does not check: purity, import cycles, sizes of crates, names, prose,
         registries, generated documents; with --figures, prints the figures instead
   dist  builds target/dist/levada as packages ship it, optimised by a run under load, and packs it:
@@ -36,6 +37,7 @@ usage: cargo xtask <ci [--quick] | docs | tidy [--figures] | dist [--program FIL
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let result = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["test"] => ci::test(),
         ["ci"] => ci::run(),
         ["ci", "--quick"] => ci::quick(),
         ["packages"] => ci::packages(),

@@ -42,7 +42,11 @@ fn kept_up(report: &Value) -> bool {
     let throughput = |row: &Value, of: &str| row[of]["throughput"].as_f64().unwrap();
     let slow = |row: &&Value| throughput(row, "measured") < 0.7 * throughput(row, "simulated");
     let slow = report["rows"].as_array().unwrap().iter().find(slow);
-    slow.inspect(|row| eprintln!("skipped: this machine is too busy: {row:#}")).is_none()
+    slow.inspect(|row| {
+        eprintln!("{row:#}");
+        levada_skip::skipped("this machine is too busy for what is measured");
+    })
+    .is_none()
 }
 
 fn refused(options: &[&str], text: &str) {
@@ -164,8 +168,7 @@ fn back_end_answers_like_the_machine_that_it_stands_for() {
 
 #[test]
 fn connections_are_handed_over_where_that_can_be() {
-    if let Err(why) = levada_net::lab::possible() {
-        eprintln!("skipped: {why}");
+    if levada_skip::possible(levada_net::lab::possible()).is_none() {
         return;
     }
     let options = "lard --policy lard/r --nodes 2 --files 200 --warm-up 2s --duration 3s \
@@ -177,8 +180,7 @@ fn connections_are_handed_over_where_that_can_be() {
 
 #[test]
 fn policies_are_compared_behind_links_of_limited_rate() {
-    if let Err(why) = levada_net::lab::possible() {
-        eprintln!("skipped: {why}");
+    if levada_skip::possible(levada_net::lab::possible()).is_none() {
         return;
     }
     let options = "policies --scenario crowd,links --policy adaptive --nodes 2 --rate 1Mbit/s --from 100 \
@@ -238,8 +240,7 @@ fn changes_let_no_request_suffer() {
 
 #[test]
 fn connections_are_handed_off_while_nodes_restart() {
-    if let Err(why) = levada_net::lab::possible() {
-        eprintln!("skipped: {why}");
+    if levada_skip::possible(levada_net::lab::possible()).is_none() {
         return;
     }
     let options = "changes --only none,restart --duration 2s --rate 60 --json";

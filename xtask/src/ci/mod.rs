@@ -1,5 +1,5 @@
-//! All checks that a change must pass: the quickest first and the tests last, so that their output is
-//! at the end. Every step prints its time, and the whole prints the total.
+//! All checks that a change must pass: those of `cargo xtask test`, which are enough for most changes, and
+//! then the long ones. Every step prints its time, and the whole prints the total and what was left out.
 
 mod dependencies;
 mod fuzz;
@@ -7,66 +7,105 @@ mod oldest;
 mod packages;
 mod python;
 mod quick;
+mod skips;
 mod tests;
 
 use std::time::Instant;
 
 use anyhow::Context as _;
 
-pub(crate) use packages::check as packages;
-pub(crate) use python::check as python;
 pub(crate) use quick::run as quick;
+use skips::Skips;
 
 use crate::{
     book, tidy,
     workspace::{cargo, succeed},
 };
 
-/// The name of a check, and the check.
-type Step<'a> = (&'a str, Box<dyn Fn() -> anyhow::Result<()> + 'a>);
+/// The name of a check, and the check, which is handed its name.
+type Step<'a> = (&'a str, Box<dyn Fn(&str, &mut Skips) -> anyhow::Result<()> + 'a>);
 
 /// Runs every step until one fails.
 ///
 /// # Errors
 /// That of the step that failed.
 pub(crate) fn run() -> anyhow::Result<()> {
-    take(vec![
-        ("format", Box::new(format)),
-        ("tidy", Box::new(tidy::run)),
+    let mut steps = usual();
+    steps.extend::<Vec<Step<'_>>>(vec![
         ("dependencies", Box::new(dependencies::check)),
-        ("lints", Box::new(|| lint(&["--workspace"]))),
         ("oldest Rust", Box::new(oldest::check)),
-        ("fuzz targets", Box::new(fuzz::check)),
-        ("crates", Box::new(crates)),
-        ("documentation", Box::new(documentation)),
-        ("book", Box::new(book::build)),
-        ("tests", Box::new(|| tests::run(&["--workspace"]))),
+        ("fuzz targets", Box::new(|_, _| fuzz::check())),
+        ("crates", Box::new(|_, _| crates())),
+        ("documentation", Box::new(|_, _| documentation())),
+        ("book", Box::new(book)),
         ("Python", Box::new(python::check)),
         ("packages", Box::new(packages::check)),
-    ])
+    ]);
+    take(steps)
+}
+
+/// Runs the checks that are enough for most changes.
+///
+/// # Errors
+/// That of the step that failed.
+pub(crate) fn test() -> anyhow::Result<()> {
+    take(usual())
+}
+
+/// Runs the check of the Python package.
+///
+/// # Errors
+/// When it fails.
+pub(crate) fn python() -> anyhow::Result<()> {
+    take(vec![("Python", Box::new(python::check))])
+}
+
+/// Runs the check of the Debian package.
+///
+/// # Errors
+/// When it fails.
+pub(crate) fn packages() -> anyhow::Result<()> {
+    take(vec![("packages", Box::new(packages::check))])
+}
+
+fn usual<'a>() -> Vec<Step<'a>> {
+    vec![
+        ("format", Box::new(format)),
+        ("tidy", Box::new(|_, _| tidy::run())),
+        ("lints", Box::new(|name, skips| lint(&["--workspace"], name, skips))),
+        ("tests", Box::new(|_, skips| tests::run(&["--workspace"], skips))),
+    ]
 }
 
 fn take(steps: Vec<Step<'_>>) -> anyhow::Result<()> {
     let start = Instant::now();
+    let mut skips = Skips::default();
     for (name, step) in steps {
         eprintln!("xtask: {name}");
         let begin = Instant::now();
-        let result = step();
+        let result = step(name, &mut skips);
         let passed = if result.is_ok() { "passed" } else { "failed" };
         eprintln!("xtask: {name} {passed} after {:.1} s", begin.elapsed().as_secs_f64());
         result.context(name.to_owned())?;
     }
+    skips.conclude()?;
     eprintln!("xtask: all passed after {:.1} s", start.elapsed().as_secs_f64());
     Ok(())
 }
 
-fn format() -> anyhow::Result<()> {
+fn format(name: &str, skips: &mut Skips) -> anyhow::Result<()> {
+    if !skips.has(name, "fmt") {
+        return Ok(());
+    }
     succeed(&mut cargo(&["fmt", "--all", "--check"]))
 }
 
 /// Clippy on these packages. It knows `rust-version`, and refuses what is newer in the standard
 /// library (`incompatible_msrv`).
-fn lint(packages: &[&str]) -> anyhow::Result<()> {
+fn lint(packages: &[&str], name: &str, skips: &mut Skips) -> anyhow::Result<()> {
+    if !skips.has(name, "clippy") {
+        return Ok(());
+    }
     let arguments = [&["clippy"], packages, &["--all-targets", "--", "-D", "warnings"]].concat();
     succeed(&mut cargo(&arguments))
 }
@@ -82,4 +121,12 @@ fn crates() -> anyhow::Result<()> {
 fn documentation() -> anyhow::Result<()> {
     let mut doc = cargo(&["doc", "--workspace", "--no-deps"]);
     succeed(doc.env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+fn book(name: &str, skips: &mut Skips) -> anyhow::Result<()> {
+    if book::is_possible() {
+        return book::build();
+    }
+    skips.add(name, "mdbook is missing: `cargo install --locked mdbook`");
+    Ok(())
 }

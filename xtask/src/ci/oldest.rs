@@ -6,16 +6,18 @@ use std::{fs, process::Command};
 
 use anyhow::Context as _;
 
+use super::skips::Skips;
 use crate::workspace::{root, succeed};
 
 /// Checks what users build, and not the tests, with the oldest version, in a target directory of its own.
 ///
 /// # Errors
 /// When something does not compile.
-pub(super) fn check() -> anyhow::Result<()> {
+pub(super) fn check(name: &str, skips: &mut Skips) -> anyhow::Result<()> {
     let version = promised(&fs::read_to_string(root().join("Cargo.toml"))?)?;
     if !is_installed(&version) && !install(&version) {
-        eprintln!("xtask: Rust {version} skipped: it cannot be installed; clippy checked");
+        let remedy = format!("`rustup toolchain install {version} --profile minimal`");
+        skips.add(name, format!("Rust {version} is missing: {remedy}"));
         return Ok(());
     }
     eprintln!("xtask: with Rust {version}");

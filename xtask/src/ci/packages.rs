@@ -4,6 +4,7 @@
 
 use std::{path::PathBuf, process::Command};
 
+use super::skips::Skips;
 use crate::{
     dist::{self, Kind},
     workspace::{cargo, root, succeed},
@@ -13,9 +14,12 @@ use crate::{
 ///
 /// # Errors
 /// When a package cannot be made, or the round trip fails.
-pub(crate) fn check() -> anyhow::Result<()> {
+pub(super) fn check(name: &str, skips: &mut Skips) -> anyhow::Result<()> {
+    if !skips.has(name, "deb") {
+        return Ok(());
+    }
     if let Some(reason) = missing() {
-        eprintln!("xtask: packages skipped: {reason}");
+        skips.add(name, reason);
         return Ok(());
     }
     // The tests have just built it. Another build would select other features and begin anew.
@@ -38,13 +42,10 @@ fn missing() -> Option<String> {
         output.is_ok_and(|output| output.status.success())
     };
     if !runs("unshare", &["--mount", "--net", "--pid", "--fork", "chroot", "/", "true"]) {
-        return Some("it needs root".to_owned());
+        return Some("the round trip of the package needs root: run it with sudo".to_owned());
     }
     if !runs("mmdebstrap", &["--version"]) {
-        return Some("mmdebstrap is missing".to_owned());
-    }
-    if !cargo(&["deb", "--version"]).output().is_ok_and(|output| output.status.success()) {
-        return Some("cargo-deb is missing: `cargo install --locked cargo-deb`".to_owned());
+        return Some("mmdebstrap is missing (Debian: mmdebstrap)".to_owned());
     }
     // Refuses to begin what would end for want of a network.
     let mirror = "mmdebstrap --quiet --dry-run --variant=essential bookworm /dev/null";

@@ -7,6 +7,7 @@ use std::{
     process::Command,
 };
 
+use super::skips::Skips;
 use crate::{
     dist,
     workspace::{cargo, root, succeed},
@@ -18,13 +19,17 @@ const MANIFEST: [&str; 2] = ["--manifest-path", "python/Cargo.toml"];
 ///
 /// # Errors
 /// When one of these fails.
-pub(crate) fn check() -> anyhow::Result<()> {
+pub(super) fn check(name: &str, skips: &mut Skips) -> anyhow::Result<()> {
+    if !skips.has(name, "fmt") || !skips.has(name, "clippy") {
+        return Ok(());
+    }
     let directory = dist::target_directory().join("python");
     let format = ["--", "--check", "--config-path", "rustfmt.toml"];
     succeed(&mut cargo(&[&["fmt"], &MANIFEST[..], &format].concat()))?;
     let Some(environment) = environment(&directory.join("venv"))? else {
-        eprintln!(
-            "xtask: Python skipped: there is no Python 3.10 with venv, or no packages for it"
+        skips.add(
+            name,
+            "there is no Python 3.10 with venv (Debian: python3-venv), or no way to packages for it",
         );
         return Ok(());
     };

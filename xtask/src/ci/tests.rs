@@ -2,21 +2,26 @@
 //! each test in a process of its own, gives up what hangs, and lists flaky tests at the end
 //! (`.config/nextest.toml`).
 
+use std::fs;
+
+use super::skips::{self, Skips};
 use crate::workspace::{cargo, succeed};
 
 /// Runs the tests of these packages, named as arguments to Cargo.
 ///
 /// # Errors
 /// When a test fails. With nextest, that is one that failed three times.
-pub(super) fn run(packages: &[&str]) -> anyhow::Result<()> {
-    if !cargo(&["nextest", "--version"]).output().is_ok_and(|out| out.status.success()) {
-        eprintln!(
-            "xtask: cargo-nextest is missing (`cargo install --locked cargo-nextest`): \
-             `cargo test` runs the tests, once each"
-        );
-        return succeed(&mut cargo(&[&["test"], packages].concat()));
-    }
-    // Nextest does not run the examples in documentation.
-    succeed(&mut cargo(&[&["test", "--doc"], packages].concat()))?;
-    succeed(&mut cargo(&[&["nextest", "run", "--profile", "ci"], packages].concat()))
+pub(super) fn run(packages: &[&str], skips: &mut Skips) -> anyhow::Result<()> {
+    skips::forget()?;
+    let test = |arguments: &[&str]| {
+        succeed(cargo(&[arguments, packages].concat()).env("LEVADA_SKIPS", skips::file()))
+    };
+    let result = if skips.has("second and third tries of tests", "nextest") {
+        // Nextest does not run the examples in documentation.
+        test(&["test", "--doc"]).and_then(|()| test(&["nextest", "run", "--profile", "ci"]))
+    } else {
+        test(&["test"])
+    };
+    skips.read(&fs::read_to_string(skips::file()).unwrap_or_default());
+    result
 }

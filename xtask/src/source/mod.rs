@@ -27,7 +27,7 @@ pub(crate) struct Source {
 }
 
 /// The directories that hold Rust.
-const TOP: &[&str] = &["bench", "crates", "fuzz", "xtask"];
+const TOP: &[&str] = &["bench", "crates", "fuzz", "skip", "xtask"];
 
 /// Every file of Rust, tests and examples included, ordered by path.
 ///

@@ -13,6 +13,7 @@ mod prose;
 mod purity;
 mod registry;
 mod size;
+mod skipped;
 
 use anyhow::bail;
 
@@ -35,6 +36,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     wrong.extend(names::check(&sources));
     wrong.extend(outside::check(&sources));
     wrong.extend(prose::check(&sources));
+    wrong.extend(skipped::check(&sources));
     for page in docs::stale()? {
         wrong.push(format!("{} is stale: run `cargo xtask docs`", page.path));
     }

@@ -76,7 +76,9 @@ mod tests {
         file.sync_all().unwrap();
         match is_cached(&file, length as u64) {
             Ok(all) => assert!(all),
-            Err(error) => return eprintln!("skipped: this system does not tell: {error}"),
+            Err(error) => {
+                return levada_skip::skipped(format_args!("this system does not tell: {error}"));
+            }
         }
         let all = rustix::fs::Advice::DontNeed;
         rustix::fs::fadvise(&file, 0, None, all).unwrap();

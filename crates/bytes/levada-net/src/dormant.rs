@@ -607,7 +607,7 @@ mod tests {
         let prober = std::thread::spawn(move || {
             while !probing.load(Relaxed) {
                 if probed.look(|socket| probe(&socket)).is_some_and(|sent| sent.is_err()) {
-                    eprintln!("skipped: probes need a capability");
+                    levada_skip::skipped("probes need a capability");
                     return;
                 }
             }

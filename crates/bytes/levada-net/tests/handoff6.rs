@@ -13,7 +13,7 @@ use std::{
 use levada_net::{
     bpf::{Guard, Hop, Steering},
     handoff::Connection,
-    lab::LabCluster,
+    lab::{LabCluster, possible},
     tcp::TcpInfo,
 };
 
@@ -35,7 +35,8 @@ struct World {
 impl World {
     /// `None` if networks are not possible here.
     fn new() -> Option<Self> {
-        let cluster = LabCluster::for_test(2)?;
+        levada_skip::possible(possible())?;
+        let cluster = LabCluster::new(2).unwrap();
         let devices = [LabCluster::DEVICE.to_owned()];
         let steering = on(&cluster.front, || Steering::start(&devices, 1000).unwrap());
         let guard = |back| on(back, || Guard::start(LabCluster::DEVICE, &[SERVICE]).unwrap());

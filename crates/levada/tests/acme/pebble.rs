@@ -151,9 +151,9 @@ fn program(name: &str) -> Option<PathBuf> {
     let found = directories.chain(env::split_paths(&path)).map(|at| at.join(name));
     let found = found.into_iter().find(|file| file.is_file());
     if found.is_none() {
-        eprintln!(
-            "left out: there is no {name}; Debian packages it as pebble, or set LEVADA_PEBBLE"
-        );
+        levada_skip::skipped(format_args!(
+            "{name} is missing (Debian: pebble; or LEVADA_PEBBLE names it)"
+        ));
     }
     found
 }

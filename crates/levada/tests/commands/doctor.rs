@@ -128,7 +128,7 @@ fn taken_port_is_told_with_the_program_that_has_it() {
 #[test]
 fn full_disk_is_told() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("not root: no file system can be mounted");
+        levada_skip::skipped("needs root to mount a file system");
         return;
     }
     let directory = tempfile::tempdir().unwrap();

@@ -385,8 +385,10 @@ impl Small {
         let output = command.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(&at).output();
         match output {
             Ok(output) if output.status.success() => return Some(Self(at)),
-            Ok(output) => eprintln!("skipped: no tmpfs: {}", text(&output).trim_end()),
-            Err(why) => eprintln!("skipped: no tmpfs: mount: {why}"),
+            Ok(output) => {
+                levada_skip::skipped(format_args!("no tmpfs: {}", text(&output).trim_end()))
+            }
+            Err(why) => levada_skip::skipped(format_args!("no tmpfs: mount: {why}")),
         }
         None
     }

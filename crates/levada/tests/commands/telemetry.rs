@@ -349,9 +349,9 @@ fn real_collector_takes_traces_metrics_and_logs() {
         .stderr(written)
         .spawn();
     let Ok(collector) = collector else {
-        println!(
-            "SKIPPED, NOTHING WAS SENT: there is no {program}; LEVADA_OTELCOL names a collector"
-        );
+        levada_skip::skipped(format_args!(
+            "{program} is missing: LEVADA_OTELCOL names a collector of OpenTelemetry"
+        ));
         return;
     };
     let _collector = Process(collector);

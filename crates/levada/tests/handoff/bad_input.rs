@@ -37,9 +37,7 @@ impl Cluster {
 
 /// The binary without these capabilities. `None`, with a message, if the network cannot be created.
 fn without(capabilities: &[&str]) -> Option<Command> {
-    let there = Command::new("setpriv").arg("--version").stdout(Stdio::null()).status();
-    if !there.is_ok_and(|status| status.success()) {
-        eprintln!("skipped: there is no setpriv");
+    if levada_skip::lacks("setpriv", "util-linux") {
         return None;
     }
     let dropped: Vec<_> = capabilities.iter().map(|name| format!("-{name}")).collect();

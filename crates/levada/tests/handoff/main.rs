@@ -83,12 +83,11 @@ impl Cluster {
 
     /// With a link of this shape to the client.
     fn bare_behind(shape: Option<Shape>) -> Option<Self> {
-        let curl = Command::new("curl").arg("-V").stdout(Stdio::null()).status();
-        if curl.is_err() {
-            eprintln!("skipped: there is no curl");
+        if levada_skip::lacks("curl", "curl") {
             return None;
         }
-        let hosts = lab::LabCluster::for_test_behind(2, shape)?;
+        levada_skip::possible(lab::possible())?;
+        let hosts = lab::LabCluster::behind(2, shape).unwrap();
         let servers = [0, 1].map(|at| Server::start(&hosts.backs[at], BACKS[at], at));
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("secret"), format!("{SECRET}\n")).unwrap();

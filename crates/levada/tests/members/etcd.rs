@@ -19,12 +19,17 @@ pub(crate) struct Etcd {
 }
 
 impl Etcd {
-    pub(crate) fn start() -> Self {
+    /// `None` if there is no etcd.
+    pub(crate) fn start() -> Option<Self> {
+        if levada_skip::lacks("etcd", "etcd-server") || levada_skip::lacks("etcdctl", "etcd-client")
+        {
+            return None;
+        }
         let directory = tempfile::tempdir().unwrap();
         let (client, peer) = (reserve(), reserve());
         let mut etcd = Self { directory, client, peer, process: None };
         etcd.spawn();
-        etcd
+        Some(etcd)
     }
 
     /// Starts it, and waits until it answers.
@@ -46,7 +51,7 @@ impl Etcd {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .unwrap_or_else(|error| panic!("etcd: {error}; install the package etcd-server"));
+            .unwrap();
         self.process = Some(Process(process));
         wait("etcd", || self.try_control(&["get", "x"]));
     }
@@ -76,7 +81,7 @@ impl Etcd {
     fn try_control(&self, arguments: &[&str]) -> bool {
         let mut command = self.command(arguments);
         let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
-        status.unwrap_or_else(|error| panic!("etcdctl: {error}; install etcd-client")).success()
+        status.unwrap().success()
     }
 
     fn command(&self, arguments: &[&str]) -> Command {

@@ -74,7 +74,7 @@ impl Browser {
         let mut browser =
             Self { process, orders, messages, session, sent: 0, problems, _profile: profile };
         if browser.call("Browser.getVersion", json!({})).is_none() {
-            println!("skipped: chromium is not installed (Debian's package chromium)");
+            levada_skip::skipped("chromium does not start (Debian: chromium)");
             return None;
         }
         let target = browser.order("Target.createTarget", json!({ "url": "about:blank" }));

@@ -1,7 +1,8 @@
 //! The page of a node and of a demo in a real Chromium: it shows what the node says, goes on after breaks, and can
 //! be used by keyboard and screen reader, on every width. Pages of sites, too: over HTTP/3, and with WebSocket.
 //!
-//! `UPDATE_SCREENSHOTS=1` makes the pictures of the documentation anew, with an optimised program.
+//! `cargo test -p levada --test page -- --ignored` makes the pictures of the documentation, with an optimised
+//! program.
 
 mod browser;
 mod http3;

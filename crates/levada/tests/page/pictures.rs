@@ -1,5 +1,6 @@
-//! The page of a demo, and the pictures of the documentation: `UPDATE_SCREENSHOTS=1` makes these anew, of a program
-//! that must be optimised (`LEVADA=target/release/levada`), on a machine that has nothing else to do.
+//! The page of a demo, and the pictures of the documentation: `cargo test -p levada --test page -- --ignored` makes
+//! these, of a program that must be optimised (`LEVADA=target/release/levada`), on a machine that has nothing else
+//! to do.
 
 use std::{
     fs,
@@ -94,10 +95,8 @@ fn page_of_the_demo_tells_the_story_and_takes_orders() {
 }
 
 #[test]
+#[ignore = "it writes files of docs/"]
 fn pictures_of_the_documentation() {
-    if std::env::var_os("UPDATE_SCREENSHOTS").is_none() {
-        return;
-    }
     let Some(mut browser) = Browser::start() else { return };
     let demo = Demo::start(&["--duration", "1m"]);
     browser.open(&demo.page);

@@ -25,12 +25,7 @@ impl Drop for Front {
 
 /// Whether nginx can be run. If not, the output says that nothing was compared.
 pub(crate) fn nginx_is_here() -> bool {
-    let here = Command::new("nginx").arg("-v").stderr(Stdio::null()).status();
-    let here = here.is_ok_and(|status| status.success());
-    if !here {
-        println!("SKIPPED, NOTHING WAS COMPARED: nginx is not installed");
-    }
-    here
+    !levada_skip::lacks("nginx", "nginx-light")
 }
 
 /// The configuration with the directories and servers of the test, and these addresses for clients.

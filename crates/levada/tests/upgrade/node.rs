@@ -366,7 +366,7 @@ pub(crate) fn can_become_nobody() -> bool {
     let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
     let here = rustix::process::geteuid().is_root() && passwd.contains("nobody:x:65534:");
     if !here {
-        eprintln!("skipped: needs root, and the user nobody");
+        levada_skip::skipped("needs root, and the user nobody");
     }
     here
 }

@@ -72,7 +72,7 @@ fn systemd_is_told_of_every_step() {
 fn sockets_of_systemd_are_taken_and_passed_on() {
     const ACTIVATE: &str = "/usr/bin/systemd-socket-activate";
     if !Path::new(ACTIVATE).exists() {
-        eprintln!("skipped: needs {ACTIVATE}");
+        levada_skip::skipped(format_args!("{ACTIVATE} is missing (Debian: systemd)"));
         return;
     }
     let origin = Origin::start();

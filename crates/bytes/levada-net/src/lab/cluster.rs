@@ -73,7 +73,10 @@ impl LabCluster {
     }
 
     /// The same with a link to the client that loses, delays or reorders packets, each way.
-    fn behind(backs: u8, shape: Option<Shape>) -> Result<Self, LabError> {
+    ///
+    /// # Errors
+    /// When there can be no network.
+    pub fn behind(backs: u8, shape: Option<Shape>) -> Result<Self, LabError> {
         let mut network = Network::new(1);
         let (client, router) = (network.host("client")?, network.host("router")?);
         let front = network.host("front")?;
@@ -132,29 +135,6 @@ impl LabCluster {
             host.ip(&[&own, &format!("route add default via {}", Self::ROUTER6)])?;
         }
         Ok(())
-    }
-
-    /// The same for a test: prints the reason and returns `None` if networks are not possible here.
-    ///
-    /// # Panics
-    /// When they are possible but the creation fails.
-    pub fn for_test(backs: u8) -> Option<Self> {
-        Self::for_test_behind(backs, None)
-    }
-
-    /// The same with a link of this shape to the client.
-    ///
-    /// # Panics
-    /// When networks are possible but the creation fails.
-    pub fn for_test_behind(backs: u8, shape: Option<Shape>) -> Option<Self> {
-        match Self::behind(backs, shape) {
-            Ok(cluster) => Some(cluster),
-            Err(why @ (LabError::NotRoot | LabError::Tun(_) | LabError::Ip(_))) => {
-                eprintln!("skipped: {why}");
-                None
-            }
-            Err(other) => panic!("{other}"),
-        }
     }
 }
 

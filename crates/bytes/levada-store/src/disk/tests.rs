@@ -94,7 +94,7 @@ impl Mount {
             .output()
             .is_ok_and(|output| output.status.success());
         if !mounted {
-            eprintln!("skipped: this needs the right to mount a tmpfs");
+            levada_skip::skipped("needs root to mount a tmpfs");
         }
         mounted.then_some(Self(dir))
     }

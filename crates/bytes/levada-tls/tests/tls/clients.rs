@@ -12,6 +12,12 @@ fn shows(identity: &Certificate) -> [&str; 4] {
 
 #[test]
 fn openssl_curl_and_python_show_their_certificate() {
+    if levada_skip::lacks("openssl", "openssl")
+        || levada_skip::lacks("curl", "curl")
+        || levada_skip::lacks("python3", "python3")
+    {
+        return;
+    }
     let (authority, clients) = (Authority::new(), Authority::new());
     let identity = authority.issue("a.test");
     let mine = clients.issue("me.test");
@@ -49,6 +55,9 @@ fn openssl_curl_and_python_show_their_certificate() {
 
 #[test]
 fn optional_certificate_may_be_absent_and_a_bad_one_has_a_reason() {
+    if levada_skip::lacks("openssl", "openssl") {
+        return;
+    }
     let (authority, clients) = (Authority::new(), Authority::new());
     let identity = authority.issue("a.test");
     let mut with = rules(ClientCertificateMode::Optional, &clients);
@@ -90,6 +99,9 @@ fn optional_certificate_may_be_absent_and_a_bad_one_has_a_reason() {
 
 #[test]
 fn chain_with_its_intermediate_is_verified() {
+    if levada_skip::lacks("openssl", "openssl") {
+        return;
+    }
     let (authority, clients) = (Authority::new(), Authority::new());
     let identity = authority.issue("a.test");
     let middle = clients.below();
@@ -105,6 +117,9 @@ fn chain_with_its_intermediate_is_verified() {
 
 #[test]
 fn revocation_list_beyond_its_time_or_of_another_authority_lets_nobody_pass() {
+    if levada_skip::lacks("openssl", "openssl") {
+        return;
+    }
     let (authority, clients) = (Authority::new(), Authority::new());
     let identity = authority.issue("a.test");
     let mine = clients.issue("me.test");

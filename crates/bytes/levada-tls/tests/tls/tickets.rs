@@ -26,6 +26,9 @@ fn keys(secret: &str, clock: &Arc<AtomicU64>) -> Arc<TicketKeys> {
 
 #[test]
 fn session_of_one_node_resumes_at_another_after_a_rotation_but_not_after_two() {
+    if levada_skip::lacks("openssl", "openssl") {
+        return;
+    }
     let authority = Authority::new();
     let identity = authority.issue("a.test");
     let clock = Arc::new(AtomicU64::new(1000 * HOUR));
@@ -48,6 +51,9 @@ fn session_of_one_node_resumes_at_another_after_a_rotation_but_not_after_two() {
 
 #[test]
 fn session_of_tls12_resumes_only_where_it_began() {
+    if levada_skip::lacks("openssl", "openssl") {
+        return;
+    }
     let authority = Authority::new();
     let identity = authority.issue("a.test");
     let clock = Arc::new(AtomicU64::new(1000 * HOUR));
@@ -62,6 +68,9 @@ fn session_of_tls12_resumes_only_where_it_began() {
 
 #[test]
 fn resumed_session_keeps_its_client_until_a_list_revokes_it() {
+    if levada_skip::lacks("openssl", "openssl") {
+        return;
+    }
     let (authority, clients) = (Authority::new(), Authority::new());
     let identity = authority.issue("a.test");
     let mine = clients.issue_with("me.test", |params| params.serial_number = Some(7.into()));
@@ -95,6 +104,9 @@ fn fields(answer: &str) -> &str {
 
 #[test]
 fn resumed_session_has_the_fields_of_the_session_that_it_resumes() {
+    if levada_skip::lacks("openssl", "openssl") {
+        return;
+    }
     let (authority, clients) = (Authority::new(), Authority::new());
     let identity = authority.issue("a.test");
     let middle = clients.below();
@@ -134,6 +146,9 @@ fn resumed_session_has_the_fields_of_the_session_that_it_resumes() {
 /// Of the same node, but of a server name whose site asks for no certificate.
 #[test]
 fn session_of_one_site_is_none_of_another_site() {
+    if levada_skip::lacks("openssl", "openssl") {
+        return;
+    }
     let (authority, clients) = (Authority::new(), Authority::new());
     let identity = authority.issue("a.test");
     let mine = clients.issue("me.test");

@@ -10,6 +10,9 @@ fn talks(at: std::net::SocketAddr, arguments: &[&str]) -> bool {
 
 #[test]
 fn every_suite_of_either_version_is_agreed_on_and_none_beside_them() {
+    if levada_skip::lacks("openssl", "openssl") {
+        return;
+    }
     let authority = Authority::new();
     let identity = authority.issue("a.test");
     let served = Opening::new(&identity).serve();
@@ -40,6 +43,9 @@ fn every_suite_of_either_version_is_agreed_on_and_none_beside_them() {
 
 #[test]
 fn only_what_is_named_is_agreed_on() {
+    if levada_skip::lacks("openssl", "openssl") {
+        return;
+    }
     let authority = Authority::new();
     let identity = authority.issue("a.test");
     let handshake = HandshakeSettings {
@@ -56,6 +62,9 @@ fn only_what_is_named_is_agreed_on() {
 
 #[test]
 fn versions_end_where_they_are_bounded() {
+    if levada_skip::lacks("openssl", "openssl") {
+        return;
+    }
     let authority = Authority::new();
     let identity = authority.issue("a.test");
     for (min, max, tls12, tls13) in [

@@ -42,7 +42,7 @@ impl ApiServer {
         let certificates = Certificates::new(address.ip(), "admin");
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("tokens.csv"), TOKENS).unwrap();
-        let etcd = EtcdServers::start(1, &[]).await;
+        let etcd = EtcdServers::start(1, &[]).await?;
         let mut server = Self { program, etcd, directory, certificates, address, process: None };
         server.start_again().await;
         Some(server)
@@ -250,9 +250,8 @@ fn program() -> Option<OsString> {
     let found =
         env::split_paths(&paths).map(|path| path.join("kube-apiserver")).find(|p| p.exists());
     if found.is_none() {
-        println!(
-            "SKIPPED, NOTHING WAS TESTED: there is no kube-apiserver. Put one on the PATH, or name it with \
-             LEVADA_KUBE_APISERVER."
+        levada_skip::skipped(
+            "kube-apiserver is missing: put one on the PATH, or name it with LEVADA_KUBE_APISERVER",
         );
     }
     found.map(OsString::from)

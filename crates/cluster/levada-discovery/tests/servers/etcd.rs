@@ -12,7 +12,7 @@ use crate::{
 
 #[tokio::test]
 async fn members_come_and_go_with_their_keys_and_leases() {
-    let etcd = EtcdServers::start(3, &[]).await;
+    let Some(etcd) = EtcdServers::start(3, &[]).await else { return };
     etcd.put("/web/a", "10.0.0.1:80").await;
     etcd.put("/web2/x", "10.0.0.9:80").await;
     let (_discovery, followed) = follow(Source::Etcd(etcd.source("/web/")));
@@ -40,7 +40,7 @@ async fn members_come_and_go_with_their_keys_and_leases() {
 
 #[tokio::test]
 async fn list_stays_and_changes_are_followed_when_the_leader_is_killed() {
-    let mut etcd = EtcdServers::start(3, &[]).await;
+    let Some(mut etcd) = EtcdServers::start(3, &[]).await else { return };
     etcd.put("/web/a", "10.0.0.1:80").await;
     let mut source = etcd.source("/web/");
     let leader = etcd.leader().await;
@@ -65,7 +65,7 @@ async fn list_stays_and_changes_are_followed_when_the_leader_is_killed() {
 
 #[tokio::test]
 async fn list_stays_while_all_servers_are_down() {
-    let mut etcd = EtcdServers::start(3, &[]).await;
+    let Some(mut etcd) = EtcdServers::start(3, &[]).await else { return };
     etcd.put("/web/a", "10.0.0.1:80").await;
     etcd.put("/web/b", "10.0.0.2:80").await;
     let (_discovery, followed) = follow(Source::Etcd(etcd.source("/web/")));
@@ -82,7 +82,7 @@ async fn list_stays_while_all_servers_are_down() {
 
 #[tokio::test]
 async fn node_that_starts_while_etcd_has_no_majority_gets_the_members_that_a_server_knows() {
-    let mut etcd = EtcdServers::start(3, &[]).await;
+    let Some(mut etcd) = EtcdServers::start(3, &[]).await else { return };
     etcd.put("/web/a", "10.0.0.1:80").await;
     // Server 2 has the key once its own answer says so.
     let mut last = etcd.source("/web/");
@@ -102,7 +102,7 @@ async fn node_that_starts_while_etcd_has_no_majority_gets_the_members_that_a_ser
 
 #[tokio::test]
 async fn another_server_is_asked_when_one_hangs() {
-    let etcd = EtcdServers::start(3, &[]).await;
+    let Some(etcd) = EtcdServers::start(3, &[]).await else { return };
     etcd.put("/web/a", "10.0.0.1:80").await;
     let (_discovery, followed) = follow(Source::Etcd(etcd.source("/web/")));
     members_become(&followed, &["a 10.0.0.1:80"]).await;
@@ -113,7 +113,7 @@ async fn another_server_is_asked_when_one_hangs() {
 
 #[tokio::test]
 async fn compaction_loses_no_change() {
-    let mut etcd = EtcdServers::start(1, &[]).await;
+    let Some(mut etcd) = EtcdServers::start(1, &[]).await else { return };
     etcd.put("/web/a", "10.0.0.1:80").await;
     let (_discovery, followed) = follow(Source::Etcd(etcd.source("/web/")));
     members_become(&followed, &["a 10.0.0.1:80"]).await;
@@ -135,7 +135,7 @@ async fn compaction_loses_no_change() {
 #[tokio::test]
 async fn etcd_with_a_full_disk_is_still_read() {
     let quota = "--quota-backend-bytes=8388608";
-    let etcd = EtcdServers::start(1, &[quota]).await;
+    let Some(etcd) = EtcdServers::start(1, &[quota]).await else { return };
     etcd.put("/web/a", "10.0.0.1:80").await;
     etcd.put("/web/b", "10.0.0.2:80").await;
     let (_discovery, followed) = follow(Source::Etcd(etcd.source("/web/")));
@@ -153,7 +153,7 @@ async fn etcd_with_a_full_disk_is_still_read() {
 
 #[tokio::test]
 async fn etcd_is_reached_by_tls_with_a_certificate_of_the_client() {
-    let etcd = EtcdServers::start_with_certificates().await;
+    let Some(etcd) = EtcdServers::start_with_certificates().await else { return };
     etcd.put("/web/a", "10.0.0.1:80").await;
     let source = etcd.source("/web/");
     let (_discovery, followed) = follow(Source::Etcd(source.clone()));
@@ -178,7 +178,7 @@ async fn etcd_is_reached_by_tls_with_a_certificate_of_the_client() {
 
 #[tokio::test]
 async fn etcd_with_passwords_is_read_by_a_user() {
-    let mut etcd = EtcdServers::start(1, &[]).await;
+    let Some(mut etcd) = EtcdServers::start(1, &[]).await else { return };
     etcd.put("/web/a", "10.0.0.1:80").await;
     let user = etcd.add_user("levada", "secret", "/web/").await;
     etcd.ask_for_passwords().await;
@@ -218,7 +218,7 @@ type LeaveSender = oneshot::Sender<Leave>;
 
 #[tokio::test]
 async fn node_is_registered_as_long_as_it_runs() {
-    let mut etcd = EtcdServers::start(3, &[]).await;
+    let Some(mut etcd) = EtcdServers::start(3, &[]).await else { return };
     let source = etcd.source("/nodes/");
     let (_discovery, followed) = follow(Source::Etcd(source.clone()));
     let (_leave_a, _a) = node(&source, "a", "10.0.0.1:7070");
@@ -240,7 +240,7 @@ async fn node_is_registered_as_long_as_it_runs() {
 
 #[tokio::test]
 async fn node_whose_lease_has_expired_registers_again() {
-    let etcd = EtcdServers::start(1, &[]).await;
+    let Some(etcd) = EtcdServers::start(1, &[]).await else { return };
     let source = etcd.source("/nodes/");
     let (_leave, _a) = node(&source, "a", "10.0.0.1:7070");
     let (_, first) = registered(&etcd, "/nodes/a").await;
@@ -252,7 +252,7 @@ async fn node_whose_lease_has_expired_registers_again() {
 
 #[tokio::test]
 async fn second_node_of_a_name_does_not_take_the_place_of_the_first() {
-    let etcd = EtcdServers::start(1, &[]).await;
+    let Some(etcd) = EtcdServers::start(1, &[]).await else { return };
     let source = etcd.source("/nodes/");
     let (leave_first, first) = node(&source, "a", "10.0.0.1:7070");
     registered(&etcd, "/nodes/a").await;
@@ -267,7 +267,7 @@ async fn second_node_of_a_name_does_not_take_the_place_of_the_first() {
 
 #[tokio::test]
 async fn key_passes_to_the_process_that_takes_over() {
-    let etcd = EtcdServers::start(1, &[]).await;
+    let Some(etcd) = EtcdServers::start(1, &[]).await else { return };
     let source = etcd.source("/nodes/");
     let (leave_old, old) = node(&source, "a", "10.0.0.1:7070");
     let (_, of_old) = registered(&etcd, "/nodes/a").await;
@@ -283,7 +283,7 @@ async fn key_passes_to_the_process_that_takes_over() {
 
 #[tokio::test]
 async fn key_is_written_again_when_the_process_that_took_over_has_failed() {
-    let etcd = EtcdServers::start(1, &[]).await;
+    let Some(etcd) = EtcdServers::start(1, &[]).await else { return };
     let source = etcd.source("/nodes/");
     let (_leave_old, _old) = node(&source, "a", "10.0.0.1:7070");
     let (_, of_old) = registered(&etcd, "/nodes/a").await;
@@ -298,7 +298,9 @@ async fn key_is_written_again_when_the_process_that_took_over_has_failed() {
 
 #[tokio::test]
 async fn registered_node_stays_a_member_while_the_disk_of_etcd_is_full() {
-    let etcd = EtcdServers::start(1, &["--quota-backend-bytes=8388608"]).await;
+    let Some(etcd) = EtcdServers::start(1, &["--quota-backend-bytes=8388608"]).await else {
+        return;
+    };
     let source = etcd.source("/nodes/");
     let (_leave, _a) = node(&source, "a", "10.0.0.1:7070");
     let before = registered(&etcd, "/nodes/a").await;

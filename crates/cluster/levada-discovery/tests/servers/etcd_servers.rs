@@ -40,14 +40,14 @@ struct Server {
 }
 
 impl EtcdServers {
-    /// Starts `count` servers with further arguments, and waits until they have a leader.
-    pub(crate) async fn start(count: usize, arguments: &[&str]) -> Self {
+    /// Starts `count` servers with further arguments, and waits until they have a leader. `None` if there is no etcd.
+    pub(crate) async fn start(count: usize, arguments: &[&str]) -> Option<Self> {
         let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
         Self::launch(count, arguments, None).await
     }
 
     /// Starts one server that asks for certificates.
-    pub(crate) async fn start_with_certificates() -> Self {
+    pub(crate) async fn start_with_certificates() -> Option<Self> {
         let certificates = Certificates::new(reserve(1)[0].ip(), "levada");
         let arguments = vec![
             format!("--cert-file={}", certificates.text("server.pem")),
@@ -62,7 +62,10 @@ impl EtcdServers {
         count: usize,
         arguments: Vec<String>,
         certificates: Option<Certificates>,
-    ) -> Self {
+    ) -> Option<Self> {
+        if levada_skip::lacks("etcd", "etcd-server") {
+            return None;
+        }
         let room = ROOM.acquire_many(count as u32).await.unwrap();
         let addresses = reserve(2 * count);
         let servers = addresses.chunks(2).map(|pair| Server {
@@ -75,7 +78,7 @@ impl EtcdServers {
         let mut cluster =
             Self { directory, servers, arguments, certificates, token: None, _room: room };
         cluster.start_all().await;
-        cluster
+        Some(cluster)
     }
 
     /// Starts all servers that do not run, and waits until they have a leader.
@@ -120,7 +123,7 @@ impl EtcdServers {
             .stdout(Stdio::null())
             .stderr(File::options().create(true).append(true).open(log).unwrap())
             .spawn()
-            .unwrap_or_else(|error| panic!("etcd: {error}; install the package etcd-server"));
+            .unwrap();
         server.process = Some(process);
     }
 

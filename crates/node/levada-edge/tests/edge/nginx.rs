@@ -76,12 +76,7 @@ impl Drop for Nginx {
 }
 
 fn nginx_is_here() -> bool {
-    let here = Command::new("nginx").arg("-v").stderr(Stdio::null()).status();
-    let here = here.is_ok_and(|status| status.success());
-    if !here {
-        println!("skipped: nginx is not installed");
-    }
-    here
+    !levada_skip::lacks("nginx", "nginx-light")
 }
 
 #[tokio::test]

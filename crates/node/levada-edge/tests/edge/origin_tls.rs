@@ -90,11 +90,7 @@ impl Drop for SecureNginx {
 }
 
 fn has_nginx() -> bool {
-    let there = Command::new("nginx").arg("-v").stderr(Stdio::null()).status().is_ok();
-    if !there {
-        eprintln!("skipped: there is no nginx here");
-    }
-    there
+    !levada_skip::lacks("nginx", "nginx-light")
 }
 
 /// The servers of a site behind this address.

@@ -544,7 +544,7 @@ async fn a_full_disk_is_said_and_what_came_is_kept() {
     if !rustix::process::geteuid().is_root()
         || !mount(&["-t", "tmpfs", "-o", "size=1m", "tmpfs", place])
     {
-        eprintln!("skipped: needs root to mount a small file system");
+        levada_skip::skipped("needs root to mount a small file system");
         return;
     }
     let bytes = content(2 << 20, 1);

@@ -17,12 +17,7 @@ fn program() -> PathBuf {
 
 /// Whether Python has grpcio. A test without it says so.
 fn is_there() -> bool {
-    let tried = Command::new("python3").args(["-c", "import grpc"]).stderr(Stdio::null()).status();
-    let there = tried.is_ok_and(|status| status.success());
-    if !there {
-        eprintln!("skipped: python3 has no grpcio (Debian: python3-grpcio)");
-    }
-    there
+    !levada_skip::lacks_module("grpc", "python3-grpcio")
 }
 
 /// A server of gRPC. Dropping it ends the process.

@@ -3,7 +3,7 @@
 use std::{
     net::SocketAddr,
     path::Path,
-    process::{Command, Output, Stdio},
+    process::{Command, Output},
 };
 
 use tokio::net::UdpSocket;
@@ -37,13 +37,7 @@ async fn served() -> World {
 
 /// Whether Python has aioquic. A test without it says so.
 fn has_aioquic() -> bool {
-    let mut tried = Command::new("python3");
-    let there = tried.args(["-c", "import aioquic"]).stderr(Stdio::null()).status();
-    let there = there.is_ok_and(|status| status.success());
-    if !there {
-        eprintln!("skipped: python3 has no aioquic (Debian: python3-aioquic)");
-    }
-    there
+    !levada_skip::lacks_module("aioquic", "python3-aioquic")
 }
 
 async fn aioquic(world: &World, at: SocketAddr, case: &str) {
@@ -107,7 +101,7 @@ async fn aioquic_proves_its_address_when_many_handshakes_are_under_way() {
 async fn curl_comes_by_http3_at_once_and_from_the_offer_on() {
     let version = Command::new("curl").arg("--version").output();
     if !version.is_ok_and(|told| String::from_utf8_lossy(&told.stdout).contains("HTTP3")) {
-        eprintln!("skipped: curl has no HTTP/3 (it has from Debian 13 on)");
+        levada_skip::skipped("curl has no HTTP/3 (it has from Debian 13 on)");
         return;
     }
     let world = served().await;
