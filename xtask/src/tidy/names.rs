@@ -8,9 +8,9 @@ use crate::source::{Source, Token};
 /// The share is held down in the node and the crates that were split from it.
 const HELD: &[&str] = &[
     "levada-access",
-    "levada-announce",
     "levada-body",
     "levada-cluster",
+    "levada-control",
     "levada-edge",
     "levada-http",
     "levada-lab",

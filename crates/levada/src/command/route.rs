@@ -61,7 +61,7 @@ pub(crate) fn run(args: &RouteArgs) -> anyhow::Result<CommandStatus> {
             let checked = configuration::load(file).with_context(unreadable)?;
             let route = checked.settings.and_then(|settings| settings.route);
             let Some(route) = route else { bail!("{} has no usable [route]", file.display()) };
-            runtime.block_on(levada_announce::withdraw(&route))?;
+            runtime.block_on(levada_control::announce::withdraw(&route))?;
             Ok(CommandStatus::Success)
         }
     }

@@ -11,12 +11,12 @@ use std::{
     time::Duration,
 };
 
+pub use crate::announced::{RouteLevel, RouteRules, RouteSettings, Speaker};
 use http::{HeaderMap, Method};
 pub use levada_access::{
     access::{AccessSettings, Bandwidth, BasicSettings, LimitSettings},
     trust::TrustedProxies,
 };
-pub use levada_announce::{RouteLevel, RouteRules, RouteSettings, Speaker};
 pub use levada_body::compress::{Coding, CompressSettings, Levels, TypePattern};
 pub use levada_body::files::FilesSettings;
 use levada_body::files::type_of_extension;

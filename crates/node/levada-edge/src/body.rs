@@ -9,9 +9,9 @@ use std::{
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use levada_access::pace::{Paced, Pacer};
-use levada_announce::drain::{Drain, Movable};
 use levada_body::compress::{Coder, CoderError};
 use levada_body::{ReadAt, ReadError, Script};
+use levada_control::announce::drain::{Drain, Movable};
 use levada_http::ActiveRequest;
 use levada_store::Object;
 use levada_upstream::Relay;

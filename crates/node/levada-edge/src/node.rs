@@ -10,12 +10,12 @@ use levada_access::{
     pace::{Paced, Pacer},
     trust::TrustBoundary,
 };
-use levada_announce::{Route, drain::Drain};
 use levada_cluster::awaited::Awaited;
 use levada_cluster::events::Events;
 use levada_cluster::nodes::{PeerSources, Peers};
 use levada_cluster::orders::OrderPlace;
 use levada_cluster::orders::{LastAwake, MissedInvalidations, PurgeEndpoint};
+use levada_control::announce::{Route, drain::Drain};
 use levada_control::status::{History, PopularObjects, SetSizes};
 use levada_discovery::Discovery;
 use levada_net::bpf::BpfError;

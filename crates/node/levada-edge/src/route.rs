@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use levada_announce::{Route, RouteView};
+use levada_control::announce::{Route, RouteView};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::node::Node;

@@ -6,9 +6,9 @@ use std::{
 };
 
 use http::StatusCode;
-use levada_announce::RouteMetrics;
 use levada_body::compress::CompressMetrics;
 use levada_cluster::purge::PurgeMetrics;
+use levada_control::announce::RouteMetrics;
 use levada_discovery::DiscoveryMetrics;
 use levada_http::ConnectionEnd;
 use levada_http::http3::QuicMetrics;

@@ -7,7 +7,8 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use levada_types::Rng;
+use rand_core::{RngCore as _, SeedableRng as _};
+use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::Shape;
 
@@ -26,7 +27,7 @@ pub enum Fate {
 #[derive(Debug)]
 pub struct Stage {
     shape: Shape,
-    rng: Rng,
+    random: Xoshiro256PlusPlus,
     /// The time at which all accepted packets have been sent.
     free: Duration,
     /// The time at which the packet has been sent, and the packet.
@@ -40,11 +41,16 @@ impl Stage {
     pub fn new(shape: Shape, seed: u64) -> Self {
         Self {
             shape,
-            rng: Rng::new(seed),
+            random: Xoshiro256PlusPlus::seed_from_u64(seed),
             free: Duration::ZERO,
             waiting: VecDeque::new(),
             flying: VecDeque::new(),
         }
+    }
+
+    /// Whether something happens that happens to this share of all packets.
+    fn happens(&mut self, share: f64) -> bool {
+        (self.random.next_u64() as f64) < share * (u64::MAX as f64)
     }
 
     /// Offers a packet at `now`.
@@ -56,7 +62,7 @@ impl Stage {
     pub fn offer_at(&mut self, packet: Vec<u8>, now: Duration, slower: u32) -> Fate {
         // Every packet draws one number, whether it is dropped or not: so the n-th packet has the
         // same result in every run.
-        if self.rng.unit() < self.shape.loss {
+        if self.happens(self.shape.loss) {
             return Fate::Lost;
         }
         self.send(now);
@@ -102,9 +108,9 @@ impl Stage {
 
     /// Lets a packet propagate until it is due, or a little longer.
     fn fly(&mut self, due: Duration, packet: Vec<u8>) {
-        let is_late = self.shape.reordering > 0.0 && self.rng.unit() < self.shape.reordering;
+        let is_late = self.shape.reordering > 0.0 && self.happens(self.shape.reordering);
         let due = if is_late { due + OVERTAKEN } else { due };
-        if self.shape.duplicates > 0.0 && self.rng.unit() < self.shape.duplicates {
+        if self.shape.duplicates > 0.0 && self.happens(self.shape.duplicates) {
             self.land(due + REPEATED, packet.clone());
         }
         self.land(due, packet);

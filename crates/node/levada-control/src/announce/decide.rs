@@ -16,7 +16,7 @@
 
 use std::time::Duration;
 
-use crate::{RouteLevel, RouteRules};
+use levada_config::{RouteLevel, RouteRules};
 
 /// The state of the node that a decision depends on.
 #[derive(Clone, Copy, Debug, PartialEq)]

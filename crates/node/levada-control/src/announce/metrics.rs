@@ -5,7 +5,9 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::{RouteLevel, decide::RouteReason};
+use levada_config::RouteLevel;
+
+use crate::announce::decide::RouteReason;
 
 /// The level of a route, its changes and its errors.
 #[derive(Clone, Debug, Default)]

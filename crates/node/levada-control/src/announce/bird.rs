@@ -14,7 +14,9 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{RouteError, RouteLevel};
+use levada_config::RouteLevel;
+
+use crate::announce::RouteError;
 
 /// Makes BIRD announce the route as `level` says: by `protocol`, by `backup`, or by neither. BIRD does
 /// nothing for a protocol that is already in the wanted state.
