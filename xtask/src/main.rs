@@ -3,6 +3,7 @@
 mod book;
 mod ci;
 mod dashboards;
+mod directives;
 mod dist;
 mod docs;
 mod pages;

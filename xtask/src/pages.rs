@@ -1,5 +1,5 @@
 //! The documents that are made from declarations: keys of the configuration, policies and their
-//! parameters, the version in files of packages, the dashboards.
+//! parameters, directives of other servers, the version in files of packages, the dashboards.
 
 use std::{fmt::Write as _, fs};
 
@@ -9,7 +9,7 @@ use levada_policy::{POLICIES, Parameter, PolicyEntry};
 use levada_sim::Scenario;
 use serde_json::Value as Json;
 
-use crate::{dashboards, workspace::root};
+use crate::{dashboards, directives, workspace::root};
 
 /// A page and its expected text.
 pub(crate) struct Page {
@@ -40,6 +40,7 @@ pub(crate) fn all() -> anyhow::Result<Vec<Page>> {
         versioned("packaging/helm/levada/Chart.yaml", ": ", &["version", "appVersion"], "")?,
         versioned("python/Cargo.toml", " = ", &["version"], "\"")?,
     ];
+    pages.extend(directives::pages()?);
     pages.extend(dashboards::pages()?);
     Ok(pages)
 }
@@ -62,17 +63,26 @@ fn versioned(path: &str, separator: &str, keys: &[&str], quotes: &str) -> anyhow
     Ok(Page { path: path.to_owned(), text: written.lines().map(line).collect() })
 }
 
-const BEGIN: &str = "<!-- generated: keys of ";
+const KEYS: &str = "<!-- generated: keys of ";
 const END: &str = "<!-- end -->";
 
-/// `page` with a table of keys between each pair of marks. The text outside the marks is written by hand.
+/// `page` with a table of keys between each pair of marks.
 fn with_keys(page: &str, schema: &Json) -> anyhow::Result<String> {
+    with_generated(page, KEYS, |table| keys_of(table, schema))
+}
+
+/// `page` with what `make` makes of the words in each mark. The text outside the marks is written by hand.
+pub(crate) fn with_generated(
+    page: &str,
+    mark: &str,
+    make: impl Fn(&str) -> anyhow::Result<String>,
+) -> anyhow::Result<String> {
     let mut text = String::new();
     let mut rest = page;
-    while let Some((before, from)) = rest.split_once(BEGIN) {
-        let (table, after) = from.split_once(" -->").context("a mark without its end")?;
-        let (_, after) = after.split_once(END).with_context(|| format!("no `{END}` of {table}"))?;
-        text += &format!("{before}{BEGIN}{table} -->\n{}{END}", keys_of(table, schema)?);
+    while let Some((before, from)) = rest.split_once(mark) {
+        let (what, after) = from.split_once(" -->").context("a mark without its end")?;
+        let (_, after) = after.split_once(END).with_context(|| format!("no `{END}` of {what}"))?;
+        text += &format!("{before}{mark}{what} -->\n{}{END}", make(what)?);
         rest = after;
     }
     Ok(text + rest)
@@ -143,7 +153,7 @@ fn meaning(property: &Json) -> String {
 }
 
 /// As a cell of a table holds it.
-fn cell(text: &str) -> String {
+pub(crate) fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }
 

@@ -33,6 +33,9 @@ mod vocabulary;
 pub use conversion::{Conversion, Unreadable, report};
 pub use files::{Includes, InputFile, NoIncludes};
 pub use ledger::{Ledger, Place, Remark};
-pub use nginx::convert as nginx;
-pub use trafficserver::{FILES as TRAFFIC_SERVER_FILES, convert as trafficserver};
-pub use varnish::convert as varnish;
+pub use nginx::{convert as nginx, described as nginx_directives};
+pub use rows::{Becomes, Described};
+pub use trafficserver::{
+    FILES as TRAFFIC_SERVER_FILES, convert as trafficserver, described as trafficserver_lines,
+};
+pub use varnish::{convert as varnish, described as varnish_statements};

@@ -80,6 +80,50 @@ impl<F: Copy> Row<F> {
     }
 }
 
+/// A row as the documentation shows it.
+#[derive(Clone, Debug)]
+pub struct Described {
+    /// The block or the file that the directives stand in, if they have not the same meaning everywhere.
+    pub place: &'static str,
+    /// Their names. A `*` stands for any text.
+    pub names: Vec<&'static str>,
+    /// The values that the row is for; `''` is an empty one.
+    pub values: Vec<&'static str>,
+    /// Whether the row is for these values, or for all others.
+    pub has_values: bool,
+    /// What becomes of them.
+    pub becomes: Becomes,
+}
+
+/// What becomes of the directives of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Becomes {
+    /// These keys, or a word about them.
+    Keys(&'static str),
+    /// Nothing is needed, for this reason.
+    Needless(&'static str),
+    /// They are left, for this reason.
+    Left(&'static str),
+}
+
+impl<F: Copy> Row<F> {
+    fn described(&self, place: &'static str) -> Described {
+        let (names, values, has_values) = self.condition();
+        let becomes = match self.effect {
+            Effect::Needless => Becomes::Needless(self.says),
+            Effect::Left => Becomes::Left(self.says),
+            Effect::Writes(_) => Becomes::Keys(self.says),
+        };
+        let names = names.split_whitespace().collect();
+        Described { place, names, values: values.split_whitespace().collect(), has_values, becomes }
+    }
+}
+
+/// The rows of a table whose directives stand in `place`.
+pub(crate) fn described<F: Copy>(place: &'static str, rows: &[Row<F>]) -> Vec<Described> {
+    rows.iter().map(|row| row.described(place)).collect()
+}
+
 /// The row for a directive.
 pub(crate) fn find<'t, F: Copy>(
     rows: impl IntoIterator<Item = &'t Row<F>>,
@@ -87,6 +131,23 @@ pub(crate) fn find<'t, F: Copy>(
     value: &str,
 ) -> Option<&'t Row<F>> {
     rows.into_iter().find(|row| row.is_for(name, value))
+}
+
+/// Names that an earlier row takes from a later one, with the values of the later one.
+#[cfg(test)]
+pub(crate) fn shadowed<F: Copy>(rows: &[&Row<F>]) -> Vec<String> {
+    let mut shadowed = Vec::new();
+    for row in rows {
+        let (_, values, wanted) = row.condition();
+        let value = values.split_whitespace().next().filter(|_| wanted).unwrap_or("another one");
+        for name in row.names().map(|pattern| pattern.replace('*', "any")) {
+            let found = find(rows.iter().copied(), &name, value);
+            if !found.is_some_and(|found| std::ptr::eq(found, *row)) {
+                shadowed.push(format!("{name} = {value}"));
+            }
+        }
+    }
+    shadowed
 }
 
 fn fits(pattern: &str, name: &str) -> bool {

@@ -29,7 +29,7 @@ pub(super) const TABLE: &[Row<Reader>] = &[
     Row::needless("proxy_cache_min_uses = 1", "it is the default"),
     key("proxy_cache_min_uses", "min_uses", min_uses),
     key("proxy_cache_key", "cache_key", cache_key),
-    key("proxy_cache_methods", "", methods),
+    key("proxy_cache_methods", "GET and HEAD are stored", methods),
     key("proxy_cache_bypass", "bypass, bypass_when", |s| selected(s, "bypass")),
     key("proxy_no_cache", "no_store, no_store_when", |s| selected(s, "no_store")),
     key("proxy_ignore_headers", "ignore_headers, store_cookies", ignored_headers),

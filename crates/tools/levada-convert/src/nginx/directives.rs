@@ -30,7 +30,8 @@ const BLOCKS: &[Row<Reader>] = &[
     elsewhere("server_name", "hosts"),
     elsewhere("ssl ssl_certificate ssl_certificate_key", "listen.tls"),
     elsewhere("proxy_pass grpc_pass", "origin, servers, origin_host, protocol"),
-    elsewhere("root alias index autoindex try_files", "files"),
+    elsewhere("root alias index try_files", "files"),
+    elsewhere("autoindex", "directories are never listed"),
     elsewhere("return", "redirect, respond"),
     elsewhere("rewrite", "rewrite, redirect"),
 ];

@@ -25,7 +25,7 @@ pub(super) const TABLE: &[Row<Reader>] = &[
     key("limit_req", "limit", limit_req),
     key("limit_conn", "limit", limit_conn),
     Row::needless("limit_req_status limit_conn_status = 429", STATUS),
-    key("limit_req_status limit_conn_status", "", |_| differs(STATUS)),
+    key("limit_req_status limit_conn_status", STATUS, |_| differs(STATUS)),
     Row::needless("limit_req_log_level limit_conn_log_level", "the access log names refusals"),
     key("limit_rate", "bandwidth.connection", limit_rate),
     key("limit_rate_after", "bandwidth.after", limit_rate_after),

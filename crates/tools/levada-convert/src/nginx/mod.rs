@@ -33,11 +33,13 @@ use crate::{
     files::Includes,
     files::InputFile,
     ledger::{Ledger, Stated as _, TAKEN, left, needless},
+    rows::{self, Described},
     table::Table,
     tree::Parser,
 };
 use conditions::{MAPS, Map};
 use converter::{Converter, Scope};
+use directives::TABLES;
 use parse::{Directive, GRAMMAR};
 use setting::Turn;
 
@@ -57,6 +59,14 @@ pub fn convert(file: &InputFile, includes: &dyn Includes) -> Result<Conversion, 
     // The entries of a map belong to it.
     converter.ledger.enter_missed(&directives, |one| !MAPS.contains(&one.name.as_str()));
     Ok(Conversion::new(converter.plan, converter.ledger))
+}
+
+/// What becomes of directives, for the documentation.
+pub fn described() -> Vec<Described> {
+    let everywhere = TABLES.iter().flat_map(|table| rows::described("", table));
+    let upstream = rows::described("upstream", upstream::WITHIN);
+    let origin = rows::described("proxy_ssl_, grpc_ssl_", tls::ORIGIN);
+    everywhere.chain(upstream).chain(origin).collect()
 }
 
 /// Enters maps: they are in the new file where a directive is that uses them.

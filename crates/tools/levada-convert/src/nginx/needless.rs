@@ -57,14 +57,6 @@ pub(super) const NEEDLESS: &[Row<Reader>] = &[
     ),
     Row::needless("proxy_socket_keepalive", "the pool of connections checks them"),
     Row::needless(
-        "proxy_cache_lock proxy_cache_lock_timeout proxy_cache_lock_age",
-        "requests for one object always share one fetch",
-    ),
-    Row::needless(
-        "proxy_cache_revalidate proxy_cache_convert_head etag if_modified_since",
-        "a node follows RFC 9110 and 9111 here",
-    ),
-    Row::needless(
         "ssl_session_cache ssl_session_timeout ssl_session_tickets ssl_buffer_size \
          ssl_dhparam ssl_prefer_server_ciphers ssl_early_data ssl_stapling_verify",
         "the TLS library chooses this",

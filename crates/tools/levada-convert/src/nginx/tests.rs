@@ -187,6 +187,16 @@ fn flags_of_conditions_select_what_passes_the_cache() {
     assert!(converted.toml.contains("bypass_when"), "{}", converted.toml);
 }
 
+#[test]
+fn no_row_is_in_the_shadow_of_another() {
+    use crate::rows::shadowed;
+    let everywhere: Vec<_> =
+        super::directives::TABLES.iter().flat_map(|table| table.iter()).collect();
+    assert_eq!(shadowed(&everywhere), [""; 0]);
+    assert_eq!(shadowed(&super::upstream::WITHIN.iter().collect::<Vec<_>>()), [""; 0]);
+    assert_eq!(shadowed(&super::tls::ORIGIN.iter().collect::<Vec<_>>()), [""; 0]);
+}
+
 proptest::proptest! {
     #[test]
     fn no_text_leads_to_a_panic(text in "([a-z$~=(){};\"'#*/. \n]|server|location|if|map|http|proxy_pass|include){0,200}") {

@@ -19,7 +19,7 @@ pub(super) const TABLE: &[Row<Reader>] = &[
     of_server("ssl_ecdh_curve", "handshake.curves"),
     of_server("ssl_client_certificate ssl_trusted_certificate", "client_certificates.authorities"),
     of_server("ssl_verify_client", "client_certificates.mode"),
-    of_server("ssl_verify_depth", ""),
+    of_server("ssl_verify_depth", "chains are verified whatever their length"),
     of_server("ssl_crl", "client_certificates.revocation_lists"),
     of_server("ssl_stapling ssl_stapling_file", "listen.tls.ocsp"),
     of_server("ssl_session_ticket_key", "session_tickets.key_file"),

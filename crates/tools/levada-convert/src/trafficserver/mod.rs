@@ -17,6 +17,7 @@ use crate::{
     files::InputFile,
     ledger::{Ledger, Outcome, Place, TAKEN, left},
     plan::{Plan, Route, Site},
+    rows::{self, Described},
     table::{Table, Value},
     units, vocabulary,
 };
@@ -47,6 +48,16 @@ pub fn convert(files: &[InputFile], includes: &dyn Includes) -> Result<Conversio
     }
     converter.finish();
     Ok(Conversion::new(converter.plan, converter.ledger))
+}
+
+/// What becomes of keys and lines, for the documentation.
+pub fn described() -> Vec<Described> {
+    [
+        rows::described("records", keys::KEYS),
+        rows::described("remap.config", remap::KINDS),
+        rows::described("parent.config", parent::FIELDS),
+    ]
+    .concat()
 }
 
 fn is_named(path: &str, name: &str) -> bool {

@@ -34,6 +34,14 @@ fn the_host_of_the_origin_is_sent_unless_hosts_are_pristine() {
     assert!(!converted.toml.contains("origin_host"), "{}", converted.toml);
 }
 
+#[test]
+fn no_row_is_in_the_shadow_of_another() {
+    use crate::rows::shadowed;
+    assert_eq!(shadowed(&super::keys::KEYS.iter().collect::<Vec<_>>()), [""; 0]);
+    assert_eq!(shadowed(&super::remap::KINDS.iter().collect::<Vec<_>>()), [""; 0]);
+    assert_eq!(shadowed(&super::parent::FIELDS.iter().collect::<Vec<_>>()), [""; 0]);
+}
+
 proptest::proptest! {
     #[test]
     fn no_text_leads_to_a_panic(text in "([a-z.=@/: \n\"]|map|http://|redirect|parent=|dest_domain=){0,100}") {

@@ -105,7 +105,7 @@ const NO_KEY: &str = "a health check has no such key";
 type Declare = fn(&mut Converter, &Statement) -> Outcome;
 
 pub(crate) const DECLARATIONS: &[Row<Declare>] = &[
-    Row::writes("vcl", "", |_, _| TAKEN),
+    Row::writes("vcl", "the versions 4.0 and 4.1 of the language", |_, _| TAKEN),
     Row::needless("import", "modules are not imported: their calls are told where they stand"),
     Row::writes("backend", "origin", Converter::backend),
     Row::writes("acl", "client", Converter::access_list),

@@ -21,7 +21,7 @@ use crate::{
     ledger::{Ledger, Outcome, Stated as _, TAKEN, differs, left, needless},
     matchers::Condition,
     plan::{Plan, Route, Site},
-    rows::{Row, find},
+    rows::{self, Described, Row, find},
     table::{Table, Value},
     tree::{Parser, Statement},
     vocabulary::{ANSWERS, SERVERS},
@@ -43,6 +43,21 @@ pub fn convert(file: &InputFile, includes: &dyn Includes) -> Result<Conversion, 
     converter.finish();
     converter.ledger.enter_missed(&statements, |_| true);
     Ok(Conversion::new(converter.plan, converter.ledger))
+}
+
+/// What becomes of statements, for the documentation.
+pub fn described() -> Vec<Described> {
+    [
+        rows::described("", backends::DECLARATIONS),
+        rows::described("backend", backends::BACKEND),
+        rows::described("probe", backends::PROBE),
+        rows::described("new", backends::DIRECTORS),
+        rows::described("vcl_recv", recv::STATEMENTS),
+        rows::described("vcl_backend_response", response::BACKEND),
+        rows::described("vcl_deliver", response::DELIVER),
+        rows::described("vcl_hash", HASH),
+    ]
+    .concat()
 }
 
 /// A server, or several with the policy that chooses among them.

@@ -53,6 +53,20 @@ fn a_statement_that_breaks_off_is_left() {
     }
 }
 
+#[test]
+fn no_row_is_in_the_shadow_of_another() {
+    use super::{HASH, SUBROUTINES, backends, recv, response};
+    use crate::rows::shadowed;
+    for statements in [recv::STATEMENTS, response::BACKEND, response::DELIVER] {
+        assert_eq!(shadowed(&statements.iter().collect::<Vec<_>>()), [""; 0]);
+    }
+    assert_eq!(shadowed(&backends::DECLARATIONS.iter().collect::<Vec<_>>()), [""; 0]);
+    assert_eq!(shadowed(&backends::BACKEND.iter().collect::<Vec<_>>()), [""; 0]);
+    assert_eq!(shadowed(&backends::PROBE.iter().collect::<Vec<_>>()), [""; 0]);
+    assert_eq!(shadowed(&SUBROUTINES.iter().collect::<Vec<_>>()), [""; 0]);
+    assert_eq!(shadowed(&HASH.iter().collect::<Vec<_>>()), [""; 0]);
+}
+
 proptest::proptest! {
     #[test]
     fn no_text_leads_to_a_panic(text in "([a-z.~=!&|(){};\"#*/ \n]|sub vcl_recv|if|else|backend|acl|req.url|set|return){0,200}") {
