@@ -58,6 +58,11 @@ impl<F: Copy> Row<F> {
         }
     }
 
+    /// The keys that it writes, as the documentation names them.
+    pub(crate) fn key_names(&self) -> impl Iterator<Item = &'static str> + use<F> {
+        self.says.split(", ")
+    }
+
     /// The fate of a directive that writes no keys.
     pub(crate) fn without_keys(&self) -> Option<Outcome> {
         self.keys().is_none().then(|| self.outcome(|_| TAKEN))

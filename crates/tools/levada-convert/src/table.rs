@@ -47,6 +47,14 @@ impl Table {
         }
     }
 
+    /// Sets a key that may be in tables within each other, such as `compress.min_size`.
+    pub(crate) fn set_path(&mut self, path: &str, value: impl Into<Value>) {
+        match path.split_once('.') {
+            Some((outer, rest)) => self.inline(outer).set_path(rest, value),
+            None => self.set(path, value),
+        }
+    }
+
     /// Adds to the list of `key`.
     pub(crate) fn push(&mut self, key: &str, value: impl Into<Value>) {
         match self.0.iter_mut().find(|(own, _)| own == key) {

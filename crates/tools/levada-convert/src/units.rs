@@ -1,27 +1,48 @@
 //! Times and sizes, as others write them and as Levada does.
 
+use crate::table::Value;
+
+/// Reads the value of a key, or says why it cannot.
+pub(crate) type Read = fn(&str) -> Result<Value, String>;
+
+/// A whole number.
+pub(crate) fn number(text: &str) -> Result<Value, String> {
+    Ok(text.parse::<u64>().map_err(|_| "is no number")?.into())
+}
+
+/// Any text.
+pub(crate) fn text(text: &str) -> Result<Value, String> {
+    Ok(text.into())
+}
+
+/// A size in bytes.
+pub(crate) fn size_value(text: &str) -> Result<Value, String> {
+    Ok(size(byte_size(text).ok_or("is no size")?).into())
+}
+
+/// A time of a node, of an hour at most.
+pub(crate) fn bounded(milliseconds: u64) -> Value {
+    duration(milliseconds.clamp(1, 3_600_000)).into()
+}
+
 /// Writes milliseconds in the largest unit that is exact.
 pub(crate) fn duration(milliseconds: u64) -> String {
-    const UNITS: [(u64, &str); 4] =
-        [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s")];
-    let exact =
-        |(unit, _): &&(u64, &str)| milliseconds >= *unit && milliseconds.is_multiple_of(*unit);
-    match UNITS.iter().find(exact) {
-        Some((unit, name)) => format!("{}{name}", milliseconds / unit),
-        None if milliseconds == 0 => "0s".to_owned(),
-        None => format!("{milliseconds}ms"),
-    }
+    const UNITS: [(u64, &str); 5] =
+        [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"), (1, "ms")];
+    if milliseconds == 0 { "0s".to_owned() } else { in_units(milliseconds, &UNITS) }
 }
 
 /// Writes bytes in the largest binary unit that is exact.
 pub(crate) fn size(bytes: u64) -> String {
-    const UNITS: [(u64, &str); 4] =
-        [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-    let exact = |(unit, _): &&(u64, &str)| bytes >= *unit && bytes.is_multiple_of(*unit);
-    match UNITS.iter().find(exact) {
-        Some((unit, name)) => format!("{}{name}", bytes / unit),
-        None => format!("{bytes}B"),
-    }
+    const UNITS: [(u64, &str); 5] =
+        [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")];
+    in_units(bytes, &UNITS)
+}
+
+fn in_units(number: u64, units: &[(u64, &str)]) -> String {
+    let exact = |(unit, _): &&(u64, &str)| number >= *unit && number.is_multiple_of(*unit);
+    let (unit, name) = units.iter().find(exact).or(units.last()).unwrap_or(&(1, ""));
+    format!("{}{name}", number / unit)
 }
 
 /// Reads a time of nginx in milliseconds: `1h30m`, `90s`, `500ms`, `90`.

@@ -3,7 +3,7 @@
 use super::{
     conditions,
     converter::Converter,
-    setting::{Reader, Setting, Turn, at, key},
+    setting::{Reader, Setting, Turn, at, key, value},
 };
 use crate::{
     ledger::{Outcome, TAKEN, differs, left, needless},
@@ -15,7 +15,7 @@ use crate::{
 
 pub(super) const TABLE: &[Row<Reader>] = &[
     at(Turn::Http, "proxy_cache_path", "cache.disk", cache_path),
-    key("proxy_cache", "cache", |s| s.put("cache", s.arg(0) != "off")),
+    value("proxy_cache", "cache", |zone| Ok((zone != "off").into())),
     key("proxy_cache_valid", "status_ttl", lifetime),
     key(
         "proxy_cache_use_stale",
@@ -27,7 +27,7 @@ pub(super) const TABLE: &[Row<Reader>] = &[
         "stale_while_revalidate fetches beside the answer",
     ),
     Row::needless("proxy_cache_min_uses = 1", "it is the default"),
-    key("proxy_cache_min_uses", "min_uses", min_uses),
+    value("proxy_cache_min_uses", "min_uses", min_uses),
     key("proxy_cache_key", "cache_key", cache_key),
     key("proxy_cache_methods", "GET and HEAD are stored", methods),
     key("proxy_cache_bypass", "bypass, bypass_when", |s| selected(s, "bypass")),
@@ -91,11 +91,9 @@ fn use_stale(s: &mut Setting<'_>) -> Outcome {
     TAKEN
 }
 
-fn min_uses(s: &mut Setting<'_>) -> Outcome {
-    match s.arg(0).parse::<u64>() {
-        Ok(uses @ 1..=100) => s.put("min_uses", uses),
-        _ => left("is no number from 1 to 100"),
-    }
+fn min_uses(text: &str) -> Result<Value, String> {
+    let uses = text.parse::<u64>().ok().filter(|uses| (1..=100).contains(uses));
+    Ok(uses.ok_or("is no number from 1 to 100")?.into())
 }
 
 fn cache_key(s: &mut Setting<'_>) -> Outcome {

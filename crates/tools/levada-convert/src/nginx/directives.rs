@@ -149,7 +149,7 @@ impl Converter {
             let outcome = match row {
                 Some(row) => {
                     let mut setting = Setting { converter: self, scope, directive, table };
-                    row.outcome(|reader| read(reader, &mut setting))
+                    row.outcome(|reader| read(row, reader, &mut setting))
                 }
                 None => left(NOTHING),
             };
@@ -161,10 +161,10 @@ impl Converter {
     }
 }
 
-fn read(reader: Reader, setting: &mut Setting<'_>) -> Outcome {
+fn read(row: &Row<Reader>, reader: Reader, setting: &mut Setting<'_>) -> Outcome {
     match reader {
         Reader::At(_, read) => read(setting),
-        Reader::Limit(keys) => limits::time(setting, keys),
+        Reader::Value(read) => limits::set(setting, row, read(setting.arg(0))?),
         Reader::Elsewhere(_) => left(NOTHING),
         Reader::Rule(read) => {
             read(setting).map_err(|reason| vocabulary::refuse_everybody(setting.table, &reason))

@@ -3,7 +3,7 @@
 use super::{
     converter::{Converter, Scope, Zone, Zones},
     parse::Directive,
-    setting::{Reader, Setting, Turn, at, key},
+    setting::{Reader, Setting, Turn, at, key, value},
 };
 use crate::{
     ledger::{Outcome, TAKEN, differs, left, needless},
@@ -30,20 +30,12 @@ pub(super) const TABLE: &[Row<Reader>] = &[
     key("limit_rate", "bandwidth.connection", limit_rate),
     key("limit_rate_after", "bandwidth.after", limit_rate_after),
     key("client_max_body_size", "max_body", max_body),
-    Row::writes("keepalive_timeout", "limits.idle_timeout", Reader::Limit(&["idle_timeout"])),
-    Row::writes("client_header_timeout", "limits.head_timeout", Reader::Limit(&["head_timeout"])),
-    Row::writes("client_body_timeout", "limits.body_timeout", Reader::Limit(&["body_timeout"])),
-    Row::writes("send_timeout", "limits.send_timeout", Reader::Limit(&["send_timeout"])),
-    Row::writes(
-        "proxy_connect_timeout",
-        "limits.connect_timeout",
-        Reader::Limit(&["connect_timeout"]),
-    ),
-    Row::writes(
-        "proxy_read_timeout",
-        "limits.response_timeout, limits.response_body_timeout",
-        Reader::Limit(&["response_timeout", "response_body_timeout"]),
-    ),
+    value("keepalive_timeout", "limits.idle_timeout", time),
+    value("client_header_timeout", "limits.head_timeout", time),
+    value("client_body_timeout", "limits.body_timeout", time),
+    value("send_timeout", "limits.send_timeout", time),
+    value("proxy_connect_timeout", "limits.connect_timeout", time),
+    value("proxy_read_timeout", "limits.response_timeout, limits.response_body_timeout", time),
     Row::needless("proxy_send_timeout", "a server that takes nothing is left in time"),
     key("large_client_header_buffers", "limits.head_size", head_size),
     key("proxy_next_upstream = off", "limits.tries", |s| tries(s, 1)),
@@ -151,21 +143,29 @@ fn max_body(s: &mut Setting<'_>) -> Outcome {
     }
 }
 
-/// A time of the whole node.
-pub(super) fn time(s: &mut Setting<'_>, keys: &[&str]) -> Outcome {
-    let time = units::nginx_time(s.arg(0)).ok_or("is no time or size")?;
-    of_node(s, keys, units::duration(time.clamp(1, 3_600_000)))
+fn time(text: &str) -> Result<Value, String> {
+    Ok(units::bounded(units::nginx_time(text).ok_or("is no time or size")?))
 }
 
 fn head_size(s: &mut Setting<'_>) -> Outcome {
     let buffers = s.arg(0).parse::<u64>().ok().zip(units::byte_size(s.arg(1)));
     let (number, size) = buffers.ok_or("is no time or size")?;
     let bytes = number.saturating_mul(size).clamp(8 << 10, 1 << 20);
-    of_node(s, &["head_size"], units::size(bytes))
+    of_node(s, &["head_size"], &units::size(bytes).into())
 }
 
-fn of_node(s: &mut Setting<'_>, keys: &[&str], value: String) -> Outcome {
-    if !s.converter.plan.limit(keys, &Value::Text(value)) {
+/// Sets the keys of a row: of the level, or bounds of the whole node.
+pub(super) fn set(s: &mut Setting<'_>, row: &Row<Reader>, value: Value) -> Outcome {
+    let bounds: Vec<_> = row.key_names().filter_map(|key| key.strip_prefix("limits.")).collect();
+    if !bounds.is_empty() {
+        return of_node(s, &bounds, &value);
+    }
+    row.key_names().for_each(|key| s.table.set_path(key, value.clone()));
+    TAKEN
+}
+
+fn of_node(s: &mut Setting<'_>, keys: &[&str], value: &Value) -> Outcome {
+    if !s.converter.plan.limit(keys, value) {
         return left("the node has one such limit, and another value is stated for it");
     }
     match s.scope.outer {

@@ -8,6 +8,7 @@ use crate::{
     ledger::{Outcome, TAKEN, left},
     rows::Row,
     table::{Table, Value},
+    units,
 };
 
 /// A directive at its level, and the table of that level.
@@ -45,8 +46,8 @@ pub(crate) enum Reader {
     At(Turn, Read),
     /// As a rule of access. A place whose rule cannot be converted must not be open.
     Rule(Read),
-    /// As a time of the whole node: these keys of `[limits]`.
-    Limit(&'static [&'static str]),
+    /// Its first argument is the value of the keys that its row names.
+    Value(units::Read),
     /// With its block or with the directive that uses it; if nothing does, for this reason.
     Elsewhere(&'static str),
 }
@@ -66,6 +67,15 @@ pub(crate) enum Turn {
 /// A directive that writes `keys`.
 pub(super) const fn key(names: &'static str, keys: &'static str, read: Read) -> Row<Reader> {
     Row::writes(names, keys, Reader::At(Turn::Main, read))
+}
+
+/// A directive whose first argument is the value of `keys`.
+pub(super) const fn value(
+    names: &'static str,
+    keys: &'static str,
+    read: units::Read,
+) -> Row<Reader> {
+    Row::writes(names, keys, Reader::Value(read))
 }
 
 pub(super) const fn at(

@@ -6,23 +6,28 @@ use crate::{
     ledger::{Outcome, TAKEN, differs, left},
     rows::{Row, find},
     table::{Table, Value},
-    units,
+    units::{self, Read},
     vocabulary::{Edit, edit_response},
 };
 
 /// How the value of a key is read.
 #[derive(Clone, Copy)]
 pub(crate) enum Key {
-    /// As seconds of `[limits]`.
-    Limit(&'static str),
-    Reads(fn(&mut Converter, &str) -> Outcome),
+    /// As that of the key that its row names.
+    Value(Read),
+    Does(fn(&mut Converter, &str) -> Outcome),
 }
 
-use Key::{Limit, Reads};
+const fn value(names: &'static str, key: &'static str, read: Read) -> Row<Key> {
+    Row::writes(names, key, Key::Value(read))
+}
 
-/// A row for seconds, up to an hour, in `[limits]`.
-const fn limit_row(names: &'static str, key: &'static str) -> Row<Key> {
-    Row::writes(names, key, Limit(key))
+const fn does(
+    names: &'static str,
+    keys: &'static str,
+    read: fn(&mut Converter, &str) -> Outcome,
+) -> Row<Key> {
+    Row::writes(names, keys, Key::Does(read))
 }
 
 const NO_MINIMUM: &str = "a heuristic lifetime has no minimum: `default_ttl`";
@@ -31,42 +36,26 @@ const IDLE: &str = "idle connections end by [limits], or when the server closes 
 const NO_CACHE: &str = "a client's `no-cache` is obeyed (RFC 9111, 5.2.1.4)";
 
 pub(crate) const KEYS: &[Row<Key>] = &[
-    Row::writes("http.server_ports", "[[listen]]", Reads(Converter::ports)),
-    limit_row("http.connect_attempts_timeout", "connect_timeout"),
-    limit_row("http.transaction_no_activity_timeout_out", "response_timeout"),
-    limit_row("http.transaction_no_activity_timeout_in", "body_timeout"),
-    limit_row("http.keep_alive_no_activity_timeout_in", "idle_timeout"),
+    does("http.server_ports", "[[listen]]", Converter::ports),
+    value("http.connect_attempts_timeout", "limits.connect_timeout", seconds),
+    value("http.transaction_no_activity_timeout_out", "limits.response_timeout", seconds),
+    value("http.transaction_no_activity_timeout_in", "limits.body_timeout", seconds),
+    value("http.keep_alive_no_activity_timeout_in", "limits.idle_timeout", seconds),
     Row::needless("http.keep_alive_no_activity_timeout_out http.accept_no_activity_timeout", IDLE),
     Row::left("net.default_inactivity_timeout http.transaction_active_timeout_in", SLOW),
-    Row::writes("http.connect_attempts_max_retries", "limits.tries", Reads(retries)),
-    Row::writes("net.connections_throttle", "limits.connections", Reads(connections)),
-    Row::writes(
-        "http.server_max_connections != 0",
-        "limits.server_connections",
-        Reads(server_connections),
-    ),
-    Row::writes(
-        "cache.ram_cache.size",
-        "cache.memory",
-        Reads(|c, value| size(c, "memory", 1 << 20, value)),
-    ),
-    Row::writes(
-        "cache.max_doc_size != 0",
-        "cache.max_object",
-        Reads(|c, value| size(c, "max_object", 0, value)),
-    ),
-    Row::writes("http.cache.http", "cache", Reads(|c, value| set(c, "cache", value != "0"))),
-    Row::writes("http.cache.heuristic_lm_factor", "heuristic_percent", Reads(heuristic_percent)),
-    Row::writes(
-        "http.cache.heuristic_max_lifetime",
-        "heuristic_max",
-        Reads(|c, value| set(c, "heuristic_max", seconds(value)?)),
-    ),
+    does("http.connect_attempts_max_retries", "limits.tries", retries),
+    does("net.connections_throttle", "limits.connections", connections),
+    value("http.server_max_connections != 0", "limits.server_connections", units::number),
+    value("cache.ram_cache.size", "cache.memory", memory),
+    value("cache.max_doc_size != 0", "cache.max_object", units::size_value),
+    value("http.cache.http", "cache", |value| Ok((value != "0").into())),
+    value("http.cache.heuristic_lm_factor", "heuristic_percent", percent),
+    value("http.cache.heuristic_max_lifetime", "heuristic_max", seconds),
     Row::left("http.cache.heuristic_min_lifetime", NO_MINIMUM),
-    Row::writes("http.cache.max_stale_age", "stale_if_unreachable", Reads(max_stale_age)),
-    Row::writes("http.negative_caching_enabled != 0", "negative_ttl", Reads(negative_caching)),
-    Row::writes("http.negative_caching_lifetime", "negative_ttl", Reads(negative_lifetime)),
-    Row::writes("http.cache.ignore_server_no_cache != 0", "ignore_headers", Reads(ignore_no_cache)),
+    value("http.cache.max_stale_age", "stale_if_unreachable", stale_age),
+    does("http.negative_caching_enabled != 0", "negative_ttl", negative_caching),
+    does("http.negative_caching_lifetime", "negative_ttl", negative_lifetime),
+    does("http.cache.ignore_server_no_cache != 0", "ignore_headers", ignore_no_cache),
     Row::needless("http.cache.ignore_client_no_cache = 0", NO_CACHE),
     Row::left("http.cache.ignore_client_no_cache", NO_CACHE),
     Row::needless(
@@ -78,9 +67,9 @@ pub(crate) const KEYS: &[Row<Key>] = &[
         "cookies are no reason not to store: `bypass`, `no_store`",
     ),
     Row::needless("http.cache.required_headers = 0", "it is what a node does"),
-    Row::writes("http.cache.required_headers", "heuristic_percent", Reads(required_headers)),
-    Row::writes("url_remap.pristine_host_hdr", "origin_host", Reads(pristine_host)),
-    Row::writes("http.response_server_str", "response_headers", Reads(server_field)),
+    does("http.cache.required_headers", "heuristic_percent", required_headers),
+    does("url_remap.pristine_host_hdr", "origin_host", pristine_host),
+    does("http.response_server_str", "response_headers", server_field),
     Row::needless("http.response_server_enabled != 0", "the field is set by response_server_str"),
     Row::needless(
         "exec_thread.* accept_threads task_threads cache.threads_per_disk ssl.number.threads \
@@ -182,13 +171,24 @@ pub(crate) const KEYS: &[Row<Key>] = &[
 impl Converter {
     /// The fate of a key.
     pub(super) fn key(&mut self, name: &str, value: &str) -> Outcome {
-        let Some(row) = find(KEYS, name, value) else {
-            return left("there is no counterpart for this key");
-        };
+        let row = find(KEYS, name, value).ok_or("there is no counterpart for this key")?;
         row.outcome(|key| match key {
-            Limit(key) => limit(self, key, seconds(value)?),
-            Reads(read) => read(self, value),
+            Key::Does(read) => read(self, value),
+            Key::Value(read) => {
+                let value = read(value)?;
+                row.key_names().for_each(|key| self.set(key, value.clone()));
+                TAKEN
+            }
         })
+    }
+
+    /// Sets a key of `[limits]`, `[cache]` or `[defaults]`.
+    fn set(&mut self, key: &str, value: Value) {
+        match key.split_once('.') {
+            Some(("limits", key)) => self.plan.limits.set(key, value),
+            Some(("cache", key)) => self.plan.cache.set(key, value),
+            _ => self.defaults.set(key, value),
+        }
     }
 
     /// `80 80:ipv6 443:ssl 127.0.0.1:8080`
@@ -219,37 +219,29 @@ impl Converter {
     }
 }
 
-/// Sets a key of `[defaults]`.
-fn set(converter: &mut Converter, key: &str, value: impl Into<Value>) -> Outcome {
-    converter.defaults.set(key, value);
-    TAKEN
-}
-
-/// Sets a key of `[limits]`.
-fn limit(converter: &mut Converter, key: &str, value: impl Into<Value>) -> Outcome {
-    converter.plan.limits.set(key, value);
-    TAKEN
-}
-
-fn number(value: &str) -> Result<u64, String> {
-    value.parse().map_err(|_| "is no number".to_owned())
-}
-
-/// Seconds, up to an hour.
-fn seconds(value: &str) -> Result<String, String> {
+/// Seconds, an hour at most.
+fn seconds(value: &str) -> Result<Value, String> {
     let seconds = value.parse::<u64>().ok().filter(|seconds| *seconds > 0).ok_or("is no time")?;
-    Ok(units::duration(seconds.min(3600) * 1_000))
+    Ok(units::bounded(seconds.saturating_mul(1_000)))
 }
 
-/// Sets a size of `[cache]`.
-fn size(converter: &mut Converter, key: &str, least: u64, value: &str) -> Outcome {
-    let bytes = units::byte_size(value).filter(|bytes| *bytes >= least).ok_or("is no size")?;
-    converter.plan.cache.set(key, units::size(bytes));
-    TAKEN
+fn stale_age(value: &str) -> Result<Value, String> {
+    let seconds = value.parse::<u64>().map_err(|_| "is no time")?;
+    Ok(units::duration(seconds.saturating_mul(1_000)).into())
+}
+
+fn memory(value: &str) -> Result<Value, String> {
+    let bytes = units::byte_size(value).filter(|bytes| *bytes >= 1 << 20).ok_or("is no size")?;
+    Ok(units::size(bytes).into())
+}
+
+fn percent(value: &str) -> Result<Value, String> {
+    let percent = |factor: f64| (factor * 100.0).round().clamp(0.0, 100.0) as u64;
+    Ok(value.parse().map_or(10, percent).into())
 }
 
 fn retries(converter: &mut Converter, value: &str) -> Outcome {
-    let retries = number(value)?;
+    let retries = value.parse::<u64>().map_err(|_| "is no number")?;
     converter.plan.limits.set("tries", retries.saturating_add(1).clamp(1, 10));
     match retries {
         0..=9 => TAKEN,
@@ -258,23 +250,9 @@ fn retries(converter: &mut Converter, value: &str) -> Outcome {
 }
 
 fn connections(converter: &mut Converter, value: &str) -> Outcome {
-    let most = number(value).ok().filter(|most| *most > 0).ok_or("is no number")?;
+    let most = value.parse::<u64>().ok().filter(|most| *most > 0).ok_or("is no number")?;
     converter.plan.limits.set("connections", most.min(1_000_000));
     differs("connections to servers have a limit of their own")
-}
-
-fn server_connections(converter: &mut Converter, value: &str) -> Outcome {
-    limit(converter, "server_connections", number(value)?)
-}
-
-fn heuristic_percent(converter: &mut Converter, value: &str) -> Outcome {
-    let percent = |factor: f64| (factor * 100.0).round().clamp(0.0, 100.0) as u64;
-    set(converter, "heuristic_percent", value.parse().map_or(10, percent))
-}
-
-fn max_stale_age(converter: &mut Converter, value: &str) -> Outcome {
-    let seconds = value.parse::<u64>().map_err(|_| "is no time")?;
-    set(converter, "stale_if_unreachable", units::duration(seconds.saturating_mul(1_000)))
 }
 
 fn negative_caching(converter: &mut Converter, _: &str) -> Outcome {
@@ -295,7 +273,10 @@ fn ignore_no_cache(converter: &mut Converter, _: &str) -> Outcome {
 
 fn required_headers(converter: &mut Converter, value: &str) -> Outcome {
     match value {
-        "2" => set(converter, "heuristic_percent", 0),
+        "2" => {
+            converter.defaults.set("heuristic_percent", 0);
+            TAKEN
+        }
         _ => differs("responses without Last-Modified have no lifetime anyway"),
     }
 }

@@ -80,7 +80,7 @@ struct Converter {
     defaults: Table,
     pristine_host: bool,
     has_negative_caching: bool,
-    negative_ttl: Option<String>,
+    negative_ttl: Option<Value>,
     /// Files that were read.
     files: usize,
 }

@@ -8,7 +8,7 @@ use crate::{
     rows::{Row, find},
     table::{Table, Value},
     tree::{Kind, Statement},
-    units,
+    units::{self, Read},
 };
 
 /// A backend while its fields are read.
@@ -22,40 +22,35 @@ pub(crate) struct Backend {
 /// How a field of a backend is read.
 #[derive(Clone, Copy)]
 pub(crate) enum Field {
+    /// As the value of the key that its row names.
+    Value(Read),
     Sets(fn(&mut Backend, &str)),
-    /// As a time of the whole node.
-    Limit(&'static str),
     Probe,
-    Connections,
 }
 
-use Field::{Connections, Limit, Probe, Sets};
+use Field::{Probe, Sets};
+
+const fn value(names: &'static str, key: &'static str, read: Read) -> Row<Field> {
+    Row::writes(names, key, Field::Value(read))
+}
 
 pub(crate) const BACKEND: &[Row<Field>] = &[
     Row::writes("host", "origin", Sets(|own, value| own.host = Some(value.to_owned()))),
     Row::writes("port", "origin", Sets(|own, value| own.port = Some(value.to_owned()))),
-    Row::writes(
-        "path",
-        "origin",
-        Sets(|own, value| own.keys.set("origin", format!("unix:{value}"))),
-    ),
-    Row::writes(
-        "host_header",
-        "origin_host",
-        Sets(|own, value| own.keys.set("origin_host", value)),
-    ),
     Row::writes("ssl = 1 true", "origin", Sets(|own, _| own.scheme = "https")),
+    value("path", "origin", |path| Ok(format!("unix:{path}").into())),
+    value("host_header", "origin_host", units::text),
+    value("connect_timeout", "limits.connect_timeout", time),
+    value("first_byte_timeout", "limits.response_timeout", time),
+    value("between_bytes_timeout", "limits.response_body_timeout", time),
+    value("max_connections", "limits.server_connections", units::number),
     Row::writes("probe", "health_check", Probe),
-    Row::writes("connect_timeout", "limits.connect_timeout", Limit("connect_timeout")),
-    Row::writes("first_byte_timeout", "limits.response_timeout", Limit("response_timeout")),
-    Row::writes(
-        "between_bytes_timeout",
-        "limits.response_body_timeout",
-        Limit("response_body_timeout"),
-    ),
-    Row::writes("max_connections", "limits.server_connections", Connections),
     Row::left("*", "a server has no such key"),
 ];
+
+fn time(text: &str) -> Result<Value, String> {
+    Ok(units::bounded(units::vcl_time(text).ok_or("is no time")?))
+}
 
 /// A probe while its fields are read.
 pub(crate) struct ProbeKeys {
@@ -143,12 +138,8 @@ impl Converter {
         let keys = Table::default();
         let mut backend = Backend { host: None, port: None, scheme: "http", keys };
         for field in statement.inner() {
-            let value = match field.head.last() {
-                Some(Kind::Text(text) | Kind::Word(text)) => text.as_str(),
-                _ => "",
-            };
-            if let Some(row) = find(BACKEND, field_name(field), value) {
-                let outcome = row.outcome(|how| self.field(how, field, value, &mut backend));
+            if let Some(row) = find(BACKEND, field_name(field), last_text(field)) {
+                let outcome = row.outcome(|how| self.field(row, how, field, &mut backend));
                 self.enter(field, outcome);
             }
         }
@@ -163,33 +154,32 @@ impl Converter {
 
     fn field(
         &mut self,
+        row: &Row<Field>,
         how: Field,
         field: &Statement,
-        value: &str,
         backend: &mut Backend,
     ) -> Outcome {
+        let text = last_text(field);
         match how {
-            Sets(set) => {
-                set(backend, value);
-                TAKEN
-            }
+            Sets(set) => set(backend, text),
             Probe => {
                 let probe = match &field.block {
                     Some(block) => Some(self.probe(block)),
-                    None => self.probes.get(value).cloned(),
+                    None => self.probes.get(text).cloned(),
                 };
                 backend.keys.set("health_check", probe.ok_or("there is no such probe")?);
-                TAKEN
             }
-            Limit(key) => {
-                let time = units::vcl_time(value).ok_or("is no time")?;
-                self.node_limit(key, units::duration(time.clamp(1, 3_600_000)).into())
-            }
-            Connections => {
-                let most = value.parse::<u64>().map_err(|_| "is no number")?;
-                self.node_limit("server_connections", most.into())
+            Field::Value(read) => {
+                let value = read(text)?;
+                for key in row.key_names() {
+                    match key.strip_prefix("limits.") {
+                        Some(key) => return self.node_limit(key, value),
+                        None => backend.keys.set(key, value.clone()),
+                    }
+                }
             }
         }
+        TAKEN
     }
 
     fn node_limit(&mut self, key: &str, value: Value) -> Outcome {
@@ -355,6 +345,14 @@ fn request_path(field: &Statement) -> Option<&str> {
         _ => None,
     });
     first?.split_whitespace().nth(1).filter(|path| path.starts_with('/'))
+}
+
+/// The last word or text of a field.
+fn last_text(field: &Statement) -> &str {
+    match field.head.last() {
+        Some(Kind::Text(text) | Kind::Word(text)) => text,
+        _ => "",
+    }
 }
 
 /// `.host` of `.host = "..."`.
