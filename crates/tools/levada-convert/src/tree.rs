@@ -127,7 +127,6 @@ impl<'a> Parser<'a> {
         depth: usize,
         nesting: usize,
     ) -> Result<Vec<Statement>, Unreadable> {
-        const DEEPEST_BLOCK: usize = 64;
         let mut statements = Vec::new();
         let mut head = Vec::new();
         let mut place = start.clone();
@@ -151,19 +150,25 @@ impl<'a> Parser<'a> {
                     let statement = Statement { head, block: None, place: place.clone() };
                     self.statement(statement, depth, &mut statements)?;
                 }
-                (Some(Kind::Sign("{")), _) if head.is_empty() && !self.grammar.has_bare_blocks => {
-                    return wrong("`{` without a directive before it");
-                }
-                (Some(Kind::Sign("{")), _) if nesting >= DEEPEST_BLOCK => {
-                    return wrong("blocks are nested too deeply");
-                }
                 (Some(Kind::Sign("{")), _) => {
+                    if let Some(message) = self.refuses_block(&head, nesting) {
+                        return wrong(message);
+                    }
                     let block = self.block(tokens, start, Some(&place), depth, nesting + 1)?;
                     let head = std::mem::take(&mut head);
                     statements.push(Statement { head, block: Some(block), place: place.clone() });
                 }
                 (Some(kind), _) => head.push(kind),
             }
+        }
+    }
+
+    /// Why there is no block here.
+    fn refuses_block(&self, head: &[Kind], nesting: usize) -> Option<&'static str> {
+        const DEEPEST: usize = 64;
+        match head.is_empty() && !self.grammar.has_bare_blocks {
+            true => Some("`{` without a directive before it"),
+            false => (nesting >= DEEPEST).then_some("blocks are nested too deeply"),
         }
     }
 

@@ -70,20 +70,9 @@ fn tokens<'a>(file: &Arc<str>, text: &'a str) -> Tokens<'a> {
     }
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let (file, rest) = (file.clone(), text.chars().peekable());
-    let mut words = Words { file, rest, line: 1, token_line: 1, script: Script::None };
+    let mut words =
+        Words { file, rest, line: 1, token_line: 1, has_script: None, script_has_passed: false };
     Box::new(iter::from_fn(move || words.token().transpose()))
-}
-
-/// Whether a statement has a script of the Lua module as its block.
-enum Script {
-    /// There is no statement yet.
-    None,
-    /// It has none.
-    Other,
-    /// Its block follows.
-    Named,
-    /// It has been passed over, but for the brace at its end.
-    Passed,
 }
 
 /// The tokens of one file.
@@ -92,7 +81,10 @@ struct Words<'a> {
     rest: iter::Peekable<std::str::Chars<'a>>,
     line: usize,
     token_line: usize,
-    script: Script,
+    /// Whether the statement has a script as its block, once its name is known.
+    has_script: Option<bool>,
+    /// Whether the closing brace of a script comes next.
+    script_has_passed: bool,
 }
 
 impl Words<'_> {
@@ -126,22 +118,16 @@ impl Words<'_> {
 
     /// The next token. A script of the Lua module is no nginx grammar: its block is empty.
     fn token(&mut self) -> Result<Option<Token>, Unreadable> {
-        let kind = match self.script {
-            Script::Passed => Some(Kind::Sign("}")),
-            _ => self.kind()?,
+        let kind = match std::mem::take(&mut self.script_has_passed) {
+            true => Some(Kind::Sign("}")),
+            false => self.kind()?,
         };
-        self.script = match (&kind, &self.script) {
-            (Some(Kind::Word(word)), Script::None) if word.ends_with("_by_lua_block") => {
-                Script::Named
-            }
-            (Some(Kind::Word(_)), Script::Named) => Script::Named,
-            (Some(Kind::Word(_)), _) => Script::Other,
-            (Some(Kind::Sign("{")), Script::Named) => {
-                self.skip_script()?;
-                Script::Passed
-            }
-            _ => Script::None,
-        };
+        if let Some(Kind::Word(word)) = &kind {
+            self.has_script.get_or_insert(word.ends_with("_by_lua_block"));
+        } else if self.has_script.take() == Some(true) && kind == Some(Kind::Sign("{")) {
+            self.skip_script()?;
+            self.script_has_passed = true;
+        }
         Ok(kind.map(|kind| Token { kind, line: self.token_line }))
     }
 

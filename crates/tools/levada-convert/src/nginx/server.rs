@@ -60,30 +60,23 @@ impl Converter {
         let all_tls = scope.nearest_arg("ssl") == Some("on");
         let mut server = Server { directive, listens: Vec::new(), hosts: Vec::new() };
         for inner in directive.inner() {
-            let fate = match inner.name.as_str() {
-                "listen" => match listen(inner, all_tls) {
-                    Ok(listen) => {
-                        if inner.has_arg("proxy_protocol") {
-                            self.trusted().set("proxy_protocol", true);
-                        }
-                        server.listens.push(listen);
-                        TAKEN
+            let outcome = match inner.name.as_str() {
+                "listen" => listen(inner, all_tls).and_then(|listen| {
+                    if inner.has_arg("proxy_protocol") {
+                        self.trusted().set("proxy_protocol", true);
                     }
-                    Err(reason) => Err(reason),
-                },
+                    server.listens.push(listen);
+                    TAKEN
+                }),
                 "server_name" => names(inner, &mut server.hosts),
                 "ssl" => TAKEN,
                 _ => continue,
             };
-            self.enter(inner, fate);
+            self.enter(inner, outcome);
         }
         if server.listens.is_empty() {
-            server.listens.push(Listen {
-                address: "0.0.0.0:80".to_owned(),
-                tls: false,
-                http3: false,
-                default: false,
-            });
+            let address = "0.0.0.0:80".to_owned();
+            server.listens.push(Listen { address, tls: false, http3: false, default: false });
         }
         server
     }
@@ -225,19 +218,16 @@ impl Converter {
     /// Blocks of `if` that do nothing but `set` variables, for conditions that look at them.
     pub(super) fn read_flags(&mut self, scope: &Scope<'_>) {
         for directive in scope.own("if").filter(|directive| sets_flags(directive)) {
-            let fate = match cases(&directive.args, &self.maps, &self.flags) {
-                Ok(cases) => {
-                    for set in directive.inner() {
-                        let name = set.arg(0).trim_start_matches('$').to_owned();
-                        self.constants.remove(&name);
-                        let flag = self.flags.entry(name).or_default();
-                        flag.extend(cases.iter().map(|case| case.condition.clone()));
-                    }
-                    TAKEN
+            let outcome = cases(&directive.args, &self.maps, &self.flags).and_then(|cases| {
+                for set in directive.inner() {
+                    let name = set.arg(0).trim_start_matches('$').to_owned();
+                    self.constants.remove(&name);
+                    let flag = self.flags.entry(name).or_default();
+                    flag.extend(cases.iter().map(|case| case.condition.clone()));
                 }
-                Err(reason) => Err(reason),
-            };
-            self.enter_whole(directive, &fate);
+                TAKEN
+            });
+            self.enter_whole(directive, &outcome);
         }
     }
 

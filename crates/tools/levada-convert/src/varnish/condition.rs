@@ -127,27 +127,21 @@ impl Reader<'_> {
     ) -> Option<Together> {
         let everything = Together::everything();
         let short = variable.strip_prefix("req.").or_else(|| variable.strip_prefix("bereq."));
-        let condition = match (variable, operator, short) {
-            ("client.ip" | "remote.ip", "~", _) => {
+        match (variable, operator) {
+            ("client.ip" | "remote.ip", "~") => {
                 let list = self.lists.get(operand).filter(|list| !list.is_empty())?;
-                Condition::clients(list)
+                Together::of(Condition::clients(list), negated)
             }
-            ("beresp.status", "==", _) if !negated => {
-                return Some(Together { status: Some(operand.to_owned()), ..everything });
+            ("beresp.status", "==") if !negated => {
+                Some(Together { status: Some(operand.to_owned()), ..everything })
             }
             // `!req.http.x` holds where there is no such field.
-            (_, "", Some(short)) if negated => {
-                let condition = Condition::comparison(&nginx_name(short)?, "=", "").ok()?;
-                return Some(Together { condition, ..everything });
-            }
-            (_, _, Some("http.host" | "http.Host")) if !negated => match hosts(operator, operand) {
-                Some(hosts) => return Some(Together { hosts, ..everything }),
-                None => in_nginx("http.host", operator, operand)?,
+            (_, "") if negated => Together::of(in_nginx(short?, "==", "")?, false),
+            _ => match hosts(short?, operator, operand) {
+                Some(hosts) if !negated => Some(Together { hosts, ..everything }),
+                _ => Together::of(in_nginx(short?, operator, operand)?, negated),
             },
-            (_, _, short) => in_nginx(short?, operator, operand)?,
-        };
-        let condition = if negated { condition.negated()? } else { condition };
-        Some(Together { condition, ..everything })
+        }
     }
 }
 
@@ -184,6 +178,11 @@ pub(super) fn others(alternatives: &[Together]) -> Option<Condition> {
 }
 
 impl Together {
+    fn of(condition: Condition, negated: bool) -> Option<Self> {
+        let condition = if negated { condition.negated()? } else { condition };
+        Some(Self { condition, ..Self::everything() })
+    }
+
     fn everything() -> Self {
         Self { hosts: Vec::new(), condition: Condition::everything(), status: None }
     }
@@ -202,23 +201,29 @@ fn join(left: &Together, right: &Together) -> Result<Together, String> {
 }
 
 /// The hosts of a comparison, if they can be listed.
-fn hosts(operator: &str, operand: &str) -> Option<Vec<String>> {
-    let is_host = |host: &str| {
-        !host.is_empty() && host.bytes().all(|c| c.is_ascii_alphanumeric() || b".-".contains(&c))
-    };
-    match operator {
-        "==" if is_host(operand) => return Some(vec![operand.to_ascii_lowercase()]),
-        "~" => {}
-        _ => return None,
+fn hosts(variable: &str, operator: &str, operand: &str) -> Option<Vec<String>> {
+    match (variable, operator) {
+        ("http.host" | "http.Host", "==") if is_host(operand) => {
+            Some(vec![operand.to_ascii_lowercase()])
+        }
+        ("http.host" | "http.Host", "~") => hosts_of(operand),
+        _ => None,
     }
-    let regex = operand.trim_start_matches("(?i)").strip_prefix('^')?.strip_suffix('$')?;
+}
+
+fn hosts_of(regex: &str) -> Option<Vec<String>> {
+    let regex = regex.trim_start_matches("(?i)").strip_prefix('^')?.strip_suffix('$')?;
     let optional = regex.strip_prefix("(www\\.)?").or_else(|| regex.strip_prefix("(www.)?"));
     let host = optional.unwrap_or(regex).replace("\\.", ".");
     let rest = host.strip_prefix(".*.").or_else(|| host.strip_prefix(".+."));
-    match rest {
-        Some(rest) => (optional.is_none() && is_host(rest)).then(|| vec![format!("*.{rest}")]),
-        None if !is_host(&host) => None,
-        None if optional.is_some() => Some(vec![host.clone(), format!("www.{host}")]),
-        None => Some(vec![host]),
+    match (optional, rest) {
+        (None, Some(rest)) if is_host(rest) => Some(vec![format!("*.{rest}")]),
+        (Some(_), None) if is_host(&host) => Some(vec![host.clone(), format!("www.{host}")]),
+        (None, None) if is_host(&host) => Some(vec![host]),
+        _ => None,
     }
+}
+
+fn is_host(host: &str) -> bool {
+    !host.is_empty() && host.bytes().all(|c| c.is_ascii_alphanumeric() || b".-".contains(&c))
 }

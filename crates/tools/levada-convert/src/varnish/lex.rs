@@ -36,14 +36,12 @@ fn split(file: &Arc<str>, text: &str) -> Result<Vec<Token>, Unreadable> {
     let (mut rest, mut line) = (text, 1);
     let wrong = |line, message: &str| Unreadable::at(file, line, message);
     while let Some(first) = rest.chars().next() {
+        let comment = comment(rest)
+            .ok_or_else(|| wrong(line, "the comment that begins here does not end"))?;
         let length = if first.is_whitespace() {
             first.len_utf8()
-        } else if first == '#' || rest.starts_with("//") {
-            rest.find('\n').unwrap_or(rest.len())
-        } else if rest.starts_with("/*") {
-            rest.find("*/")
-                .ok_or_else(|| wrong(line, "the comment that begins here does not end"))?
-                + 2
+        } else if comment > 0 {
+            comment
         } else if rest.starts_with("C{") {
             let end = rest.find("}C").ok_or_else(|| wrong(line, "`C{` without `}C`"))? + 2;
             tokens.push(Token { kind: Kind::Word("C{ }C".to_owned()), line });
@@ -69,6 +67,15 @@ fn split(file: &Arc<str>, text: &str) -> Result<Vec<Token>, Unreadable> {
         rest = &rest[length..];
     }
     Ok(tokens)
+}
+
+/// The length of the comment that begins here; none if it does not end.
+fn comment(rest: &str) -> Option<usize> {
+    if rest.starts_with("/*") {
+        return Some(rest.find("*/")? + 2);
+    }
+    let begins = rest.starts_with('#') || rest.starts_with("//");
+    Some(if begins { rest.find('\n').unwrap_or(rest.len()) } else { 0 })
 }
 
 /// The text that begins here, if it ends, and its length with quotes.
