@@ -29,7 +29,7 @@ pub struct Remark {
     pub place: Place,
     /// The statement, shortened.
     pub statement: String,
-    /// Why it is told.
+    /// Why an operator must know about it.
     pub reason: String,
 }
 

@@ -1,15 +1,19 @@
 //! Configurations of other proxies and caches, and what Levada says in their place.
 //!
-//! Each converter reads a configuration into statements with their lines, fills a `Plan`, and enters
-//! every statement into a [`Ledger`]: taken over, needless, or left. The plan is written as `levada.toml`.
-//! This crate opens no files: the caller hands over texts, and reads [`Includes`] when asked.
+//! Each converter reads a configuration into statements with their lines, looks each statement up in its tables,
+//! fills a `Plan`, and enters the fate into a [`Ledger`]: taken over, needless, or left. The plan is written as
+//! `levada.toml`. This crate opens no files: the caller hands over texts, and reads [`Includes`] when asked.
 //!
 //! ```text
-//! text ──► nginx::parse, varnish::parse, trafficserver ──► statements with places
-//!                   │                                             │
-//!                   ▼                                             ▼
-//!              Plan (tables of levada.toml)                 Ledger (what became of each)
+//! text ──► tree, trafficserver ──► statements with places
+//!                                        │ one row of a table each (`rows`)
+//!                   ┌────────────────────┴──────────────┐
+//!                   ▼                                   ▼
+//!       Plan (tables of levada.toml)     Ledger (the fate of each statement)
 //! ```
+//!
+//! A row has names of directives and their effect: the keys that it writes and how it reads their values, or the
+//! reason why it is needless or left. `cargo xtask docs` writes the rows to the pages `docs/coming-from`.
 //!
 //! nginx's parser is our own: the published crate that knows its grammar is not kept any more and refuses
 //! directives that it does not know, and the others bring more code than the grammar of words, quotes and

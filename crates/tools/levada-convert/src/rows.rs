@@ -96,11 +96,11 @@ pub struct Described {
     pub values: Vec<&'static str>,
     /// Whether the row is for these values, or for all others.
     pub has_values: bool,
-    /// What becomes of them.
+    /// Their fate.
     pub becomes: Becomes,
 }
 
-/// What becomes of the directives of a row.
+/// The fate of the directives of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Becomes {
     /// These keys, or a word about them.

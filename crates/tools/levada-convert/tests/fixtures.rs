@@ -1,5 +1,5 @@
 //! Every configuration in `fixtures` is converted: into the text beside it, and into a file that Levada accepts.
-//! `UPDATE_EXPECT=1` writes the texts anew.
+//! `UPDATE_EXPECT=1` writes the texts.
 
 use std::{
     env, fs,

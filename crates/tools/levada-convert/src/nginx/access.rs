@@ -1,4 +1,4 @@
-//! Who may come, and from which proxies.
+//! Rules of access, and trusted proxies.
 
 use super::{
     converter::{Converter, Scope},

@@ -1,4 +1,4 @@
-//! What is stored, under which key, and for how long.
+//! The cache: responses that are stored, their keys and their lifetimes.
 
 use super::{
     conditions,

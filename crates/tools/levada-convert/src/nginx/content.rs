@@ -151,7 +151,7 @@ impl Converter {
         }
     }
 
-    /// nginx sends the name in `proxy_pass` as `Host` unless it is told otherwise, Levada the client's.
+    /// nginx sends the name in `proxy_pass` as `Host` unless a directive says otherwise, Levada the client's.
     fn host_field(&self, scope: &Scope<'_>, module: &str, address: &str, table: &mut Table) {
         let edits = scope.nearest(&format!("{module}_set_header"));
         let host = edits.iter().find(|edit| edit.arg(0).eq_ignore_ascii_case("host"));

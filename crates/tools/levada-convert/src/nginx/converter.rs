@@ -64,12 +64,12 @@ pub(crate) struct Converter {
 }
 
 impl Converter {
-    pub(super) fn enter(&mut self, directive: &Directive, fate: Outcome) {
-        self.ledger.enter(directive, fate);
+    pub(super) fn enter(&mut self, directive: &Directive, outcome: Outcome) {
+        self.ledger.enter(directive, outcome);
     }
 
-    pub(super) fn enter_whole(&mut self, directive: &Directive, fate: &Outcome) {
-        self.ledger.enter_whole(directive, fate);
+    pub(super) fn enter_whole(&mut self, directive: &Directive, outcome: &Outcome) {
+        self.ledger.enter_whole(directive, outcome);
     }
 
     /// Enters the directives of this name that count at a level.

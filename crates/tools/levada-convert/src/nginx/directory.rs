@@ -56,8 +56,8 @@ impl Converter {
             }
         }
         for directive in scope.own("try_files") {
-            let fate = try_files(directive, table);
-            self.enter(directive, fate);
+            let outcome = try_files(directive, table);
+            self.enter(directive, outcome);
         }
         true
     }
@@ -70,12 +70,12 @@ impl Converter {
             let (good, others): (Vec<_>, Vec<_>) =
                 directive.args.iter().cloned().partition(|name| is_name(name));
             names.extend(good);
-            let fate = match others.iter().find(|name| !is_program(name)) {
+            let outcome = match others.iter().find(|name| !is_program(name)) {
                 Some(name) => left(format!("`{name}` is no name of a file")),
                 None if others.is_empty() => TAKEN,
                 None => differs("programs do not answer for a directory"),
             };
-            self.enter(directive, fate);
+            self.enter(directive, outcome);
         }
         if !stated.is_empty() {
             table.inline("files").set("index", names);
@@ -85,19 +85,19 @@ impl Converter {
     /// Statements of a level for the levels within it. They say more where they use it.
     pub(super) fn claim_roots(&mut self, scope: &Scope<'_>) {
         for directive in scope.directives {
-            let fate = match directive.name.as_str() {
+            let outcome = match directive.name.as_str() {
                 "root" | "index" => TAKEN,
                 "autoindex" if directive.arg(0) != "off" => left("directories are never listed"),
                 "autoindex" => needless("it is the default"),
                 _ => continue,
             };
-            self.enter(directive, fate);
+            self.enter(directive, outcome);
         }
     }
 
-    fn enter_own(&mut self, scope: &Scope<'_>, name: &str, fate: &Outcome) {
+    fn enter_own(&mut self, scope: &Scope<'_>, name: &str, outcome: &Outcome) {
         for directive in scope.own(name) {
-            self.enter(directive, fate.clone());
+            self.enter(directive, outcome.clone());
         }
     }
 }

@@ -61,7 +61,7 @@ pub fn convert(file: &InputFile, includes: &dyn Includes) -> Result<Conversion, 
     Ok(Conversion::new(converter.plan, converter.ledger))
 }
 
-/// What becomes of directives, for the documentation.
+/// The fates of directives, for the documentation.
 pub fn described() -> Vec<Described> {
     let everywhere = TABLES.iter().flat_map(|table| rows::described("", table));
     let upstream = rows::described("upstream", upstream::WITHIN);
@@ -78,12 +78,12 @@ fn account_of_maps(ledger: &mut Ledger, directives: &[Directive], all: &[Directi
         }
         let mut users = Vec::new();
         fates_of_users(ledger, all, &Map::name(directive), &mut users);
-        let fate = match users.as_slice() {
+        let outcome = match users.as_slice() {
             [] => needless("nothing uses its variable"),
             users if users.contains(&true) => TAKEN,
             _ => left("no directive that uses its variable was converted"),
         };
-        ledger.enter(directive, fate);
+        ledger.enter(directive, outcome);
     }
 }
 
@@ -139,7 +139,7 @@ impl Converter {
         let mut defaults = Table::default();
         self.turn(Turn::Http, &scope, &mut defaults);
         self.settings(&scope, &mut defaults);
-        // nginx stores nothing unless it is told to, and knows no heuristic freshness.
+        // nginx stores nothing by itself, and knows no heuristic freshness.
         if !defaults.has_any(&["cache"]) {
             defaults.set("cache", false);
         }

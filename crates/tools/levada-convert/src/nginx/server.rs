@@ -81,7 +81,7 @@ impl Converter {
         server
     }
 
-    /// What the server does with a request, within `http`.
+    /// The keys and routes of a server, within `http`.
     pub(super) fn behaviour(&mut self, server: &Server<'_>, http: &Scope<'_>) -> Behaviour {
         let scope = http.within(server.directive);
         let mut behaviour = Behaviour::default();
@@ -316,7 +316,7 @@ impl Converter {
         locations
     }
 
-    /// A location for questions to servers and for error pages. Those who use it look at it themselves; clients
+    /// A location for questions to servers and for error pages. The directives that use it look at it themselves; clients
     /// get 404.
     fn internal(&mut self, directive: &Directive, inner: &Scope<'_>, at: Match) -> Location {
         let is_used = |directive: &Directive| {
@@ -373,8 +373,8 @@ fn is_closed(location: &Directive) -> bool {
 /// `if ($invalid_referer)` and `if ($secure_link = "")` refuse what a key of the site refuses.
 fn refusal_of_a_rule(scope: &Scope<'_>, directive: &Directive) -> Option<Outcome> {
     let [refusal] = directive.inner() else { return None };
-    if let Some(fate) = tls::fate_of_demand(scope, directive) {
-        return Some(fate);
+    if let Some(outcome) = tls::fate_of_demand(scope, directive) {
+        return Some(outcome);
     }
     let condition = directive.args.join("");
     let (rule, is_known) = match condition.as_str() {

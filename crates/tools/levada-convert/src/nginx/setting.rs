@@ -1,4 +1,4 @@
-//! What rows of nginx's tables are made of.
+//! The parts of a row of nginx's tables.
 
 use super::{
     converter::{Converter, Scope},

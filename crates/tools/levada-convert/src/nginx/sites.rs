@@ -28,15 +28,15 @@ impl Converter {
             self.site(answering, hosts, &servers, &behaviours);
         }
         for (index, server) in servers.iter().enumerate() {
-            let fate = match behaviours.contains_key(&index) {
+            let outcome = match behaviours.contains_key(&index) {
                 true => TAKEN,
                 false => left(
                     "another server has its hosts: a site is found by the host, not by the port",
                 ),
             };
-            match &fate {
-                Ok(Fate::Taken) => self.enter(server.directive, fate),
-                _ => self.enter_whole(server.directive, &fate),
+            match &outcome {
+                Ok(Fate::Taken) => self.enter(server.directive, outcome),
+                _ => self.enter_whole(server.directive, &outcome),
             }
         }
     }
@@ -75,7 +75,7 @@ impl Converter {
     fn stapling(&mut self, scope: &Scope<'_>) {
         let file = scope.nearest("ssl_stapling_file");
         for directive in scope.nearest("ssl_stapling") {
-            let fate = match directive.arg(0) {
+            let outcome = match directive.arg(0) {
                 "on" if file.is_empty() => left(
                     "answers are not fetched; most authorities have given them up: docs/operate/tls.md",
                 ),
@@ -83,9 +83,9 @@ impl Converter {
                 _ => needless("it is the default"),
             };
             for directive in &file {
-                self.enter(directive, fate.clone());
+                self.enter(directive, outcome.clone());
             }
-            self.enter(directive, fate);
+            self.enter(directive, outcome);
         }
     }
 

@@ -148,8 +148,8 @@ impl Converter {
             ("ssl_ecdh_curve", curves),
         ] {
             for directive in scope.nearest(name) {
-                let fate = read(directive, &mut shaken);
-                self.enter(directive, fate);
+                let outcome = read(directive, &mut shaken);
+                self.enter(directive, outcome);
             }
         }
         if !shaken.is_empty() {
@@ -259,7 +259,7 @@ impl Converter {
     }
 }
 
-/// The authorities of clients' certificates. Those of `ssl_trusted_certificate` may be for stapled answers only.
+/// The authorities of clients' certificates. `ssl_trusted_certificate` may have others that are for stapled answers only.
 fn authorities(scope: &Scope<'_>) -> Vec<Value> {
     let own = scope.nearest_arg("ssl_client_certificate");
     let is_stapled = scope.nearest_arg("ssl_stapling") == Some("on");

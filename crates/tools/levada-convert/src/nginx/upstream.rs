@@ -47,7 +47,7 @@ pub(crate) const WITHIN: &[Row<Within>] = &[
 ];
 
 impl Upstream {
-    /// Reads the block, with what became of each directive in it. Those of no row are left to `others`.
+    /// Reads the block, with what became of each directive in it. `others` reads directives of no row.
     pub(super) fn read(
         directive: &Directive,
         others: fn(&Directive) -> Outcome,
@@ -101,7 +101,7 @@ impl Upstream {
             max_conns: None,
             backup: false,
         };
-        let mut fate = TAKEN;
+        let mut outcome = TAKEN;
         for parameter in directive.args.iter().skip(1) {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
             match (name, value.parse::<u64>()) {
@@ -113,15 +113,15 @@ impl Upstream {
                     Some(time) if (1..=3_600_000).contains(&time) => {
                         self.health_check.set("eject_for", units::duration(time));
                     }
-                    _ => fate = left("no time that a server can be out"),
+                    _ => outcome = left("no time that a server can be out"),
                 },
                 ("backup", _) => server.backup = true,
                 ("down", _) => return needless("the server is marked as down"),
-                _ => fate = left(format!("a server has no `{name}`")),
+                _ => outcome = left(format!("a server has no `{name}`")),
             }
         }
         self.servers.push(server);
-        fate
+        outcome
     }
 
     /// The keys of a site or a route that is served by these servers.

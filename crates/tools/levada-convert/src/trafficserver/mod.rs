@@ -50,7 +50,7 @@ pub fn convert(files: &[InputFile], includes: &dyn Includes) -> Result<Conversio
     Ok(Conversion::new(converter.plan, converter.ledger))
 }
 
-/// What becomes of keys and lines, for the documentation.
+/// The fates of keys and lines, for the documentation.
 pub fn described() -> Vec<Described> {
     [
         rows::described("records", keys::KEYS),
@@ -86,8 +86,8 @@ struct Converter {
 }
 
 impl Converter {
-    fn enter(&mut self, line: &Line<'_>, fate: Outcome) {
-        self.ledger.enter_line(&line.place, line.text, fate);
+    fn enter(&mut self, line: &Line<'_>, outcome: Outcome) {
+        self.ledger.enter_line(&line.place, line.text, outcome);
     }
 
     fn file(&mut self, file: &InputFile, includes: &dyn Includes) -> Result<(), Unreadable> {
@@ -115,8 +115,8 @@ impl Converter {
     fn each(&mut self, name: &Arc<str>, text: &str, read: fn(&mut Self, &Line<'_>) -> Outcome) {
         for (number, line) in joined_lines(text) {
             let line = Line { place: Place { file: name.clone(), line: number }, text: &line };
-            let fate = read(self, &line);
-            self.enter(&line, fate);
+            let outcome = read(self, &line);
+            self.enter(&line, outcome);
         }
     }
 

@@ -46,8 +46,8 @@ impl Converter {
                 continue;
             }
             let setting = full.trim_start_matches("records.").trim_start_matches("ts.");
-            let fate = self.key(setting, &value);
-            self.enter(&line, fate);
+            let outcome = self.key(setting, &value);
+            self.enter(&line, outcome);
         }
         self.enter_empty(&mut sections, 0);
     }

@@ -56,11 +56,11 @@ impl Converter {
         for (number, text) in joined_lines(text) {
             let line = Line { place: Place { file: name.clone(), line: number }, text: &text };
             let words: Vec<_> = text.split_whitespace().collect();
-            let fate = match words.as_slice() {
+            let outcome = match words.as_slice() {
                 [".include", paths @ ..] => self.include(paths, includes, depth),
                 words => self.mapping(&line, words),
             };
-            self.enter(&line, fate);
+            self.enter(&line, outcome);
         }
     }
 

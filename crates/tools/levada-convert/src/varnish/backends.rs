@@ -1,4 +1,4 @@
-//! What a file declares before its subroutines: backends, probes, access lists, directors.
+//! The declarations before subroutines: backends, probes, access lists, directors.
 
 use std::net::IpAddr;
 

@@ -45,7 +45,7 @@ pub fn convert(file: &InputFile, includes: &dyn Includes) -> Result<Conversion, 
     Ok(Conversion::new(converter.plan, converter.ledger))
 }
 
-/// What becomes of statements, for the documentation.
+/// The fates of statements, for the documentation.
 pub fn described() -> Vec<Described> {
     [
         rows::described("", backends::DECLARATIONS),
@@ -98,12 +98,12 @@ pub(crate) struct Converter {
 }
 
 impl Converter {
-    fn enter(&mut self, statement: &Statement, fate: Outcome) {
-        self.ledger.enter(statement, fate);
+    fn enter(&mut self, statement: &Statement, outcome: Outcome) {
+        self.ledger.enter(statement, outcome);
     }
 
-    fn enter_whole(&mut self, statement: &Statement, fate: &Outcome) {
-        self.ledger.enter_whole(statement, fate);
+    fn enter_whole(&mut self, statement: &Statement, outcome: &Outcome) {
+        self.ledger.enter_whole(statement, outcome);
     }
 
     fn subroutines(&mut self, statements: &[Statement]) {
