@@ -9,6 +9,8 @@ use std::{
 };
 
 use ppp::{PartialResult as _, v1, v2};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use tokio::io::AsyncReadExt as _;
 
 use crate::client::ClientSocket;
@@ -21,8 +23,9 @@ const MAX_LINE: usize = 107;
 /// The pause before the socket is looked at again, when only a part of a header has come.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// A version of the protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A version of the PROXY protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum ProxyVersion {
     /// A line of text.
     V1,

@@ -15,6 +15,8 @@ use rustls::{
         danger::{ClientCertVerified, ClientCertVerifier},
     },
 };
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use x509_parser::{prelude::FromDer as _, revocation_list::CertificateRevocationList};
 
@@ -25,11 +27,13 @@ use crate::{
 };
 
 /// Whether a client must show a certificate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum ClientCertificateMode {
-    /// The handshake fails without a good one.
+    /// Without a good one there is no connection.
+    #[default]
     Required,
-    /// A client without one is served; one with a bad one gets 403.
+    /// A client without one is served, and one with a bad one gets 403 with the reason.
     Optional,
 }
 

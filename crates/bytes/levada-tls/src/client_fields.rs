@@ -15,6 +15,8 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use ring::digest::{SHA256, digest};
 use rustls::pki_types::CertificateDer;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use x509_parser::{
     extensions::{GeneralName, ParsedExtension},
     objects::{oid_registry, oid2abbrev},
@@ -22,16 +24,18 @@ use x509_parser::{
     x509::X509Name,
 };
 
-/// A set of fields.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// A set of header fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum ClientFields {
-    /// `Client-Cert`.
+    /// `Client-Cert` of RFC 9440: the certificate.
     ClientCert,
-    /// `Client-Cert-Chain`.
+    /// `Client-Cert-Chain` of RFC 9440: the certificates that the client sent after its own.
     ClientCertChain,
-    /// `X-Forwarded-Client-Cert`.
+    /// `X-Forwarded-Client-Cert`, as Envoy writes it: hash, subject and names.
     XForwardedClientCert,
-    /// `X-SSL-Client-*`.
+    /// `X-SSL-Client-Verify`, `-S-DN`, `-I-DN`, `-Serial`, `-Fingerprint` (SHA-256) and `-SAN`, the names that people
+    /// give the variables of nginx and HAProxy.
     XSslClient,
 }
 

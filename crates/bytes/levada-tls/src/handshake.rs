@@ -8,14 +8,33 @@ use rustls::{
     version::{TLS12, TLS13},
 };
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::pem::{TlsError, contradiction, provider};
 
-/// A version of TLS. Older ones than 1.2 are not spoken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// A version of TLS; older ones are not spoken.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Default,
+    Deserialize,
+    Serialize,
+    JsonSchema,
+)]
 pub enum TlsVersion {
     /// TLS 1.2.
+    #[default]
+    #[serde(rename = "1.2")]
     Tls12,
     /// TLS 1.3.
+    #[serde(rename = "1.3")]
     Tls13,
 }
 

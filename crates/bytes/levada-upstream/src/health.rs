@@ -11,8 +11,13 @@ use std::{
     time::Duration,
 };
 
-use levada_types::Timestamp;
+use levada_types::{
+    Timestamp,
+    text::{As, Time},
+};
 use parking_lot::Mutex;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 use crate::{Clock, Server, ServerFailure, ServerKind, tls_fault::LastTlsFault};
@@ -23,22 +28,36 @@ const RECENT: u8 = 2;
 /// An ejection lasts at most this many times the first one.
 const LONGEST_EJECTION: u32 = 32;
 
-/// How a server is watched: by probes and by the outcomes of requests.
-#[derive(Clone, Debug, PartialEq)]
+/// Health checks of servers, by probes and by the results of requests.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
 pub struct HealthCheck {
-    /// Time between two probes of one server; zero switches active checks off.
+    /// Time between two probes of one server; `"0s"` switches probes off.
+    #[schemars(extend("x-maximum" = "1h"))]
+    #[serde(with = "As::<Time>")]
     pub interval: Duration,
     /// How long a probe may take.
+    #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1m"))]
+    #[serde(with = "As::<Time>")]
     pub timeout: Duration,
-    /// Successes in a row until a server that is down counts as up.
+    /// Successes in a row until a server that was down is up.
+    #[schemars(range(min = 1, max = 100))]
     pub rise: u32,
-    /// Failures in a row until a server that is up counts as down.
+    /// Failures in a row until a server that was up is down.
+    #[schemars(range(min = 1, max = 100))]
     pub fall: u32,
-    /// The path of a probe of an origin; `None` only connects. A peer has a path of its own.
+    /// The path that a probe of an origin requests, with a leading `/`. Without it, connecting is enough.
+    /// Probes of peers always send a request.
+    #[schemars(regex(pattern = "^/"), extend("examples" = ["/healthz"]))]
     pub path: Option<String>,
-    /// Failed requests in a row that eject a server without waiting for a probe; 0 never does.
+    /// Failed requests in a row that eject a server at once, without waiting for a probe; 0 switches this
+    /// off.
+    #[schemars(range(max = 1000))]
     pub eject_after: u32,
-    /// How long the first ejection lasts; it doubles each time, up to 32 times this.
+    /// Time that an ejected server is out the first time; each further time doubles it, up to 32
+    /// times.
+    #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1h"))]
+    #[serde(with = "As::<Time>")]
     pub eject_for: Duration,
 }
 

@@ -8,6 +8,10 @@ use std::{
     time::Duration,
 };
 
+use levada_types::text::{Address, As, Time};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::Member;
 pub use crate::tls::ClientTls;
 
@@ -22,20 +26,30 @@ pub struct DiscoverySettings {
     pub registration: Option<Registration>,
 }
 
-/// How names are resolved.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// How host names are resolved.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
 pub struct ResolverSettings {
-    /// The DNS servers; empty: those of the system.
+    /// The DNS servers. The default are those of `/etc/resolv.conf`.
+    #[schemars(extend("examples" = [["10.0.0.2:53"]]))]
+    #[serde(with = "As::<Vec<Address>>")]
     pub servers: Vec<SocketAddr>,
-    /// A record counts for at least this long, whatever its TTL says.
+    /// Shortest time for which a record counts, whatever its TTL says.
+    #[schemars(extend("x-minimum" = "100ms", "x-maximum" = "1h"))]
+    #[serde(with = "As::<Time>")]
     pub min_ttl: Duration,
-    /// A record counts for at most this long.
+    /// Longest time for which a record counts.
+    #[schemars(extend("x-minimum" = "1s", "x-maximum" = "24h"))]
+    #[serde(with = "As::<Time>")]
     pub max_ttl: Duration,
-    /// How long one question to one server may take.
+    /// Time that a DNS server may take to answer.
+    #[schemars(extend("x-minimum" = "10ms", "x-maximum" = "1m"))]
+    #[serde(with = "As::<Time>")]
     pub timeout: Duration,
     /// The kinds of addresses that are asked for.
     pub family: AddressFamily,
     /// The files by which the system resolves names.
+    #[serde(skip)]
     pub system: SystemFiles,
 }
 
@@ -67,8 +81,9 @@ impl Default for ResolverSettings {
     }
 }
 
-/// The kinds of addresses that a name is resolved to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The kinds of addresses that are asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum AddressFamily {
     /// IPv4 and IPv6.
     #[default]

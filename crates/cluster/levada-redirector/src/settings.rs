@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use crate::handoff::HandoffControl;
 use http::{HeaderMap, header::COOKIE};
 use levada_policy::{DEFAULT_POLICY, Node as ClusterNode, ParameterValue, classify::ClassRules};
+use levada_types::text::{As, Time};
 use levada_upstream::Origin;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// A policy with its parameters, checked against its declaration.
 #[derive(Clone, Debug, PartialEq)]
@@ -140,15 +143,21 @@ impl std::fmt::Display for KeyFrom {
     }
 }
 
-/// Limits on requests in flight at all servers of a switch together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Limit of concurrent requests at the servers of a site; further requests wait in order of arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
 pub struct AdmissionLimits {
-    /// The most requests in flight. `None`: the sum of the servers' limits, and with LARD at most its
-    /// S.
+    /// Concurrent requests at all servers together. The default is the sum of their `max_conns`, and with
+    /// `lard` and `lard/r` no more than S = (n - 1) T_high + T_low - 1 for n servers that are up.
+    #[schemars(range(min = 1, max = 10_000_000), extend("examples" = [400]))]
     pub at_once: Option<u32>,
-    /// The most requests that wait.
+    /// Requests that may wait. Beyond it, clients get 503.
+    #[schemars(range(max = 1_000_000))]
+    #[serde(with = "As::<u32>")]
     pub queue: usize,
-    /// The longest wait.
+    /// Time that a request may wait.
+    #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1h"))]
+    #[serde(with = "As::<Time>")]
     pub wait: Duration,
 }
 

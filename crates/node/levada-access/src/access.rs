@@ -21,7 +21,12 @@ use http::{
     header::{RETRY_AFTER, WWW_AUTHENTICATE},
 };
 
-use levada_types::ByteSize;
+use levada_types::{
+    ByteSize,
+    text::{As, Rate, Size},
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     address_list::{self, AddressRule},
@@ -81,14 +86,21 @@ pub struct LimitSettings {
     pub cluster: bool,
 }
 
-/// Limits of bytes per second in responses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Limits of bytes per time in responses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
 pub struct Bandwidth {
-    /// Of each connection.
+    /// The rate of each client connection.
+    #[schemars(extend("x-minimum" = "1KiB/s", "examples" = ["2MiB/s"]))]
+    #[serde(with = "As::<Option<Rate>>")]
     pub connection: Option<u64>,
-    /// Bytes of a response that go out before the limit of a connection begins.
+    /// Bytes of a response that go out before the rate of its connection counts.
+    #[schemars(extend("examples" = ["1MiB"]))]
+    #[serde(with = "As::<Size>")]
     pub after: u64,
-    /// Of all responses of the site.
+    /// The rate of all responses at this node, of the site or of the route that states it.
+    #[schemars(extend("x-minimum" = "1KiB/s", "examples" = ["100MiB/s"]))]
+    #[serde(with = "As::<Option<Rate>>")]
     pub site: Option<u64>,
 }
 

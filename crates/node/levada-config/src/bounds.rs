@@ -5,7 +5,7 @@ use levada_http::{ConnectionLimits, HeadBounds, Patience};
 use crate::settings::Limits;
 
 /// Bytes that a node adds to a head on its way to a peer, at most.
-const ADDED_BYTES: usize = 4 << 10;
+const ADDED_BYTES: u64 = 4 << 10;
 /// The fields among it.
 const ADDED_FIELDS: usize = 16;
 
@@ -22,7 +22,7 @@ impl Limits {
 
     /// The bounds of a request head.
     pub fn of_head(&self) -> HeadBounds {
-        HeadBounds { head: self.head_size, fields: self.header_count }
+        HeadBounds { head: self.head_size as usize, fields: self.header_count }
     }
 
     /// The limits of a connection over HTTP/1.

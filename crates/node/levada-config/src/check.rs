@@ -85,7 +85,7 @@ pub(crate) fn settings(
         purge: purge?,
         handoff: handoff?,
         sites: sites?,
-        limits: (&file.limits).into(),
+        limits: file.limits.clone(),
         access_log: access_log?,
         telemetry: telemetry?,
         route: route?,
@@ -306,7 +306,7 @@ impl Check<'_, '_> {
     /// The size of the memory tier. Bodies on their way take up to three quarters of it again,
     /// so it can have half of the memory at most.
     fn memory_tier(&mut self, tier: crate::text::Size) -> crate::text::Size {
-        let Some(limit) = self.file.limits.memory else { return tier };
+        let Some(limit) = self.file.limits.memory.map(crate::text::Size) else { return tier };
         let most = crate::text::Size(limit.0 / 2);
         if tier.0 <= most.0 {
             return tier;
@@ -357,7 +357,7 @@ impl Check<'_, '_> {
             block: block.0.min(largest_block),
             // A name that is in no list has been reported, together with the valid names.
             eviction: find_eviction(eviction).unwrap_or(DEFAULT_EVICTION),
-            variants: variants as usize,
+            variants,
             second_hit: admission == file::Admission::SecondHit,
             disk,
         }

@@ -8,10 +8,12 @@ use std::{
     net::{IpAddr, SocketAddr},
     path::PathBuf,
     sync::Arc,
-    time::Duration,
 };
 
 pub use crate::announced::{RouteLevel, RouteRules, RouteSettings, Speaker};
+pub use crate::file::{
+    ADMIN_MODE, DORMANT_RETRIES, Delivery, LargeSettings, Limits, MissLimits, WebSocketSettings,
+};
 use http::{HeaderMap, Method};
 pub use levada_access::{
     access::{AccessSettings, Bandwidth, BasicSettings, LimitSettings},
@@ -186,9 +188,6 @@ impl Listener {
     }
 }
 
-/// The number of retransmissions that tells lost clients from poor paths (WWW'09, Sec. 4.2).
-pub const DORMANT_RETRIES: u8 = 1;
-
 /// The admin listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Admin {
@@ -201,9 +200,6 @@ pub struct Admin {
     /// Names of the listener beside `localhost` and IP addresses.
     pub hosts: Vec<String>,
 }
-
-/// The permissions of the admin listener's Unix socket: for the user of the node only.
-pub const ADMIN_MODE: u32 = 0o600;
 
 impl Admin {
     /// A listener without a token and without names.
@@ -417,21 +413,6 @@ pub struct Handling {
     pub space: Option<Arc<str>>,
 }
 
-/// Connections that switch to WebSocket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WebSocketSettings {
-    /// Whether there are any.
-    pub enabled: bool,
-    /// The longest time without a byte in either direction.
-    pub idle_timeout: Duration,
-}
-
-impl Default for WebSocketSettings {
-    fn default() -> Self {
-        Self { enabled: true, idle_timeout: Duration::from_secs(3600) }
-    }
-}
-
 impl Handling {
     /// Makes the edits of a request's fields that come before the cache, and removes the cookies that must not
     /// count. Returns what the request does with the cache, and the edits, some of which are made when it is sent.
@@ -561,55 +542,6 @@ pub struct SiteRoute {
     pub servers: Option<SiteServers>,
 }
 
-/// How large files are served: in pieces, each of which is an object of its own to the cluster
-/// (CoDeploy).
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LargeSettings {
-    /// The least size of a large file in bytes, at least one piece.
-    pub threshold: u64,
-    /// The window, the size of pieces, and the rules for slow ones. A piece is at most a block.
-    pub plan: Plan,
-    /// The number of nodes that keep each piece, chosen by hash; `None`: the site's policy chooses.
-    pub replicas: Option<u32>,
-}
-
-impl LargeSettings {
-    /// The published settings: ten pieces of 60 KB at once (WORLDS'04, Sec. 4); a piece that takes five
-    /// times the average is requested again, under another name (Sec. 3).
-    pub fn paper() -> Self {
-        let large = Self::default();
-        let patience = Patience::PAPER;
-        let plan = Plan { chunk: 60_000, window: 10, patience, published: true, ..large.plan };
-        Self { plan, ..large }
-    }
-}
-
-impl Default for LargeSettings {
-    fn default() -> Self {
-        Self { threshold: 8 << 20, plan: Plan::default(), replicas: None }
-    }
-}
-
-/// Limits on a site's requests in flight at all its origins together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MissLimits {
-    /// The most requests in flight; one client may have half of them.
-    pub at_once: usize,
-    /// The most requests that wait.
-    pub queue: usize,
-    /// The longest wait.
-    pub wait: Duration,
-}
-
-/// How a chosen peer's answer reaches the client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Delivery {
-    /// Through this node.
-    Proxy,
-    /// From the peer itself, after a 307 that is signed by this cluster.
-    Redirect,
-}
-
 /// Purging.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PurgeSettings {
@@ -617,105 +549,4 @@ pub struct PurgeSettings {
     pub token: Option<String>,
     /// Whether clients receive `Surrogate-Key` and `Cache-Tag`.
     pub expose_tags: bool,
-}
-
-/// Limits on the resources that one client, or all clients, use.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Limits {
-    /// The most requests that this node serves at once; beyond it peers and clients get 503. The
-    /// policies' busy thresholds are derived from it.
-    pub capacity: u32,
-    /// Bytes per second that this node serves itself (hits and fills, not relayed responses of peers);
-    /// `None`: unlimited.
-    pub serve_rate: Option<u64>,
-    /// The most client connections.
-    pub connections: usize,
-    /// The most connections that have switched to WebSocket.
-    pub tunnels: u32,
-    /// The time in which these end when the node drains or stops.
-    pub tunnel_grace: Duration,
-    /// The bound on the resident memory of the process; `None`: it follows from the machine.
-    pub memory: Option<u64>,
-    /// Time from the first byte of a request head to its last.
-    pub head_timeout: Duration,
-    /// How long a connection may stay without a request.
-    pub idle_timeout: Duration,
-    /// Time between two reads of a request body.
-    pub body_timeout: Duration,
-    /// The bytes per second that earn a part of this time back; with 0, any byte earns all of it.
-    pub body_min_rate: u64,
-    /// How long the client may take no byte of a response.
-    pub send_timeout: Duration,
-    /// The same for acknowledged bytes of a response.
-    pub send_min_rate: u64,
-    /// The most bytes of a request head.
-    pub head_size: usize,
-    /// The most header fields of a request.
-    pub header_count: usize,
-    /// Time to connect to an origin or peer.
-    pub connect_timeout: Duration,
-    /// Time from the end of a request to the head of its response.
-    pub response_timeout: Duration,
-    /// Time between two reads of a response body from an origin or peer.
-    pub response_body_timeout: Duration,
-    /// The most connections to one origin or peer.
-    pub server_connections: usize,
-    /// The most requests that wait for such a connection, or for the window of a large file.
-    pub queue: usize,
-    /// The longest wait.
-    pub queue_timeout: Duration,
-    /// The most tries of one request, the first included.
-    pub tries: u32,
-    /// Retries as a share of all requests (0.2 is one in five), plus ten a second.
-    pub retry_budget: f64,
-    /// How often a request may pass through nodes of this CDN (RFC 8586).
-    pub max_hops: usize,
-    /// How long a stop waits for running requests.
-    pub drain_timeout: Duration,
-    /// Downloads per second that a drain ends in the middle.
-    pub drain_rate: u32,
-    /// Threads that compress at once; `None`: half of the cores.
-    pub compress_workers: Option<usize>,
-    /// Bodies that wait to be compressed.
-    pub compress_queue: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            capacity: 3072,
-            serve_rate: None,
-            connections: 10_000,
-            tunnels: 10_000,
-            tunnel_grace: Duration::from_secs(10),
-            memory: None,
-            head_timeout: Duration::from_secs(10),
-            idle_timeout: Duration::from_secs(75),
-            body_timeout: Duration::from_secs(30),
-            body_min_rate: 500,
-            send_timeout: Duration::from_secs(60),
-            send_min_rate: 500,
-            head_size: 32 << 10,
-            header_count: 100,
-            connect_timeout: Duration::from_secs(3),
-            response_timeout: Duration::from_secs(60),
-            response_body_timeout: Duration::from_secs(60),
-            server_connections: 1024,
-            queue: 1024,
-            queue_timeout: Duration::from_secs(5),
-            tries: 3,
-            retry_budget: 0.2,
-            max_hops: 3,
-            drain_timeout: Duration::from_secs(30),
-            drain_rate: 50,
-            compress_workers: None,
-            compress_queue: 64,
-        }
-    }
-}
-
-impl Default for MissLimits {
-    fn default() -> Self {
-        Self { at_once: 512, queue: 1024, wait: Duration::from_secs(5) }
-    }
 }

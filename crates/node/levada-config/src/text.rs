@@ -1,20 +1,17 @@
-//! Values that a configuration writes as text: durations, sizes, rates, addresses, URLs, host names.
+//! Values that a configuration writes as text, beside those of [`levada_types::text`]: addresses, URLs, host names, rules.
 //!
-//! Each is a type of its own that is always valid, and one line of [`FORMATS`], which the schema and
-//! the shape check use.
+//! Each is a type of its own that is always valid, and one of [`FORMATS`], which the schema and the shape check use.
 
-use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
+use std::{fmt, path::PathBuf, str::FromStr};
 
-use crate::settings::{AddressPrefix, AdminAddress, BREAK_EVEN};
-use levada_types::{ByteSize, format_duration, parse_duration, parse_rate};
+use levada_redirector::handoff::BREAK_EVEN;
+use levada_types::{
+    AddressPrefix, AdminAddress,
+    text::{Form, Malformed},
+    text_around, text_formats,
+};
 
-/// A duration, such as `"300ms"`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Time(pub Duration);
-
-/// An amount of bytes, such as `"64MiB"`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Size(pub u64);
+pub use levada_types::text::{Address, As, Format, Rate, Size, Time};
 
 /// The size from which a response is worth a handoff: `"auto"`, or a size such as `"100KiB"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,25 +22,9 @@ pub enum LeastSize {
     Size(Size),
 }
 
-/// Bytes per second, written in bytes (`"5MiB/s"`) or in bits (`"40Mbit/s"`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rate(pub u64);
-
-/// An address of this machine and a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Address(pub SocketAddr);
-
-/// An address for operators.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OperatorAddress(pub AdminAddress);
-
 /// The permissions of a file, in octal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileMode(pub u32);
-
-/// An IP address, or a prefix of addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Prefix(pub AddressPrefix);
 
 /// The address of another machine: a host name or an IP address, and a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,22 +57,6 @@ pub enum Upstream {
     },
 }
 
-/// Requests per second or minute, in nginx's words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RequestRate(pub levada_access::rate::RequestRate);
-
-/// The part of a request that a limit counts by.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LimitKey(pub levada_access::limit_key::LimitKey);
-
-/// A rule of access by address or country.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AddressRule(pub levada_access::address_list::AddressRule);
-
-/// A kind of valid referers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Referer(pub levada_access::referers::Referer);
-
 /// An origin of web pages, in which `*.` stands for all names below one; or `*` for all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebOrigin(pub String);
@@ -108,183 +73,74 @@ pub struct HostField(pub String);
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HostPattern(pub String);
 
-/// A format of text, as the schema's `format` names it.
-pub struct Format {
-    /// The value of `format`.
-    pub name: &'static str,
-    /// The expected text, for errors and documents.
-    pub expected: &'static str,
-    /// A valid value.
-    pub example: &'static str,
-    /// Whether `text` is valid, and its amount if it is an amount.
-    pub measure: fn(text: &str) -> Option<Option<u128>>,
+text_around! {
+    /// An address for operators.
+    OperatorAddress(AdminAddress);
+    /// An IP address, or a prefix of addresses.
+    #[derive(Copy)]
+    Prefix(AddressPrefix);
+    /// Requests per second or minute, in nginx's words.
+    #[derive(Copy)]
+    RequestRate(levada_access::rate::RequestRate);
+    /// The part of a request that a limit counts by.
+    LimitKey(levada_access::limit_key::LimitKey);
+    /// A rule of access by address or country.
+    #[derive(Copy)]
+    AddressRule(levada_access::address_list::AddressRule);
+    /// A kind of valid referers.
+    Referer(levada_access::referers::Referer);
+}
+
+text_formats! {
+    LeastSize = "levada-least-size", "`auto`, or a size", "auto";
+    NodeName = "levada-name", "a name of 1 to 64 letters, digits, `-`, `_` and `.`", "edge-1";
+    HostField = "levada-host-field", "a host, with a port where it is not the usual one", "origin.example.com";
+    OperatorAddress = "levada-operator-address",
+        "an IP address and a port, or `unix:` and a socket's absolute path of at most 107 bytes", "127.0.0.1:9180";
+    FileMode = "levada-file-mode", "permissions as octal digits", "0660";
+    Prefix = "levada-prefix", "an IP address, or a prefix of addresses", "10.0.0.0/8";
+    HostPort = "levada-host-port", "a host and a port", "b.internal:7070";
+    Root = "levada-root", "a URL with http or https and a host, without a path", "http://127.0.0.1:9000";
+    Upstream = "levada-upstream", Upstream::EXPECTED, "http://127.0.0.1:9000";
+    HostPattern = "levada-host", "a host name without a port, `*.` and a host name, or `*`", "www.example.com";
+    RequestRate = "levada-request-rate", "requests per second or minute", "10r/s";
+    LimitKey = "levada-limit-key", "client, client/BITS, header:NAME, cookie:NAME, path or site", "client";
+    AddressRule = "levada-access-rule",
+        "`allow` or `deny`, and then `all`, an address, a prefix, or `country` and two letters", "allow 10.0.0.0/8";
+    Referer = "levada-referer",
+        "none, blocked, server_names, `*`, or a host with or without a path", "*.example.com";
+    WebOrigin = "levada-web-origin", "`*`, or a scheme and a host without a path", "https://app.example.com";
 }
 
 /// All formats of text.
 pub const FORMATS: &[Format] = &[
-    Format {
-        name: "levada-duration",
-        expected: "a duration",
-        example: "300ms",
-        measure: |text| text.parse().ok().map(|Time(time)| Some(time.as_nanos())),
-    },
-    Format {
-        name: "levada-size",
-        expected: "a size",
-        example: "64MiB",
-        measure: |text| text.parse().ok().map(|Size(bytes)| Some(bytes.into())),
-    },
-    Format {
-        name: "levada-least-size",
-        expected: "`auto`, or a size",
-        example: "auto",
-        measure: |text| LeastSize::from_str(text).ok().map(|_| None),
-    },
-    Format {
-        name: "levada-rate",
-        expected: "bytes or bits per second",
-        example: "5MiB/s",
-        measure: |text| text.parse().ok().map(|Rate(bytes)| Some(bytes.into())),
-    },
-    Format {
-        name: "levada-name",
-        expected: "a name of 1 to 64 letters, digits, `-`, `_` and `.`",
-        example: "edge-1",
-        measure: |text| NodeName::from_str(text).ok().map(|_| None),
-    },
-    Format {
-        name: "levada-host-field",
-        expected: "a host, with a port where it is not the usual one",
-        example: "origin.example.com",
-        measure: |text| HostField::from_str(text).ok().map(|_| None),
-    },
-    Format {
-        name: "levada-address",
-        expected: "an IP address and a port",
-        example: "0.0.0.0:8080",
-        measure: |text| Address::from_str(text).ok().map(|_| None),
-    },
-    Format {
-        name: "levada-operator-address",
-        expected: "an IP address and a port, or `unix:` and a socket's absolute path of at most 107 bytes",
-        example: "127.0.0.1:9180",
-        measure: |text| OperatorAddress::from_str(text).ok().map(|_| None),
-    },
-    Format {
-        name: "levada-file-mode",
-        expected: "permissions as octal digits",
-        example: "0660",
-        measure: |text| FileMode::from_str(text).ok().map(|_| None),
-    },
-    Format {
-        name: "levada-prefix",
-        expected: "an IP address, or a prefix of addresses",
-        example: "10.0.0.0/8",
-        measure: |text| Prefix::from_str(text).ok().map(|_| None),
-    },
-    Format {
-        name: "levada-host-port",
-        expected: "a host and a port",
-        example: "b.internal:7070",
-        measure: |text| HostPort::from_str(text).ok().map(|_| None),
-    },
-    Format {
-        name: "levada-root",
-        expected: "a URL with http or https and a host, without a path",
-        example: "http://127.0.0.1:9000",
-        measure: |text| Root::from_str(text).ok().map(|_| None),
-    },
-    Format {
-        name: "levada-upstream",
-        expected: Upstream::EXPECTED,
-        example: "http://127.0.0.1:9000",
-        measure: |text| Upstream::from_str(text).ok().map(|_| None),
-    },
-    Format {
-        name: "levada-host",
-        expected: "a host name without a port, `*.` and a host name, or `*`",
-        example: "www.example.com",
-        measure: |text| HostPattern::from_str(text).ok().map(|_| None),
-    },
-    Format {
-        name: "levada-request-rate",
-        expected: "requests per second or minute",
-        example: "10r/s",
-        measure: |text| RequestRate::from_str(text).ok().map(|_| None),
-    },
-    Format {
-        name: "levada-limit-key",
-        expected: "client, client/BITS, header:NAME, cookie:NAME, path or site",
-        example: "client",
-        measure: |text| LimitKey::from_str(text).ok().map(|_| None),
-    },
-    Format {
-        name: "levada-access-rule",
-        expected: "`allow` or `deny`, and then `all`, an address, a prefix, or `country` and two letters",
-        example: "allow 10.0.0.0/8",
-        measure: |text| AddressRule::from_str(text).ok().map(|_| None),
-    },
-    Format {
-        name: "levada-referer",
-        expected: "none, blocked, server_names, `*`, or a host with or without a path",
-        example: "*.example.com",
-        measure: |text| Referer::from_str(text).ok().map(|_| None),
-    },
-    Format {
-        name: "levada-web-origin",
-        expected: "`*`, or a scheme and a host without a path",
-        example: "https://app.example.com",
-        measure: |text| WebOrigin::from_str(text).ok().map(|_| None),
-    },
+    Time::FORMAT,
+    Size::FORMAT,
+    Rate::FORMAT,
+    Address::FORMAT,
+    LeastSize::FORMAT,
+    NodeName::FORMAT,
+    HostField::FORMAT,
+    OperatorAddress::FORMAT,
+    FileMode::FORMAT,
+    Prefix::FORMAT,
+    HostPort::FORMAT,
+    Root::FORMAT,
+    Upstream::FORMAT,
+    HostPattern::FORMAT,
+    RequestRate::FORMAT,
+    LimitKey::FORMAT,
+    AddressRule::FORMAT,
+    Referer::FORMAT,
+    WebOrigin::FORMAT,
 ];
 
-/// The text is not valid. The shape check says more, because it knows the expected format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Malformed;
-
-impl fmt::Display for Malformed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not of the expected form")
+impl Form for LeastSize {
+    type Value = u64;
+    fn of(bytes: &u64) -> Self {
+        Self::Size(Size(*bytes))
     }
-}
-
-impl std::error::Error for Malformed {}
-
-impl FromStr for Time {
-    type Err = Malformed;
-    fn from_str(text: &str) -> Result<Self, Malformed> {
-        parse_duration(text).map(Self).map_err(|_| Malformed)
-    }
-}
-
-impl fmt::Display for Time {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        format_duration(self.0).fmt(f)
-    }
-}
-
-impl FromStr for Size {
-    type Err = Malformed;
-    fn from_str(text: &str) -> Result<Self, Malformed> {
-        text.parse().map(|ByteSize(bytes)| Self(bytes)).map_err(|_| Malformed)
-    }
-}
-
-impl fmt::Display for Size {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        ByteSize(self.0).fmt(f)
-    }
-}
-
-impl Default for LeastSize {
-    fn default() -> Self {
-        Self::Size(Size::default())
-    }
-}
-
-impl LeastSize {
-    /// In bytes.
-    pub fn bytes(self) -> u64 {
+    fn value(self) -> u64 {
         match self {
             Self::Auto => BREAK_EVEN,
             Self::Size(Size(bytes)) => bytes,
@@ -310,45 +166,6 @@ impl fmt::Display for LeastSize {
 
 const AUTO: &str = "auto";
 
-impl FromStr for Rate {
-    type Err = Malformed;
-    fn from_str(text: &str) -> Result<Self, Malformed> {
-        parse_rate(text).map(Self).map_err(|_| Malformed)
-    }
-}
-
-impl fmt::Display for Rate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/s", ByteSize(self.0))
-    }
-}
-
-impl FromStr for Address {
-    type Err = Malformed;
-    fn from_str(text: &str) -> Result<Self, Malformed> {
-        text.parse().map(Self).map_err(|_| Malformed)
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl FromStr for OperatorAddress {
-    type Err = Malformed;
-    fn from_str(text: &str) -> Result<Self, Malformed> {
-        text.parse().map(Self).map_err(|_| Malformed)
-    }
-}
-
-impl fmt::Display for OperatorAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
 impl FromStr for FileMode {
     type Err = Malformed;
     fn from_str(text: &str) -> Result<Self, Malformed> {
@@ -363,38 +180,6 @@ impl fmt::Display for FileMode {
         write!(f, "{:04o}", self.0)
     }
 }
-
-impl FromStr for Prefix {
-    type Err = Malformed;
-    fn from_str(text: &str) -> Result<Self, Malformed> {
-        text.parse().map(Self).map_err(|_| Malformed)
-    }
-}
-
-impl fmt::Display for Prefix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-/// Implements reading and writing of a type around one that can do both.
-macro_rules! around {
-    ($($type:ident),* $(,)?) => {$(
-        impl FromStr for $type {
-            type Err = Malformed;
-            fn from_str(text: &str) -> Result<Self, Malformed> {
-                text.parse().map(Self).map_err(|_| Malformed)
-            }
-        }
-        impl fmt::Display for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.fmt(f)
-            }
-        }
-    )*};
-}
-
-around!(RequestRate, LimitKey, AddressRule, Referer);
 
 impl FromStr for WebOrigin {
     type Err = Malformed;
@@ -596,55 +381,6 @@ impl fmt::Display for HostPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
-}
-
-/// Implements serde and schema for a type that reads and writes text.
-macro_rules! text {
-    ($($type:ident = $format:literal),* $(,)?) => {$(
-        impl serde::Serialize for $type {
-            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-                to.collect_str(self)
-            }
-        }
-        impl<'de> serde::Deserialize<'de> for $type {
-            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
-            }
-        }
-        impl schemars::JsonSchema for $type {
-            fn schema_name() -> std::borrow::Cow<'static, str> {
-                stringify!($type).into()
-            }
-            fn inline_schema() -> bool {
-                true
-            }
-            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                schemars::json_schema!({ "type": "string", "format": $format })
-            }
-        }
-    )*};
-}
-
-text! {
-    Time = "levada-duration",
-    Size = "levada-size",
-    LeastSize = "levada-least-size",
-    Rate = "levada-rate",
-    NodeName = "levada-name",
-    HostField = "levada-host-field",
-    Address = "levada-address",
-    OperatorAddress = "levada-operator-address",
-    FileMode = "levada-file-mode",
-    Prefix = "levada-prefix",
-    HostPort = "levada-host-port",
-    Root = "levada-root",
-    Upstream = "levada-upstream",
-    HostPattern = "levada-host",
-    RequestRate = "levada-request-rate",
-    LimitKey = "levada-limit-key",
-    AddressRule = "levada-access-rule",
-    Referer = "levada-referer",
-    WebOrigin = "levada-web-origin",
 }
 
 #[cfg(test)]

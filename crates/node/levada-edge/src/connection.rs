@@ -397,7 +397,7 @@ where
         }
     });
     let mut builder = hyper::server::conn::http1::Builder::new();
-    builder.max_buf_size((limits.head_size * 2).max(BUFFER)).half_close(true);
+    builder.max_buf_size((limits.head_size as usize * 2).max(BUFFER)).half_close(true);
     // Up to hyper's default its table of fields costs no allocation.
     if limits.header_count > HEADERS {
         builder.max_headers(limits.header_count);

@@ -270,7 +270,7 @@ mod tests {
             assert_eq!(table.len(), map.len());
         }
         assert!((0..4_000).all(|key| table.peek(Key(key)) == map.get(&Key(key))));
-        assert_eq!(table.values().sum::<u32>(), map.values().sum());
+        assert_eq!(table.values().sum::<u32>(), map.values().sum::<u32>());
     }
 
     #[test]

@@ -7,13 +7,15 @@
 mod address_prefix;
 mod admin_address;
 mod bytesize;
-#[cfg(feature = "document")]
+#[cfg(feature = "config")]
 pub mod document;
 mod key;
 mod piece_counts;
 mod rate;
 mod request;
 mod rng;
+#[cfg(feature = "config")]
+pub mod text;
 mod time;
 
 pub use address_prefix::{AddressPrefix, NoPrefix};

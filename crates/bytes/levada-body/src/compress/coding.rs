@@ -1,13 +1,17 @@
 //! The content codings that a node makes.
 
-/// A content coding (RFC 9110 Sec. 8.4.1, RFC 7932, RFC 8878).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A content coding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum Coding {
-    /// Zstandard.
+    /// Zstandard (RFC 8878).
     Zstd,
-    /// Brotli.
+    /// Brotli (RFC 7932).
     Br,
-    /// Deflate in gzip's frame.
+    /// Deflate in gzip's frame (RFC 1952).
     Gzip,
 }
 

@@ -2,6 +2,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 /// The addresses of a back-end for handoff.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandoffControl {
@@ -52,17 +55,18 @@ pub struct HandoffBackendSettings {
     pub dormant_retries: Option<u8>,
 }
 
-/// The treatment of a connection that was handed over when its client sends another request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Handling of further requests on a connection that was handed off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 #[repr(u8)]
 pub enum AfterHandoff {
-    /// The connection stays at the back-end.
+    /// The connection stays with its back-end.
     #[default]
     Stay,
     /// The connection goes back to the front-end, which decides anew.
     Back,
-    /// The back-end asks the front-end, and gives the connection back only if another back-end is to
-    /// answer (multiple handoff).
+    /// The back-end asks the front-end and hands the connection on only if another back-end is to
+    /// answer.
     On,
 }
 

@@ -4,7 +4,7 @@ use std::{str::FromStr, sync::Arc};
 
 use http::{HeaderName, Method};
 use levada_access::{
-    access::{AccessSettings, Bandwidth, BasicSettings, LimitSettings},
+    access::{AccessSettings, BasicSettings, LimitSettings},
     address_list::AddressRule,
     basic_auth::Users,
     cors::Cors,
@@ -100,13 +100,16 @@ impl Check<'_, '_> {
         };
         let bandwidth = levels.inside("bandwidth");
         let site_rate_of = owner(bandwidth.nearest().have(self.findings, "site"));
-        let bandwidth = self.bandwidth(&of.bandwidth, &bandwidth);
+        if of.bandwidth.connection.is_none() && of.bandwidth.after > 0 {
+            let message = "has no effect without `connection`";
+            self.findings.warning(&bandwidth.key(self.findings, "after"), message, None);
+        }
         Some(AccessSettings {
             rules,
             countries: countries?,
             limits: limits?,
             max_body: of.max_body.map(|size| size.0),
-            bandwidth,
+            bandwidth: of.bandwidth,
             basic: basic?,
             referers: kinds.map(referers),
             cors: cors?,
@@ -115,16 +118,6 @@ impl Check<'_, '_> {
             limits_of,
             site_rate_of,
         })
-    }
-
-    fn bandwidth(&mut self, bandwidth: &file::Bandwidth, levels: &KeyLevels) -> Bandwidth {
-        let file::Bandwidth { connection, after, site } = bandwidth;
-        if connection.is_none() && after.0 > 0 {
-            let message = "has no effect without `connection`";
-            self.findings.warning(&levels.key(self.findings, "after"), message, None);
-        }
-        let connection = connection.map(|rate| rate.0);
-        Bandwidth { connection, after: after.0, site: site.map(|rate| rate.0) }
     }
 
     fn limits(&mut self, list: &[file::Limit], path: &Path) -> Option<Vec<LimitSettings>> {

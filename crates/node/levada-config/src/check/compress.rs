@@ -40,7 +40,7 @@ impl Check<'_, '_> {
             .into_iter()
             .collect();
         let settings = CompressSettings {
-            codings: compress.codings.iter().map(|coding| (*coding).into()).collect(),
+            codings: compress.codings.clone(),
             types: types?,
             min_size: compress.min_size.0,
             max_size: compress.max_size.0,

@@ -4,6 +4,7 @@ use std::{net::IpAddr, sync::Arc};
 
 use levada_discovery::{DiscoverySettings, DnsSource, FileSource, NamedSource, Source, SrvSource};
 use levada_types::document::{Path, did_you_mean};
+use levada_types::format_duration;
 
 use super::Check;
 use crate::{
@@ -17,9 +18,9 @@ const KINDS: [&str; 5] = ["dns", "srv", "file", "etcd", "kubernetes"];
 impl Check<'_, '_> {
     pub(super) fn discovery(&mut self) -> Option<DiscoverySettings> {
         let resolver = &self.file.resolver;
-        if resolver.min_ttl.0 > resolver.max_ttl.0 {
+        if resolver.min_ttl > resolver.max_ttl {
             let path = self.root.key("resolver").key("min_ttl");
-            let message = format!("is more than `max_ttl`, {}", resolver.max_ttl);
+            let message = format!("is more than `max_ttl`, {}", format_duration(resolver.max_ttl));
             self.findings.error(&path, message, None);
         }
         let list = self.root.key("discovery");
@@ -41,7 +42,7 @@ impl Check<'_, '_> {
             sources.push(source);
         }
         let sources = sources.into_iter().collect::<Option<_>>()?;
-        Some(DiscoverySettings { resolver: resolver.into(), sources, registration })
+        Some(DiscoverySettings { resolver: resolver.clone(), sources, registration })
     }
 
     fn source(&mut self, table: &file::Discovery, path: &Path) -> Option<NamedSource> {

@@ -32,7 +32,7 @@ impl Check<'_, '_> {
             adjustments: adjustments?,
             // The caller knows which level states each rule.
             access: AccessSettings::default(),
-            websocket: (&of.websocket).into(),
+            websocket: of.websocket,
             fetch_fields: fetch_fields?,
             deception_armour: of.deception_armour,
             // It follows from all routes of the site.

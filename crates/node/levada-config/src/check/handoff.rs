@@ -3,15 +3,12 @@
 use std::net::{IpAddr, SocketAddr};
 
 use crate::settings::{
-    AfterHandoff, HandoffBackendSettings, HandoffControl, HandoffSettings, KeyFrom, SwitchServer,
+    HandoffBackendSettings, HandoffControl, HandoffSettings, KeyFrom, SwitchServer,
 };
 use levada_types::document::Path;
 
 use super::{Check, levels::KeyLevels};
-use crate::{
-    file::{self, After},
-    text::Address,
-};
+use crate::{file, text::Address};
 
 impl Check<'_, '_> {
     /// The outer `None` marks an error, the inner a node without handoff.
@@ -30,13 +27,9 @@ impl Check<'_, '_> {
         Some(Some(HandoffSettings {
             secret: secret??,
             interfaces: (!interfaces.is_empty()).then(|| interfaces.to_vec())?,
-            after: match handoff.after {
-                After::Stay => AfterHandoff::Stay,
-                After::Back => AfterHandoff::Back,
-                After::On => AfterHandoff::On,
-            },
+            after: handoff.after,
             max_segment: handoff.max_segment,
-            min_size: handoff.min_size.bytes(),
+            min_size: handoff.min_size,
             backend: backend?,
         }))
     }

@@ -47,7 +47,7 @@ impl Check<'_, '_> {
             identity: identity?,
             pins: pins?,
             unverified: table.insecure_skip_verification,
-            min: Some(table.min_version.into()),
+            min: Some(table.min_version),
         };
         if let Err(error) = tls.config(&[]) {
             let at = match error {

@@ -35,7 +35,7 @@ impl Check<'_, '_> {
             h2: peering.protocol == Protocol::H2,
             peers: self.with_this_node(peers?, peering)?,
             discovery: peering.discovery.as_ref().map(|source| source.0.as_str().into()),
-            health: (&peering.health_check).into(),
+            health: peering.health_check.clone(),
             slow_start: peering.slow_start.0,
             catch_up: peering.catch_up.0,
         }))

@@ -67,7 +67,7 @@ impl Check<'_, '_> {
             servers,
             key,
             slow_start: of.slow_start.0,
-            admission: (&of.admission).into(),
+            admission: of.admission,
         }))
     }
 
@@ -120,7 +120,7 @@ impl Check<'_, '_> {
                 name: name_of(server, url),
                 origin: origin(url),
                 weight: server.weight,
-                max_conns: server.max_conns.unwrap_or(most),
+                max_conns: server.max_conns.unwrap_or(most as u32),
                 handoff,
                 found: None,
             })

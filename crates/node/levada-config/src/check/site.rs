@@ -63,13 +63,9 @@ impl Check<'_, '_> {
     ) -> Option<SiteSettings> {
         let levels = KeyLevels::of_site(path, &self.root);
         let servers = self.site_servers((site, &site.servers), default, &levels);
-        let delivery = match site.delivery {
-            file::Delivery::Proxy => Delivery::Proxy,
-            file::Delivery::Redirect => {
-                self.redirect_is_possible(&path.key("delivery"));
-                Delivery::Redirect
-            }
-        };
+        if site.delivery == Delivery::Redirect {
+            self.redirect_is_possible(&path.key("delivery"));
+        }
         let handling = self.handling(&site.handling, &Conditions::default(), &levels);
         let classes = self.classes(site, path);
         let policy = servers.as_ref().map(|servers| &servers.policy);
@@ -83,7 +79,7 @@ impl Check<'_, '_> {
             hosts: site.hosts.as_ref()?.as_slice().iter().map(|host| host.0.clone()).collect(),
             classes: classes?,
             tls: tls?,
-            delivery,
+            delivery: site.delivery,
             servers: servers?,
             handling: self.handled(handling?, access?, (site, &levels))?,
             large,
@@ -125,11 +121,11 @@ impl Check<'_, '_> {
             origin_host: of.origin_host.as_ref().map(ToString::to_string),
             protocols: ServerProtocols {
                 h2: of.protocol == file::Protocol::H2,
-                states_client: of.proxy_protocol.map(Into::into),
+                states_client: of.proxy_protocol,
             },
             policy: policy?,
-            health: (&of.health_check).into(),
-            misses: (&of.misses).into(),
+            health: of.health_check.clone(),
+            misses: of.misses,
         })
     }
 

@@ -80,7 +80,7 @@ impl Check<'_, '_> {
             root: root?,
             index: index?,
             fallback: fallback?,
-            precompressed: codings.iter().map(|coding| (*coding).into()).collect(),
+            precompressed: codings.clone(),
             types: types?,
             cache_control: cache_control?,
             outside_links: table.outside_links,

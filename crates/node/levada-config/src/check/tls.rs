@@ -19,7 +19,7 @@ impl Check<'_, '_> {
         table: &file::Handshake,
         path: &Path,
     ) -> Option<HandshakeSettings> {
-        let (min, max) = (table.min_version.into(), table.max_version.into());
+        let (min, max) = (table.min_version, table.max_version);
         if min > max {
             let message = "is above `max_version`: no version is left";
             self.findings.error(&path.key("min_version"), message, None);
@@ -110,10 +110,10 @@ impl Check<'_, '_> {
             self.findings.error(&path, message, None);
         }
         let settings = ClientCertificateSettings {
-            mode: table.mode.into(),
+            mode: table.mode,
             authorities: authorities?,
             revocation_lists: lists?,
-            fields: table.fields.iter().copied().map(Into::into).collect(),
+            fields: table.fields.clone(),
         };
         if settings.authorities.is_empty() {
             return None;

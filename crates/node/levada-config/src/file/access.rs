@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use levada_access::access::Bandwidth;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{OneOrMany, OrOff};
-use crate::text::{AddressRule, LimitKey, Rate, Referer, RequestRate, Size, Time, WebOrigin};
+use crate::text::{AddressRule, LimitKey, Referer, RequestRate, Size, Time, WebOrigin};
 
 /// Who may use a site or a route, and how much of it.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -74,21 +75,6 @@ pub enum LimitScope {
     Node,
     /// In the whole cluster, approximately: each node takes the rate divided by the number of nodes that are up.
     Cluster,
-}
-
-/// Limits of bytes per time in responses.
-#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Bandwidth {
-    /// The rate of each client connection.
-    #[schemars(extend("x-minimum" = "1KiB/s", "examples" = ["2MiB/s"]))]
-    pub connection: Option<Rate>,
-    /// Bytes of a response that go out before the rate of its connection counts.
-    #[schemars(extend("examples" = ["1MiB"]))]
-    pub after: Size,
-    /// The rate of all responses at this node, of the site or of the route that states it.
-    #[schemars(extend("x-minimum" = "1KiB/s", "examples" = ["100MiB/s"]))]
-    pub site: Option<Rate>,
 }
 
 /// Users and passwords, by an htpasswd file.

@@ -1,11 +1,10 @@
 //! `[cache]` and `[purge]`: the memory and disk tiers, and purging.
 
-use crate::settings;
+use levada_store::CacheSettings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::values::count;
-use crate::text::Size;
+use crate::text::{As, Size};
 
 /// The cache: in memory, and on disk if `disk` is set.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -28,7 +27,8 @@ pub struct Cache {
     pub admission: Admission,
     /// The most variants of one URL, by `Vary`. The least used one goes for another.
     #[schemars(range(min = 1, max = 1000))]
-    pub variants: u32,
+    #[serde(with = "As::<u32>")]
+    pub variants: usize,
     /// The disk tier.
     pub disk: Option<DiskCache>,
 }
@@ -76,14 +76,14 @@ pub struct Purge {
 
 impl Default for Cache {
     fn default() -> Self {
-        let edge = settings::CacheSettings::default();
+        let edge = CacheSettings::default();
         Self {
             memory: Size(edge.memory),
             max_object: Size(edge.max_object),
             block: Size(edge.block),
             eviction: edge.eviction.name.to_owned(),
             admission: if edge.second_hit { Admission::SecondHit } else { Admission::Always },
-            variants: count(edge.variants),
+            variants: edge.variants,
             disk: None,
         }
     }

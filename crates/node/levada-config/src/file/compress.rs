@@ -1,6 +1,6 @@
 //! `[site.compress]`: content codings of responses.
 
-use crate::settings::{CompressSettings, Levels};
+use levada_body::compress::{Coding, CompressSettings, Levels};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -31,28 +31,6 @@ pub struct Compress {
     /// Whether the origin is asked for codings, those with dictionaries included. Otherwise it is asked for the
     /// original, and this node makes the copies.
     pub origin_codings: bool,
-}
-
-/// A content coding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Coding {
-    /// Zstandard (RFC 8878).
-    Zstd,
-    /// Brotli (RFC 7932).
-    Br,
-    /// Deflate in gzip's frame (RFC 1952).
-    Gzip,
-}
-
-impl From<Coding> for crate::settings::Coding {
-    fn from(coding: Coding) -> Self {
-        match coding {
-            Coding::Zstd => Self::Zstd,
-            Coding::Br => Self::Br,
-            Coding::Gzip => Self::Gzip,
-        }
-    }
 }
 
 impl Default for Compress {

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Coding, OneOrMany};
+use levada_body::compress::Coding;
+
+use super::OneOrMany;
 
 /// A directory that the node serves: its path, or a table.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]

@@ -7,12 +7,12 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use crate::settings;
+use levada_cache::{CacheRules, CookieStorage, IgnoredFields};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Clients, Compress, OneOrMany};
-use crate::text::{Prefix, Time};
+use crate::text::{As, Prefix, Time};
 
 /// How requests are handled.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -92,7 +92,7 @@ pub struct Handling {
     #[serde(flatten)]
     pub clients: Clients,
     /// Connections that switch to WebSocket. See docs/operate/websocket.md.
-    pub websocket: WebSocket,
+    pub websocket: WebSocketSettings,
     /// A beginning of the path that the origin does not get.
     #[schemars(extend("examples" = ["/api"]))]
     pub strip_prefix: Option<String>,
@@ -115,27 +115,21 @@ pub struct Handling {
 }
 
 /// Connections that switch to WebSocket.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct WebSocket {
+pub struct WebSocketSettings {
     /// Whether requests for WebSocket reach the servers. Otherwise they get 403.
     pub enabled: bool,
     /// Time without a byte in either direction after which such a connection ends. Pings of its ends count as
     /// bytes.
     #[schemars(extend("x-minimum" = "1s", "x-maximum" = "30d"))]
-    pub idle_timeout: Time,
+    #[serde(with = "As::<Time>")]
+    pub idle_timeout: Duration,
 }
 
-impl Default for WebSocket {
+impl Default for WebSocketSettings {
     fn default() -> Self {
-        let edge = settings::WebSocketSettings::default();
-        Self { enabled: edge.enabled, idle_timeout: Time(edge.idle_timeout) }
-    }
-}
-
-impl From<&WebSocket> for settings::WebSocketSettings {
-    fn from(file: &WebSocket) -> Self {
-        Self { enabled: file.enabled, idle_timeout: file.idle_timeout.0 }
+        Self { enabled: true, idle_timeout: Duration::from_secs(3600) }
     }
 }
 
@@ -289,7 +283,7 @@ pub enum Cookies {
     Always,
 }
 
-impl From<&Handling> for settings::CacheRules {
+impl From<&Handling> for CacheRules {
     fn from(file: &Handling) -> Self {
         Self {
             default_ttl: file.default_ttl.map(|ttl| ttl.0),
@@ -301,11 +295,11 @@ impl From<&Handling> for settings::CacheRules {
             stale_if_unreachable: file.stale_if_unreachable.0,
             s_maxage_allows_stale: file.s_maxage_allows_stale,
             cookies: match file.store_cookies {
-                Cookies::Explicit => settings::CookieStorage::StoreIfExplicit,
-                Cookies::Never => settings::CookieStorage::Refuse,
-                Cookies::Always => settings::CookieStorage::Store,
+                Cookies::Explicit => CookieStorage::StoreIfExplicit,
+                Cookies::Never => CookieStorage::Refuse,
+                Cookies::Always => CookieStorage::Store,
             },
-            ignored: settings::IgnoredFields {
+            ignored: IgnoredFields {
                 cache_control: file.ignore_headers.contains(&IgnoredHeader::CacheControl),
                 expires: file.ignore_headers.contains(&IgnoredHeader::Expires),
                 set_cookie: file.ignore_headers.contains(&IgnoredHeader::SetCookie),
@@ -318,7 +312,7 @@ impl From<&Handling> for settings::CacheRules {
 
 impl Default for Handling {
     fn default() -> Self {
-        let rules = settings::CacheRules::default();
+        let rules = CacheRules::default();
         Self {
             cache: true,
             ttl: None,
@@ -346,7 +340,7 @@ impl Default for Handling {
             request_headers: HeaderEdits::default(),
             response_headers: HeaderEdits::default(),
             clients: Clients::default(),
-            websocket: WebSocket::default(),
+            websocket: WebSocketSettings::default(),
             strip_prefix: None,
             add_prefix: None,
             rewrite: None,

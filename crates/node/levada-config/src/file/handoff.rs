@@ -1,10 +1,11 @@
 //! `[handoff]`: connections that move to back-ends.
 
+use levada_redirector::handoff::AfterHandoff;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{listen::DormantRetries, values::OneOrMany};
-use crate::text::{Address, LeastSize};
+use crate::text::{Address, As, LeastSize};
 
 /// TCP handoff: docs/operate/handoff.md.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -22,7 +23,7 @@ pub struct Handoff {
     #[schemars(extend("examples" = ["eth0"]))]
     pub interfaces: OneOrMany<String>,
     /// Handling of further requests on a connection that was handed off.
-    pub after: After,
+    pub after: AfterHandoff,
     /// On a front-end: the largest TCP segment in bytes that back-ends send to clients. Needed only where ICMP does
     /// not get through; 1220 suits every path of IPv6.
     #[schemars(range(min = 536, max = 65495))]
@@ -31,7 +32,8 @@ pub struct Handoff {
     /// responses; what is not known is handed off. `"auto"` is 100 KB, from where a handoff costs the whole
     /// cluster about as much as a proxy: docs/operate/handoff.md.
     #[schemars(extend("examples" = ["auto", "100 KB"]))]
-    pub min_size: LeastSize,
+    #[serde(with = "As::<LeastSize>")]
+    pub min_size: u64,
     /// On a back-end: the address for front-ends, on the network that it shares with them.
     #[schemars(extend("examples" = ["10.0.1.1:7072"]))]
     pub listen: Option<Address>,
@@ -42,18 +44,4 @@ pub struct Handoff {
     /// On a back-end: number of unacknowledged retransmissions after which a connection that it took is reset, or
     /// `"off"`, as in `[[listen]]`: docs/operate/anycast.md.
     pub dormant_retries: DormantRetries,
-}
-
-/// Handling of further requests on a connection that was handed off.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum After {
-    /// The connection stays with its back-end.
-    #[default]
-    Stay,
-    /// The connection goes back to the front-end, which decides anew.
-    Back,
-    /// The back-end asks the front-end and hands the connection on only if another back-end is to
-    /// answer.
-    On,
 }

@@ -1,6 +1,6 @@
 //! `[site.large]`: files that are fetched in pieces.
 
-use crate::settings;
+use levada_fetch::{Mode, Patience, Plan};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -73,25 +73,25 @@ pub enum LargeRetry {
     Deadline,
 }
 
-impl From<&Large> for settings::LargeSettings {
+impl From<&Large> for LargeSettings {
     fn from(file: &Large) -> Self {
         let base = match file.profile {
             LargeProfile::Default => Self::default(),
             LargeProfile::Paper => Self::paper(),
         };
-        let patience = settings::Patience {
+        let patience = Patience {
             factor: file.timeout_factor.unwrap_or(base.plan.patience.factor),
             first: file.first_timeout.map_or(base.plan.patience.first, |time| time.0),
             least: file.min_timeout.map_or(base.plan.patience.least, |time| time.0),
             ..base.plan.patience
         };
-        let plan = settings::Plan {
+        let plan = Plan {
             chunk: file.chunk_size.map_or(base.plan.chunk, |size| size.0),
             window: file.window.map_or(base.plan.window, |window| window as usize),
             mode: match file.retry {
-                LargeRetry::Timeout => settings::Mode::Timeout,
-                LargeRetry::Hedge => settings::Mode::Hedge,
-                LargeRetry::Deadline => settings::Mode::Deadline,
+                LargeRetry::Timeout => Mode::Timeout,
+                LargeRetry::Hedge => Mode::Hedge,
+                LargeRetry::Deadline => Mode::Deadline,
             },
             patience,
             tries: file.tries.unwrap_or(base.plan.tries),
@@ -99,5 +99,34 @@ impl From<&Large> for settings::LargeSettings {
         };
         let threshold = file.threshold.map_or(base.threshold, |size| size.0);
         Self { threshold, plan, replicas: file.replicas }
+    }
+}
+
+/// How large files are served: in pieces, each of which is an object of its own to the cluster
+/// (CoDeploy).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LargeSettings {
+    /// The least size of a large file in bytes, at least one piece.
+    pub threshold: u64,
+    /// The window, the size of pieces, and the rules for slow ones. A piece is at most a block.
+    pub plan: Plan,
+    /// The number of nodes that keep each piece, chosen by hash; `None`: the site's policy chooses.
+    pub replicas: Option<u32>,
+}
+
+impl LargeSettings {
+    /// The published settings: ten pieces of 60 KB at once (WORLDS'04, Sec. 4); a piece that takes five
+    /// times the average is requested again, under another name (Sec. 3).
+    pub fn paper() -> Self {
+        let large = Self::default();
+        let patience = Patience::PAPER;
+        let plan = Plan { chunk: 60_000, window: 10, patience, published: true, ..large.plan };
+        Self { plan, ..large }
+    }
+}
+
+impl Default for LargeSettings {
+    fn default() -> Self {
+        Self { threshold: 8 << 20, plan: Plan::default(), replicas: None }
     }
 }

@@ -1,6 +1,5 @@
 //! `[[listen]]` and `[admin]`: the addresses for clients and operators.
 
-use crate::settings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -54,7 +53,7 @@ pub enum Off {
 
 impl Default for DormantRetries {
     fn default() -> Self {
-        Self::After(settings::DORMANT_RETRIES)
+        Self::After(DORMANT_RETRIES)
     }
 }
 
@@ -112,7 +111,7 @@ impl Default for Admin {
     fn default() -> Self {
         Self {
             listen: None,
-            mode: FileMode(settings::ADMIN_MODE),
+            mode: FileMode(ADMIN_MODE),
             token: None,
             token_file: None,
             hosts: Vec::new(),
@@ -120,3 +119,9 @@ impl Default for Admin {
         }
     }
 }
+
+/// The number of retransmissions that tells lost clients from poor paths (WWW'09, Sec. 4.2).
+pub const DORMANT_RETRIES: u8 = 1;
+
+/// The permissions of the admin listener's Unix socket: for the user of the node only.
+pub const ADMIN_MODE: u32 = 0o600;

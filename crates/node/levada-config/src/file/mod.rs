@@ -1,7 +1,7 @@
 //! The configuration file: every table and key, declared once, each table in a file of its own.
 //!
 //! Users read these comments: the JSON Schema, the tables of docs/operate/configuration.md and the
-//! errors are generated from these declarations. Defaults are those of [`crate::settings`].
+//! errors are generated from these declarations. A struct without conversion is used as it was read.
 //!
 //! Every field has a default, required or not, so that a file with mistakes can be read without the
 //! wrong values and checked for everything else. The schema has the required keys.
@@ -33,40 +33,38 @@ mod trusted;
 mod values;
 
 use super::text::NodeName;
+use levada_discovery::ResolverSettings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use access::{
-    Bandwidth, BasicAuth, Clients, Cors, ForwardAuth, Limit, LimitScope, SignedForm, SignedUrls,
+    BasicAuth, Clients, Cors, ForwardAuth, Limit, LimitScope, SignedForm, SignedUrls,
 };
 pub use acme::{Acme, AcmeChallenge, AcmeExternalAccount, SiteAcme};
 pub use cache::{Admission, Cache, DiskCache, Purge};
-pub use compress::{Coding, Compress};
-pub use discovery::{AddressFamily, Discovery, Resolver};
+pub use compress::Compress;
+pub use discovery::Discovery;
 pub use discovery_servers::{Etcd, Kubernetes, PodPort};
 pub use files::{Files, FilesOrRoot};
 pub use handling::{
     CacheKey, Cookies, CountedQuery, ErrorPage, Handling, HeaderEdits, IgnoredHeader, Maintenance,
-    MaintenanceTable, StripCookies,
+    MaintenanceTable, StripCookies, WebSocketSettings,
 };
-pub use handoff::{After, Handoff};
-pub use large::{Large, LargeProfile, LargeRetry};
+pub use handoff::Handoff;
+pub use large::{Large, LargeProfile, LargeRetry, LargeSettings};
 pub use limits::Limits;
-pub use listen::{Admin, Certificate, DormantRetries, Listen, Off};
+pub use listen::{ADMIN_MODE, Admin, Certificate, DORMANT_RETRIES, DormantRetries, Listen, Off};
 pub use log::Log;
 pub use origin_tls::OriginTls;
 pub use peering::{Peer, PeerTls, Peering, Protocol};
 pub use policy::{Policy, Scalar};
 pub use route::{Bird, ExaBgp, Route, Unwell};
 pub use runtime::{Runtime, RuntimeMode};
-pub use servers::{ClassRule, KeyFrom, KeyKind, Server, ServerAdmission, ServiceClass};
-pub use site::{Delivery, HealthCheck, Misses, ProxyProtocol, Site, SiteServers};
+pub use servers::{ClassRule, KeyFrom, KeyKind, Server, ServiceClass};
+pub use site::{Delivery, MissLimits, Site, SiteServers};
 pub use site_route::{ClientScheme, FieldMatch, Redirect, Respond, SiteRoute};
 pub use telemetry::Telemetry;
-pub use tls::{
-    ClientCertificateMode, ClientCertificates, ClientFields, Handshake, MaxVersion, MinVersion,
-    SessionTickets,
-};
+pub use tls::{ClientCertificates, Handshake, SessionTickets};
 pub use trusted::Trusted;
 pub use values::{OneOrMany, OrOff};
 
@@ -102,7 +100,7 @@ pub struct File {
     /// Sources of members: DNS, a watched file, etcd, Kubernetes. See docs/operate/discovery.md.
     pub discovery: Vec<Discovery>,
     /// How host names are resolved.
-    pub resolver: Resolver,
+    pub resolver: ResolverSettings,
     /// The cache in memory and on disk.
     pub cache: Cache,
     /// Authorization of purges.

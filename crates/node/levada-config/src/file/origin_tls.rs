@@ -3,7 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{MinVersion, OneOrMany};
+use levada_tls::handshake::TlsVersion;
+
+use super::OneOrMany;
 
 /// TLS towards origins and servers with `https`. See docs/operate/tls.md.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -30,5 +32,5 @@ pub struct OriginTls {
     /// With `pins`, the key is still looked at.
     pub insecure_skip_verification: bool,
     /// The oldest version of TLS.
-    pub min_version: MinVersion,
+    pub min_version: TlsVersion,
 }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use levada_upstream::HealthCheck;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::HealthCheck;
 use crate::text::{Address, HostPort, NodeName, Root, Time};
 
 /// The connections between the nodes of a cluster.

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use crate::settings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::values::{OneOrMany, count};
+use super::values::OneOrMany;
 use crate::text::{Address, NodeName, Size, Time, Upstream};
 
 /// A server that is not Levada.
@@ -70,22 +69,6 @@ pub enum KeyKind {
     Body,
 }
 
-/// Limit of concurrent requests at the servers of a site; further requests wait in order of arrival.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct ServerAdmission {
-    /// Concurrent requests at all servers together. The default is the sum of their `max_conns`, and with
-    /// `lard` and `lard/r` no more than S = (n - 1) T_high + T_low - 1 for n servers that are up.
-    #[schemars(range(min = 1, max = 10_000_000), extend("examples" = [400]))]
-    pub at_once: Option<u32>,
-    /// Requests that may wait. Beyond it, clients get 503.
-    #[schemars(range(max = 1_000_000))]
-    pub queue: u32,
-    /// Time that a request may wait.
-    #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1h"))]
-    pub wait: Time,
-}
-
 /// A rule for a service class. It matches a request if all given conditions hold.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -136,20 +119,6 @@ impl Default for KeyFrom {
     fn default() -> Self {
         let (from, bytes) = (KeyKind::default(), Size(4 << 10));
         Self { from, name: None, bytes, wait: Time(Duration::from_secs(10)) }
-    }
-}
-
-impl Default for ServerAdmission {
-    fn default() -> Self {
-        let settings::AdmissionLimits { at_once, queue, wait } =
-            settings::AdmissionLimits::default();
-        Self { at_once, queue: count(queue), wait: Time(wait) }
-    }
-}
-
-impl From<&ServerAdmission> for settings::AdmissionLimits {
-    fn from(file: &ServerAdmission) -> Self {
-        Self { at_once: file.at_once, queue: file.queue as usize, wait: file.wait.0 }
     }
 }
 

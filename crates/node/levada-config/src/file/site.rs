@@ -1,15 +1,19 @@
 //! `[[site]]`: a group of hosts, their origin, and how they are served.
 
-use crate::settings;
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::values::{OneOrMany, count};
+use super::values::OneOrMany;
+use levada_redirector::AdmissionLimits;
+use levada_upstream::{HealthCheck, ProxyVersion};
+
 use super::{
     ClassRule, ClientCertificates, FilesOrRoot, Handling, Handshake, KeyFrom, Large, Log,
-    OriginTls, Policy, Protocol, Server, ServerAdmission, SiteAcme, SiteRoute,
+    OriginTls, Policy, Protocol, Server, SiteAcme, SiteRoute,
 };
-use crate::text::{HostField, HostPattern, Time, Upstream};
+use crate::text::{As, HostField, HostPattern, Time, Upstream};
 
 /// A group of hosts and how they are served.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -80,7 +84,7 @@ pub struct SiteServers {
     #[schemars(extend("x-maximum" = "1h"))]
     pub slow_start: Time,
     /// Limit of concurrent requests at the servers.
-    pub admission: ServerAdmission,
+    pub admission: AdmissionLimits,
     /// The `Host` field of requests to the origin. The default is the client's own.
     #[schemars(extend("examples" = ["origin.example.com"]))]
     pub origin_host: Option<HostField>,
@@ -88,7 +92,7 @@ pub struct SiteServers {
     pub protocol: Protocol,
     /// The version of the PROXY protocol by which connections to origins and servers begin with the client's
     /// address. Such a connection takes requests of one client only.
-    pub proxy_protocol: Option<ProxyProtocol>,
+    pub proxy_protocol: Option<ProxyVersion>,
     /// TLS with origins and servers: trusted authorities, names, the certificate of this node. See
     /// docs/operate/tls.md.
     pub origin_tls: Option<OriginTls>,
@@ -96,7 +100,7 @@ pub struct SiteServers {
     /// `adaptive`.
     pub policy: Option<Policy>,
     /// Limit of concurrent requests at the origins.
-    pub misses: Misses,
+    pub misses: MissLimits,
     /// Health checks of origins.
     pub health_check: HealthCheck,
 }
@@ -112,111 +116,29 @@ pub enum Delivery {
     Redirect,
 }
 
-/// A version of the PROXY protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ProxyProtocol {
-    /// A line of text.
-    V1,
-    /// Binary.
-    V2,
-}
-
-impl From<ProxyProtocol> for settings::ProxyVersion {
-    fn from(file: ProxyProtocol) -> Self {
-        match file {
-            ProxyProtocol::V1 => Self::V1,
-            ProxyProtocol::V2 => Self::V2,
-        }
-    }
-}
-
 /// Limit of concurrent requests of a site at its origins, so that cache misses cannot overload them.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Misses {
+pub struct MissLimits {
     /// Concurrent requests at the origins. One client has as many as are free at most, half of them if it is
     /// the only one; an IPv6 network of 64 bits is one client. A request whose reader takes nothing for a
     /// second gives its place to one that waits.
     #[schemars(range(min = 1, max = 1_000_000))]
-    pub at_once: u32,
+    #[serde(with = "As::<u32>")]
+    pub at_once: usize,
     /// Requests that may wait. Clients take turns; when the queue is full, the client with the most waiting
     /// requests loses one. Beyond it, clients get a stale response where that is allowed, or 503.
     #[schemars(range(max = 1_000_000))]
-    pub queue: u32,
+    #[serde(with = "As::<u32>")]
+    pub queue: usize,
     /// Time that a request may wait.
     #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1h"))]
-    pub wait: Time,
+    #[serde(with = "As::<Time>")]
+    pub wait: Duration,
 }
 
-/// Health checks of servers, by probes and by the results of requests.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct HealthCheck {
-    /// Time between two probes of one server; `"0s"` switches probes off.
-    #[schemars(extend("x-maximum" = "1h"))]
-    pub interval: Time,
-    /// How long a probe may take.
-    #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1m"))]
-    pub timeout: Time,
-    /// Successes in a row until a server that was down is up.
-    #[schemars(range(min = 1, max = 100))]
-    pub rise: u32,
-    /// Failures in a row until a server that was up is down.
-    #[schemars(range(min = 1, max = 100))]
-    pub fall: u32,
-    /// The path that a probe of an origin requests, with a leading `/`. Without it, connecting is enough.
-    /// Probes of peers always send a request.
-    #[schemars(regex(pattern = "^/"), extend("examples" = ["/healthz"]))]
-    pub path: Option<String>,
-    /// Failed requests in a row that eject a server at once, without waiting for a probe; 0 switches this
-    /// off.
-    #[schemars(range(max = 1000))]
-    pub eject_after: u32,
-    /// Time that an ejected server is out the first time; each further time doubles it, up to 32
-    /// times.
-    #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1h"))]
-    pub eject_for: Time,
-}
-
-impl Default for Misses {
+impl Default for MissLimits {
     fn default() -> Self {
-        let settings::MissLimits { at_once, queue, wait } = settings::MissLimits::default();
-        Self { at_once: count(at_once), queue: count(queue), wait: Time(wait) }
-    }
-}
-
-impl From<&Misses> for settings::MissLimits {
-    fn from(file: &Misses) -> Self {
-        Self { at_once: file.at_once as usize, queue: file.queue as usize, wait: file.wait.0 }
-    }
-}
-
-impl Default for HealthCheck {
-    fn default() -> Self {
-        let edge = settings::HealthCheck::default();
-        Self {
-            interval: Time(edge.interval),
-            timeout: Time(edge.timeout),
-            rise: edge.rise,
-            fall: edge.fall,
-            path: edge.path,
-            eject_after: edge.eject_after,
-            eject_for: Time(edge.eject_for),
-        }
-    }
-}
-
-impl From<&HealthCheck> for settings::HealthCheck {
-    fn from(file: &HealthCheck) -> Self {
-        Self {
-            interval: file.interval.0,
-            timeout: file.timeout.0,
-            rise: file.rise,
-            fall: file.fall,
-            path: file.path.clone(),
-            eject_after: file.eject_after,
-            eject_for: file.eject_for.0,
-        }
+        Self { at_once: 512, queue: 1024, wait: Duration::from_secs(5) }
     }
 }

@@ -1,7 +1,10 @@
 //! `[listen.handshake]`, `[site.handshake]`, `[site.client_certificates]` and `[session_tickets]`: TLS towards
 //! clients.
 
-use crate::settings;
+use levada_tls::{
+    client_certificates::ClientCertificateMode, client_fields::ClientFields, handshake::TlsVersion,
+    tickets::TicketSettings,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -9,13 +12,13 @@ use super::OneOrMany;
 use crate::text::Time;
 
 /// The versions, cipher suites and curves of TLS with clients. See docs/operate/tls.md.
-#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Handshake {
     /// The oldest version of TLS.
-    pub min_version: MinVersion,
+    pub min_version: TlsVersion,
     /// The newest version of TLS.
-    pub max_version: MaxVersion,
+    pub max_version: TlsVersion,
     /// Cipher suites by their names of IANA or OpenSSL, the preferred one first. A version of TLS that none of them
     /// belongs to keeps all of its own.
     #[schemars(extend("examples" = [["TLS_AES_128_GCM_SHA256", "ECDHE-ECDSA-AES128-GCM-SHA256"]]))]
@@ -25,45 +28,10 @@ pub struct Handshake {
     pub curves: Vec<String>,
 }
 
-/// A version of TLS; older ones are not spoken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-pub enum MinVersion {
-    /// TLS 1.2.
-    #[default]
-    #[serde(rename = "1.2")]
-    Tls12,
-    /// TLS 1.3.
-    #[serde(rename = "1.3")]
-    Tls13,
-}
-
-/// A version of TLS.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-pub enum MaxVersion {
-    /// TLS 1.2.
-    #[serde(rename = "1.2")]
-    Tls12,
-    /// TLS 1.3.
-    #[default]
-    #[serde(rename = "1.3")]
-    Tls13,
-}
-
-impl From<MinVersion> for settings::TlsVersion {
-    fn from(file: MinVersion) -> Self {
-        match file {
-            MinVersion::Tls12 => Self::Tls12,
-            MinVersion::Tls13 => Self::Tls13,
-        }
-    }
-}
-
-impl From<MaxVersion> for settings::TlsVersion {
-    fn from(file: MaxVersion) -> Self {
-        match file {
-            MaxVersion::Tls12 => Self::Tls12,
-            MaxVersion::Tls13 => Self::Tls13,
-        }
+impl Default for Handshake {
+    fn default() -> Self {
+        let (min_version, max_version) = (TlsVersion::Tls12, TlsVersion::Tls13);
+        Self { min_version, max_version, ciphers: Vec::new(), curves: Vec::new() }
     }
 }
 
@@ -96,52 +64,6 @@ impl Default for ClientCertificates {
     }
 }
 
-/// Whether a client must show a certificate.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ClientCertificateMode {
-    /// Without a good one there is no connection.
-    #[default]
-    Required,
-    /// A client without one is served, and one with a bad one gets 403 with the reason.
-    Optional,
-}
-
-impl From<ClientCertificateMode> for settings::ClientCertificateMode {
-    fn from(file: ClientCertificateMode) -> Self {
-        match file {
-            ClientCertificateMode::Required => Self::Required,
-            ClientCertificateMode::Optional => Self::Optional,
-        }
-    }
-}
-
-/// A set of header fields.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ClientFields {
-    /// `Client-Cert` of RFC 9440: the certificate.
-    ClientCert,
-    /// `Client-Cert-Chain` of RFC 9440: the certificates that the client sent after its own.
-    ClientCertChain,
-    /// `X-Forwarded-Client-Cert`, as Envoy writes it: hash, subject and names.
-    XForwardedClientCert,
-    /// `X-SSL-Client-Verify`, `-S-DN`, `-I-DN`, `-Serial`, `-Fingerprint` (SHA-256) and `-SAN`, the names that people
-    /// give the variables of nginx and HAProxy.
-    XSslClient,
-}
-
-impl From<ClientFields> for settings::ClientFields {
-    fn from(file: ClientFields) -> Self {
-        match file {
-            ClientFields::ClientCert => Self::ClientCert,
-            ClientFields::ClientCertChain => Self::ClientCertChain,
-            ClientFields::XForwardedClientCert => Self::XForwardedClientCert,
-            ClientFields::XSslClient => Self::XSslClient,
-        }
-    }
-}
-
 /// Session tickets, by which TLS connections resume at any node of the cluster. See docs/operate/tls.md.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -160,7 +82,7 @@ pub struct SessionTickets {
 
 impl Default for SessionTickets {
     fn default() -> Self {
-        let settings::TicketSettings { of_cluster, rotation, .. } = Default::default();
+        let TicketSettings { of_cluster, rotation, .. } = Default::default();
         Self { key_file: OneOrMany::default(), of_cluster, rotate: Time(rotation) }
     }
 }

@@ -52,8 +52,3 @@ impl<T> OrOff<T> {
         }
     }
 }
-
-/// The edge's own defaults are small numbers.
-pub(super) fn count(number: usize) -> u32 {
-    u32::try_from(number).unwrap_or(u32::MAX)
-}
