@@ -36,7 +36,7 @@ use crate::{
 };
 use levada_access::country::Countries;
 use levada_cache::eviction::{DEFAULT_EVICTION, find_eviction};
-use levada_types::document::{Findings, Path};
+use levada_types::document::{Findings, Path, Said};
 
 use super::{
     file::{self, File, RuntimeMode},
@@ -102,7 +102,7 @@ pub(crate) fn as_started(
     let root = Path::default();
     let Err(error) = settings.check() else {
         if let Some(message) = start_error(settings) {
-            findings.error(&root.key("listen"), message, None);
+            findings.error(&root.key("listen"), message);
         }
         return;
     };
@@ -111,7 +111,7 @@ pub(crate) fn as_started(
         UnusableSettings::Disk(_) => root.key("cache").key("disk").key("path"),
         UnusableSettings::OwnListener { number, .. } => root.key("site").index(*number),
     };
-    findings.error(&place, error.to_string(), None);
+    findings.error(&place, error.to_string());
 }
 
 /// The token for orders, if it can be read.
@@ -134,14 +134,24 @@ struct Check<'c, 'f> {
 /// The default of the largest object that is kept, where there is a disk.
 const MAX_OBJECT_ON_DISK: u64 = 1 << 30;
 
-impl Check<'_, '_> {
+impl<'f> Check<'_, 'f> {
+    /// Reports an error at `path`.
+    fn error(&mut self, path: &Path, message: impl Into<String>) -> Said<'_, 'f> {
+        self.findings.error(path, message)
+    }
+
+    /// Reports a warning at `path`.
+    fn warning(&mut self, path: &Path, message: impl Into<String>) -> Said<'_, 'f> {
+        self.findings.warning(path, message)
+    }
+
     /// Checks that no two listeners have the same address.
     fn addresses(&mut self) {
         let mut taken: Vec<(Path, SocketAddr)> = Vec::new();
         for (path, address) in self.listening() {
             if let Some((other, _)) = taken.iter().find(|(_, other)| collide(*other, address)) {
-                let message = format!("{address} is taken by {other} already");
-                self.findings.error(&path, message, Some("choose another port".to_owned()));
+                self.error(&path, format!("{address} is taken by {other} already"))
+                    .help("choose another port");
             }
             taken.push((path, address));
         }
@@ -170,8 +180,8 @@ impl Check<'_, '_> {
         match user {
             Some(user) => Some(Some(RunAs { user, group })),
             None if group.is_some() => {
-                let help = "add `user`: a node changes its group only with its user".to_owned();
-                self.findings.error(&path, "stands without `user`", Some(help));
+                self.error(&path, "stands without `user`")
+                    .help("add `user`: a node changes its group only with its user");
                 None
             }
             None => Some(None),
@@ -201,12 +211,12 @@ impl Check<'_, '_> {
                     ("has no effect at a socket", "`mode` says who may give orders")
                 }
             };
-            self.findings.warning(&path.key(*key), message, Some(help.to_owned()));
+            self.warning(&path.key(*key), message).help(help);
         }
         if listen.tcp().is_some_and(|address| !address.ip().is_loopback()) {
             let message = format!("{listen} can be reached from other machines");
             let help = "reading needs no token: use 127.0.0.1, or close the port to strangers";
-            self.findings.warning(&path.key("listen"), message, Some(help.to_owned()));
+            self.warning(&path.key("listen"), message).help(help);
         }
         Some(Some(Admin { listen, mode: mode.0, token, hosts }))
     }
@@ -229,20 +239,15 @@ impl Check<'_, '_> {
             .map(|(i, pair)| self.of_listener(pair, &tls.index(i)))
             .collect();
         if listen.h2c && (listen.acme || !listen.tls.is_empty()) {
-            let message = "has no effect beside TLS, where HTTP/2 is negotiated";
-            self.findings.warning(&path.key("h2c"), message, None);
+            self.warning(&path.key("h2c"), "has no effect beside TLS, where HTTP/2 is negotiated");
         }
         if listen.tls.is_empty() && !listen.acme && self.findings.has(&path.key("handshake")) {
-            self.findings.warning(&path.key("handshake"), "has no effect without `tls`", None);
+            self.warning(&path.key("handshake"), "has no effect without `tls`");
         }
         let handshake = self.handshake(&listen.handshake, &path.key("handshake"));
         if listen.http3 && listen.tls.is_empty() && !listen.acme {
-            let help = "list a certificate in `tls`, or remove `http3`".to_owned();
-            self.findings.error(
-                &path.key("http3"),
-                "needs `tls`: HTTP/3 is always encrypted",
-                Some(help),
-            );
+            self.error(&path.key("http3"), "needs `tls`: HTTP/3 is always encrypted")
+                .help("list a certificate in `tls`, or remove `http3`");
         }
         Some(Listener {
             address: listen.address?.0,
@@ -261,9 +266,8 @@ impl Check<'_, '_> {
             let addresses = table.addresses.as_ref()?.as_slice();
             if addresses.iter().any(|prefix| prefix.0.is_all()) {
                 let message = "trusts every client: each can choose its address and scheme";
-                let help = "list the addresses of your own proxies only".to_owned();
                 let path = self.root.key("trusted").index(position).key("addresses");
-                self.findings.warning(&path, message, Some(help));
+                self.warning(&path, message).help("list the addresses of your own proxies only");
             }
             let proxy_protocol = table.proxy_protocol;
             let proxies = |prefix: &crate::text::Prefix| TrustedProxies {
@@ -296,9 +300,8 @@ impl Check<'_, '_> {
         let (certificate, key) = (certificate?, key?);
         let state = CertificateState::of_file(&certificate);
         if let Some(end) = state.alarm() {
-            let message = format!("the certificate {end}");
-            let help = "renew it, and run `levada reload`".to_owned();
-            self.findings.warning(&path.key("certificate"), message, Some(help));
+            self.warning(&path.key("certificate"), format!("the certificate {end}"))
+                .help("renew it, and run `levada reload`");
         }
         Some(Certificate { certificate, key, ocsp: None })
     }
@@ -314,9 +317,8 @@ impl Check<'_, '_> {
         let path = self.root.key("cache").key("memory");
         // A default that does not fit is no error of the user.
         if self.findings.has(&path) {
-            let message = format!("{tier} is more than half of `limits.memory`, {limit}");
-            let help = format!("write at most {most}, or raise `limits.memory`");
-            self.findings.error(&path, message, Some(help));
+            self.error(&path, format!("{tier} is more than half of `limits.memory`, {limit}"))
+                .help(format!("write at most {most}, or raise `limits.memory`"));
         }
         most
     }
@@ -328,9 +330,8 @@ impl Check<'_, '_> {
         let path = self.root.key("cache").key("block");
         let largest_block = memory.0 / 8;
         if block.0 > largest_block && self.findings.has(&path) {
-            let message = format!("blocks of {block} are too large for a memory of {memory}");
-            let help = "write at most an eighth of `cache.memory`".to_owned();
-            self.findings.error(&path, message, Some(help));
+            self.error(&path, format!("blocks of {block} are too large for a memory of {memory}"))
+                .help("write at most an eighth of `cache.memory`");
         }
         let path = self.root.key("cache").key("max_object");
         let given = self.findings.has(&path);
@@ -341,9 +342,8 @@ impl Check<'_, '_> {
             _ => (memory, "memory"),
         };
         if max_object.0 > room.0 && given {
-            let message = format!("{max_object} does not fit into the {tier} of {room}");
-            let help = format!("write at most {room}, or raise `cache.{tier}`");
-            self.findings.error(&path, message, Some(help));
+            self.error(&path, format!("{max_object} does not fit into the {tier} of {room}"))
+                .help(format!("write at most {room}, or raise `cache.{tier}`"));
         }
         // A default that does not fit is no error of the user.
         let max_object = match disk {

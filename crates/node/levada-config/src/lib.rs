@@ -78,7 +78,7 @@ pub fn check(source: &Source, surroundings: &Surroundings<'_>) -> Checked {
     if !syntax_errors.is_empty() {
         let mut findings = Findings::new(source, &root);
         for error in syntax_errors {
-            findings.error_at(error.span, &Path::default(), error.message, None);
+            findings.error_at(error.span, &Path::default(), error.message);
         }
         let report = findings.into_report();
         return Checked { settings: None, report, admin: None, admin_token: None };
@@ -87,7 +87,7 @@ pub fn check(source: &Source, surroundings: &Surroundings<'_>) -> Checked {
     env::substitute(&mut root, &Path::default(), surroundings.variable, &mut env_errors);
     let mut findings = Findings::new(source, &root);
     for error in env_errors {
-        findings.error_at(error.span, &error.path, error.message, Some(error.help));
+        findings.error_at(error.span, &error.path, error.message).help(error.help);
     }
     let file = shape::read(&root, &schema::schema(), &Path::default(), &mut findings).and_then(
         |mut shaped| {
@@ -112,7 +112,7 @@ fn deserialize(shaped: serde_json::Value, findings: &mut Findings<'_>) -> Option
         .map_err(|error| {
             // The schema and the structures come from one declaration: only a bug leads here.
             let message = format!("cannot be read, although it fits the schema: {error}");
-            findings.error(&Path::default(), message, None);
+            findings.error(&Path::default(), message);
         })
         .ok()
 }

@@ -39,7 +39,7 @@ pub(crate) fn read(
         (Some("string"), Value::Text(text)) => read_text(text, node, schema, path, findings),
         (_, Value::Reported) => None,
         _ => {
-            findings.error(path, must_be(node, schema), None);
+            findings.error(path, must_be(node, schema));
             None
         }
     }
@@ -75,7 +75,9 @@ fn read_table(
         let inner = known.and_then(|known| known.get(key)).unwrap_or_else(|| further(schema));
         if inner.is_null() {
             let help = known.and_then(|known| unknown_key_help(key, known));
-            findings.error_at(entry.key.clone(), &path.key(key.clone()), "unknown key", help);
+            findings
+                .error_at(entry.key.clone(), &path.key(key.clone()), "unknown key")
+                .maybe_help(help);
         } else if let Some(value) = read(&entry.node, inner, &path.key(key.clone()), findings) {
             read_so_far.insert(key.clone(), value);
         }
@@ -83,7 +85,9 @@ fn read_table(
     for key in schema["required"].as_array().into_iter().flatten().filter_map(Json::as_str) {
         if !table.contains_key(key) {
             let help = known.and_then(|known| missing_key_help(key, &known[key]));
-            findings.error_at(node.span.clone(), &path.key(key.to_owned()), "is missing", help);
+            findings
+                .error_at(node.span.clone(), &path.key(key.to_owned()), "is missing")
+                .maybe_help(help);
         }
     }
     Json::Object(read_so_far)
@@ -118,7 +122,7 @@ fn read_list(
     findings: &mut Findings<'_>,
 ) -> Option<Json> {
     if (list.len() as u64) < schema["minItems"].as_u64().unwrap_or(0) {
-        findings.error_at(node.span.clone(), path, "must not be empty", None);
+        findings.error_at(node.span.clone(), path, "must not be empty");
         return None;
     }
     let read_so_far: Vec<Json> = list
@@ -148,7 +152,7 @@ fn read_text(
     } else {
         return Some(Json::from(text));
     };
-    findings.error(path, must_be(node, schema), help);
+    findings.error(path, must_be(node, schema)).maybe_help(help);
     None
 }
 

@@ -65,7 +65,7 @@ pub fn check(
     let mut findings = Findings::new(source, &root);
     if !syntax_errors.is_empty() {
         for error in syntax_errors {
-            findings.error_at(error.span, &Path::default(), error.message, None);
+            findings.error_at(error.span, &Path::default(), error.message);
         }
         return CheckedScenario {
             scenario: None,
@@ -82,7 +82,7 @@ pub fn check(
     for Wrong { place, what } in problems.0 {
         match options.iter().find(|(key, _)| *key == place) {
             Some((_, option)) => of_options.push(format!("{option}: error: {place}: {what}\n")),
-            None => findings.error(&path_of(&place), what, None),
+            None => drop(findings.error(&path_of(&place), what)),
         }
     }
     let report = findings.into_report().to_string();

@@ -102,7 +102,7 @@ impl Check<'_, '_> {
         let site_rate_of = owner(bandwidth.nearest().have(self.findings, "site"));
         if of.bandwidth.connection.is_none() && of.bandwidth.after > 0 {
             let message = "has no effect without `connection`";
-            self.findings.warning(&bandwidth.key(self.findings, "after"), message, None);
+            self.warning(&bandwidth.key(self.findings, "after"), message);
         }
         Some(AccessSettings {
             rules,
@@ -139,9 +139,8 @@ impl Check<'_, '_> {
     /// The database of countries, which the key at `path` needs.
     pub(super) fn country_database(&mut self, path: &Path) -> Option<Arc<Countries>> {
         let Some(given) = &self.file.country_database else {
-            let message = "is about countries, and there is no `country_database`";
-            let help = "name a file in MaxMind's format, such as GeoLite2-Country.mmdb".to_owned();
-            self.findings.error(path, message, Some(help));
+            self.error(path, "is about countries, and there is no `country_database`")
+                .help("name a file in MaxMind's format, such as GeoLite2-Country.mmdb");
             return None;
         };
         if let Some(known) = &self.countries {
@@ -152,15 +151,15 @@ impl Check<'_, '_> {
         let size = std::fs::metadata(&file).map_or(0, |file| file.len());
         let content = match std::fs::read(&file) {
             _ if size > LARGEST_DATABASE => {
-                let message = format!("{} is larger than 1 GiB", file.display());
-                self.findings.error(&place, message, None);
-                return None;
+                return self
+                    .error(&place, format!("{} is larger than 1 GiB", file.display()))
+                    .none();
             }
             Ok(content) => content,
             Err(error) => {
-                let message = format!("cannot read {}: {error}", file.display());
-                self.findings.error(&place, message, None);
-                return None;
+                return self
+                    .error(&place, format!("cannot read {}: {error}", file.display()))
+                    .none();
             }
         };
         match Countries::new(content) {
@@ -169,10 +168,7 @@ impl Check<'_, '_> {
                 self.countries = Some(countries.clone());
                 Some(countries)
             }
-            Err(error) => {
-                self.findings.error(&place, format!("{} {error}", file.display()), None);
-                None
-            }
+            Err(error) => self.error(&place, format!("{} {error}", file.display())).none(),
         }
     }
 
@@ -180,8 +176,8 @@ impl Check<'_, '_> {
         let file::Limit { key, rate, burst, nodelay, concurrent, keys, scope } = limit;
         let given = |key: &'static str| self.findings.has(&path.key(key));
         if !given("rate") && !given("concurrent") {
-            let help = "give `rate`, such as \"10r/s\", or `concurrent`, such as 10".to_owned();
-            self.findings.error(path, "limits nothing", Some(help));
+            self.error(path, "limits nothing")
+                .help("give `rate`, such as \"10r/s\", or `concurrent`, such as 10");
             return None;
         }
         for key in ["burst", "nodelay", "keys", "scope"] {
@@ -189,14 +185,12 @@ impl Check<'_, '_> {
                 && !self.findings.has(&path.key("rate"))
                 && self.findings.has(&path.key(key))
             {
-                let message = "has no effect without `rate`";
-                self.findings.warning(&path.key(key), message, None);
+                self.warning(&path.key(key), "has no effect without `rate`");
             }
         }
         let cluster = *scope == file::LimitScope::Cluster;
         if cluster && self.file.peering.is_none() {
-            let message = "has no effect on a node that stands alone";
-            self.findings.warning(&path.key("scope"), message, None);
+            self.warning(&path.key("scope"), "has no effect on a node that stands alone");
         }
         let (burst, nodelay) = (*burst, *nodelay);
         let rate = rate.map(|rate| RateBounds { rate: rate.0, burst, nodelay });
@@ -210,14 +204,13 @@ impl Check<'_, '_> {
         let users = match Users::read(&content) {
             Ok(users) => users,
             Err(error) => {
-                let help = "write it with `htpasswd -B`".to_owned();
-                self.findings.error(&path, format!("{}: {error}", file.display()), Some(help));
+                self.error(&path, format!("{}: {error}", file.display()))
+                    .help("write it with `htpasswd -B`");
                 return None;
             }
         };
         if users.is_empty() {
-            let message = format!("{} has no user: nobody can use the site", file.display());
-            self.findings.warning(&path, message, None);
+            self.warning(&path, format!("{} has no user: nobody can use the site", file.display()));
         }
         Some(BasicSettings { realm: basic.realm.clone(), users: Arc::new(users) })
     }
@@ -238,8 +231,8 @@ impl Check<'_, '_> {
         let server = server.filter(|_| is_target);
         if server.is_none() {
             let message = format!("{url:?} is no URL with http or https and a host");
-            let help = "for example \"http://10.0.3.1:9091/api/verify\"".to_owned();
-            self.findings.error(&path.key("url"), message, Some(help));
+            self.error(&path.key("url"), message)
+                .help("for example \"http://10.0.3.1:9091/api/verify\"");
         }
         let key = path.key("request_headers");
         let request_headers = match &forward.request_headers {
@@ -251,7 +244,7 @@ impl Check<'_, '_> {
         for (at, name) in copy_headers.iter().flatten().enumerate() {
             if FRAMING.contains(&name.as_str()) || name.as_str().starts_with("x-forwarded-") {
                 let message = format!("{name} frames requests, and no other server may set it");
-                self.findings.error(&place.index(at), message, None);
+                self.error(&place.index(at), message);
             }
         }
         let (timeout, fail_open) = (forward.timeout.0, forward.fail_open);
@@ -271,8 +264,8 @@ impl Check<'_, '_> {
             cors.origins.as_ref()?.as_slice().iter().map(|origin| origin.0.clone()).collect();
         if cors.credentials && origins.iter().any(|origin| origin == "*") {
             let message = "lets every page on the web use the site in the name of its visitor";
-            let help = "list the origins of your own pages".to_owned();
-            self.findings.warning(&path.key("credentials"), message, Some(help));
+            self.warning(&path.key("credentials"), message)
+                .help("list the origins of your own pages");
         }
         let methods = self.names::<Method>(&cors.methods, "a method", &path.key("methods"));
         let key = path.key("headers");
@@ -295,14 +288,13 @@ impl Check<'_, '_> {
         };
         for place in others.iter().map(|key| path.key(*key)) {
             if self.findings.has(&place) {
-                let message = "has no effect on signatures of this form";
-                self.findings.warning(&place, message, None);
+                self.warning(&place, "has no effect on signatures of this form");
             }
         }
         if !self.findings.has(&path.key(own)) {
-            let message = format!("needs `{own}`: without keys, no URL is valid");
-            self.findings.error(path, message, None);
-            return None;
+            return self
+                .error(path, format!("needs `{own}`: without keys, no URL is valid"))
+                .none();
         }
         match signed.form? {
             file::SignedForm::Token => self.tokens(signed, path).map(SignedUrls::Token),
@@ -324,9 +316,7 @@ impl Check<'_, '_> {
             Ok(issuers) => Some(Tokens { issuers, audience: signed.audience.clone() }),
             Err(error) => {
                 let help = "a set of JSON Web Keys for each issuer: docs/operate/access.md";
-                let message = format!("{}: {error}", file.display());
-                self.findings.error(&path, message, Some(help.to_owned()));
-                None
+                self.error(&path, format!("{}: {error}", file.display())).help(help).none()
             }
         }
     }
@@ -345,8 +335,7 @@ impl Check<'_, '_> {
             let place = if files.len() == 1 { place } else { place.index(at) };
             let content = self.content(file, &place).map(|(_, content)| content.trim().to_owned());
             if content.as_ref().is_some_and(String::is_empty) {
-                self.findings.error(&place, "is an empty file", None);
-                return None;
+                return self.error(&place, "is an empty file").none();
             }
             secrets.push(content);
         }
@@ -356,32 +345,26 @@ impl Check<'_, '_> {
             Ok(message) => message,
             Err(error) => {
                 let error: BadMessage = error;
-                self.findings.error(&place, error.to_string(), None);
-                return None;
+                return self.error(&place, error.to_string()).none();
             }
         };
         if digest == Digest::Md5 && !message.has_secret() {
-            let message = "has no {secret}, so that anyone could sign";
-            self.findings.error(&place, message, None);
-            return None;
+            return self.error(&place, "has no {secret}, so that anyone could sign").none();
         }
         if message.is_ambiguous() {
             let message =
                 "has {expires} directly after {path}: a link to /part12 would be good for /part1";
-            let help = "put {expires} first, or a space between them".to_owned();
-            self.findings.error(&place, message, Some(help));
+            self.error(&place, message).help("put {expires} first, or a space between them");
             return None;
         }
         if !message.has_path() {
-            let message = "has no {path}: one signature is good for every URL";
-            self.findings.warning(&place, message, None);
+            self.warning(&place, "has no {path}: one signature is good for every URL");
         }
         let signature = signed.signature.as_deref().unwrap_or(signature).to_owned();
         let expires = signed.expires.as_deref().unwrap_or("expires").to_owned();
         if signature == expires {
             let message = format!("is the argument of the end, too: {expires:?}");
-            self.findings.error(&path.key("signature"), message, None);
-            return None;
+            return self.error(&path.key("signature"), message).none();
         }
         let secrets = secrets.into_iter().collect::<Option<_>>()?;
         Some(Link { digest, message, secrets, signature, expires })
@@ -393,8 +376,7 @@ impl Check<'_, '_> {
         for (at, text) in given.iter().enumerate() {
             let name = text.parse().ok();
             if name.is_none() {
-                let message = format!("{text:?} is not the name of {kind}");
-                self.findings.error(&path.index(at), message, None);
+                self.error(&path.index(at), format!("{text:?} is not the name of {kind}"));
             }
             names.push(name);
         }

@@ -30,22 +30,22 @@ impl Check<'_, '_> {
         let path = self.root.key("acme");
         let Some(acme) = &self.file.acme else {
             let Some(at) = showing.filter(|_| !self.findings.has(&path)) else { return Some(None) };
-            let help = "add a table [acme] with `agree = true` and your `email`".to_owned();
             let place = self.root.key("listen").index(at).key("acme");
-            self.findings.error(&place, "there is no `[acme]`", Some(help));
+            self.error(&place, "there is no `[acme]`")
+                .help("add a table [acme] with `agree = true` and your `email`");
             return None;
         };
         if showing.is_none() {
-            let help = "write `acme = true` at the listener for HTTPS".to_owned();
-            self.findings.warning(&path, "no listener shows these certificates", Some(help));
+            self.warning(&path, "no listener shows these certificates")
+                .help("write `acme = true` at the listener for HTTPS");
         }
         if !acme.agree {
             let message =
                 "an account needs your agreement to the terms of service of the authority";
-            let help = "read them at the authority, then write `agree = true`".to_owned();
             // A key that is missing has been reported.
             if self.findings.has(&path.key("agree")) {
-                self.findings.error(&path.key("agree"), message, Some(help));
+                self.error(&path.key("agree"), message)
+                    .help("read them at the authority, then write `agree = true`");
             }
             return None;
         }
@@ -80,9 +80,8 @@ impl Check<'_, '_> {
         if root.as_ref().is_some_and(|root| root.tls) && url.parse::<http::Uri>().is_ok() {
             return Some(());
         }
-        let message = format!("{url:?} is no URL with https");
-        let help = "the authority names it in its documentation".to_owned();
-        self.findings.error(path, message, Some(help));
+        self.error(path, format!("{url:?} is no URL with https"))
+            .help("the authority names it in its documentation");
         None
     }
 
@@ -95,14 +94,13 @@ impl Check<'_, '_> {
         let file::AcmeExternalAccount { id, key, key_file } = account;
         let given = self.secret(["key", "key_file"], key, key_file, path)?;
         let Some(given) = given else {
-            let help = "add `key_file`, or `key = \"${EAB_KEY}\"`".to_owned();
-            self.findings.error(path, "has no key", Some(help));
+            self.error(path, "has no key").help("add `key_file`, or `key = \"${EAB_KEY}\"`");
             return None;
         };
         let Ok(key) = BASE64_URL_SAFE_NO_PAD.decode(given.trim_end_matches('=')) else {
             let at = if key.is_some() { "key" } else { "key_file" };
-            let help = "copy it as the authority shows it".to_owned();
-            self.findings.error(&path.key(at), "is not a key in base64url", Some(help));
+            self.error(&path.key(at), "is not a key in base64url")
+                .help("copy it as the authority shows it");
             return None;
         };
         Some(Some(ExternalAccount { id: id.clone()?, key }))
@@ -181,7 +179,7 @@ impl Check<'_, '_> {
         } else {
             return true;
         };
-        self.findings.error(place, message, Some(help.to_owned()));
+        self.error(place, message).help(help);
         false
     }
 
@@ -201,8 +199,7 @@ impl Check<'_, '_> {
             }
             _ => return,
         };
-        let help = "listen there, or forward the port to a listener".to_owned();
-        self.findings.warning(path, message, Some(help));
+        self.warning(path, message).help("listen there, or forward the port to a listener");
     }
 }
 

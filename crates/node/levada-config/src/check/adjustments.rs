@@ -58,15 +58,13 @@ impl Check<'_, '_> {
         if let Some(text) = &of.rewrite {
             let path = levels.key(self.findings, "rewrite");
             if of.strip_prefix.is_some() || of.add_prefix.is_some() {
-                let message = "stands beside `strip_prefix` or `add_prefix`";
-                let help = "write the whole path here, or leave this out".to_owned();
-                self.findings.error(&path, message, Some(help));
+                self.error(&path, "stands beside `strip_prefix` or `add_prefix`")
+                    .help("write the whole path here, or leave this out");
                 return None;
             }
             if !text.starts_with('/') || text.starts_with("//") || !is_url_text(text) {
-                let help = "for example `/new/{1}`".to_owned();
-                let message = "must be a path, with a query or without, that begins with `/`";
-                self.findings.error(&path, message, Some(help));
+                self.error(&path, "must be a path, with a query or without, that begins with `/`")
+                    .help("for example `/new/{1}`");
                 return None;
             }
             return self.url(text, route, &path).map(|to| Some(Rewrite::Template(to)));
@@ -81,9 +79,8 @@ impl Check<'_, '_> {
                 && is_url_text(text)
                 && text != "/";
             if !is_one {
-                let help = "for example `/api`".to_owned();
                 let message = "must be the beginning of a path, without dot segments and a query";
-                self.findings.error(&path, message, Some(help));
+                self.error(&path, message).help("for example `/api`");
             }
             is_one.then(|| text.trim_end_matches('/').to_owned())
         };
@@ -126,7 +123,9 @@ impl Check<'_, '_> {
             if let Err(error) = &read {
                 let place = self.findings.key_place(&path);
                 let help = Some("for example \"404\" or \"5xx\"".to_owned());
-                self.findings.error_at(place, &path, format!("{status:?} {error}"), help);
+                self.findings
+                    .error_at(place, &path, format!("{status:?} {error}"))
+                    .maybe_help(help);
             }
             let page = match (&given.file, &given.path) {
                 (Some(file), None) => {
@@ -140,14 +139,11 @@ impl Check<'_, '_> {
                     let path = at(self, &[status, "path"]);
                     let message = "must be a path at the origin that begins with `/`";
                     let help = Some("for example `/errors/404.html`".to_owned());
-                    self.findings.error(&path, message, help);
-                    None
+                    self.error(&path, message).maybe_help(help).none()
                 }
                 _ => {
                     let help = Some("for example `{ path = \"/errors/404.html\" }`".to_owned());
-                    let message = "needs either `file` or `path`";
-                    self.findings.error(&path, message, help);
-                    None
+                    self.error(&path, "needs either `file` or `path`").maybe_help(help).none()
                 }
             };
             pages.push(read.ok().zip(page));
@@ -162,15 +158,12 @@ impl Check<'_, '_> {
         let read = std::fs::File::open(&file)
             .and_then(|open| open.take(LARGEST_PAGE + 1).read_to_end(&mut body));
         if let Err(error) = read {
-            let message = format!("cannot read {}: {error}", file.display());
-            let help = "relative paths begin at the configuration file's directory".to_owned();
-            self.findings.error(path, message, Some(help));
+            self.error(path, format!("cannot read {}: {error}", file.display()))
+                .help("relative paths begin at the configuration file's directory");
             return None;
         }
         if body.len() as u64 > LARGEST_PAGE {
-            let message = format!("{} is larger than 1 MiB", file.display());
-            self.findings.error(path, message, None);
-            return None;
+            return self.error(path, format!("{} is larger than 1 MiB", file.display())).none();
         }
         let extension = file.extension().and_then(|text| text.to_str()).unwrap_or_default();
         let content_type = match extension.to_ascii_lowercase().as_str() {
@@ -256,8 +249,7 @@ impl Check<'_, '_> {
             FieldError::Value => Some("control characters, such as the end of a line, cannot"),
             FieldError::Name => None,
         };
-        let message = format!("{name:?} {error}");
-        self.findings.error(path, message, help.map(str::to_owned));
+        self.error(path, format!("{name:?} {error}")).maybe_help(help.map(str::to_owned));
     }
 
     pub(super) fn template_error(
@@ -271,6 +263,6 @@ impl Check<'_, '_> {
             TemplateError::Expression(error) => return self.expression_error(error, path),
             _ => format!("there are {}", kind.variables()),
         };
-        self.findings.error(path, error.to_string(), Some(help));
+        self.error(path, error.to_string()).help(help);
     }
 }

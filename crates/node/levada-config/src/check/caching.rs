@@ -21,8 +21,7 @@ impl Check<'_, '_> {
         let ttl = self.status_ttls(&of.ttl, &levels.key(self.findings, "ttl"));
         let status_ttl = self.status_ttls(&of.status_ttl, &levels.key(self.findings, "status_ttl"));
         if of.ttl.is_some() && !of.cache {
-            let message = "has no effect while `cache` is off";
-            self.findings.warning(&levels.key(self.findings, "ttl"), message, None);
+            self.warning(&levels.key(self.findings, "ttl"), "has no effect while `cache` is off");
         }
         ttl.zip(status_ttl)
     }
@@ -52,7 +51,7 @@ impl Check<'_, '_> {
                 Err(message) => {
                     let help =
                         "statuses and a time, as in `\"200 302 10m\"`, `\"any 1m\"` or `\"10m\"`";
-                    self.findings.error(&place, message, Some(help.to_owned()));
+                    self.error(&place, message).help(help);
                 }
             }
         }
@@ -114,8 +113,7 @@ impl Check<'_, '_> {
             match HeaderName::try_from(name.as_str()) {
                 Ok(name) if name != "*" => names.push(name),
                 _ => {
-                    let message = format!("`{name}` is no name of a header field");
-                    self.findings.error(&path.index(at), message, None);
+                    self.error(&path.index(at), format!("`{name}` is no name of a header field"));
                 }
             }
         }
@@ -135,7 +133,7 @@ impl Check<'_, '_> {
             stated.into_iter().filter_map(|(key, stated)| stated.then_some(key)).collect();
         if let [first, second, ..] = stated[..] {
             let message = format!("stands beside `{first}`: only one of them can count");
-            self.findings.error(&path.key(second.to_owned()), message, None);
+            self.error(&path.key(second.to_owned()), message);
             valid = false;
         }
         let headers = self.field_names(&of.headers, &path.key("headers"));
@@ -143,7 +141,7 @@ impl Check<'_, '_> {
             let wrong = |byte: u8| !byte.is_ascii_graphic() || b"=;,\"".contains(&byte);
             if name.is_empty() || name.bytes().any(wrong) {
                 let message = format!("`{name}` is no name of a cookie");
-                self.findings.error(&path.key("cookies").index(at), message, None);
+                self.error(&path.key("cookies").index(at), message);
                 valid = false;
             }
         }
@@ -176,7 +174,7 @@ impl Check<'_, '_> {
         for (at, text) in list.iter().enumerate() {
             match TextPattern::parse(text, false) {
                 Ok(pattern) => read.push(pattern),
-                Err(error) => self.findings.error(&path.index(at), error.to_string(), None),
+                Err(error) => drop(self.error(&path.index(at), error.to_string())),
             }
         }
         (read.len() == list.len()).then_some(read)
@@ -191,7 +189,7 @@ impl Check<'_, '_> {
                     let help =
                         "for example `cookie.session`, `header.x-preview=1` or `query.nocache`";
                     let place = path.index(at);
-                    self.findings.error(&place, error.to_string(), Some(help.to_owned()));
+                    self.error(&place, error.to_string()).help(help);
                 }
             }
         }

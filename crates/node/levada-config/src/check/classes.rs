@@ -23,16 +23,15 @@ impl Check<'_, '_> {
         let rules = ClassRules(rules.into_iter().collect::<Option<Vec<_>>>()?);
         for (at, rule) in rules.0.iter().enumerate() {
             if let Some(why) = rule.never_matches() {
-                let message = format!("never matches: {why}");
-                self.findings.warning(&list.index(at), message, None);
+                self.warning(&list.index(at), format!("never matches: {why}"));
             }
             self.tls_can_be(rule, &list.index(at));
         }
         let covered: Vec<_> = rules.covered().collect();
         for (at, before) in covered {
             let message = format!("never matches: {} is about all of it", list.index(before));
-            let help = "the first rule that matches counts: put the narrower one first".to_owned();
-            self.findings.warning(&list.index(at), message, Some(help));
+            self.warning(&list.index(at), message)
+                .help("the first rule that matches counts: put the narrower one first");
         }
         let contested: Vec<_> = rules.contested().collect();
         for (at, before) in contested {
@@ -43,7 +42,7 @@ impl Check<'_, '_> {
             );
             let help =
                 "should it be otherwise, put this rule first, or one about just these requests";
-            self.findings.warning(&list.index(at), message, Some(help.to_owned()));
+            self.warning(&list.index(at), message).help(help);
         }
         Some(ClassSettings { rules, learn: site.learn_classes })
     }
@@ -64,16 +63,13 @@ impl Check<'_, '_> {
                     let help = "as in Rust's regex crate: no look-around, no references back; \
                                     write it in single quotes";
                     let at = path.key("regex");
-                    self.findings.error(&at, message, Some(help.to_owned()));
-                    return None;
+                    return self.error(&at, message).help(help).none();
                 }
             },
         };
         let methods = words(&rule.method);
         if let Some(wrong) = methods.iter().find(|m| http::Method::try_from(m.as_str()).is_err()) {
-            let message = format!("{wrong:?} is no method");
-            self.findings.error(&path.key("method"), message, None);
-            return None;
+            return self.error(&path.key("method"), format!("{wrong:?} is no method")).none();
         }
         Some(ClassRule {
             class: rule.class.map(Into::into),
@@ -91,8 +87,7 @@ impl Check<'_, '_> {
         let Some(tls) = rule.tls else { return };
         if !self.file.listen.iter().any(|listen| (listen.acme || !listen.tls.is_empty()) == tls) {
             let which = if tls { "has certificates" } else { "is without certificates" };
-            let message = format!("never matches: no `[[listen]]` {which}");
-            self.findings.warning(&path.key("tls"), message, None);
+            self.warning(&path.key("tls"), format!("never matches: no `[[listen]]` {which}"));
         }
     }
 
@@ -112,7 +107,7 @@ impl Check<'_, '_> {
             );
             let help = "add `[[site.class]]`, or `learn_classes = true`; `levada classify` proposes \
                         rules from an access log";
-            self.findings.warning(path, message, Some(help.to_owned()));
+            self.warning(path, message).help(help);
         }
     }
 }

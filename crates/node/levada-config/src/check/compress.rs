@@ -17,22 +17,20 @@ impl Check<'_, '_> {
         let path = levels.key(self.findings, "compress");
         for (at, coding) in compress.codings.iter().enumerate() {
             if compress.codings[..at].contains(coding) {
-                let message = "names a coding for the second time";
-                self.findings.error(&path.key("codings").index(at), message, None);
+                self.error(&path.key("codings").index(at), "names a coding for the second time");
             }
         }
         if compress.min_size.0 > compress.max_size.0 {
             let most = ByteSize(compress.max_size.0);
             let message = format!("is more than `max_size`, {most}: nothing would be compressed");
-            self.findings.error(&path.key("min_size"), message, None);
+            self.error(&path.key("min_size"), message);
         }
         let types: Option<Vec<TypePattern>> = (compress.types.iter().enumerate())
             .map(|(at, text)| {
                 let pattern = TypePattern::parse(text);
                 if pattern.is_none() {
-                    let message = format!("{text:?} is no media type");
-                    let help = "for example \"text/html\", \"text/*\" or \"*+json\"".to_owned();
-                    self.findings.error(&path.key("types").index(at), message, Some(help));
+                    self.error(&path.key("types").index(at), format!("{text:?} is no media type"))
+                        .help("for example \"text/html\", \"text/*\" or \"*+json\"");
                 }
                 pattern
             })

@@ -21,7 +21,7 @@ impl Check<'_, '_> {
         if resolver.min_ttl > resolver.max_ttl {
             let path = self.root.key("resolver").key("min_ttl");
             let message = format!("is more than `max_ttl`, {}", format_duration(resolver.max_ttl));
-            self.findings.error(&path, message, None);
+            self.error(&path, message);
         }
         let list = self.root.key("discovery");
         let mut sources = Vec::new();
@@ -33,7 +33,7 @@ impl Check<'_, '_> {
                 && let Some(other) = before.iter().position(|t| t.name.as_ref() == Some(name))
             {
                 let message = format!("{:?} is the name of discovery[{other}] already", name.0);
-                self.findings.error(&path.key("name"), message, None);
+                self.error(&path.key("name"), message);
             }
             let source = self.source(table, &path);
             if let Some(Source::Etcd(etcd)) = source.as_ref().map(|named| &named.source) {
@@ -50,15 +50,14 @@ impl Check<'_, '_> {
             KINDS.into_iter().filter(|kind| self.findings.has(&path.key(*kind))).collect();
         match given[..] {
             [] => {
-                let help = "for example `dns = \"app.internal:8000\"`".to_owned();
-                let message = format!("names no source: it needs one of {}", KINDS.join(", "));
-                self.findings.error(path, message, Some(help));
+                self.error(path, format!("names no source: it needs one of {}", KINDS.join(", ")))
+                    .help("for example `dns = \"app.internal:8000\"`");
                 return None;
             }
             [one, other, ..] => {
                 let message = format!("stands beside `{one}`: a source has one kind");
-                let help = "write a `[[discovery]]` table for each".to_owned();
-                self.findings.error(&path.key(other), message, Some(help));
+                self.error(&path.key(other), message)
+                    .help("write a `[[discovery]]` table for each");
                 return None;
             }
             [_] => {}
@@ -67,11 +66,10 @@ impl Check<'_, '_> {
             && name.bytes().all(|b| b.is_ascii_digit())
         {
             let message = "has digits only, and would be a port in `http://discovery:NAME`";
-            self.findings.error(&path.key("name"), message, None);
+            self.error(&path.key("name"), message);
         }
         if table.resolver.is_some() && table.dns.is_none() && table.srv.is_none() {
-            let message = "has no effect without `dns` or `srv`";
-            self.findings.warning(&path.key("resolver"), message, None);
+            self.warning(&path.key("resolver"), "has no effect without `dns` or `srv`");
         }
         let source = self.kind(table, path)?;
         Some(NamedSource { name: table.name.as_ref()?.0.as_str().into(), source })
@@ -83,8 +81,8 @@ impl Check<'_, '_> {
             let (host, port) = host_and_port(&dns.0);
             if host.parse::<IpAddr>().is_ok() {
                 let message = format!("{host} is an address, which needs no source");
-                let help = "write the address where the server is named".to_owned();
-                self.findings.error(&path.key("dns"), message, Some(help));
+                self.error(&path.key("dns"), message)
+                    .help("write the address where the server is named");
                 return None;
             }
             self.name(&host, &path.key("dns"))?;
@@ -105,7 +103,7 @@ impl Check<'_, '_> {
         if !file.exists() {
             let message = format!("there is no file {} now", file.display());
             let help = "it may also be written later; until then the source has no members";
-            self.findings.warning(&path.key("file"), message, Some(help.to_owned()));
+            self.warning(&path.key("file"), message).help(help);
         }
         Some(Source::File(FileSource { path: file }))
     }
@@ -120,8 +118,7 @@ impl Check<'_, '_> {
         }
         let message = format!("{name:?} is no name that DNS can be asked for");
         let help = "labels of at most 63 letters, digits, `-` and `_`, with dots between them";
-        self.findings.error(path, message, Some(help.to_owned()));
-        None
+        self.error(path, message).help(help).none()
     }
 
     /// Checks that a server's source exists, if it is to come from one.
@@ -140,12 +137,12 @@ impl Check<'_, '_> {
         if self.file.discovery.iter().any(|table| table.name.is_none()) {
             return;
         }
-        let help = did_you_mean(source, names()).unwrap_or_else(|| match names().next() {
-            None => format!("add a `[[discovery]]` table with `name = \"{source}\"`"),
-            Some(_) => format!("there is: {}", names().collect::<Vec<_>>().join(", ")),
-        });
-        let message = format!("no `[[discovery]]` has the name {source:?}");
-        self.findings.error(path, message, Some(help));
+        self.error(path, format!("no `[[discovery]]` has the name {source:?}")).help(
+            did_you_mean(source, names()).unwrap_or_else(|| match names().next() {
+                None => format!("add a `[[discovery]]` table with `name = \"{source}\"`"),
+                Some(_) => format!("there is: {}", names().collect::<Vec<_>>().join(", ")),
+            }),
+        );
     }
 }
 

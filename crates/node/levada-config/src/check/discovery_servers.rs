@@ -38,14 +38,12 @@ impl Check<'_, '_> {
             }
             (None, None) => Some(None),
             (Some(_), None) => {
-                let help = "add `password_file`, or `password = \"${ETCD_PASSWORD}\"`".to_owned();
-                self.findings.error(&path.key("user"), "has no password", Some(help));
+                self.error(&path.key("user"), "has no password")
+                    .help("add `password_file`, or `password = \"${ETCD_PASSWORD}\"`");
                 None
             }
             (None, Some(_)) => {
-                let message = "has a password, but no `user`";
-                self.findings.error(path, message, Some("add `user`".to_owned()));
-                None
+                self.error(path, "has a password, but no `user`").help("add `user`").none()
             }
         }
     }
@@ -54,9 +52,8 @@ impl Check<'_, '_> {
     fn password(&mut self, table: &file::Etcd, path: &Path) -> Option<Option<String>> {
         match (&table.password, &table.password_file) {
             (Some(_), Some(_)) => {
-                let help = "keep one of the two".to_owned();
-                let message = "there is `password` as well";
-                self.findings.error(&path.key("password_file"), message, Some(help));
+                self.error(&path.key("password_file"), "there is `password` as well")
+                    .help("keep one of the two");
                 None
             }
             (Some(password), None) => Some(Some(password.clone())),
@@ -82,9 +79,8 @@ impl Check<'_, '_> {
             (given, _) => {
                 let (one, other) =
                     if given.is_some() { ("certificate", "key") } else { ("key", "certificate") };
-                let message = format!("stands without `{other}`");
-                let help = format!("add `{other}`");
-                self.findings.error(&path.key(one), message, Some(help));
+                self.error(&path.key(one), format!("stands without `{other}`"))
+                    .help(format!("add `{other}`"));
                 return None;
             }
         };
@@ -94,9 +90,8 @@ impl Check<'_, '_> {
                 [("authority", authority.is_some()), ("certificate", identity.is_some())]
             {
                 if given {
-                    let help = "write `https://` in `endpoints`".to_owned();
-                    let message = "has no effect: no endpoint has https";
-                    self.findings.warning(&path.key(key), message, Some(help));
+                    self.warning(&path.key(key), "has no effect: no endpoint has https")
+                        .help("write `https://` in `endpoints`");
                 }
             }
         }
@@ -113,8 +108,7 @@ impl Check<'_, '_> {
         let etcd = table.etcd.as_ref()?;
         if !etcd.register {
             if etcd.advertise.is_some() {
-                let message = "has no effect without `register`";
-                self.findings.warning(&path.key("advertise"), message, None);
+                self.warning(&path.key("advertise"), "has no effect without `register`");
             }
             return None;
         }
@@ -123,8 +117,8 @@ impl Check<'_, '_> {
         let name = table.name.as_ref()?;
         if followed != Some(name) {
             let message = "only peers register, and `[peering]` does not use this source";
-            let help = format!("write `discovery = \"{}\"` below `[peering]`", name.0);
-            self.findings.error(&path.key("register"), message, Some(help));
+            self.error(&path.key("register"), message)
+                .help(format!("write `discovery = \"{}\"` below `[peering]`", name.0));
             return None;
         }
         let listen = peering?.listen.as_ref()?.0;
@@ -132,8 +126,7 @@ impl Check<'_, '_> {
         if address.ip().is_unspecified() {
             let message = format!("needs `advertise`: {} is no address for peers", address.ip());
             let help = "for example `advertise = \"10.0.0.1:7070\"`, this node's own address";
-            self.findings.error(&path.key("register"), message, Some(help.to_owned()));
-            return None;
+            return self.error(&path.key("register"), message).help(help).none();
         }
         let NodeName(me) = self.file.name.as_ref()?;
         Some(Registration { source: source.clone(), me: Member::new(me.as_str(), address) })
@@ -156,8 +149,7 @@ impl Check<'_, '_> {
             },
             None => {
                 if table.context.is_some() {
-                    let message = "has no effect without `kubeconfig`";
-                    self.findings.warning(&path.key("context"), message, None);
+                    self.warning(&path.key("context"), "has no effect without `kubeconfig`");
                 }
                 ClusterAccess::Pod
             }
@@ -181,9 +173,8 @@ impl Check<'_, '_> {
         if !name.is_empty() && name.bytes().all(plain) && inner {
             return Some(());
         }
-        let message = format!("{name:?} is no name that Kubernetes gives");
-        let help = "lower case letters, digits and `-`".to_owned();
-        self.findings.error(path, message, Some(help));
+        self.error(path, format!("{name:?} is no name that Kubernetes gives"))
+            .help("lower case letters, digits and `-`");
         None
     }
 }

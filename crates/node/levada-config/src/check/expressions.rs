@@ -30,7 +30,7 @@ impl Check<'_, '_> {
     }
 
     pub(super) fn expression_error(&mut self, error: &ExpressionError, path: &Path) {
-        self.findings.error(path, error.to_string(), remedy(error));
+        self.error(path, error.to_string()).maybe_help(remedy(error));
     }
 }
 

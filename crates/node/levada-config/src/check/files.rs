@@ -27,9 +27,8 @@ impl Check<'_, '_> {
         if content.lines().any(begins) {
             return Some(file);
         }
-        let message = format!("{} holds no PEM block of the kind {kind}", file.display());
-        let help = format!("it should have a line `-----BEGIN {kind}-----`");
-        self.findings.error(path, message, Some(help));
+        self.error(path, format!("{} holds no PEM block of the kind {kind}", file.display()))
+            .help(format!("it should have a line `-----BEGIN {kind}-----`"));
         None
     }
 
@@ -46,8 +45,7 @@ impl Check<'_, '_> {
                 let help = "relative paths begin at the configuration file's directory";
                 let help = (!file.is_absolute() || given != file.to_string_lossy())
                     .then(|| help.to_owned());
-                self.findings.error(path, message, help);
-                None
+                self.error(path, message).maybe_help(help).none()
             }
         }
     }
@@ -59,18 +57,15 @@ impl Check<'_, '_> {
         match std::fs::metadata(file) {
             Ok(found) if found.file_type().is_socket() => {}
             Ok(_) => {
-                let message = format!("{} is not a socket", file.display());
-                self.findings.error(path, message, None);
+                self.error(path, format!("{} is not a socket", file.display()));
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                let message = format!("there is no socket {} now", file.display());
-                let help = "is the server running? it may also be started later".to_owned();
-                self.findings.warning(path, message, Some(help));
+                self.warning(path, format!("there is no socket {} now", file.display()))
+                    .help("is the server running? it may also be started later");
             }
             Err(error) => {
-                let message = format!("cannot look at {}: {error}", file.display());
-                let help = "this process must be able to enter its directories".to_owned();
-                self.findings.warning(path, message, Some(help));
+                self.warning(path, format!("cannot look at {}: {error}", file.display()))
+                    .help("this process must be able to enter its directories");
             }
         }
     }
@@ -82,9 +77,8 @@ impl Check<'_, '_> {
         if parent.as_os_str().is_empty() || parent.is_dir() {
             return Some(file);
         }
-        let message = format!("there is no directory {}", parent.display());
-        let help = format!("create it: mkdir -p {}", parent.display());
-        self.findings.error(path, message, Some(help));
+        self.error(path, format!("there is no directory {}", parent.display()))
+            .help(format!("create it: mkdir -p {}", parent.display()));
         None
     }
 }

@@ -56,14 +56,11 @@ impl Check<'_, '_> {
         if site.delivery == file::Delivery::Redirect {
             let message =
                 "cannot stand beside `delivery = \"redirect\"`: the client would bring the fields";
-            let help = "deliver by \"proxy\"".to_owned();
-            self.findings.error(&path, message, Some(help));
-            return None;
+            return self.error(&path, message).help("deliver by \"proxy\"").none();
         }
         if site.large.enabled && handling.cache {
-            let message = "cannot stand beside `large`: its pieces are the same for all";
-            let help = "set `cache = false` in this route, or copy nothing".to_owned();
-            self.findings.error(&path, message, Some(help));
+            self.error(&path, "cannot stand beside `large`: its pieces are the same for all")
+                .help("set `cache = false` in this route, or copy nothing");
             return None;
         }
         let mut caching = handling.caching.as_deref().cloned().unwrap_or_default();
@@ -77,19 +74,18 @@ impl Check<'_, '_> {
     fn rules(&mut self, of: &file::Handling, levels: &KeyLevels) {
         let at = |check: &Self, key| levels.key(check.findings, key);
         if of.debug {
-            let message = "shows every client how nodes are chosen";
-            let help = "meant for finding a mistake; switch it off afterwards".to_owned();
-            self.findings.warning(&at(self, "debug"), message, Some(help));
+            self.warning(&at(self, "debug"), "shows every client how nodes are chosen")
+                .help("meant for finding a mistake; switch it off afterwards");
         }
         if of.store_cookies == file::Cookies::Always {
             let message = "hands a cookie that is set for one client to all of them";
-            let help = "meant for origins whose cookies identify nobody".to_owned();
-            self.findings.warning(&at(self, "store_cookies"), message, Some(help));
+            self.warning(&at(self, "store_cookies"), message)
+                .help("meant for origins whose cookies identify nobody");
         }
         for key in ["heuristic_percent", "heuristic_max"] {
             if of.default_ttl.is_some() && levels.have(self.findings, key) {
                 let message = "has no effect beside `default_ttl`, which comes first";
-                self.findings.warning(&at(self, key), message, None);
+                self.warning(&at(self, key), message);
             }
         }
     }

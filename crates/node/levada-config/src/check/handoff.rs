@@ -19,8 +19,8 @@ impl Check<'_, '_> {
         let secret = self.secret(["secret", "secret_file"], secret, secret_file, &path);
         if matches!(secret, Some(None)) {
             let help = "add `secret_file`, or `secret = \"${LEVADA_SECRET}\"`";
-            let message = "has no secret, so that anyone could hand connections over";
-            self.findings.error(&path, message, Some(help.to_owned()));
+            self.error(&path, "has no secret, so that anyone could hand connections over")
+                .help(help);
         }
         let interfaces = handoff.interfaces.as_slice();
         let backend = self.backend(handoff, &path);
@@ -43,8 +43,7 @@ impl Check<'_, '_> {
         let (listen_at, services_at) = (path.key("listen"), path.key("services"));
         let Some(listen) = handoff.listen else {
             if !services.is_empty() {
-                let message = "has no effect without `listen`";
-                self.findings.warning(&services_at, message, None);
+                self.warning(&services_at, "has no effect without `listen`");
             }
             return if self.findings.has(&listen_at) { None } else { Some(None) };
         };
@@ -53,7 +52,7 @@ impl Check<'_, '_> {
                 let message = "takes connections of no service";
                 let help =
                     "write the addresses that clients connect to: services = \"192.0.2.10:80\"";
-                self.findings.error(&listen_at, message, Some(help.to_owned()));
+                self.error(&listen_at, message).help(help);
             }
             return None;
         }
@@ -71,8 +70,7 @@ impl Check<'_, '_> {
             address if address.ip().is_unspecified() || link_local(address.ip()) => {
                 let message = format!("{address} is no single address");
                 let help = "connections are handed off to one address, the same from everywhere";
-                self.findings.error(path, message, Some(help.to_owned()));
-                None
+                self.error(path, message).help(help).none()
             }
             address => Some(address),
         }
@@ -85,8 +83,7 @@ impl Check<'_, '_> {
         let addresses: Vec<_> =
             given.iter().filter_map(|address| self.single(*address, &at)).collect();
         if self.file.handoff.is_none() {
-            let message = "needs the table `[handoff]`: the secret, and the interfaces";
-            self.findings.error(&at, message, None);
+            self.error(&at, "needs the table `[handoff]`: the secret, and the interfaces");
         }
         match addresses[..] {
             [to] => Some(HandoffControl { to, also: None }),
@@ -95,9 +92,8 @@ impl Check<'_, '_> {
             }
             [] => None,
             _ => {
-                let message = "has more than one address of a version of IP";
-                let help = "at most one of IPv4 and one of IPv6: the channel's first".to_owned();
-                self.findings.error(&at, message, Some(help));
+                self.error(&at, "has more than one address of a version of IP")
+                    .help("at most one of IPv4 and one of IPv6: the channel's first");
                 None
             }
         }
@@ -118,13 +114,13 @@ impl Check<'_, '_> {
         self.versions(servers, levels);
         if site.handling.cache {
             let message = "connections of a site that is cached here cannot be handed off";
-            let help = "add `cache = false` to the site".to_owned();
-            self.findings.error(&levels.key(self.findings, "cache"), message, Some(help));
+            self.error(&levels.key(self.findings, "cache"), message)
+                .help("add `cache = false` to the site");
         }
         if matches!(key, KeyFrom::Body { .. }) {
             let message =
                 "a body cannot decide where a connection goes: it comes after it has gone";
-            self.findings.error(&levels.key(self.findings, "key"), message, None);
+            self.error(&levels.key(self.findings, "key"), message);
         }
     }
 
@@ -150,11 +146,7 @@ impl Check<'_, '_> {
                     server.name
                 );
                 let help = "for example `handoff = [\"10.0.1.1:7072\", \"[fd00::1]:7072\"]`";
-                self.findings.warning(
-                    &levels.key(self.findings, "server"),
-                    message,
-                    Some(help.to_owned()),
-                );
+                self.warning(&levels.key(self.findings, "server"), message).help(help);
             }
         }
     }

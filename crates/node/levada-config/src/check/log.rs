@@ -43,8 +43,8 @@ impl Check<'_, '_> {
     fn collector_of_log(&mut self, path: &Path) -> Option<LogTarget> {
         if self.file.telemetry.is_none() {
             let at = self.stated(path, "access");
-            let help = "add `[telemetry]` with `endpoint = \"http://127.0.0.1:4318\"`".to_owned();
-            self.findings.error(&at, "there is no collector".to_owned(), Some(help));
+            self.error(&at, "there is no collector".to_owned())
+                .help("add `[telemetry]` with `endpoint = \"http://127.0.0.1:4318\"`");
             return None;
         }
         Some(LogTarget::Collector)
@@ -67,22 +67,20 @@ impl Check<'_, '_> {
             _ => None,
         };
         let at = self.stated(path, "format");
-        self.findings.error(&at, error.to_string(), help);
-        None
+        self.error(&at, error.to_string()).maybe_help(help).none()
     }
 
     fn syslog(&mut self, log: &file::Log, path: &Path) -> Option<Syslog> {
         let facility = FACILITIES.iter().position(|known| *known == log.facility);
         if facility.is_none() {
             let message = format!("there is no facility {:?}", log.facility);
-            let help = format!("one of {}", FACILITIES.join(", "));
             let at = self.stated(path, "facility");
-            self.findings.error(&at, message, Some(help));
+            self.error(&at, message).help(format!("one of {}", FACILITIES.join(", ")));
         }
         let transport = log.access.parse();
         if let Err(error) = &transport {
             let at = self.stated(path, "access");
-            self.findings.error(&at, format!("{error}"), None);
+            self.error(&at, format!("{error}"));
         }
         let node = self.file.name.as_ref().map(ToString::to_string).unwrap_or_default();
         Some(Syslog { transport: transport.ok()?, facility: facility?, node })

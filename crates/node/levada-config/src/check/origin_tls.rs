@@ -33,13 +33,12 @@ impl Check<'_, '_> {
             let help =
                 "name the authority of the certificate in `authorities`, or its key in `pins`";
             let at = path.key("insecure_skip_verification");
-            self.findings.warning(&at, message, Some(help.to_owned()));
+            self.warning(&at, message).help(help);
         }
         let name = table.server_name.clone();
         if let Some(name) = name.as_ref().filter(|name| !levada_tls::origin::is_name(name)) {
             let message = format!("{name:?} is neither a host name nor an address");
-            self.findings.error(&path.key("server_name"), message, None);
-            return None;
+            return self.error(&path.key("server_name"), message).none();
         }
         let tls = OriginTls {
             authorities: authorities?,
@@ -54,8 +53,7 @@ impl Check<'_, '_> {
                 TlsError::OtherKey { .. } => path.key("key"),
                 _ => path,
             };
-            self.findings.error(&at, error.to_string(), None);
-            return None;
+            return self.error(&at, error.to_string()).none();
         }
         Some(Some(Arc::new(tls)))
     }
@@ -73,7 +71,7 @@ impl Check<'_, '_> {
             lists.flat_map(OneOrMany::as_slice).chain(long).any(is_encrypted)
         };
         if !has_one(&site.servers) && !site.route.iter().any(|route| has_one(&route.servers)) {
-            self.findings.warning(path, "has no effect: no origin or server has `https`", None);
+            self.warning(path, "has no effect: no origin or server has `https`");
         }
     }
 
@@ -101,9 +99,7 @@ impl Check<'_, '_> {
             (given, _) => {
                 let (there, missing) =
                     if given.is_some() { ("certificate", "key") } else { ("key", "certificate") };
-                let message = format!("stands without `{missing}`");
-                self.findings.error(&path.key(there), message, None);
-                None
+                self.error(&path.key(there), format!("stands without `{missing}`")).none()
             }
         }
     }
@@ -118,7 +114,7 @@ impl Check<'_, '_> {
                 let help = "openssl x509 -in cert.pem -pubkey -noout | openssl pkey -pubin -outform der | \
                             openssl dgst -sha256 -binary | base64";
                 let at = path.key("pins").index(at);
-                self.findings.error(&at, message, Some(help.to_owned()));
+                self.error(&at, message).help(help);
             }
             all.push(digest);
         }

@@ -17,8 +17,8 @@ impl Check<'_, '_> {
         let Some(peering) = &self.file.peering else {
             if !self.file.peer.is_empty() && !self.findings.has(&path) {
                 let help = "add a `[peering]` table: where peers come in, and their secret";
-                let message = "there are peers, but no `[peering]`";
-                self.findings.error(&self.root.key("peer"), message, Some(help.to_owned()));
+                self.error(&self.root.key("peer"), "there are peers, but no `[peering]`")
+                    .help(help);
                 return None;
             }
             return Some(None);
@@ -50,13 +50,13 @@ impl Check<'_, '_> {
                 && let Some(other) = before.iter().position(|p| p.name.as_ref() == Some(name))
             {
                 let message = format!("{:?} is the name of peer[{other}] already", name.0);
-                self.findings.error(&path.key("name"), message, None);
+                self.error(&path.key("name"), message);
             }
             if let Some(address) = &peer.address
                 && let Some(other) = before.iter().position(|p| p.address.as_ref() == Some(address))
             {
                 let message = format!("{address} is the address of peer[{other}] already");
-                self.findings.error(&path.key("address"), message, None);
+                self.error(&path.key("address"), message);
             }
         }
         self.file.peer.iter().map(peer).collect()
@@ -80,11 +80,11 @@ impl Check<'_, '_> {
         let all_known = self.file.peer.iter().all(|peer| peer.name.is_some());
         let Some(NodeName(own)) = self.file.name.as_ref().filter(|_| all_known) else { return };
         if !names().any(|name| name == own.as_str()) {
-            let message = format!("no `[[peer]]` has the name {own:?}");
-            let help = did_you_mean(own, names()).unwrap_or_else(|| {
-                "list this node too: the peers are the same list on every node".to_owned()
-            });
-            self.findings.error(&self.root.key("name"), message, Some(help));
+            self.error(&self.root.key("name"), format!("no `[[peer]]` has the name {own:?}")).help(
+                did_you_mean(own, names()).unwrap_or_else(|| {
+                    "list this node too: the peers are the same list on every node".to_owned()
+                }),
+            );
         }
     }
 
@@ -94,8 +94,8 @@ impl Check<'_, '_> {
         let Some(tls) = &peering.tls else {
             if matches!(secret, Some(None)) && !self.findings.has(&path.key("tls")) {
                 let help = "add `secret_file`, `secret = \"${LEVADA_SECRET}\"`, or `tls`";
-                let message = "has neither a secret nor certificates, so that anyone is a peer";
-                self.findings.error(path, message, Some(help.to_owned()));
+                self.error(path, "has neither a secret nor certificates, so that anyone is a peer")
+                    .help(help);
             }
             return secret?.map(PeerTrust::Secret);
         };
@@ -104,8 +104,7 @@ impl Check<'_, '_> {
         let authority = self.pem(&tls.authority, "CERTIFICATE", &path.key("authority"));
         let (identity, authority) = (identity?, authority?);
         if let Err(error) = levada_tls::peer::server(&identity, &authority) {
-            self.findings.error(&path, error.to_string(), None);
-            return None;
+            return self.error(&path, error.to_string()).none();
         }
         Some(PeerTrust::Mtls { identity, authority, secret: secret? })
     }
@@ -126,9 +125,8 @@ impl Check<'_, '_> {
                 return if wrong.contains(&true) { None } else { Some(None) };
             }
             (Some(_), Some(_)) => {
-                let message = format!("there is `{}` as well", keys[0]);
-                let help = "keep one of the two".to_owned();
-                self.findings.error(&file, message, Some(help));
+                self.error(&file, format!("there is `{}` as well", keys[0]))
+                    .help("keep one of the two");
                 return None;
             }
             (Some(secret), None) => (own, secret.clone()),
@@ -140,9 +138,7 @@ impl Check<'_, '_> {
         if secret.len() < SHORTEST_SECRET {
             let message =
                 format!("is a secret of {} bytes; it needs {SHORTEST_SECRET}", secret.len());
-            let help = "make one: openssl rand -base64 24".to_owned();
-            self.findings.error(&key, message, Some(help));
-            return None;
+            return self.error(&key, message).help("make one: openssl rand -base64 24").none();
         }
         Some(Some(secret))
     }

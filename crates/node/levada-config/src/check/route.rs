@@ -15,14 +15,13 @@ impl Check<'_, '_> {
             (Some(bird), None) => self.bird(bird, &path.key("bird")),
             (None, Some(exabgp)) => self.exabgp(exabgp, &path.key("exabgp")),
             (Some(_), Some(_)) => {
-                self.findings.error(&path.key("exabgp"), "one daemon has the route", None);
-                None
+                self.error(&path.key("exabgp"), "one daemon has the route").none()
             }
             (None, None) if self.findings.has(&path.key("bird")) => None,
             (None, None) if self.findings.has(&path.key("exabgp")) => None,
             (None, None) => {
-                let help = "add a table [route.bird] or [route.exabgp]".to_owned();
-                self.findings.error(&path, "no daemon announces it", Some(help));
+                self.error(&path, "no daemon announces it")
+                    .help("add a table [route.bird] or [route.exabgp]");
                 None
             }
         };
@@ -30,12 +29,12 @@ impl Check<'_, '_> {
             || route.exabgp.as_ref().is_some_and(|exabgp| exabgp.backup_attributes.is_some());
         if route.load_low >= route.load_high {
             let message = format!("not below `load_high`, which is {}", route.load_high);
-            self.findings.error(&path.key("load_low"), message, None);
+            self.error(&path.key("load_low"), message);
         }
         for key in ["load_high", "load_low"] {
             if !has_backup && speaker.is_some() && self.findings.has(&path.key(key)) {
                 let message = "has no effect without a backup, which is what load makes of a route";
-                self.findings.warning(&path.key(key), message, None);
+                self.warning(&path.key(key), message);
             }
         }
         let unwell = match route.unwell {
@@ -43,9 +42,8 @@ impl Check<'_, '_> {
             None | Some(file::Unwell::Withdraw) => RouteLevel::Withdrawn,
             Some(file::Unwell::Backup) if has_backup => RouteLevel::Backup,
             Some(file::Unwell::Backup) => {
-                let message = "there is no backup";
-                let help = "add `backup_protocol` or `backup_attributes`".to_owned();
-                self.findings.error(&path.key("unwell"), message, Some(help));
+                self.error(&path.key("unwell"), "there is no backup")
+                    .help("add `backup_protocol` or `backup_attributes`");
                 return None;
             }
         };
@@ -66,15 +64,12 @@ impl Check<'_, '_> {
         // A missing value has been reported.
         let protocol = bird.protocol.clone();
         if protocol.is_some() && bird.backup_protocol == protocol {
-            let message = "the same as `protocol`";
-            self.findings.error(&path.key("backup_protocol"), message, None);
-            return None;
+            return self.error(&path.key("backup_protocol"), "the same as `protocol`").none();
         }
         for (key, name) in [("protocol", &protocol), ("backup_protocol", &bird.backup_protocol)] {
             if name.as_ref().is_some_and(|name| !is_symbol(name)) {
-                let message = "no name that BIRD takes without quotes";
-                let help = "letters, digits and `_`, at most 64, no digit first".to_owned();
-                self.findings.error(&path.key(key), message, Some(help));
+                self.error(&path.key(key), "no name that BIRD takes without quotes")
+                    .help("letters, digits and `_`, at most 64, no digit first");
                 return None;
             }
         }
@@ -90,9 +85,9 @@ impl Check<'_, '_> {
         for (position, prefix) in prefixes.iter().enumerate() {
             if !is_prefix(prefix) {
                 let message = format!("{prefix:?} is no prefix");
-                let help = "write one as 192.0.2.0/24 or 2001:db8::/48".to_owned();
                 let path = path.key("prefixes");
-                self.findings.error(&path.index(position), message, Some(help));
+                self.error(&path.index(position), message)
+                    .help("write one as 192.0.2.0/24 or 2001:db8::/48");
                 return None;
             }
         }
@@ -102,9 +97,7 @@ impl Check<'_, '_> {
         ];
         for (key, text) in attributes {
             if text.is_some_and(|text| !text.bytes().all(|byte| matches!(byte, b' '..=b'~'))) {
-                let message = "ExaBGP is told one line of plain text";
-                self.findings.error(&path.key(key), message, None);
-                return None;
+                return self.error(&path.key(key), "ExaBGP is told one line of plain text").none();
             }
         }
         Some(Speaker::ExaBgp {

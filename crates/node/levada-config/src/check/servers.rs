@@ -33,31 +33,26 @@ impl Check<'_, '_> {
             if !has(self, "origin") {
                 let help = "for example `origin = \"http://10.0.1.1:8000\"`, or `servers = [...]` that \
                             the policy chooses among, or `files = \"/srv/www\"`";
-                self.findings.error(&at(self, "origin"), "is missing", Some(help.to_owned()));
-                return None;
+                return self.error(&at(self, "origin"), "is missing").help(help).none();
             }
             for key in OF_SERVERS.into_iter().filter(|key| has(self, key)).collect::<Vec<_>>() {
-                let message = "has no effect without `servers`";
-                self.findings.warning(&at(self, key), message, None);
+                self.warning(&at(self, key), "has no effect without `servers`");
             }
             return Some(None);
         };
         if has(self, "origin") {
-            let message = "stands beside `origin`: a site has the one or the other";
-            self.findings.error(&at(self, given), message, None);
+            self.error(&at(self, given), "stands beside `origin`: a site has the one or the other");
         }
         if has(self, "misses") {
-            let message = "has no effect beside servers";
-            let help = "`admission` says how many requests may be at them".to_owned();
-            self.findings.warning(&at(self, "misses"), message, Some(help));
+            self.warning(&at(self, "misses"), "has no effect beside servers")
+                .help("`admission` says how many requests may be at them");
         }
         if site.delivery == file::Delivery::Redirect {
-            let message = "clients cannot be sent to servers";
-            self.findings.error(&at(self, "delivery"), message, None);
+            self.error(&at(self, "delivery"), "clients cannot be sent to servers");
         }
         if has(self, "large") {
             let message = "pieces of large files go through a cluster, not to servers";
-            self.findings.error(&at(self, "large"), message, None);
+            self.error(&at(self, "large"), message);
         }
         let servers = self.servers(of, levels);
         let key = self.key_from(&of.key, &at(self, "key"));
@@ -99,8 +94,7 @@ impl Check<'_, '_> {
                 [(&mut urls, url.to_string(), "address"), (&mut names, name, "name")]
             {
                 if let Some(other) = taken.insert(what.clone(), place.clone()) {
-                    let message = format!("{what} is the {word} of {other} already");
-                    self.findings.error(place, message, None);
+                    self.error(place, format!("{what} is the {word} of {other} already"));
                     good = false;
                     break;
                 }
@@ -112,7 +106,7 @@ impl Check<'_, '_> {
             let url = server.url.as_ref()?;
             if matches!(url, Upstream::Discovery { .. }) && server.handoff.is_some() {
                 let message = "is one address, and cannot stand for all members of a source";
-                self.findings.error(&place.key("handoff"), message, None);
+                self.error(&place.key("handoff"), message);
             }
             let long = place.key("url");
             self.socket(url, if self.findings.has(&long) { &long } else { place });
@@ -133,8 +127,7 @@ impl Check<'_, '_> {
         if named && key.name.is_none() {
             if !self.findings.has(&path.key("name")) {
                 let help = "for example `key = { from = \"header\", name = \"X-Session\" }`";
-                let message = "needs the `name` of what the key is taken from";
-                self.findings.error(path, message, Some(help.to_owned()));
+                self.error(path, "needs the `name` of what the key is taken from").help(help);
             }
             return None;
         }
@@ -145,8 +138,7 @@ impl Check<'_, '_> {
         ];
         for (word, idle) in without_effect {
             if idle && self.findings.has(&path.key(word)) {
-                let message = "has no effect for this kind of key";
-                self.findings.warning(&path.key(word), message, None);
+                self.warning(&path.key(word), "has no effect for this kind of key");
             }
         }
         let name = key.name.clone().unwrap_or_default();
@@ -157,9 +149,9 @@ impl Check<'_, '_> {
             KeyKind::Url | KeyKind::Host | KeyKind::Body => false,
         };
         if bad {
-            let message = format!("{name:?} cannot be the name of one");
-            self.findings.error(&path.key("name"), message, None);
-            return None;
+            return self
+                .error(&path.key("name"), format!("{name:?} cannot be the name of one"))
+                .none();
         }
         Some(match key.from {
             KeyKind::Url => KeyFrom::Url,

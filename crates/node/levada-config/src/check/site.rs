@@ -49,7 +49,7 @@ impl Check<'_, '_> {
                         Some(OneOrMany::Many(_)) => path.index(number),
                         _ => path.clone(),
                     };
-                    self.findings.error(&path, message, None);
+                    self.error(&path, message);
                 }
             }
         }
@@ -140,24 +140,24 @@ impl Check<'_, '_> {
         let (chunk, window) = (large.plan.chunk, large.plan.window as u64);
         if !site.handling.cache {
             let message = "has no effect while the site's `cache` is off: pieces are kept in it";
-            self.findings.warning(&path.key("enabled"), message, None);
+            self.warning(&path.key("enabled"), message);
         }
         let key = &site.handling.cache_key;
         let lists = [&key.headers, &key.cookies];
         if key.device || key.expression.is_some() || lists.iter().any(|list| !list.is_empty()) {
             let message =
                 "cannot stand beside a `cache_key` with headers, cookies, devices or an expression";
-            let help = "give the route of large files a `cache_key` without them".to_owned();
-            self.findings.error(&path.key("enabled"), message, Some(help));
+            self.error(&path.key("enabled"), message)
+                .help("give the route of large files a `cache_key` without them");
         }
         if chunk > cache.block.0 {
             let message = format!("a piece of {} is more than a block", ByteSize(chunk));
-            let help = format!("at most `cache.block`, {}", ByteSize(cache.block.0));
-            self.findings.error(&path.key("chunk_size"), message, Some(help));
+            self.error(&path.key("chunk_size"), message)
+                .help(format!("at most `cache.block`, {}", ByteSize(cache.block.0)));
         }
         if large.threshold < chunk {
             let message = format!("is less than a piece of {}", ByteSize(chunk));
-            self.findings.error(&path.key("threshold"), message, None);
+            self.error(&path.key("threshold"), message);
         }
         if chunk.saturating_mul(window) > cache.memory.0 / 4 {
             let message = format!(
@@ -165,7 +165,7 @@ impl Check<'_, '_> {
                  transfers share: no transfer ever has its whole window",
                 ByteSize(chunk)
             );
-            self.findings.warning(&path.key("window"), message, None);
+            self.warning(&path.key("window"), message);
         }
         Some(large)
     }
@@ -175,9 +175,8 @@ impl Check<'_, '_> {
     fn redirect_is_possible(&mut self, path: &Path) {
         let Some(peering) = &self.file.peering else {
             if !self.findings.has(&self.root.key("peering")) {
-                let message = "needs a cluster: there is no `[peering]`";
-                let help = "a node that stands alone delivers by \"proxy\"".to_owned();
-                self.findings.error(path, message, Some(help));
+                self.error(path, "needs a cluster: there is no `[peering]`")
+                    .help("a node that stands alone delivers by \"proxy\"");
             }
             return;
         };
@@ -186,9 +185,8 @@ impl Check<'_, '_> {
             .any(|key| self.findings.has(&self.root.key("peering").key(*key)));
         // If certificates are missing too, the missing secret has been reported.
         if !signed && peering.tls.is_some() {
-            let message = "needs a secret that redirects are signed with";
-            let help = "add `peering.secret_file` or `peering.secret`".to_owned();
-            self.findings.error(path, message, Some(help));
+            self.error(path, "needs a secret that redirects are signed with")
+                .help("add `peering.secret_file` or `peering.secret`");
         }
         let list = self.root.key("peer");
         let missing: Vec<String> = (self.file.peer.iter().enumerate())
@@ -199,9 +197,8 @@ impl Check<'_, '_> {
             })
             .collect();
         if !missing.is_empty() {
-            let message = format!("needs a `client_url` of every peer: {}", missing.join(", "));
-            let help = "for example `client_url = \"https://b.cdn.example\"`".to_owned();
-            self.findings.error(path, message, Some(help));
+            self.error(path, format!("needs a `client_url` of every peer: {}", missing.join(", ")))
+                .help("for example `client_url = \"https://b.cdn.example\"`");
         }
     }
 
@@ -209,10 +206,10 @@ impl Check<'_, '_> {
         let name = policy.name.as_deref()?;
         let Some(entry) = levada_policy::find(name) else {
             let names = edge_policies().map(|entry| entry.name);
-            let help = did_you_mean(name, names)
-                .unwrap_or_else(|| "`levada policies` lists them".to_owned());
-            let message = format!("there is no policy {name:?}");
-            self.findings.error(&path.key("name"), message, Some(help));
+            self.error(&path.key("name"), format!("there is no policy {name:?}")).help(
+                did_you_mean(name, names)
+                    .unwrap_or_else(|| "`levada policies` lists them".to_owned()),
+            );
             return None;
         };
         if !entry.runs_on_an_edge() {
@@ -233,30 +230,30 @@ impl Check<'_, '_> {
 
     fn simulator_only(&mut self, entry: &PolicyEntry, path: &Path) {
         let needs: Vec<_> = entry.needs.iter().map(|need| need.as_str()).collect();
-        let message = format!("{:?} runs in the simulator only", entry.name);
-        let help =
-            format!("it needs {}; `levada policies` says where each runs", needs.join(" and "));
-        self.findings.error(path, message, Some(help));
+        self.error(path, format!("{:?} runs in the simulator only", entry.name)).help(format!(
+            "it needs {}; `levada policies` says where each runs",
+            needs.join(" and ")
+        ));
     }
 
     fn parameter_error(&mut self, error: &ParameterError, path: &Path) {
         let at = path.key(error.name().to_owned());
         match error {
             ParameterError::Unknown { policy, name, known } => {
-                let help = did_you_mean(name, known.iter().copied()).unwrap_or_else(|| {
-                    if known.is_empty() {
-                        "it takes none".to_owned()
-                    } else {
-                        format!("it has {}", known.join(", "))
-                    }
-                });
                 let message = format!("the policy {policy:?} has no such parameter");
                 let place = self.findings.key_place(&at);
-                self.findings.error_at(place, &at, message, Some(help));
+                self.findings.error_at(place, &at, message).help(
+                    did_you_mean(name, known.iter().copied()).unwrap_or_else(|| {
+                        if known.is_empty() {
+                            "it takes none".to_owned()
+                        } else {
+                            format!("it has {}", known.join(", "))
+                        }
+                    }),
+                );
             }
             ParameterError::Wrong { expected, given, .. } => {
-                let message = format!("must be {expected}, not {given}");
-                self.findings.error(&at, message, None);
+                self.error(&at, format!("must be {expected}, not {given}"));
             }
         }
     }
@@ -275,11 +272,10 @@ impl Check<'_, '_> {
             "{redirectors} nodes that each call another busy at {busy} requests never do: it \
              refuses at {capacity} (`limits.capacity`)"
         );
-        let help = format!(
+        self.warning(&path.key("busy"), message).help(format!(
             "leave `busy` out, so that it is derived, or write less than {}",
             capacity.div_ceil(redirectors)
-        );
-        self.findings.warning(&path.key("busy"), message, Some(help));
+        ));
     }
 }
 

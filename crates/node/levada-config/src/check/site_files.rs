@@ -36,22 +36,21 @@ impl Check<'_, '_> {
         let mut good = true;
         let beside = OF_SERVERS.into_iter().find(|key| levels.have(self.findings, key));
         if let Some(key) = beside {
-            let message = format!("stands beside `{key}`: a site has servers or files");
-            let help = "give one of them a `[[site.route]]` of its own".to_owned();
-            self.findings.error(&path, message, Some(help));
+            self.error(&path, format!("stands beside `{key}`: a site has servers or files"))
+                .help("give one of them a `[[site.route]]` of its own");
             good = false;
         }
         for key in WITHOUT_EFFECT {
             if levels.nearest().have(self.findings, key) {
                 let message = "has no effect beside `files`, which the node serves by itself";
-                self.findings.warning(&levels.key(self.findings, key), message, None);
+                self.warning(&levels.key(self.findings, key), message);
             }
         }
         if site.delivery == file::Delivery::Redirect
             && levels.nearest().have(self.findings, "delivery")
         {
             let message = "has no effect beside `files`: each node serves its own";
-            self.findings.warning(&levels.key(self.findings, "delivery"), message, None);
+            self.warning(&levels.key(self.findings, "delivery"), message);
         }
         let (table, place) = (given.table(), |key: &str| match given {
             FilesOrRoot::Root(_) => path.clone(),
@@ -66,8 +65,7 @@ impl Check<'_, '_> {
         let codings = &table.precompressed;
         for (at, coding) in codings.iter().enumerate() {
             if codings[..at].contains(coding) {
-                let message = "names a coding for the second time";
-                self.findings.error(&place("precompressed").index(at), message, None);
+                self.error(&place("precompressed").index(at), "names a coding for the second time");
                 good = false;
             }
         }
@@ -101,8 +99,7 @@ impl Check<'_, '_> {
                 ),
             ),
         };
-        self.findings.error(path, message, help.map(str::to_owned));
-        None
+        self.error(path, message).maybe_help(help.map(str::to_owned)).none()
     }
 
     fn index_names(&mut self, names: &[String], path: &Path) -> Option<Vec<String>> {
@@ -112,8 +109,8 @@ impl Check<'_, '_> {
                 && !name.contains('/')
         };
         if let Some(wrong) = names.iter().find(|name| !is_name(name)) {
-            let message = format!("{wrong:?} is no name of a file in a directory");
-            self.findings.error(path, message, Some("for example \"index.html\"".to_owned()));
+            self.error(path, format!("{wrong:?} is no name of a file in a directory"))
+                .help("for example \"index.html\"");
             return None;
         }
         Some(names.to_vec())
@@ -123,9 +120,8 @@ impl Check<'_, '_> {
         match FilePath::of(given) {
             Ok(file) if !file.is_directory() => Some(file.relative().to_owned()),
             _ => {
-                let message = format!("{given:?} is no path of a file below `root`");
-                let help = "for example \"/index.html\"".to_owned();
-                self.findings.error(path, message, Some(help));
+                self.error(path, format!("{given:?} is no path of a file below `root`"))
+                    .help("for example \"/index.html\"");
                 None
             }
         }
@@ -142,7 +138,7 @@ impl Check<'_, '_> {
             if extension.is_empty() || extension.contains(['.', '/']) {
                 let message = "is the extension of no file: write it without the dot";
                 let place = self.findings.key_place(&at);
-                self.findings.error_at(place, &at, message, None);
+                self.findings.error_at(place, &at, message);
                 read.push(None);
                 continue;
             }
@@ -155,7 +151,7 @@ impl Check<'_, '_> {
     fn field_value(&mut self, text: &str, path: &Path) -> Option<HeaderValue> {
         let value = HeaderValue::try_from(text).ok();
         if value.is_none() {
-            self.findings.error(path, "cannot be the value of a header field", None);
+            self.error(path, "cannot be the value of a header field");
         }
         value
     }

@@ -55,8 +55,8 @@ impl Check<'_, '_> {
         match RouteTable::new(conditions) {
             Ok(table) => Some(SiteRoutes { table: Arc::new(table), all }),
             Err(error) => {
-                let help = "write what the path begins with, as in `/img/**.jpg`".to_owned();
-                self.findings.error(&list, error.to_string(), Some(help));
+                self.error(&list, error.to_string())
+                    .help("write what the path begins with, as in `/img/**.jpg`");
                 None
             }
         }
@@ -117,8 +117,7 @@ impl Check<'_, '_> {
             (None, Some(respond)) => self.respond(respond, &path.key("respond")).map(Some),
             (Some(_), Some(_)) => {
                 let message = "stands beside `redirect`: a route has the one or the other";
-                self.findings.error(&path.key("respond"), message, None);
-                None
+                self.error(&path.key("respond"), message).none()
             }
         }
     }
@@ -131,23 +130,19 @@ impl Check<'_, '_> {
     ) -> Option<RouteAnswer> {
         let text = redirect.to.as_ref()?;
         if HeaderValue::from_str(text).is_err() {
-            let message = "cannot be the value of a header field";
-            self.findings.error(&path.key("to"), message, None);
-            return None;
+            return self.error(&path.key("to"), "cannot be the value of a header field").none();
         }
         let to = self.url(text, conditions, &path.key("to"));
         let status = StatusCode::from_u16(redirect.status).ok();
         let status = status.filter(|status| [301, 302, 303, 307, 308].contains(&status.as_u16()));
         if status.is_none() {
-            let message = format!("{} is no redirect", redirect.status);
-            let help = "301, 302, 303, 307 or 308".to_owned();
-            self.findings.error(&path.key("status"), message, Some(help));
+            self.error(&path.key("status"), format!("{} is no redirect", redirect.status))
+                .help("301, 302, 303, 307 or 308");
         }
         let answer = RouteAnswer::Redirect { status: status?, to: to? };
         if answer.is_loop(conditions) {
-            let message = "leads to this route again, and so on";
-            let help = "let a route before this one take the target, or exclude it".to_owned();
-            self.findings.error(&path.key("to"), message, Some(help));
+            self.error(&path.key("to"), "leads to this route again, and so on")
+                .help("let a route before this one take the target, or exclude it");
             return None;
         }
         Some(answer)
@@ -169,9 +164,9 @@ impl Check<'_, '_> {
     fn respond(&mut self, respond: &file::Respond, path: &Path) -> Option<RouteAnswer> {
         let status = StatusCode::from_u16(respond.status).ok()?;
         let Ok(content_type) = HeaderValue::try_from(&respond.content_type) else {
-            let message = "cannot be the value of a header field";
-            self.findings.error(&path.key("content_type"), message, None);
-            return None;
+            return self
+                .error(&path.key("content_type"), "cannot be the value of a header field")
+                .none();
         };
         Some(RouteAnswer::Respond { status, content_type, body: respond.body.clone() })
     }
@@ -183,7 +178,7 @@ impl Check<'_, '_> {
             let Some(name) = &route.name else { continue };
             if let Some(other) = taken.insert(name, at) {
                 let message = format!("{name:?} is the name of {} already", list.index(other));
-                self.findings.error(&list.index(at).key("name"), message, None);
+                self.error(&list.index(at).key("name"), message);
             }
         }
     }
@@ -195,8 +190,8 @@ impl Check<'_, '_> {
                 continue;
             };
             let message = format!("never matches: {} takes all its requests", list.index(before));
-            let help = "the first route that matches counts: put the narrower one first".to_owned();
-            self.findings.warning(&list.index(at), message, Some(help));
+            self.warning(&list.index(at), message)
+                .help("the first route that matches counts: put the narrower one first");
         }
     }
 
@@ -265,7 +260,7 @@ impl Check<'_, '_> {
             PatternError::NoSlash => Some("for example `/img/**`, or `**.jpg`"),
             _ => None,
         };
-        self.findings.error(path, error.to_string(), help.map(str::to_owned));
+        self.error(path, error.to_string()).maybe_help(help.map(str::to_owned));
     }
 
     fn methods(&mut self, methods: &Option<OneOrMany<String>>, path: &Path) -> Option<Vec<Method>> {
@@ -274,7 +269,7 @@ impl Check<'_, '_> {
         for method in methods {
             let parsed = Method::try_from(method.to_ascii_uppercase().as_str()).ok();
             if parsed.is_none() {
-                self.findings.error(path, format!("{method:?} is no method"), None);
+                self.error(path, format!("{method:?} is no method"));
             }
             read.push(parsed);
         }
@@ -305,7 +300,7 @@ impl Check<'_, '_> {
             if name.is_none() {
                 let place = self.findings.key_place(&at);
                 let message = format!("{key:?} cannot be the name of one");
-                self.findings.error_at(place, &at, message, None);
+                self.findings.error_at(place, &at, message);
             }
             read.push(name.zip(pattern));
         }

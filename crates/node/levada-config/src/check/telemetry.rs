@@ -19,16 +19,16 @@ impl Check<'_, '_> {
         let targets = CollectorTargets::below(prefix);
         if server.is_none() || targets.is_none() {
             let message = format!("{url:?} is no URL with http or https and a host");
-            let help = "for example \"http://127.0.0.1:4318\"".to_owned();
-            self.findings.error(&path.key("endpoint"), message, Some(help));
+            self.error(&path.key("endpoint"), message)
+                .help("for example \"http://127.0.0.1:4318\"");
         }
         let mut headers = Some(Vec::new());
         for (name, value) in &telemetry.headers {
             let field = name.parse::<HeaderName>().ok().zip(HeaderValue::from_str(value).ok());
             if field.is_none() {
                 let message = "not a field that can be sent".to_owned();
-                let help = "for example Authorization = \"Bearer ${TOKEN}\"".to_owned();
-                self.findings.error(&path.key("headers").key(name.clone()), message, Some(help));
+                self.error(&path.key("headers").key(name.clone()), message)
+                    .help("for example Authorization = \"Bearer ${TOKEN}\"");
             }
             // Its value may be a secret, which no log shows.
             let secret = |(name, mut value): (_, HeaderValue)| {

@@ -21,8 +21,7 @@ impl Check<'_, '_> {
     ) -> Option<HandshakeSettings> {
         let (min, max) = (table.min_version, table.max_version);
         if min > max {
-            let message = "is above `max_version`: no version is left";
-            self.findings.error(&path.key("min_version"), message, None);
+            self.error(&path.key("min_version"), "is above `max_version`: no version is left");
         }
         let names: Vec<_> =
             CIPHERS.iter().flat_map(|(iana, openssl, _)| [*iana, *openssl]).collect();
@@ -40,7 +39,7 @@ impl Check<'_, '_> {
             };
             if idle {
                 let message = "has no effect: no suite belongs to a version that is spoken";
-                self.findings.warning(&path.key("ciphers"), message, None);
+                self.warning(&path.key("ciphers"), message);
             }
         }
         (min <= max).then_some(())?;
@@ -64,8 +63,7 @@ impl Check<'_, '_> {
                 if let Some(meant) = did_you_mean(name, known.iter().copied()) {
                     help = format!("{meant} {help}");
                 }
-                let message = format!("{name:?} is not known");
-                self.findings.error(&path.index(at), message, Some(help));
+                self.error(&path.index(at), format!("{name:?} is not known")).help(help);
             }
             all.push(found);
         }
@@ -84,7 +82,7 @@ impl Check<'_, '_> {
         ] {
             if stands && !has_tls {
                 let message = "needs a `[[listen]]` with `tls`: no address speaks TLS";
-                self.findings.error(&path.key(key), message, None);
+                self.error(&path.key(key), message);
             }
         }
         Some(SiteTls {
@@ -107,7 +105,7 @@ impl Check<'_, '_> {
         if site.delivery == file::Delivery::Redirect {
             let message = "cannot stand beside `delivery = \"redirect\"`: the other node, under its \
                            own name, would not ask for the certificate";
-            self.findings.error(&path, message, None);
+            self.error(&path, message);
         }
         let settings = ClientCertificateSettings {
             mode: table.mode,
@@ -119,15 +117,12 @@ impl Check<'_, '_> {
             return None;
         }
         match ClientCertificates::new(&settings) {
-            Err(error) => {
-                self.findings.error(&path, error.to_string(), None);
-                None
-            }
+            Err(error) => self.error(&path, error.to_string()).none(),
             Ok(rules) => {
                 for reason in rules.old_lists() {
                     let message = format!("{reason}: no client of its authority can pass");
-                    let help = "fetch the new list, and run `levada reload`".to_owned();
-                    self.findings.warning(&path.key("revocation_lists"), message, Some(help));
+                    self.warning(&path.key("revocation_lists"), message)
+                        .help("fetch the new list, and run `levada reload`");
                 }
                 Some(settings)
             }
@@ -159,8 +154,7 @@ impl Check<'_, '_> {
                     pem::TlsError::Nameless { .. } => path.key("certificate"),
                     _ => path.clone(),
                 };
-                self.findings.error(&at, error.to_string(), None);
-                return None;
+                return self.error(&at, error.to_string()).none();
             }
         };
         let answer = files.ocsp.as_ref()?;
@@ -168,7 +162,7 @@ impl Check<'_, '_> {
             let message = format!("{reason}; it is not stapled");
             let help =
                 "ask the authority's server for a new one (`openssl ocsp`), if it still has one";
-            self.findings.warning(&path.key("ocsp"), message, Some(help.to_owned()));
+            self.warning(&path.key("ocsp"), message).help(help);
         }
         Some(())
     }
@@ -180,8 +174,7 @@ impl Check<'_, '_> {
         let settings =
             TicketSettings { files, of_cluster: table.of_cluster, rotation: table.rotate.0 };
         if let Err(error) = settings.keys(None, None) {
-            self.findings.error(&path.key("key_file"), error.to_string(), None);
-            return None;
+            return self.error(&path.key("key_file"), error.to_string()).none();
         }
         Some(settings)
     }

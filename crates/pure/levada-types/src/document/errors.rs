@@ -104,13 +104,13 @@ impl<'a> Findings<'a> {
     }
 
     /// Reports an error at `path`, or at the nearest table around it when the key is missing.
-    pub fn error(&mut self, path: &Path, message: impl Into<String>, help: Option<String>) {
-        self.add(Severity::Error, self.root.place(path), path, message.into(), help);
+    pub fn error(&mut self, path: &Path, message: impl Into<String>) -> Said<'_, 'a> {
+        self.error_at(self.root.place(path), path, message)
     }
 
     /// Reports a warning at `path`.
-    pub fn warning(&mut self, path: &Path, message: impl Into<String>, help: Option<String>) {
-        self.add(Severity::Warning, self.root.place(path), path, message.into(), help);
+    pub fn warning(&mut self, path: &Path, message: impl Into<String>) -> Said<'_, 'a> {
+        self.say(Severity::Warning, self.root.place(path), path, message.into())
     }
 
     /// Reports an error at a known place, such as that of a key.
@@ -119,9 +119,8 @@ impl<'a> Findings<'a> {
         place: Span,
         path: &Path,
         message: impl Into<String>,
-        help: Option<String>,
-    ) {
-        self.add(Severity::Error, place, path, message.into(), help);
+    ) -> Said<'_, 'a> {
+        self.say(Severity::Error, place, path, message.into())
     }
 
     /// Whether the file has a value at `path`, right or wrong.
@@ -134,23 +133,24 @@ impl<'a> Findings<'a> {
         self.root.entry(path).map_or_else(|| self.root.place(path), |entry| entry.key.clone())
     }
 
-    fn add(
+    fn say(
         &mut self,
         severity: Severity,
         place: Span,
         path: &Path,
         message: String,
-        help: Option<String>,
-    ) {
+    ) -> Said<'_, 'a> {
+        let (line, column) = self.source.position(place.start);
+        let problem =
+            Problem { severity, line, column, key: path.to_string(), message, help: None };
+        Said { findings: self, problem: Some(problem) }
+    }
+
+    fn add(&mut self, problem: Problem) {
         if self.problems.len() == MOST {
             self.left_out += 1;
-            return;
-        }
-        let (line, column) = self.source.position(place.start);
-        let key = path.to_string();
-        let problem = Problem { severity, line, column, key, message, help };
         // A route meets the problems of the keys that it inherits once more.
-        if !self.problems.contains(&problem) {
+        } else if !self.problems.contains(&problem) {
             self.problems.push(problem);
         }
     }
@@ -160,6 +160,38 @@ impl<'a> Findings<'a> {
         self.problems.sort_by_key(|problem| (problem.line, problem.column));
         let file = self.source.name.clone();
         Report { file, problems: self.problems, left_out: self.left_out }
+    }
+}
+
+/// A problem that is reported at the end of the statement, with a remedy where one is added.
+pub struct Said<'f, 'a> {
+    findings: &'f mut Findings<'a>,
+    problem: Option<Problem>,
+}
+
+impl Said<'_, '_> {
+    /// Adds the remedy.
+    pub fn help(self, help: impl Into<String>) -> Self {
+        self.maybe_help(Some(help.into()))
+    }
+
+    /// Adds the remedy, if there is one.
+    pub fn maybe_help(mut self, help: Option<String>) -> Self {
+        self.problem.iter_mut().for_each(|problem| problem.help.clone_from(&help));
+        self
+    }
+
+    /// What comes of a value with a problem: none.
+    pub fn none<T>(self) -> Option<T> {
+        None
+    }
+}
+
+impl Drop for Said<'_, '_> {
+    fn drop(&mut self) {
+        if let Some(problem) = self.problem.take() {
+            self.findings.add(problem);
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use std::{
     path::Path as FilePath,
 };
 
-pub use errors::{Findings, Problem, Report, Severity, did_you_mean, nearest};
+pub use errors::{Findings, Problem, Report, Said, Severity, did_you_mean, nearest};
 pub use tree::{Entry, Node, Path, Source, Span, SyntaxError, Value};
 
 /// Reads the file at `path`, if it is not too large for a file that a person wrote.
