@@ -26,7 +26,7 @@ pub(crate) fn has(name: &str) -> bool {
     let there = imported.is_ok_and(|status| status.success());
     if !there {
         println!(
-            "left out: {python} has no module `{name}` (pip install {name} in a virtual environment, \
+            "{python} is not measured: it has no module `{name}` (pip install {name} in a virtual environment, \
              and name its python in LEVADA_PYTHON)"
         );
     }
