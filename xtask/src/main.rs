@@ -2,11 +2,7 @@
 
 mod book;
 mod ci;
-mod dashboards;
-mod directives;
 mod dist;
-mod docs;
-mod pages;
 mod release;
 mod source;
 mod tidy;
@@ -21,7 +17,7 @@ usage: cargo xtask <test | ci [--quick] | docs | tidy [--figures] | dist [--prog
   ci    all checks that a change must pass: those of `test`, then dependencies, the oldest Rust, fuzz
         targets, packages of crates, documentation, the book, the Python package, the Debian package;
         with --quick, format and tidy, and lints and tests of what differs from the main branch
-  docs  writes the generated parts of docs/
+  docs  writes the documents that are made from declarations
   tidy  what the compiler does not check: purity, import cycles, sizes of crates, names, prose,
         registries, generated documents; with --figures, prints the figures instead
   dist  builds target/dist/levada as packages ship it, optimised by a run under load, and packs it:
@@ -34,6 +30,12 @@ usage: cargo xtask <test | ci [--quick] | docs | tidy [--figures] | dist [--prog
   book  builds docs/book by mdBook, without warnings
   release-notes
         prints what CHANGELOG.md says of a version, if it is that of Cargo.toml";
+
+/// A test compares these documents with the declarations, and writes them if asked to.
+fn docs() -> anyhow::Result<()> {
+    let test = ["test", "--workspace", "--test", "commands", "generated::generated"];
+    workspace::succeed(workspace::cargo(&test).env("UPDATE_EXPECT", "1"))
+}
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -48,7 +50,7 @@ fn main() -> ExitCode {
         // mdBook asks whether its renderer is supported.
         ["book-links", "supports", _] => Ok(()),
         ["release-notes", version] => release::notes(version),
-        ["docs"] => docs::write(),
+        ["docs"] => docs(),
         ["tidy"] => tidy::run(),
         ["tidy", "--figures"] => tidy::figures(),
         ["dist"] => dist::build(),

@@ -5,6 +5,7 @@ mod convert;
 mod doctor;
 mod examples;
 mod explain;
+mod generated;
 mod get;
 mod init;
 mod logs;

@@ -9,13 +9,13 @@ use levada_policy::{POLICIES, Parameter, PolicyEntry};
 use levada_sim::Scenario;
 use serde_json::Value as Json;
 
-use crate::{dashboards, directives, workspace::root};
+use super::{dashboards, directives, root};
 
 /// A page and its expected text.
-pub(crate) struct Page {
+pub(super) struct Page {
     /// From the root of the source.
-    pub(crate) path: String,
-    pub(crate) text: String,
+    pub(super) path: String,
+    pub(super) text: String,
 }
 
 const CONFIGURATION: &str = "docs/operate/configuration.md";
@@ -26,7 +26,7 @@ const SCENARIOS: &str = "docs/simulate/scenarios.md";
 ///
 /// # Errors
 /// When a page that is generated in part cannot be read, or asks for what there is not.
-pub(crate) fn all() -> anyhow::Result<Vec<Page>> {
+pub(super) fn all() -> anyhow::Result<Vec<Page>> {
     let schema = schema::schema();
     let mut pages = vec![
         filled(CONFIGURATION, &schema)?,
@@ -72,7 +72,7 @@ fn with_keys(page: &str, schema: &Json) -> anyhow::Result<String> {
 }
 
 /// `page` with what `make` makes of the words in each mark. The text outside the marks is written by hand.
-pub(crate) fn with_generated(
+pub(super) fn with_generated(
     page: &str,
     mark: &str,
     make: impl Fn(&str) -> anyhow::Result<String>,
@@ -153,7 +153,7 @@ fn meaning(property: &Json) -> String {
 }
 
 /// As a cell of a table holds it.
-pub(crate) fn cell(text: &str) -> String {
+pub(super) fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }
 

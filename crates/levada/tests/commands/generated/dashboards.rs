@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
-use crate::{pages::Page, workspace::root};
+use super::{pages::Page, root};
 
 const SOURCE: &str = "packaging/grafana/dashboards.toml";
 
@@ -36,7 +36,7 @@ struct Panel {
 ///
 /// # Errors
 /// When the list cannot be read.
-pub(crate) fn pages() -> anyhow::Result<Vec<Page>> {
+pub(super) fn pages() -> anyhow::Result<Vec<Page>> {
     let list = fs::read_to_string(root().join(SOURCE)).context(SOURCE)?;
     let list: Dashboards = toml::from_str(&list).context(SOURCE)?;
     let page = |dashboard: &Dashboard| {

@@ -5,9 +5,9 @@ use std::{fmt::Write as _, fs};
 use anyhow::Context as _;
 use levada_convert::{Becomes, Described};
 
-use crate::{
+use super::{
     pages::{Page, cell, with_generated},
-    workspace::root,
+    root,
 };
 
 const MARK: &str = "<!-- generated: directives of ";
@@ -16,7 +16,7 @@ const MARK: &str = "<!-- generated: directives of ";
 ///
 /// # Errors
 /// When a page cannot be read.
-pub(crate) fn pages() -> anyhow::Result<Vec<Page>> {
+pub(super) fn pages() -> anyhow::Result<Vec<Page>> {
     [
         ("docs/coming-from/nginx.md", levada_convert::nginx_directives()),
         ("docs/coming-from/varnish.md", levada_convert::varnish_statements()),
