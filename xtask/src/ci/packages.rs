@@ -6,7 +6,7 @@ use std::{path::PathBuf, process::Command};
 
 use super::skips::Skips;
 use crate::{
-    dist::{self, Kind},
+    dist,
     workspace::{cargo, root, succeed},
 };
 
@@ -29,7 +29,7 @@ pub(super) fn check(name: &str, skips: &mut Skips) -> anyhow::Result<()> {
     }
     let made = |revision: &str| {
         let directory = root().join("target/round-trip").join(revision);
-        dist::make(Kind::Deb, &program, revision, &directory)
+        dist::trial(&program, revision, &directory)
     };
     let (old, new): (PathBuf, PathBuf) = (made("1")?, made("2")?);
     succeed(Command::new(root().join("packaging/deb/round-trip")).args([old, new]))

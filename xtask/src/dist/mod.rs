@@ -5,7 +5,7 @@ mod profiled;
 
 use std::path::Path;
 
-pub(crate) use packages::{Kind, make};
+pub(crate) use packages::trial;
 pub(crate) use profiled::target_directory;
 
 /// Builds the program and packs it.

@@ -24,8 +24,7 @@ use super::profiled;
 use crate::workspace::{cargo, root, succeed};
 
 /// The kinds of packages that installers of distributions know.
-#[derive(Clone, Copy)]
-pub(crate) enum Kind {
+enum Kind {
     Deb,
     Rpm,
 }
@@ -45,10 +44,11 @@ pub(super) fn all(program: &Path) -> anyhow::Result<()> {
     empty(&directory)?;
     stage(program)?;
     // Each spends its time in one thread that compresses the program.
-    let making: [&(dyn Fn() -> anyhow::Result<()> + Sync); 3] =
-        [&|| made(Kind::Deb, "1", &directory), &|| made(Kind::Rpm, "1", &directory), &|| {
-            archive(&directory)
-        }];
+    let making: [&(dyn Fn() -> anyhow::Result<()> + Sync); 3] = [
+        &|| made(Kind::Deb, "1", &directory, &[]),
+        &|| made(Kind::Rpm, "1", &directory, &[]),
+        &|| archive(&directory),
+    ];
     thread::scope(|scope| {
         let making = making.map(|make| scope.spawn(make));
         making.into_iter().try_for_each(|made| made.join().expect("a thread that does not panic"))
@@ -58,19 +58,15 @@ pub(super) fn all(program: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes one package of `program` with this revision, in an empty `directory`.
+/// Makes one package of `program` with this revision for a trial, in an empty `directory`. The program is not
+/// compressed as well as it could be.
 ///
 /// # Errors
 /// When a tool is missing or fails.
-pub(crate) fn make(
-    kind: Kind,
-    program: &Path,
-    revision: &str,
-    directory: &Path,
-) -> anyhow::Result<PathBuf> {
+pub(crate) fn trial(program: &Path, revision: &str, directory: &Path) -> anyhow::Result<PathBuf> {
     empty(directory)?;
     stage(program)?;
-    made(kind, revision, directory)?;
+    made(Kind::Deb, revision, directory, &["--fast"])?;
     let made = fs::read_dir(directory)?.next().context("no package was made")??;
     Ok(made.path())
 }
@@ -94,7 +90,7 @@ fn stage(program: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn made(kind: Kind, revision: &str, directory: &Path) -> anyhow::Result<()> {
+fn made(kind: Kind, revision: &str, directory: &Path, more: &[&str]) -> anyhow::Result<()> {
     let mut make = match kind {
         Kind::Deb => {
             fs::write(root().join(STAGE).join("changelog"), changelog(revision)?)?;
@@ -109,7 +105,7 @@ fn made(kind: Kind, revision: &str, directory: &Path) -> anyhow::Result<()> {
             make
         }
     };
-    succeed(make.env("SOURCE_DATE_EPOCH", epoch()?))
+    succeed(make.args(more).env("SOURCE_DATE_EPOCH", epoch()?))
 }
 
 /// The changelog in Debian's form, which must name the version of the package.
