@@ -119,7 +119,8 @@ fn crates() -> anyhow::Result<()> {
 }
 
 fn documentation() -> anyhow::Result<()> {
-    let mut doc = cargo(&["doc", "--workspace", "--no-deps"]);
+    // With examples, Cargo selects the features that the lints select.
+    let mut doc = cargo(&["doc", "--workspace", "--no-deps", "--lib", "--bins", "--examples"]);
     succeed(doc.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
