@@ -25,6 +25,7 @@ mod ledger;
 mod matchers;
 mod nginx;
 mod plan;
+mod pool;
 mod rows;
 mod table;
 mod trafficserver;

@@ -20,6 +20,16 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
+    /// The `[[listen]]` of an address, made if there is none.
+    pub(crate) fn listener(&mut self, address: &str) -> &mut Table {
+        let is_own = |own: &Table| own.get("address") == Some(&address.into());
+        let at = self.listen.iter().position(is_own).unwrap_or(self.listen.len());
+        if at == self.listen.len() {
+            self.listen.push(Table::from_iter([("address", address.into())]));
+        }
+        &mut self.listen[at]
+    }
+
     /// Sets bounds of the whole node. Returns whether no other value was stated before.
     pub(crate) fn limit(&mut self, keys: &[&str], value: &Value) -> bool {
         let is_other = |key: &&str| self.limits.get(key).is_some_and(|own| own != value);

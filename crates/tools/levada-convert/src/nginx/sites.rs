@@ -53,21 +53,12 @@ impl Converter {
             }
             self.stapling(&scope);
             for listen in &server.listens {
-                let known =
-                    self.plan.listen.iter().position(|own| {
-                        own.get("address") == Some(&listen.address.as_str().into())
-                    });
-                let index = known.unwrap_or_else(|| {
-                    self.plan
-                        .listen
-                        .push(Table::from_iter([("address", listen.address.as_str().into())]));
-                    self.plan.listen.len() - 1
-                });
+                let table = self.plan.listener(&listen.address);
                 if listen.http3 {
-                    self.plan.listen[index].set("http3", true);
+                    table.set("http3", true);
                 }
                 let (true, Some(pair)) = (listen.tls, &certificate) else { continue };
-                add_certificate(&mut self.plan.listen[index], pair.clone(), listen.default);
+                add_certificate(table, pair.clone(), listen.default);
             }
         }
     }
@@ -109,7 +100,7 @@ impl Converter {
         let mut table = Table::default();
         table.set("hosts", hosts);
         table.lay_over(behaviour.table);
-        let asks = ["origin", "servers", "server"].iter().any(|key| table.get(key).is_some());
+        let asks = table.has_any(vocabulary::SERVERS);
         let routes = behaviour.routes.len();
         behaviour.routes.retain(|route| asks || answers(&route.table));
         if behaviour.routes.len() < routes {
@@ -201,28 +192,22 @@ fn has_one_port(servers: &[Server<'_>]) -> bool {
 
 /// The routes of a server without TLS, within a site that has another server over TLS.
 fn over_plain_text(behaviour: &Behaviour) -> Vec<Route> {
-    let mut rest = Route {
-        comment: "all other requests in plain text".to_owned(),
-        table: behaviour.table.clone(),
-    };
     let mut routes: Vec<_> = behaviour
         .routes
         .iter()
         .map(|route| {
             let mut table = behaviour.table.clone();
-            for key in ["redirect", "respond", "rewrite"] {
-                table.remove(key);
-            }
+            table.remove_all(&["redirect", "respond", "rewrite"]);
             table.lay_over(route.table.clone());
             Route { comment: route.comment.clone(), table }
         })
         .collect();
-    if !routes.iter().any(Route::takes_all) && !rest.table.is_empty() {
-        routes.push(std::mem::take(&mut rest));
+    if !routes.iter().any(Route::takes_all) && !behaviour.table.is_empty() {
+        let comment = "all other requests in plain text".to_owned();
+        routes.push(Route { comment, table: behaviour.table.clone() });
     }
     for route in &mut routes {
-        let mut table = Table::default();
-        table.set("scheme", "http");
+        let mut table = Table::from_iter([("scheme", "http".into())]);
         table.lay_over(std::mem::take(&mut route.table));
         table.set("scheme", "http");
         route.table = table;
@@ -239,7 +224,7 @@ fn complete(behaviour: &mut Behaviour) {
 
 /// Whether a table says where answers come from.
 fn answers(table: &Table) -> bool {
-    ["origin", "servers", "server", "files", "redirect", "respond"]
-        .iter()
-        .any(|key| table.get(key).is_some())
+    table.has_any(vocabulary::SERVERS)
+        || table.has_any(vocabulary::ANSWERS)
+        || table.has_any(&["files"])
 }

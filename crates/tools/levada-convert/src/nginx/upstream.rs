@@ -4,8 +4,9 @@ use super::parse::Directive;
 use crate::{
     ledger::{Outcome, Stated as _, TAKEN, left, needless},
     matchers::{Part, part},
+    pool::{self, Member},
     rows::{Row, find},
-    table::{Table, Value},
+    table::Table,
     units,
 };
 
@@ -128,41 +129,26 @@ impl Upstream {
     pub(super) fn keys(&self, scheme: &str) -> Table {
         let url = |server: &Server| url(scheme, &server.address);
         let mut keys = Table::default();
-        let chooses = self.servers.iter().filter(|server| !server.backup).count() > 1;
-        if !chooses {
+        if self.servers.iter().filter(|server| !server.backup).count() > 1 {
+            let member = |server: &Server| Member {
+                url: url(server),
+                weight: Some(server.weight).filter(|weight| *weight != 1),
+                max_conns: server.max_conns,
+            };
+            let members = self.servers.iter().map(member).collect();
+            keys = pool::keys(members, self.policy.unwrap_or("round_robin"));
+            if let Some(key) = &self.key {
+                keys.set("key", key.clone());
+            }
+        } else {
             let mut ordered: Vec<_> = self.servers.iter().collect();
             ordered.sort_by_key(|server| server.backup);
             keys.set("origin", ordered.into_iter().map(url).collect::<Vec<_>>());
-        } else {
-            self.choice(&mut keys, url);
         }
         if !self.health_check.is_empty() {
             keys.set("health_check", self.health_check.clone());
         }
         keys
-    }
-
-    fn choice(&self, keys: &mut Table, url: impl Fn(&Server) -> String) {
-        let weighs = self.servers.iter().any(|server| server.weight != 1);
-        if weighs || self.servers.iter().any(|server| server.max_conns.is_some()) {
-            for server in &self.servers {
-                let mut one = Table::from_iter([("url", url(server).into())]);
-                if server.weight != 1 {
-                    one.set("weight", server.weight);
-                }
-                if let Some(most) = server.max_conns {
-                    one.set("max_conns", most);
-                }
-                keys.push("server", one);
-            }
-        } else {
-            keys.set("servers", Value::List(self.servers.iter().map(|s| url(s).into()).collect()));
-        }
-        let default = if weighs { "weighted_round_robin" } else { "round_robin" };
-        keys.inline("policy").set("name", self.policy.unwrap_or(default));
-        if let Some(key) = &self.key {
-            keys.set("key", key.clone());
-        }
     }
 }
 

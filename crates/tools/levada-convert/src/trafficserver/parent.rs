@@ -3,6 +3,7 @@
 use super::{Converter, Line, pairs};
 use crate::{
     ledger::{Outcome, TAKEN, differs, left},
+    pool::{self, Member},
     rows::{Row, find},
     table::{Table, Value},
 };
@@ -33,16 +34,14 @@ impl Parent {
     }
 
     pub(super) fn keys(&self) -> Table {
-        let mut keys = Table::default();
-        let list = Value::List(self.servers.iter().map(|server| server.as_str().into()).collect());
+        let urls = self.servers.iter().cloned();
         match self.policy {
             Some(policy) if self.servers.len() > 1 => {
-                keys.set("servers", list);
-                keys.inline("policy").set("name", policy);
+                let member = |url| Member { url, weight: None, max_conns: None };
+                pool::keys(urls.map(member).collect(), policy)
             }
-            _ => keys.set("origin", list),
+            _ => Table::from_iter([("origin", Value::List(urls.map(Value::from).collect()))]),
         }
-        keys
     }
 }
 

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use super::{Converter, Director};
 use crate::{
     ledger::{Fate, Outcome, Stated as _, TAKEN, differs, left, needless},
+    pool::{self, Member},
     rows::{Row, find},
     table::{Table, Value},
     tree::{Kind, Statement},
@@ -260,46 +261,33 @@ impl Converter {
         let Some(director) = self.directors.get(name) else {
             return self.backends.get(name).cloned();
         };
-        let members: Vec<_> = director
+        let backends: Vec<_> = director
             .servers
             .iter()
             .filter_map(|(name, weight)| Some((self.backends.get(name)?, *weight)))
             .collect();
-        let urls: Vec<_> = members
-            .iter()
-            .filter_map(|(backend, weight)| Some((backend.get("origin")?.clone(), *weight)))
-            .collect();
-        let mut keys = director.keys(urls, members.len())?;
-        let first = members.first()?.0;
+        let url = |keys: &Table| keys.get("origin").cloned();
+        let mut keys = Table::default();
+        match director.policy {
+            None => {
+                let urls = backends.iter().filter_map(|(backend, _)| url(backend));
+                keys.set("origin", Value::List(urls.collect()));
+            }
+            Some(_) if backends.len() < 2 => keys.set("origin", url(backends.first()?.0)?),
+            Some(policy) => {
+                let member = |(backend, weight): &(&Table, u64)| match url(backend)? {
+                    Value::Text(url) => {
+                        Some(Member { url, weight: Some(*weight), max_conns: None })
+                    }
+                    _ => None,
+                };
+                keys = pool::keys(backends.iter().filter_map(member).collect(), policy);
+            }
+        }
+        let first = backends.first()?.0;
         for key in ["health_check", "origin_host"] {
             if let Some(value) = first.get(key) {
                 keys.set(key, value.clone());
-            }
-        }
-        Some(keys)
-    }
-}
-
-impl Director {
-    fn keys(&self, urls: Vec<(Value, u64)>, members: usize) -> Option<Table> {
-        let mut keys = Table::default();
-        let is_even = urls.iter().all(|(_, weight)| *weight == 1);
-        let list =
-            |urls: Vec<(Value, u64)>| Value::List(urls.into_iter().map(|(url, _)| url).collect());
-        match self.policy {
-            None => keys.set("origin", list(urls)),
-            Some(_) if members < 2 => keys.set("origin", urls.into_iter().next()?.0),
-            Some(policy) if is_even => {
-                keys.set("servers", list(urls));
-                keys.inline("policy").set("name", policy);
-            }
-            Some(policy) => {
-                for (url, weight) in urls {
-                    let server = Table::from_iter([("url", url), ("weight", weight.into())]);
-                    keys.push("server", server);
-                }
-                let policy = if policy == "round_robin" { "weighted_round_robin" } else { policy };
-                keys.inline("policy").set("name", policy);
             }
         }
         Some(keys)
