@@ -20,11 +20,8 @@ pub(super) const TABLE: &[Row<Reader>] = &[
     Row::writes("valid_referers", "referers", Reader::Rule(referers)),
     Row::writes("secure_link", "signed_urls", Reader::Rule(signed_urls)),
     Row::writes("secure_link_md5", "signed_urls", Reader::Rule(secret)),
-    Row::writes(
-        "auth_jwt secure_link_secret internal",
-        "until you write a rule, everybody is refused",
-        Reader::Rule(nothing),
-    ),
+    Row::writes("auth_jwt secure_link_secret", "access", Reader::Rule(nothing)),
+    Row::writes("internal", "a route with status 404", Reader::Rule(nothing)),
     key("set_real_ip_from", "trusted.addresses", trust),
     key("real_ip_header", "trusted.proxy_protocol", real_ip_header),
     Row::needless("real_ip_recursive", "all trusted addresses are passed over"),

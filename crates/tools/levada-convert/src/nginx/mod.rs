@@ -6,6 +6,7 @@
 mod access;
 mod caching;
 mod compression;
+mod conditional;
 mod conditions;
 mod content;
 mod converter;
@@ -13,6 +14,7 @@ mod directives;
 mod directory;
 mod fields;
 mod limits;
+mod locations;
 mod log_format;
 mod logs;
 mod needless;
