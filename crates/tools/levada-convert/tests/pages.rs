@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use levada_config::{Source, Surroundings};
-use levada_convert::{InputFile, NoIncludes};
+use levada_convert::{Conversion, InputFile, NoIncludes};
 
 /// A block of a page between two fences, with the language that its first fence names.
 struct Example {
@@ -91,47 +91,49 @@ fn levada_accepts_every_example_for_those_who_come_from_elsewhere() {
     }
 }
 
-#[test]
-fn every_example_of_nginx_is_converted_whole() {
-    for example in examples("nginx.md").iter().filter(|example| example.language == "nginx") {
-        let place = format!("nginx.md:{}", example.line);
-        let file = InputFile { name: place.clone(), text: example.text.clone() };
-        let conversion = levada_convert::nginx(&file, &NoIncludes).unwrap();
+/// Every example in `language` is converted whole, into a file that Levada accepts.
+fn are_converted_whole(page: &str, language: &str, convert: impl Fn(&str, String) -> Conversion) {
+    for example in examples(page).into_iter().filter(|example| example.language == language) {
+        let place = format!("{page}:{}", example.line);
+        let conversion = convert(&place, example.text);
         assert!(conversion.is_complete(), "{place}: {:#?}", conversion.ledger.left);
         is_accepted(&conversion.toml, &place);
     }
+}
+
+fn file(name: &str, text: String) -> InputFile {
+    InputFile { name: name.to_owned(), text }
+}
+
+#[test]
+fn every_example_of_nginx_is_converted_whole() {
+    are_converted_whole("nginx.md", "nginx", |place, text| {
+        levada_convert::nginx(&file(place, text), &NoIncludes).unwrap()
+    });
 }
 
 #[test]
 fn every_example_of_varnish_is_converted_whole() {
-    for example in examples("varnish.md").iter().filter(|example| example.language == "vcl") {
-        let place = format!("varnish.md:{}", example.line);
-        let file = InputFile { name: place.clone(), text: example.text.clone() };
-        let conversion = levada_convert::varnish(&file, &NoIncludes).unwrap();
-        assert!(conversion.is_complete(), "{place}: {:#?}", conversion.ledger.left);
-        is_accepted(&conversion.toml, &place);
-    }
+    are_converted_whole("varnish.md", "vcl", |place, text| {
+        levada_convert::varnish(&file(place, text), &NoIncludes).unwrap()
+    });
 }
 
 #[test]
 fn every_example_of_traffic_server_is_converted_whole() {
-    for example in examples("trafficserver.md").iter().filter(|example| example.language == "text")
-    {
-        let place = format!("trafficserver.md:{}", example.line);
-        let name = match example.text.split_whitespace().next().unwrap_or_default() {
+    are_converted_whole("trafficserver.md", "text", |_, text| {
+        let name = match text.split_whitespace().next().unwrap_or_default() {
             "CONFIG" => "records.config",
             "map" => "remap.config",
             text if text.starts_with('/') => "storage.config",
             text if text.starts_with("dest_domain") => "parent.config",
             _ => "ssl_multicert.config",
         };
-        let mut files = vec![InputFile { name: name.to_owned(), text: example.text.clone() }];
+        let mut files = vec![file(name, text)];
         if name != "remap.config" {
             let text = "map http://www.example.com/ http://10.0.1.1:8000/".to_owned();
-            files.push(InputFile { name: "remap.config".to_owned(), text });
+            files.push(file("remap.config", text));
         }
-        let conversion = levada_convert::trafficserver(&files, &NoIncludes).unwrap();
-        assert!(conversion.is_complete(), "{place}: {:#?}", conversion.ledger.left);
-        is_accepted(&conversion.toml, &place);
-    }
+        levada_convert::trafficserver(&files, &NoIncludes).unwrap()
+    });
 }
