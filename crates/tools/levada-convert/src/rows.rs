@@ -69,6 +69,10 @@ impl<F: Copy> Row<F> {
     }
 
     fn is_for(&self, name: &str, value: &str) -> bool {
+        // Most rows are for other directives: this is seen at once.
+        if !self.names.contains(name) && !self.names.contains('*') {
+            return false;
+        }
         let value = if value.is_empty() { "''" } else { value };
         let (names, values, wanted) = self.condition();
         names.split_whitespace().any(|pattern| fits(pattern, name))

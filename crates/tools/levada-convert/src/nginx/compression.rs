@@ -17,8 +17,8 @@ pub(super) const TABLE: &[Row<Reader>] = &[
     key("gzip brotli", "compress.codings", codings),
     key("gzip_types brotli_types", "compress.types", types),
     key("gzip_min_length brotli_min_length", "compress.min_size", min_size),
-    key("gzip_comp_level", "compress.gzip_level", |s| level(s, "gzip_level", 1, 9)),
-    key("brotli_comp_level", "compress.br_level", |s| level(s, "br_level", 0, 11)),
+    key("gzip_comp_level", "compress.gzip_level", |s| level(s, "compress.gzip_level", 1, 9)),
+    key("brotli_comp_level", "compress.br_level", |s| level(s, "compress.br_level", 0, 11)),
     Row::needless(
         "gzip_vary gzip_proxied gzip_buffers gzip_http_version gzip_disable gzip_static gunzip \
          brotli_static brotli_window brotli_buffers gzip_window gzip_hash",
@@ -39,7 +39,7 @@ fn codings(s: &mut Setting<'_>) -> Outcome {
     let is_on = |name| s.arg(0) == "on" && s.scope.nearest_arg(name) == Some("on");
     let codings = codings.filter(|(_, name)| is_on(name)).map(|(coding, _)| Value::from(coding));
     let codings = Value::List(codings.collect());
-    s.put_inner("compress", "codings", codings)
+    s.put("compress.codings", codings)
 }
 
 fn types(s: &mut Setting<'_>) -> Outcome {
@@ -54,7 +54,7 @@ fn types(s: &mut Setting<'_>) -> Outcome {
         // nginx always compresses this type.
         types.insert(0, "text/html");
     }
-    s.put_inner("compress", "types", Value::List(types.into_iter().map(Value::from).collect()))
+    s.put("compress.types", Value::List(types.into_iter().map(Value::from).collect()))
 }
 
 fn min_size(s: &mut Setting<'_>) -> Outcome {
@@ -62,13 +62,13 @@ fn min_size(s: &mut Setting<'_>) -> Outcome {
         return needless(OFF);
     }
     let bytes = units::byte_size(s.arg(0)).ok_or("is no size")?;
-    s.put_inner("compress", "min_size", units::size(bytes))
+    s.put("compress.min_size", units::size(bytes))
 }
 
 fn level(s: &mut Setting<'_>, key: &str, least: u64, most: u64) -> Outcome {
     match s.arg(0).parse::<u64>() {
         _ if !is_on(s.scope) => needless(OFF),
-        Ok(level) if (least..=most).contains(&level) => s.put_inner("compress", key, level),
+        Ok(level) if (least..=most).contains(&level) => s.put(key, level),
         _ => left("is no level"),
     }
 }

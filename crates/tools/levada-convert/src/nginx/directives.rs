@@ -131,21 +131,31 @@ pub(super) fn enter_unused(ledger: &mut Ledger, directives: &[Directive]) {
 impl Converter {
     /// Fills `table` with the keys that the directives of this level stand for.
     pub(super) fn settings(&mut self, scope: &Scope<'_>, table: &mut Table) {
+        let rows: Vec<_> = scope.directives.iter().map(row).collect();
         self.read_flags(scope);
-        self.turn(Turn::First, scope, table);
-        self.turn(Turn::Main, scope, table);
+        self.turn(Turn::First, scope, &rows, table);
+        self.turn(Turn::Main, scope, &rows, table);
         self.other_limits(scope, table);
         fields::keep(scope, table);
-        self.turn(Turn::Last, scope, table);
+        self.turn(Turn::Last, scope, &rows, table);
     }
 
-    /// Reads the directives of a level whose turn it is.
-    pub(super) fn turn(&mut self, now: Turn, scope: &Scope<'_>, table: &mut Table) {
-        for directive in scope.directives {
-            let row = row(directive);
-            if turn(row) != Some(now) {
-                continue;
-            }
+    /// Reads what the directives of `http` name for others.
+    pub(super) fn declarations(&mut self, scope: &Scope<'_>, table: &mut Table) {
+        let rows: Vec<_> = scope.directives.iter().map(row).collect();
+        self.turn(Turn::Http, scope, &rows, table);
+    }
+
+    /// Reads the directives of a level whose turn it is, by their rows.
+    fn turn(
+        &mut self,
+        now: Turn,
+        scope: &Scope<'_>,
+        rows: &[Option<&'static Row<Reader>>],
+        table: &mut Table,
+    ) {
+        let all = scope.directives.iter().zip(rows);
+        for (directive, row) in all.filter(|(_, row)| turn(**row) == Some(now)) {
             let outcome = match row {
                 Some(row) => {
                     let mut setting = Setting { converter: self, scope, directive, table };

@@ -125,14 +125,14 @@ fn limit_rate(s: &mut Setting<'_>) -> Outcome {
         return needless("it is the default");
     }
     let rate = format!("{}/s", units::size(bytes.max(1024)));
-    s.put_inner("bandwidth", "connection", rate)?;
+    s.put("bandwidth.connection", rate)?;
     differs("streams of one HTTP/2 connection share the rate")
 }
 
 fn limit_rate_after(s: &mut Setting<'_>) -> Outcome {
     match units::byte_size(s.arg(0)).ok_or("is no size")? {
         0 => needless("it is the default"),
-        bytes => s.put_inner("bandwidth", "after", units::size(bytes)),
+        bytes => s.put("bandwidth.after", units::size(bytes)),
     }
 }
 

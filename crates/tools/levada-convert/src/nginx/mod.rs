@@ -43,7 +43,6 @@ use conditions::{MAPS, Map};
 use converter::{Converter, Scope};
 use directives::TABLES;
 use parse::{Directive, GRAMMAR};
-use setting::Turn;
 
 /// Converts the file and the files that it includes.
 ///
@@ -139,7 +138,7 @@ impl Converter {
             }
         }
         let mut defaults = Table::default();
-        self.turn(Turn::Http, &scope, &mut defaults);
+        self.declarations(&scope, &mut defaults);
         self.settings(&scope, &mut defaults);
         // nginx stores nothing by itself, and knows no heuristic freshness.
         if !defaults.has_any(&["cache"]) {

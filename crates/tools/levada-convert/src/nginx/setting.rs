@@ -24,15 +24,9 @@ impl<'a> Setting<'a> {
         self.directive.arg(index)
     }
 
-    /// Sets `key` of the level.
+    /// Sets `key` of the level, such as `max_body` and `compress.types`.
     pub(super) fn put(&mut self, key: &str, value: impl Into<Value>) -> Outcome {
-        self.table.set(key, value);
-        TAKEN
-    }
-
-    /// Sets `key` within the table `outer` of the level.
-    pub(super) fn put_inner(&mut self, outer: &str, key: &str, value: impl Into<Value>) -> Outcome {
-        self.table.inline(outer).set(key, value);
+        self.table.set_path(key, value);
         TAKEN
     }
 }
