@@ -70,9 +70,11 @@ pub(super) const NO_STATEMENT: &str = "Levada has nothing for this statement";
 /// The name and the value by which the rows of a subroutine have a statement. Fields have names of any case.
 fn name_and_value(statement: &Statement) -> (String, &str) {
     let (verb, variable) = (statement.word(0), statement.word(1));
-    let variable = match variable.contains(".http.") {
-        true => variable.to_ascii_lowercase(),
-        false => variable.to_owned(),
+    let variable = match variable {
+        field if field.contains(".http.") => field.to_ascii_lowercase(),
+        variable if variable.contains('.') => variable.to_owned(),
+        // No variable is called as a verb is.
+        _ => String::new(),
     };
     match (verb, statement.word(2)) {
         ("set", _) => (variable, "set"),

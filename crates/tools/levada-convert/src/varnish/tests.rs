@@ -44,6 +44,14 @@ fn every_statement_is_accounted_for() {
 }
 
 #[test]
+fn a_variable_is_no_verb() {
+    let text = "backend b { .host = \"h\"; } sub vcl_recv { unset call; set return = pass; }";
+    let left = read(text).unwrap().ledger.left;
+    assert!(left.iter().all(|left| left.reason.contains("this variable")), "{left:#?}");
+    assert_eq!(left.len(), 2);
+}
+
+#[test]
 fn a_statement_that_breaks_off_is_left() {
     for statement in ["set", "set req.url", "set req.http.host =", "set req.http.x", "return"] {
         let text = format!(
