@@ -68,8 +68,8 @@ impl Converter {
         locations
     }
 
-    /// A location for questions to servers and for error pages. The directives that use it look at it themselves; clients
-    /// get 404.
+    /// A location for questions to servers and for error pages. The directives that use it look at it themselves;
+    /// clients get 404.
     fn internal(&mut self, directive: &Directive, inner: &Scope<'_>, at: Match) -> Location {
         let is_used = |directive: &Directive| {
             matches!(directive.name.as_str(), "internal" | "proxy_pass" | "root")

@@ -259,7 +259,8 @@ impl Converter {
     }
 }
 
-/// The authorities of clients' certificates. `ssl_trusted_certificate` may have others that are for stapled answers only.
+/// The authorities of clients' certificates. `ssl_trusted_certificate` may have others that are for stapled answers
+/// only.
 fn authorities(scope: &Scope<'_>) -> Vec<Value> {
     let own = scope.nearest_arg("ssl_client_certificate");
     let is_stapled = scope.nearest_arg("ssl_stapling") == Some("on");
