@@ -226,8 +226,8 @@ fn seconds(value: &str) -> Result<Value, String> {
 }
 
 fn stale_age(value: &str) -> Result<Value, String> {
-    let seconds = value.parse::<u64>().map_err(|_| "is no time")?;
-    Ok(units::duration(seconds.saturating_mul(1_000)).into())
+    let milliseconds = value.parse::<u64>().ok().and_then(|seconds| seconds.checked_mul(1_000));
+    Ok(units::duration(milliseconds.ok_or("is no time")?).into())
 }
 
 fn memory(value: &str) -> Result<Value, String> {

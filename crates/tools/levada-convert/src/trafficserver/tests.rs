@@ -35,6 +35,13 @@ fn the_host_of_the_origin_is_sent_unless_hosts_are_pristine() {
 }
 
 #[test]
+fn a_time_that_no_number_holds_is_left() {
+    let text = format!("CONFIG proxy.config.http.cache.max_stale_age INT {}", u64::MAX);
+    let left = read("records.config", &text).unwrap().ledger.left;
+    assert_eq!(left[0].reason, "is no time");
+}
+
+#[test]
 fn no_row_is_in_the_shadow_of_another() {
     use crate::rows::shadowed;
     assert_eq!(shadowed(&super::keys::KEYS.iter().collect::<Vec<_>>()), [""; 0]);
