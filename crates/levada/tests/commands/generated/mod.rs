@@ -2,6 +2,7 @@
 
 mod dashboards;
 mod directives;
+mod house;
 mod pages;
 
 use std::{

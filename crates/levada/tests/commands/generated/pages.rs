@@ -1,5 +1,5 @@
 //! The documents that are made from declarations: keys of the configuration, policies and their
-//! parameters, directives of other servers, the version in files of packages, the dashboards.
+//! parameters, directives of other servers, the version in files of packages, the dashboards, the map of the crates.
 
 use std::{fmt::Write as _, fs};
 
@@ -9,7 +9,7 @@ use levada_policy::{POLICIES, Parameter, PolicyEntry};
 use levada_sim::Scenario;
 use serde_json::Value as Json;
 
-use super::{dashboards, directives, root};
+use super::{dashboards, directives, house, root};
 
 /// A page and its expected text.
 pub(super) struct Page {
@@ -42,6 +42,7 @@ pub(super) fn all() -> anyhow::Result<Vec<Page>> {
     ];
     pages.extend(directives::pages()?);
     pages.extend(dashboards::pages()?);
+    pages.push(house::page()?);
     Ok(pages)
 }
 
