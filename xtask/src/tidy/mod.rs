@@ -2,6 +2,7 @@
 //! everything that breaks it, and all lines are reported together.
 
 mod allowance;
+mod changelog;
 mod citations;
 mod cycles;
 mod figures;
@@ -29,6 +30,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     let sources = source::all()?;
     let mut wrong = purity::check()?;
     wrong.extend(registry::check()?);
+    wrong.extend(changelog::check()?);
     wrong.extend(citations::check()?);
     wrong.extend(links::check()?);
     wrong.extend(cycles::check(&sources));
