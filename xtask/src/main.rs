@@ -2,6 +2,7 @@
 
 mod book;
 mod ci;
+mod commits;
 mod dist;
 mod release;
 mod source;
@@ -11,7 +12,7 @@ mod workspace;
 use std::{env, path::Path, process::ExitCode};
 
 const USAGE: &str = "\
-usage: cargo xtask <test | ci [--quick] | docs | tidy [--figures] | dist [--program FILE] | packages | python | book | release-notes VERSION>
+usage: cargo xtask <test | ci [--quick] | docs | tidy [--figures] | commits RANGE | dist [--program FILE] | packages | python | book | release-notes VERSION>
 
   test  the checks that are enough for most changes: format, tidy, lints, tests
   ci    all checks that a change must pass: those of `test`, then dependencies, the oldest Rust, fuzz
@@ -20,6 +21,8 @@ usage: cargo xtask <test | ci [--quick] | docs | tidy [--figures] | dist [--prog
   docs  writes the documents that are made from declarations
   tidy  what the compiler does not check: purity, import cycles, sizes of crates, names, prose,
         registries, generated documents; with --figures, prints the figures instead
+  commits
+        checks that each commit of a range such as main..HEAD builds by itself, and prints their size
   dist  builds target/dist/levada as packages ship it, optimised by a run under load, and packs it:
         target/packages/ has a deb, an rpm, an archive and checksums; with --program, packs that
         program and builds nothing
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         ["book-links", "supports", _] => Ok(()),
         ["release-notes", version] => release::notes(version),
         ["docs"] => docs(),
+        ["commits", range] => commits::check(range),
         ["tidy"] => tidy::run(),
         ["tidy", "--figures"] => tidy::figures(),
         ["dist"] => dist::build(),

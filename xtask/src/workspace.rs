@@ -30,3 +30,14 @@ pub(crate) fn succeed(command: &mut Command) -> anyhow::Result<()> {
     ensure!(status.success(), "{command:?} failed");
     Ok(())
 }
+
+/// The output of Git in the root of the source.
+///
+/// # Errors
+/// When it cannot run or fails.
+pub(crate) fn git(arguments: &[&str]) -> anyhow::Result<String> {
+    let output = Command::new("git").args(arguments).current_dir(root()).output()?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "git {}: {errors}", arguments.join(" "));
+    Ok(String::from_utf8(output.stdout)?)
+}

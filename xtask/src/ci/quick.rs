@@ -2,7 +2,7 @@
 //! them, tests of the changed crates, and everything that takes seconds. It is for the loop of
 //! editing; a change still has to pass all checks before it lands.
 
-use std::{collections::BTreeSet, process::Command};
+use std::collections::BTreeSet;
 
 use anyhow::{Context as _, ensure};
 use serde_json::Value as Json;
@@ -10,7 +10,7 @@ use serde_json::Value as Json;
 use super::{Step, format, fuzz, lint, take};
 use crate::{
     tidy,
-    workspace::{cargo, root},
+    workspace::{cargo, git},
 };
 
 /// A crate of the workspace.
@@ -71,13 +71,6 @@ fn changed_files() -> anyhow::Result<Vec<String>> {
     let changed = git(&["diff", "--name-only", base.trim()])?;
     let unknown = git(&["ls-files", "--others", "--exclude-standard"])?;
     Ok(changed.lines().chain(unknown.lines()).map(str::to_owned).collect())
-}
-
-fn git(arguments: &[&str]) -> anyhow::Result<String> {
-    let output = Command::new("git").args(arguments).current_dir(root()).output()?;
-    let errors = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "git {}: {errors}", arguments.join(" "));
-    Ok(String::from_utf8(output.stdout)?)
 }
 
 fn members() -> anyhow::Result<Vec<Member>> {

@@ -21,7 +21,7 @@ use std::{
 use anyhow::{Context as _, ensure};
 
 use super::profiled;
-use crate::workspace::{cargo, root, succeed};
+use crate::workspace::{cargo, git, root, succeed};
 
 /// The kinds of packages that installers of distributions know.
 enum Kind {
@@ -168,10 +168,8 @@ fn epoch() -> anyhow::Result<String> {
     if let Ok(epoch) = env::var("SOURCE_DATE_EPOCH") {
         return Ok(epoch);
     }
-    let mut log = Command::new("git");
-    let output = log.args(["log", "-1", "--format=%ct"]).current_dir(root()).output()?;
-    ensure!(output.status.success(), "git log failed: set SOURCE_DATE_EPOCH");
-    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+    let time = git(&["log", "-1", "--format=%ct"]).context("set SOURCE_DATE_EPOCH")?;
+    Ok(time.trim().to_owned())
 }
 
 fn empty(directory: &Path) -> anyhow::Result<()> {
