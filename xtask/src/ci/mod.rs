@@ -34,7 +34,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     steps.extend::<Vec<Step<'_>>>(vec![
         ("dependencies", Box::new(dependencies::check)),
         ("oldest Rust", Box::new(oldest::check)),
-        ("fuzz targets", Box::new(|_, _| fuzz::check())),
+        ("fuzz targets", Box::new(fuzz::check)),
         ("crates", Box::new(|_, _| crates())),
         ("documentation", Box::new(|_, _| documentation())),
         ("book", Box::new(book)),

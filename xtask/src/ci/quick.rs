@@ -43,7 +43,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
         steps.push(("lints", Box::new(|name, skips| lint(&packages(&affected), name, skips))));
     }
     if files.iter().any(|file| file.starts_with("fuzz/")) {
-        steps.push(("fuzz targets", Box::new(|_, _| fuzz::check())));
+        steps.push(("fuzz targets", Box::new(fuzz::check)));
     }
     if !changed.is_empty() {
         steps.push(("tests", Box::new(|_, skips| super::tests::run(&packages(&changed), skips))));
