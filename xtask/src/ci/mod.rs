@@ -18,7 +18,7 @@ pub(crate) use quick::run as quick;
 use skips::Skips;
 
 use crate::{
-    book, tidy,
+    book, dist, tidy,
     workspace::{cargo, succeed},
 };
 
@@ -118,9 +118,16 @@ fn crates() -> anyhow::Result<()> {
     succeed(&mut cargo(&arguments))
 }
 
+/// Rustdoc on every crate. The lints have checked all of them. With the features of the lints, which the
+/// examples select, and with their driver and its arguments, Cargo takes that over and does not check again.
 fn documentation() -> anyhow::Result<()> {
-    // With examples, Cargo selects the features that the lints select.
     let mut doc = cargo(&["doc", "--workspace", "--no-deps", "--lib", "--bins", "--examples"]);
+    let driver = dist::sysroot()?.join("bin/clippy-driver");
+    if driver.exists() {
+        doc.env("RUSTC_WORKSPACE_WRAPPER", driver);
+        // As cargo-clippy passes on `-D warnings`. Should it change that, Cargo only checks again.
+        doc.env("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__");
+    }
     succeed(doc.env("RUSTDOCFLAGS", "-D warnings"))
 }
 

@@ -6,7 +6,7 @@ mod profiled;
 use std::path::Path;
 
 pub(crate) use packages::trial;
-pub(crate) use profiled::target_directory;
+pub(crate) use profiled::{sysroot, target_directory};
 
 /// Builds the program and packs it.
 ///

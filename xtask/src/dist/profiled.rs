@@ -95,14 +95,21 @@ fn raw(profiles: &Path) -> anyhow::Result<Vec<PathBuf>> {
 
 /// The `llvm-profdata` of this toolchain: another release's may not read what it writes.
 fn profile_tool(host: &str) -> anyhow::Result<PathBuf> {
-    let sysroot = ask_rustc(&["--print", "sysroot"])?;
-    let tool = Path::new(sysroot.trim()).join("lib/rustlib").join(host).join("bin/llvm-profdata");
+    let tool = sysroot()?.join("lib/rustlib").join(host).join("bin/llvm-profdata");
     ensure!(
         tool.exists(),
         "{} is missing: `rustup component add llvm-tools` brings it",
         tool.display()
     );
     Ok(tool)
+}
+
+/// Where this toolchain is installed.
+///
+/// # Errors
+/// When the compiler cannot be asked.
+pub(crate) fn sysroot() -> anyhow::Result<PathBuf> {
+    Ok(PathBuf::from(ask_rustc(&["--print", "sysroot"])?.trim()))
 }
 
 fn ask_rustc(arguments: &[&str]) -> anyhow::Result<String> {
