@@ -140,17 +140,20 @@ impl<'a> Findings<'a> {
         path: &Path,
         message: String,
     ) -> Said<'_, 'a> {
+        // A place costs a walk through the file, and garbage has as many problems as bytes.
+        if self.problems.len() == MOST {
+            self.left_out += 1;
+            return Said { findings: self, problem: None };
+        }
         let (line, column) = self.source.position(place.start);
-        let problem =
-            Problem { severity, line, column, key: path.to_string(), message, help: None };
+        let key = path.to_string();
+        let problem = Problem { severity, line, column, key, message, help: None };
         Said { findings: self, problem: Some(problem) }
     }
 
     fn add(&mut self, problem: Problem) {
-        if self.problems.len() == MOST {
-            self.left_out += 1;
         // A route meets the problems of the keys that it inherits once more.
-        } else if !self.problems.contains(&problem) {
+        if !self.problems.contains(&problem) {
             self.problems.push(problem);
         }
     }
