@@ -12,7 +12,7 @@ use clap::Args;
 use serde_json::Value as Json;
 
 use levada_client::command::{CommandStatus, admin_client};
-use levada_config::explained::ExplainedRequest;
+use levada_control::status::ExplainedRequest;
 use levada_types::AdminAddress;
 
 use super::{configuration, default_config};

@@ -12,7 +12,8 @@ use anyhow::Context as _;
 use clap::Args;
 use levada_access::signed::RequestUrl;
 use levada_client::command::CommandStatus;
-use levada_config::{Settings, explained::ExplainedRequest};
+use levada_config::Settings;
+use levada_control::status::ExplainedRequest;
 use levada_store::identity::without_port;
 
 /// Signs a URL of a site with signed URLs.

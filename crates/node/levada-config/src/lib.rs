@@ -8,7 +8,6 @@ pub mod changes;
 mod check;
 mod countries;
 mod env;
-pub mod explained;
 pub mod file;
 mod host_table;
 pub mod identity;

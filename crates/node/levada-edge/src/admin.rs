@@ -349,7 +349,7 @@ pub(crate) fn page_of_metrics(node: &Node, format: PageFormat) -> Vec<u8> {
 
 fn explained(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
     let url = argument(request, "url").unwrap_or_default();
-    let mut asked = levada_config::explained::ExplainedRequest::new(&url);
+    let mut asked = levada_control::status::ExplainedRequest::new(&url);
     asked.key = argument(request, "key");
     if let Some(client) = argument(request, "client").and_then(|text| text.parse().ok()) {
         asked.client = client;

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use http::{HeaderValue, Request, header::HOST};
 use levada_cache::strip_request;
-use levada_config::explained::ExplainedRequest;
-use levada_control::status::{DecidingSite, ExplainError, Explanation, IdentifiedRequest};
+use levada_control::status::{
+    DecidingSite, ExplainError, ExplainedRequest, Explanation, IdentifiedRequest,
+};
 use levada_failure::Failure;
 use levada_policy::{Cluster, LoadTable, Node as ClusterNode};
 use levada_store::identity::without_port;

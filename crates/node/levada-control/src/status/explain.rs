@@ -4,18 +4,17 @@ use std::fmt::Display;
 
 use http::Method;
 use levada_body::files::FileDirectory;
-use levada_config::{
-    Settings, SiteSettings,
-    explained::{EvaluatedExpression, ExplainedRequest, TakenRoute},
-    identity::Identity,
-};
+use levada_config::{Settings, SiteSettings, identity::Identity};
 use levada_fetch::ChunkUrl;
 use levada_policy::{Cluster, LoadTable, Node as ClusterNode, NodeIndex};
 use levada_redirector::{Classes, Decider, DeciderDeployment, KeyFrom, SwitchSettings};
 use levada_store::identity::{ResourceUrl, without_port};
 use levada_types::{Key, Request, ServiceClass, Timestamp};
 
-use crate::status::{Candidate, ExplainError, Explanation, PiecePlacement, Pieces};
+use crate::status::{
+    Candidate, EvaluatedExpression, ExplainError, ExplainedRequest, Explanation, PiecePlacement,
+    Pieces, TakenRoute,
+};
 
 /// The most pieces that are explained: each needs a decision of its own.
 const EXPLAINED: u64 = 32;

@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
-use levada_config::explained::{EvaluatedExpression, TakenRoute};
 use serde::{Deserialize, Serialize};
+
+use crate::status::explained::{EvaluatedExpression, TakenRoute};
 
 /// The node that would be chosen, with everything that the decision depends on.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

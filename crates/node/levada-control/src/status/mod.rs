@@ -12,6 +12,7 @@
 //! watch        turns what a node sees from one look to the next into events
 //! cluster      asks the peers for their states
 //! explanation  the node that would serve a URL, and why
+//! explained    the request that is explained, and the route of a site that it takes
 //! explain      makes explanations
 //! ```
 //!
@@ -20,6 +21,7 @@
 
 mod cluster;
 mod explain;
+mod explained;
 mod explanation;
 mod history;
 mod latency;
@@ -31,6 +33,7 @@ mod watch;
 
 pub use cluster::{ClusterNode, STATUS_PATH, ask_cluster};
 pub use explain::{DecidingSite, IdentifiedRequest, explain_settings};
+pub use explained::{EvaluatedExpression, ExplainedRequest, RouteNotTaken, TakenRoute};
 pub use explanation::{Candidate, ExplainError, Explanation, PiecePlacement, Pieces};
 pub use history::{History, Sample, Totals};
 pub use latency::{LatencyBuckets, LatencyCounts};

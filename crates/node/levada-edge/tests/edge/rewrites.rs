@@ -87,7 +87,7 @@ async fn explanation_shows_what_is_changed() {
     let (_, node, _) = alone(|settings| settings.sites = sites(&site(&origin, lines))).await;
     let mut settings = crate::support::nodes::single(&[]);
     settings.sites = sites(&site(&origin, lines));
-    let asked = levada_config::explained::ExplainedRequest::new("http://a.test/api/x");
+    let asked = levada_control::status::ExplainedRequest::new("http://a.test/api/x");
     let explained = levada_edge::explain(&settings, &asked).unwrap();
     assert_eq!(explained.url, "http://a.test/x");
     let words = explained.route.unwrap().handling;

@@ -10,10 +10,7 @@ use levada_rules::RequestFacts;
 use levada_store::identity::ResourceUrl;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    identity,
-    settings::{Handling, SiteRoutes},
-};
+use levada_config::{Handling, SiteRoutes, identity};
 
 /// The request that is explained: a GET.
 #[derive(Clone, Debug)]
