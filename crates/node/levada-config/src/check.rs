@@ -16,6 +16,7 @@ mod handoff;
 mod levels;
 mod log;
 mod origin_tls;
+mod parts;
 mod peering;
 mod route;
 mod servers;
@@ -38,6 +39,7 @@ use levada_access::country::Countries;
 use levada_cache::eviction::{DEFAULT_EVICTION, find_eviction};
 use levada_types::document::{Findings, Path, Said};
 
+use self::parts::{each, placed};
 use super::{
     file::{self, File, RuntimeMode},
     text::{Address, OperatorAddress},
@@ -223,21 +225,13 @@ impl<'f> Check<'_, 'f> {
 
     fn listeners(&mut self) -> Option<Vec<Listener>> {
         let listen = self.root.key("listen");
-        let mut listeners = Vec::new();
-        for (position, table) in self.file.listen.iter().enumerate() {
-            listeners.push(self.listener(table, &listen.index(position)));
-        }
-        listeners.into_iter().collect()
+        each(placed(&self.file.listen, &listen, false), |(path, table)| self.listener(table, &path))
     }
 
     fn listener(&mut self, listen: &file::Listen, path: &Path) -> Option<Listener> {
         let tls = path.key("tls");
-        let certificates: Vec<_> = listen
-            .tls
-            .iter()
-            .enumerate()
-            .map(|(i, pair)| self.of_listener(pair, &tls.index(i)))
-            .collect();
+        let certificates =
+            each(placed(&listen.tls, &tls, false), |(path, pair)| self.of_listener(pair, &path));
         if listen.h2c && (listen.acme || !listen.tls.is_empty()) {
             self.warning(&path.key("h2c"), "has no effect beside TLS, where HTTP/2 is negotiated");
         }
@@ -252,7 +246,7 @@ impl<'f> Check<'_, 'f> {
         Some(Listener {
             address: listen.address?.0,
             handshake: handshake?,
-            tls: certificates.into_iter().collect::<Option<_>>()?,
+            tls: certificates?,
             acme: listen.acme,
             h2c: listen.h2c,
             http3: listen.http3,

@@ -281,6 +281,16 @@ impl FromStr for Root {
     }
 }
 
+impl Root {
+    /// The root of a URL, and the rest, which begins with one of these characters.
+    pub(crate) fn of_url<'u>(url: &'u str, ends: &[char]) -> (Option<Self>, &'u str) {
+        let host = url.find("://").map_or(0, |at| at + 3);
+        let end = url[host..].find(ends).map_or(url.len(), |at| host + at);
+        let (root, rest) = url.split_at(end);
+        (root.parse().ok(), rest)
+    }
+}
+
 impl fmt::Display for Root {
     /// A URL without a trailing slash; the scheme's default port is left out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

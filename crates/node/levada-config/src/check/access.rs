@@ -15,7 +15,11 @@ use levada_access::{
     signed::{BadMessage, Digest, Issuers, Link, Message, SignedUrls, Tokens},
 };
 
-use super::{Check, levels::KeyLevels};
+use super::{
+    Check,
+    levels::KeyLevels,
+    parts::{each, maybe, placed},
+};
 use crate::{
     file::{self, OneOrMany, OrOff},
     text::{Root, Upstream},
@@ -70,29 +74,22 @@ impl Check<'_, '_> {
             Some(around) => (Some(around.limits.clone()), around.limits_of.clone()),
             None => (self.limits(&of.limit, &at(self, "limit")), owner(true)),
         };
-        let basic = match (inherits(self, "basic_auth"), on(&of.basic_auth)) {
-            (Some(around), _) => Some(around.basic.clone()),
-            (None, None) => Some(None),
-            (None, Some(basic)) => self.basic_auth(basic, &at(self, "basic_auth")).map(Some),
+        let path = at(self, "basic_auth");
+        let basic = match inherits(self, "basic_auth") {
+            Some(around) => Some(around.basic.clone()),
+            None => maybe(on(&of.basic_auth), |basic| self.basic_auth(basic, &path)),
         };
-        let forward = match (inherits(self, "forward_auth"), on(&of.forward_auth)) {
-            (Some(around), _) => Some(around.forward.clone()),
-            (None, None) => Some(None),
-            (None, Some(forward)) => {
-                self.forward_auth(forward, &at(self, "forward_auth")).map(Some)
-            }
+        let path = at(self, "forward_auth");
+        let forward = match inherits(self, "forward_auth") {
+            Some(around) => Some(around.forward.clone()),
+            None => maybe(on(&of.forward_auth), |forward| self.forward_auth(forward, &path)),
         };
-        let cors = match on(&of.cors) {
-            None => Some(None),
-            Some(cors) => self.cors(cors, &at(self, "cors")).map(Some),
-        };
-        let signed = match (inherits(self, "signed_urls"), on(&of.signed_urls)) {
-            (Some(around), _) => Some(around.signed.clone()),
-            (None, None) => Some(None),
-            (None, Some(signed)) => {
-                let signed = self.signed_urls(signed, &at(self, "signed_urls"));
-                signed.map(|signed| Some(Arc::new(signed)))
-            }
+        let path = at(self, "cors");
+        let cors = maybe(on(&of.cors), |cors| self.cors(cors, &path));
+        let path = at(self, "signed_urls");
+        let signed = match inherits(self, "signed_urls") {
+            Some(around) => Some(around.signed.clone()),
+            None => maybe(on(&of.signed_urls), |urls| self.signed_urls(urls, &path).map(Arc::new)),
         };
         let kinds = of.referers.as_ref().map(OneOrMany::as_slice);
         let referers = |kinds: &[crate::text::Referer]| {
@@ -121,11 +118,7 @@ impl Check<'_, '_> {
     }
 
     fn limits(&mut self, list: &[file::Limit], path: &Path) -> Option<Vec<LimitSettings>> {
-        let mut limits = Vec::new();
-        for (at, limit) in list.iter().enumerate() {
-            limits.push(self.limit(limit, &path.index(at)));
-        }
-        limits.into_iter().collect()
+        each(placed(list, path, false), |(path, limit)| self.limit(limit, &path))
     }
 
     /// The database, if a rule needs it. The outer `None` marks an error.
@@ -221,11 +214,8 @@ impl Check<'_, '_> {
         path: &Path,
     ) -> Option<ForwardAuthSettings> {
         let url = forward.url.as_deref()?;
-        let root_ends = url.find("://").map_or(0, |at| at + 3);
-        let root_ends = url[root_ends..].find(['/', '?']).map_or(url.len(), |at| root_ends + at);
-        let (root, target) = url.split_at(root_ends);
-        let server =
-            root.parse::<Root>().ok().map(|root| super::site::origin(&Upstream::Root(root)));
+        let (root, target) = Root::of_url(url, &['/', '?']);
+        let server = root.map(|root| super::site::origin(&Upstream::Root(root)));
         let target = if target.starts_with('/') { target.to_owned() } else { format!("/{target}") };
         let is_target = target.parse::<http::uri::PathAndQuery>().is_ok() && !target.contains('#');
         let server = server.filter(|_| is_target);
@@ -235,10 +225,8 @@ impl Check<'_, '_> {
                 .help("for example \"http://10.0.3.1:9091/api/verify\"");
         }
         let key = path.key("request_headers");
-        let request_headers = match &forward.request_headers {
-            None => Some(None),
-            Some(names) => self.names::<HeaderName>(names, "a field", &key).map(Some),
-        };
+        let names = forward.request_headers.as_ref();
+        let request_headers = maybe(names, |names| self.names(names, "a field", &key));
         let place = path.key("copy_headers");
         let copy_headers = self.names::<HeaderName>(&forward.copy_headers, "a field", &place);
         for (at, name) in copy_headers.iter().flatten().enumerate() {
@@ -269,15 +257,17 @@ impl Check<'_, '_> {
         }
         let methods = self.names::<Method>(&cors.methods, "a method", &path.key("methods"));
         let key = path.key("headers");
-        let headers =
-            cors.headers.as_ref().map(|names| self.names::<HeaderName>(names, "a field", &key));
+        let headers = maybe(cors.headers.as_ref(), |names| self.names(names, "a field", &key));
         let expose = self.names::<HeaderName>(&cors.expose, "a field", &path.key("expose"));
-        let headers = match headers {
-            Some(headers) => Some(headers?),
-            None => None,
-        };
         let (credentials, max_age) = (cors.credentials, cors.max_age.0);
-        Some(Cors { origins, methods: methods?, headers, expose: expose?, credentials, max_age })
+        Some(Cors {
+            origins,
+            methods: methods?,
+            headers: headers?,
+            expose: expose?,
+            credentials,
+            max_age,
+        })
     }
 
     fn signed_urls(&mut self, signed: &file::SignedUrls, path: &Path) -> Option<SignedUrls> {
@@ -330,9 +320,7 @@ impl Check<'_, '_> {
     ) -> Option<Link> {
         let files = signed.secret_file.as_ref()?.as_slice();
         let mut secrets = Vec::new();
-        for (at, file) in files.iter().enumerate() {
-            let place = path.key("secret_file");
-            let place = if files.len() == 1 { place } else { place.index(at) };
+        for (place, file) in placed(files, &path.key("secret_file"), files.len() == 1) {
             let content = self.content(file, &place).map(|(_, content)| content.trim().to_owned());
             if content.as_ref().is_some_and(String::is_empty) {
                 return self.error(&place, "is an empty file").none();
@@ -372,14 +360,8 @@ impl Check<'_, '_> {
 
     /// Names of methods or fields.
     fn names<T: FromStr>(&mut self, given: &[String], kind: &str, path: &Path) -> Option<Vec<T>> {
-        let mut names = Vec::new();
-        for (at, text) in given.iter().enumerate() {
-            let name = text.parse().ok();
-            if name.is_none() {
-                self.error(&path.index(at), format!("{text:?} is not the name of {kind}"));
-            }
-            names.push(name);
-        }
-        names.into_iter().collect()
+        self.read_each(given, path, |text| {
+            text.parse().map_err(|_| (format!("{text:?} is not the name of {kind}"), None))
+        })
     }
 }

@@ -6,7 +6,7 @@ use crate::settings::{AcmeSettings, DnsCommand, ExternalAccount, Proof, WantedCe
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use levada_types::document::Path;
 
-use super::Check;
+use super::{Check, parts::maybe};
 use crate::{
     file::{self, AcmeChallenge, OneOrMany},
     text::Root,
@@ -50,10 +50,9 @@ impl Check<'_, '_> {
             return None;
         }
         let directory = self.directory_is_url(&acme.directory, &path.key("directory"));
-        let authority = match &acme.authority {
-            None => Some(None),
-            given => self.pem(given, "CERTIFICATE", &path.key("authority")).map(Some),
-        };
+        let at = path.key("authority");
+        let authority =
+            maybe(acme.authority.as_ref(), |_| self.pem(&acme.authority, "CERTIFICATE", &at));
         let external_account = self.external_account(acme, &path.key("external_account"));
         let certificates = self.wanted(acme, showing.is_some(), &path);
         directory?;
@@ -74,10 +73,9 @@ impl Check<'_, '_> {
     }
 
     fn directory_is_url(&mut self, url: &str, path: &Path) -> Option<()> {
-        let root_ends = url.find("://").map_or(0, |at| at + 3);
-        let root_ends = url[root_ends..].find('/').map_or(url.len(), |at| root_ends + at);
-        let root = url[..root_ends].parse::<Root>().ok();
-        if root.as_ref().is_some_and(|root| root.tls) && url.parse::<http::Uri>().is_ok() {
+        if Root::of_url(url, &['/']).0.is_some_and(|root| root.tls)
+            && url.parse::<http::Uri>().is_ok()
+        {
             return Some(());
         }
         self.error(path, format!("{url:?} is no URL with https"))

@@ -8,7 +8,7 @@ use levada_rules::{FetchFields, Purpose, TextPattern};
 use levada_types::document::Path;
 use levada_types::parse_duration;
 
-use super::{Check, levels::KeyLevels};
+use super::{Check, levels::KeyLevels, parts::placed};
 use crate::file::{self, CountedQuery, OneOrMany, StripCookies};
 
 impl Check<'_, '_> {
@@ -34,8 +34,7 @@ impl Check<'_, '_> {
         let list = list.as_ref().map(OneOrMany::as_slice).unwrap_or_default();
         let mut taken: Vec<u16> = Vec::new();
         let mut read = Vec::new();
-        for (at, text) in list.iter().enumerate() {
-            let place = if list.len() == 1 { path.clone() } else { path.index(at) };
+        for (place, text) in placed(list, path, list.len() == 1) {
             let one = status_ttl(text).and_then(|one| {
                 let Statuses::Listed(statuses) = &one.statuses else { return Ok(one) };
                 match statuses.iter().find(|status| taken.contains(status)) {
@@ -108,16 +107,10 @@ impl Check<'_, '_> {
     }
 
     fn field_names(&mut self, list: &[String], path: &Path) -> Option<Vec<HeaderName>> {
-        let mut names = Vec::new();
-        for (at, name) in list.iter().enumerate() {
-            match HeaderName::try_from(name.as_str()) {
-                Ok(name) if name != "*" => names.push(name),
-                _ => {
-                    self.error(&path.index(at), format!("`{name}` is no name of a header field"));
-                }
-            }
-        }
-        (names.len() == list.len()).then_some(names)
+        self.read_each(list, path, |name| match HeaderName::try_from(name) {
+            Ok(name) if name != "*" => Ok(name),
+            _ => Err((format!("`{name}` is no name of a header field"), None)),
+        })
     }
 
     fn cache_key(&mut self, of: &file::CacheKey, path: &Path) -> Option<Option<KeyRules>> {
@@ -170,30 +163,15 @@ impl Check<'_, '_> {
     }
 
     fn texts(&mut self, list: &[String], path: &Path) -> Option<Vec<TextPattern>> {
-        let mut read = Vec::new();
-        for (at, text) in list.iter().enumerate() {
-            match TextPattern::parse(text, false) {
-                Ok(pattern) => read.push(pattern),
-                Err(error) => drop(self.error(&path.index(at), error.to_string())),
-            }
-        }
-        (read.len() == list.len()).then_some(read)
+        let pattern = |text: &str| TextPattern::parse(text, false);
+        self.read_each(list, path, |text| pattern(text).map_err(|error| (error.to_string(), None)))
     }
 
     fn selectors(&mut self, list: &[String], path: &Path) -> Option<Vec<Selector>> {
-        let mut read = Vec::new();
-        for (at, text) in list.iter().enumerate() {
-            match Selector::parse(text) {
-                Ok(selector) => read.push(selector),
-                Err(error) => {
-                    let help =
-                        "for example `cookie.session`, `header.x-preview=1` or `query.nocache`";
-                    let place = path.index(at);
-                    self.error(&place, error.to_string()).help(help);
-                }
-            }
-        }
-        (read.len() == list.len()).then_some(read)
+        let help = "for example `cookie.session`, `header.x-preview=1` or `query.nocache`";
+        self.read_each(list, path, |text| {
+            Selector::parse(text).map_err(|error| (error.to_string(), Some(help.to_owned())))
+        })
     }
 }
 

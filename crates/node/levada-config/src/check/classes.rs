@@ -7,7 +7,10 @@ use levada_types::ServiceClass;
 use levada_types::document::Path;
 use regex::RegexBuilder;
 
-use super::Check;
+use super::{
+    Check,
+    parts::{each, placed},
+};
 use crate::file::{self, OneOrMany};
 
 /// The largest size of a compiled regular expression, in bytes.
@@ -16,11 +19,9 @@ const LARGEST_REGEX: usize = 1 << 20;
 impl Check<'_, '_> {
     pub(super) fn classes(&mut self, site: &file::Site, path: &Path) -> Option<ClassSettings> {
         let list = path.key("class");
-        let mut rules = Vec::new();
-        for (at, rule) in site.class.iter().enumerate() {
-            rules.push(self.class_rule(rule, &list.index(at)));
-        }
-        let rules = ClassRules(rules.into_iter().collect::<Option<Vec<_>>>()?);
+        let rules =
+            each(placed(&site.class, &list, false), |(path, rule)| self.class_rule(rule, &path));
+        let rules = ClassRules(rules?);
         for (at, rule) in rules.0.iter().enumerate() {
             if let Some(why) = rule.never_matches() {
                 self.warning(&list.index(at), format!("never matches: {why}"));

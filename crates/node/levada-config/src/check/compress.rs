@@ -25,18 +25,11 @@ impl Check<'_, '_> {
             let message = format!("is more than `max_size`, {most}: nothing would be compressed");
             self.error(&path.key("min_size"), message);
         }
-        let types: Option<Vec<TypePattern>> = (compress.types.iter().enumerate())
-            .map(|(at, text)| {
-                let pattern = TypePattern::parse(text);
-                if pattern.is_none() {
-                    self.error(&path.key("types").index(at), format!("{text:?} is no media type"))
-                        .help("for example \"text/html\", \"text/*\" or \"*+json\"");
-                }
-                pattern
-            })
-            .collect::<Vec<_>>()
-            .into_iter()
-            .collect();
+        let types = self.read_each(&compress.types, &path.key("types"), |text| {
+            let help = "for example \"text/html\", \"text/*\" or \"*+json\"";
+            let wrong = || (format!("{text:?} is no media type"), Some(help.to_owned()));
+            TypePattern::parse(text).ok_or_else(wrong)
+        });
         let settings = CompressSettings {
             codings: compress.codings.clone(),
             types: types?,

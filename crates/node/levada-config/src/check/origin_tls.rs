@@ -9,7 +9,7 @@ use levada_tls::{
 };
 use levada_types::document::Path;
 
-use super::{Check, levels::KeyLevels};
+use super::{Check, levels::KeyLevels, parts::each};
 use crate::{
     file::{self, OneOrMany},
     text::Upstream,
@@ -77,19 +77,11 @@ impl Check<'_, '_> {
 
     fn authorities(&mut self, table: &file::OriginTls, path: &Path) -> Option<Vec<Authorities>> {
         let at = path.key("authorities");
-        let is_list = matches!(table.authorities, OneOrMany::Many(_));
-        let mut all = Vec::new();
-        for (number, given) in table.authorities.as_slice().iter().enumerate() {
-            all.push(match given.as_str() {
-                "system" => Some(Authorities::System),
-                "mozilla" => Some(Authorities::Mozilla),
-                file => {
-                    let at = if is_list { at.index(number) } else { at.clone() };
-                    self.pem(&Some(file.to_owned()), "CERTIFICATE", &at).map(Authorities::File)
-                }
-            });
-        }
-        all.into_iter().collect()
+        each(table.authorities.placed(&at), |(at, given)| match given.as_str() {
+            "system" => Some(Authorities::System),
+            "mozilla" => Some(Authorities::Mozilla),
+            _ => self.pem(&Some(given.clone()), "CERTIFICATE", &at).map(Authorities::File),
+        })
     }
 
     fn identity(&mut self, table: &file::OriginTls, path: &Path) -> Option<Option<Certificate>> {
@@ -105,19 +97,15 @@ impl Check<'_, '_> {
     }
 
     fn pins(&mut self, table: &file::OriginTls, path: &Path) -> Option<Vec<[u8; 32]>> {
-        let mut all = Vec::new();
-        for (at, pin) in table.pins.iter().enumerate() {
+        self.read_each(&table.pins, &path.key("pins"), |pin| {
             let digest = pin.strip_prefix("sha256/").and_then(|text| STANDARD.decode(text).ok());
             let digest = digest.and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());
-            if digest.is_none() {
-                let message = "is not `sha256/` and 32 bytes in Base64";
+            digest.ok_or_else(|| {
                 let help = "openssl x509 -in cert.pem -pubkey -noout | openssl pkey -pubin -outform der | \
                             openssl dgst -sha256 -binary | base64";
-                let at = path.key("pins").index(at);
-                self.error(&at, message).help(help);
-            }
-            all.push(digest);
-        }
-        all.into_iter().collect()
+                let message = "is not `sha256/` and 32 bytes in Base64".to_owned();
+                (message, Some(help.to_owned()))
+            })
+        })
     }
 }

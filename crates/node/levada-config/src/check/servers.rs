@@ -6,7 +6,7 @@ use crate::settings::{KeyFrom, SwitchServer, SwitchSettings};
 use levada_types::document::Path;
 use serde_json::Value as Json;
 
-use super::{Check, levels::KeyLevels, site::origin};
+use super::{Check, levels::KeyLevels, parts::placed, site::origin};
 use crate::{
     file::{self, KeyKind, OneOrMany},
     inherit,
@@ -70,13 +70,11 @@ impl Check<'_, '_> {
     fn servers(&mut self, of: &file::SiteServers, levels: &KeyLevels) -> Option<Vec<SwitchServer>> {
         let short = of.servers.as_ref().map(OneOrMany::as_slice).unwrap_or_default();
         let list = levels.key(self.findings, "servers");
-        let short = short.iter().enumerate().map(|(at, url)| {
-            let place = if short.len() == 1 { list.clone() } else { list.index(at) };
+        let short = placed(short, &list, short.len() == 1).map(|(place, url)| {
             (place, file::Server { url: Some(url.clone()), ..file::Server::default() })
         });
         let tables = levels.key(self.findings, "server");
-        let long = of.server.iter().enumerate();
-        let long = long.map(|(at, server)| (tables.index(at), server.clone()));
+        let long = placed(&of.server, &tables, false).map(|(path, server)| (path, server.clone()));
         let all: Vec<(Path, file::Server)> = short.chain(long).collect();
         // If no valid server is left, the reason has been reported.
         if all.is_empty() {

@@ -14,7 +14,11 @@ use levada_rules::Conditions;
 use levada_types::ByteSize;
 use levada_types::document::{Path, did_you_mean};
 
-use super::{Check, levels::KeyLevels};
+use super::{
+    Check,
+    levels::KeyLevels,
+    parts::{each, placed},
+};
 use crate::{
     file::{self, OneOrMany, Scalar},
     text::{Root, Upstream},
@@ -28,11 +32,8 @@ impl Check<'_, '_> {
             Some(policy) => self.policy(policy, &self.root.key("policy")),
             None => Some(PolicyChoice::default()),
         };
-        let mut sites = Vec::new();
-        for (position, site) in self.file.site.iter().enumerate() {
-            sites.push(self.site(site, default.as_ref(), &list.index(position)));
-        }
-        sites.into_iter().collect()
+        let sites = placed(&self.file.site, &list, false);
+        each(sites, |(path, site)| self.site(site, default.as_ref(), &path))
     }
 
     /// Checks that no two sites have the same host. A name and a wildcard that covers it may belong
@@ -108,9 +109,9 @@ impl Check<'_, '_> {
             None => self.switch((site, of), levels),
         };
         let origins = of.origin.as_ref().map(OneOrMany::as_slice).unwrap_or_default();
-        for (at, origin) in origins.iter().enumerate() {
-            let list = levels.key(self.findings, "origin");
-            self.socket(origin, &if origins.len() == 1 { list } else { list.index(at) });
+        let list = levels.key(self.findings, "origin");
+        for (path, origin) in placed(origins, &list, origins.len() == 1) {
+            self.socket(origin, &path);
         }
         let tls = self.origin_tls((site, of), levels);
         Some(SiteServers {

@@ -10,7 +10,11 @@ use levada_rules::{
 };
 use levada_types::document::Path;
 
-use super::{Check, levels::KeyLevels};
+use super::{
+    Check,
+    levels::KeyLevels,
+    parts::{each, maybe},
+};
 use crate::{
     file::{self, ClientScheme, FieldMatch, OneOrMany},
     inherit,
@@ -197,13 +201,10 @@ impl Check<'_, '_> {
 
     fn conditions(&mut self, route: &file::SiteRoute, path: &Path) -> Option<Conditions> {
         let paths = self.patterns(&route.path, &path.key("path"), PathPattern::parse);
-        let path_regex = match &route.path_regex {
-            None => Some(None),
-            Some(text) => {
-                let at = path.key("path_regex");
-                PathRegex::parse(text).map(Some).map_err(|e| self.pattern_error(&e, &at)).ok()
-            }
-        };
+        let path_regex = maybe(route.path_regex.as_ref(), |text| {
+            let at = path.key("path_regex");
+            PathRegex::parse(text).map_err(|e| self.pattern_error(&e, &at)).ok()
+        });
         let text = |text: &str| TextPattern::parse(text, true);
         let hosts = self.patterns(&route.host, &path.key("host"), text);
         let methods = self.methods(&route.method, &path.key("method"));
@@ -241,13 +242,9 @@ impl Check<'_, '_> {
         parse: impl Fn(&str) -> Result<T, PatternError>,
     ) -> Option<Vec<T>> {
         let Some(texts) = texts else { return Some(Vec::new()) };
-        let is_list = matches!(texts, OneOrMany::Many(_));
-        let mut patterns = Vec::new();
-        for (at, text) in texts.as_slice().iter().enumerate() {
-            let at = if is_list { path.index(at) } else { path.clone() };
-            patterns.push(parse(text).map_err(|error| self.pattern_error(&error, &at)).ok());
-        }
-        patterns.into_iter().collect()
+        each(texts.placed(path), |(at, text)| {
+            parse(text).map_err(|error| self.pattern_error(&error, &at)).ok()
+        })
     }
 
     fn pattern_error(&mut self, error: &PatternError, path: &Path) {
@@ -265,15 +262,13 @@ impl Check<'_, '_> {
 
     fn methods(&mut self, methods: &Option<OneOrMany<String>>, path: &Path) -> Option<Vec<Method>> {
         let methods = methods.as_ref().map(OneOrMany::as_slice).unwrap_or_default();
-        let mut read = Vec::new();
-        for method in methods {
+        each(methods, |method| {
             let parsed = Method::try_from(method.to_ascii_uppercase().as_str()).ok();
             if parsed.is_none() {
                 self.error(path, format!("{method:?} is no method"));
             }
-            read.push(parsed);
-        }
-        read.into_iter().collect()
+            parsed
+        })
     }
 
     fn fields<T>(

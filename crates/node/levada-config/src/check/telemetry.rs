@@ -12,10 +12,8 @@ impl Check<'_, '_> {
         let Some(telemetry) = &self.file.telemetry else { return Some(None) };
         let path = self.root.key("telemetry");
         let url = telemetry.endpoint.as_deref()?;
-        let root_ends = url.find("://").map_or(0, |at| at + 3);
-        let root_ends = url[root_ends..].find('/').map_or(url.len(), |at| root_ends + at);
-        let (root, prefix) = url.split_at(root_ends);
-        let server = root.parse().ok().map(|root: Root| super::site::origin(&Upstream::Root(root)));
+        let (root, prefix) = Root::of_url(url, &['/']);
+        let server = root.map(|root| super::site::origin(&Upstream::Root(root)));
         let targets = CollectorTargets::below(prefix);
         if server.is_none() || targets.is_none() {
             let message = format!("{url:?} is no URL with http or https and a host");

@@ -10,7 +10,10 @@ use levada_tls::{
 };
 use levada_types::document::{Path, did_you_mean};
 
-use super::Check;
+use super::{
+    Check,
+    parts::{each, maybe},
+};
 use crate::file::{self, OneOrMany};
 
 impl Check<'_, '_> {
@@ -53,28 +56,24 @@ impl Check<'_, '_> {
         find: fn(&str) -> Option<T>,
         known: &[&str],
     ) -> Option<Vec<T>> {
-        let mut all = Vec::new();
-        for (at, name) in names.iter().enumerate() {
-            let found = find(name);
-            if found.is_none() {
+        self.read_each(names, path, |name| {
+            find(name).ok_or_else(|| {
                 let mut list = known.to_vec();
                 list.dedup();
                 let mut help = format!("there are {}", list.join(", "));
                 if let Some(meant) = did_you_mean(name, known.iter().copied()) {
                     help = format!("{meant} {help}");
                 }
-                self.error(&path.index(at), format!("{name:?} is not known")).help(help);
-            }
-            all.push(found);
-        }
-        all.into_iter().collect()
+                (format!("{name:?} is not known"), Some(help))
+            })
+        })
     }
 
     pub(super) fn site_tls(&mut self, site: &file::Site, path: &Path) -> Option<SiteTls> {
         let table = site.handshake.as_ref();
-        let handshake = table.map(|table| self.handshake(table, &path.key("handshake")));
+        let handshake = maybe(table, |table| self.handshake(table, &path.key("handshake")));
         let table = site.client_certificates.as_ref();
-        let clients = table.map(|table| self.client_certificates(site, table, path));
+        let clients = maybe(table, |table| self.client_certificates(site, table, path));
         let has_tls = self.file.listen.iter().any(|listen| listen.acme || !listen.tls.is_empty());
         for (key, stands) in [
             ("handshake", site.handshake.is_some()),
@@ -85,10 +84,7 @@ impl Check<'_, '_> {
                 self.error(&path.key(key), message);
             }
         }
-        Some(SiteTls {
-            handshake: transposed(handshake)?,
-            clients: transposed(clients)?.map(Arc::new),
-        })
+        Some(SiteTls { handshake: handshake?, clients: clients?.map(Arc::new) })
     }
 
     fn client_certificates(
@@ -135,13 +131,7 @@ impl Check<'_, '_> {
         kind: &str,
         path: &Path,
     ) -> Option<Vec<std::path::PathBuf>> {
-        let is_list = matches!(files, OneOrMany::Many(_));
-        let mut all = Vec::new();
-        for (at, file) in files.as_slice().iter().enumerate() {
-            let at = if is_list { path.index(at) } else { path.clone() };
-            all.push(self.pem(&Some(file.clone()), kind, &at));
-        }
-        all.into_iter().collect()
+        each(files.placed(path), |(at, file)| self.pem(&Some(file.clone()), kind, &at))
     }
 
     /// Checks that a certificate of a listener names servers and has its key, and that an OCSP answer is about it.
@@ -177,13 +167,5 @@ impl Check<'_, '_> {
             return self.error(&path.key("key_file"), error.to_string()).none();
         }
         Some(settings)
-    }
-}
-
-/// The outer `None` marks an error, the inner an absent table.
-fn transposed<T>(checked: Option<Option<T>>) -> Option<Option<T>> {
-    match checked {
-        None => Some(None),
-        Some(checked) => checked.map(Some),
     }
 }

@@ -1,5 +1,6 @@
 //! Forms of values that several tables share.
 
+use levada_types::document::Path;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +29,14 @@ impl<T> OneOrMany<T> {
         match self {
             Self::One(one) => std::slice::from_ref(one),
             Self::Many(many) => many,
+        }
+    }
+
+    /// All of them with their places.
+    pub(crate) fn placed(&self, path: &Path) -> Vec<(Path, &T)> {
+        match self {
+            Self::One(one) => vec![(path.clone(), one)],
+            Self::Many(many) => (0..).map(|at| path.index(at)).zip(many).collect(),
         }
     }
 }
