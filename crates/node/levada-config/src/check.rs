@@ -18,7 +18,6 @@ mod log;
 mod origin_tls;
 mod parts;
 mod peering;
-mod route;
 mod servers;
 mod site;
 mod site_files;
@@ -39,7 +38,7 @@ use levada_access::country::Countries;
 use levada_cache::eviction::{DEFAULT_EVICTION, find_eviction};
 use levada_types::document::{Findings, Path, Said};
 
-use self::parts::{each, placed};
+use self::parts::{each, maybe, placed};
 use super::{
     file::{self, File, RuntimeMode},
     text::{Address, OperatorAddress},
@@ -69,7 +68,8 @@ pub(crate) fn settings(
     let handoff = check.handoff();
     let access_log = check.access_log(&file.log, &check.root.key("log"));
     let telemetry = check.telemetry();
-    let route = check.route();
+    let place = check.root.key("route");
+    let route = maybe(file.route.as_ref(), |route| route.settings(&place, check.findings));
     Some(Settings {
         name: file.name.as_ref()?.to_string(),
         runtime: runtime(&file.runtime),

@@ -12,6 +12,7 @@ pub mod file;
 mod host_table;
 pub mod identity;
 mod inherit;
+mod route_table;
 pub mod schema;
 mod settings;
 mod shape;

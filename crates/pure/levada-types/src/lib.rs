@@ -17,6 +17,8 @@ mod rng;
 #[cfg(feature = "config")]
 pub mod text;
 mod time;
+#[cfg(feature = "config")]
+pub mod values;
 
 pub use address_prefix::{AddressPrefix, NoPrefix};
 pub use admin_address::{AdminAddress, NoAdminAddress};

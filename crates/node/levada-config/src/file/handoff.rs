@@ -4,7 +4,7 @@ use levada_redirector::handoff::AfterHandoff;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{listen::DormantRetries, values::OneOrMany};
+use super::{OneOrMany, listen::DormantRetries};
 use crate::text::{Address, As, LeastSize};
 
 /// TCP handoff: docs/operate/handoff.md.

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use levada_types::values::Off;
+
 use super::Handshake;
 use crate::text::{Address, FileMode, OperatorAddress};
 
@@ -41,14 +43,6 @@ pub enum DormantRetries {
     After(#[schemars(range(max = 15))] u8),
     /// When the kernel gives up.
     Word(Off),
-}
-
-/// A setting that is switched off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Off {
-    /// Off.
-    Off,
 }
 
 impl Default for DormantRetries {

@@ -22,7 +22,6 @@ mod log;
 mod origin_tls;
 mod peering;
 mod policy;
-mod route;
 mod runtime;
 mod servers;
 mod site;
@@ -30,9 +29,9 @@ mod site_route;
 mod telemetry;
 mod tls;
 mod trusted;
-mod values;
 
 use super::text::NodeName;
+use crate::route_table::StatedRoute;
 use levada_discovery::ResolverSettings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -52,13 +51,13 @@ pub use handling::{
 };
 pub use handoff::Handoff;
 pub use large::{Large, LargeProfile, LargeRetry, LargeSettings};
+pub use levada_types::values::{Off, OneOrMany, OrOff};
 pub use limits::Limits;
-pub use listen::{ADMIN_MODE, Admin, Certificate, DORMANT_RETRIES, DormantRetries, Listen, Off};
+pub use listen::{ADMIN_MODE, Admin, Certificate, DORMANT_RETRIES, DormantRetries, Listen};
 pub use log::Log;
 pub use origin_tls::OriginTls;
 pub use peering::{Peer, PeerTls, Peering, Protocol};
 pub use policy::{Policy, Scalar};
-pub use route::{Bird, ExaBgp, Route, Unwell};
 pub use runtime::{Runtime, RuntimeMode};
 pub use servers::{ClassRule, KeyFrom, KeyKind, Server, ServiceClass};
 pub use site::{Delivery, MissLimits, Site, SiteServers};
@@ -66,7 +65,6 @@ pub use site_route::{ClientScheme, FieldMatch, Redirect, Respond, SiteRoute};
 pub use telemetry::Telemetry;
 pub use tls::{ClientCertificates, Handshake, SessionTickets};
 pub use trusted::Trusted;
-pub use values::{OneOrMany, OrOff};
 
 /// The whole file.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -121,7 +119,7 @@ pub struct File {
     /// Bounds on the work and memory of clients, servers and requests.
     pub limits: Limits,
     /// The anycast route by which clients reach this node: docs/operate/anycast.md.
-    pub route: Option<Route>,
+    pub route: Option<StatedRoute>,
     /// The access log: docs/operate/logs.md. The event log is chosen with `--log-level` and goes to standard error.
     pub log: Log,
     /// Traces, metrics and logs for OpenTelemetry. Without this table nothing is sent, and no request is traced.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::values::OneOrMany;
 use crate::text::{Address, NodeName, Size, Time, Upstream};
+use levada_types::values::OneOrMany;
 
 /// A server that is not Levada.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]

@@ -5,8 +5,8 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::values::OneOrMany;
 use levada_redirector::AdmissionLimits;
+use levada_types::values::OneOrMany;
 use levada_upstream::{HealthCheck, ProxyVersion};
 
 use super::{

@@ -1,10 +1,9 @@
-//! Forms of values that several tables share.
+//! Forms of values that several tables of a configuration share.
 
-use levada_types::document::Path;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::listen::Off;
+use crate::document::Path;
 
 /// One or several values; one may be written without brackets.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -33,7 +32,7 @@ impl<T> OneOrMany<T> {
     }
 
     /// All of them with their places.
-    pub(crate) fn placed(&self, path: &Path) -> Vec<(Path, &T)> {
+    pub fn placed(&self, path: &Path) -> Vec<(Path, &T)> {
         match self {
             Self::One(one) => vec![(path.clone(), one)],
             Self::Many(many) => (0..).map(|at| path.index(at)).zip(many).collect(),
@@ -60,4 +59,12 @@ impl<T> OrOff<T> {
             Self::Off(Off::Off) => None,
         }
     }
+}
+
+/// A setting that is switched off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Off {
+    /// Off.
+    Off,
 }
