@@ -1,4 +1,4 @@
-//! Levada beside Debian's nginx, HAProxy, Varnish and Traffic Server: what a request costs each, in the
+//! Levada compared with Debian's nginx, HAProxy, Varnish and Traffic Server: what a request costs each, in the
 //! same run, on the same core, before the same origin. `bench/README.md` says how to run and read it.
 //!
 //! ```text

@@ -4,7 +4,7 @@
 //! `cargo run --release -p levada-bench --bin evictions [FILE | rice | ibm] ...` prints a table for each
 //! trace, with caches of 1, 5 and 20 % of its distinct bytes. Ratios are of the whole trace, the cold
 //! start included; speed is that of the 5 % cache, on the processor's clock where the system tells it.
-//! Where the Python package libcachesim is installed, a second table has its algorithms beside ours of
+//! Where the Python package libcachesim is installed, a second table compares its algorithms with ours of
 //! the same name, on the same trace and in the same run, with the 5 % cache.
 
 use std::{env, error::Error, fs, hint::black_box};

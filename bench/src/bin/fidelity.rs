@@ -1,5 +1,5 @@
-//! The network in bulk beside the network packet by packet: do they tell the same, and what do they
-//! take.
+//! The network in bulk compared with the network packet by packet: whether the results are the same,
+//! and what each costs.
 //!
 //! `cargo run --release -p levada-bench --bin fidelity -- [POLICY ...] [KEY=VALUE ...]`: for each policy
 //! a ramp to the first failure, and a run at a third of that rate, in both networks. By default 16

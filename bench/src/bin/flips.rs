@@ -1,4 +1,5 @@
-//! Downloads while a route flips: `levada get` beside wget, aria2c and curl, from two nodes that share an address.
+//! Downloads while a route flips: `levada get` compared with wget, aria2c and curl, from two nodes that
+//! share an address.
 //!
 //! ```text
 //!                                             ┌── node a ─┐
@@ -8,7 +9,7 @@
 //!
 //! `cargo run --release -p levada-bench --bin flips -- [--every SECONDS] [--rounds N] [--size MB]`, as root: hosts
 //! are network namespaces. Programs take turns, one download at a time, first while the route stays and then while
-//! it moves. Every copy is compared byte by byte. The nodes and `levada get` are the binary beside this program,
+//! it moves. Every copy is compared byte by byte. The nodes and `levada get` are the binary next to this program,
 //! or what LEVADA names; programs that are not installed are left out.
 
 use std::{
@@ -45,7 +46,7 @@ struct Program {
     words: &'static [&'static str],
 }
 
-/// As users run them first, and told to try as often as it takes.
+/// As users run them first, and with options that let them try as often as it takes.
 const PROGRAMS: &[Program] = &[
     Program { name: "levada get", program: None, words: &["get", "-q", "-o", "FILE", "URL"] },
     Program { name: "wget", program: Some("wget"), words: &["-q", "-O", "FILE", "URL"] },

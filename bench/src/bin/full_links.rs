@@ -11,7 +11,7 @@
 //! `cargo run --release -p levada-bench --bin full_links -- [--seconds N] [--logs DIR]`, as root: hosts are network
 //! namespaces. Live clients fetch one file after the other over connections that stay, as many as let each of
 //! them lose every other packet. Others vanish in the middle of their downloads: nothing of theirs arrives any
-//! more. At the end the full links are cut. The node is the binary beside this program, or what LEVADA names.
+//! more. At the end the full links are cut. The node is the binary next to this program, or what LEVADA names.
 
 use std::{
     collections::HashMap,

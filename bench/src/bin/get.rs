@@ -1,4 +1,4 @@
-//! `levada get` beside curl, and with eight connections beside aria2: time on the wall and of the
+//! `levada get` compared with curl, and with eight connections with aria2: time on the wall and of the
 //! processor for one large file, over HTTP and TLS, from nginx on loopback to the temporary directory.
 //!
 //! `cargo run --release -p levada-bench --bin get -- [MIB [ROUNDS]]`. Programs take turns within each
@@ -21,7 +21,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 const MIB: u64 = 512;
 const ROUNDS: usize = 5;
 
-/// Two programs and what they are told beside the URL; they run where `certificate.pem` is, and write
+/// Two programs and their arguments before the URL; they run where `certificate.pem` is, and write
 /// `copy` there.
 struct Pair {
     name: &'static str,

@@ -125,7 +125,7 @@ fn run(dir: &Path, kills: u64, seed: u64) -> Result<()> {
 
 /// One request on a connection of its own, checked. An error means that there is no node.
 fn ask(port: u16, rng: &mut Rng, seen: &Seen) -> Result<()> {
-    // Some objects are popular, so that some records are read often and others seldom.
+    // Some objects are popular, so that some records are read often and others rarely.
     let bound = 1 + rng.below(OBJECTS);
     let number = rng.below(bound);
     let range = (rng.below(4) == 0).then(|| rng.below(LONGEST / 2));
@@ -322,7 +322,7 @@ impl Drop for Node {
     }
 }
 
-/// The release build beside this program, or what LEVADA names.
+/// The release build next to this program, or what LEVADA names.
 fn binary() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("LEVADA") {
         return Ok(path.into());

@@ -164,7 +164,7 @@ impl World {
     }
 }
 
-/// Nanoseconds per item in the quickest tenth of all chunks: what the machine does besides falls on
+/// Nanoseconds per item in the quickest tenth of all chunks: other work of the machine falls on
 /// the others.
 fn undisturbed<'a, T: 'a>(
     chunks: impl Iterator<Item = &'a [T]>,

@@ -1,7 +1,7 @@
 //! Queues with a closed form on the simulator's kernel: whether they agree, and jobs per second.
 //!
 //! `cargo run --release -p levada-bench --bin queues`: M/M/1, M/D/1 and processor sharing; simpy's
-//! M/M/1 beside them, where its Python package is installed.
+//! M/M/1 for comparison, where its Python package is installed.
 
 use std::process::ExitCode;
 

@@ -1,9 +1,10 @@
-//! Tunnels of WebSocket beside HAProxy, without TLS and with it: CPU per message of an echo, and memory of idle ones.
+//! Tunnels of WebSocket compared with HAProxy, without TLS and with it: CPU per message of an echo, and memory
+//! of idle tunnels.
 //!
 //! `cargo run --release -p levada-bench --bin websocket -- [--rounds N] [--idle N]`, with
 //! `ulimit -n 65536`. Clients and origin are this program, on another core than the proxies. Each of 32 connections
 //! sends a message of 1 KB as soon as the last one has come back. Rounds alternate between the proxies. The
-//! Levada that is measured is the binary beside this one, or that of the environment variable `LEVADA`.
+//! Levada that is measured is the binary next to this one, or that of the environment variable `LEVADA`.
 
 use std::{
     env, fs,

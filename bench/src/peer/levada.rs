@@ -12,7 +12,7 @@ use crate::Result;
 
 pub(super) const PEER: Peer = Peer { name: "Levada", find, configure };
 
-/// The build beside this program, or what LEVADA names.
+/// The build next to this program, or what LEVADA names.
 fn find() -> std::result::Result<PathBuf, String> {
     if let Some(path) = std::env::var_os("LEVADA") {
         return Ok(path.into());

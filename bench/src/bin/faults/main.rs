@@ -18,7 +18,7 @@ mod world;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// Something that fails while clients ask, and is mended again.
+/// Something that fails while clients ask, and is repaired again.
 struct Fault {
     name: &'static str,
     begin: fn(&mut World) -> Result<()>,
@@ -49,7 +49,7 @@ Prints a table of what clients asked for and did not get. On Linux as root, with
 iproute2, and Chromium where it is to be asked. LEVADA names the binary; without, it is the one beside
 this.";
 
-/// When the fault begins, and when it is mended.
+/// When the fault begins, and when it is repaired.
 const BEGIN: Duration = Duration::from_secs(2);
 const END: Duration = Duration::from_secs(5);
 /// How long clients go on asking.

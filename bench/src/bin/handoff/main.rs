@@ -1,4 +1,4 @@
-//! The cost of a connection that is handed to a back-end for its front-end, beside front-ends that
+//! The cost of a connection that is handed to a back-end for its front-end, compared with front-ends that
 //! forward its bytes: ours by splice and by copying, HAProxy with splice, and nginx. `bench/README.md`
 //! says how to run and read it.
 //!

@@ -2,7 +2,7 @@
 //! late pieces.
 //!
 //! Every way gets the same URLs, and so the same pieces on the same nodes: the round's number is all that
-//! differs. Each disturbed fetch has an undisturbed one beside it, in the same world where that is
+//! differs. Each disturbed fetch is compared with an undisturbed one, in the same world where that is
 //! possible, and no node remembers the victim from an earlier round.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Large files in pieces beside the ways without: CoDeploy's measurements (WORLDS'04), by real processes
+//! Large files with pieces and without: CoDeploy's measurements (WORLDS'04), by real processes
 //! on hosts of their own. `bench/README.md` says how to run and read it.
 //!
 //! ```text
@@ -95,7 +95,7 @@ fn run(options: &Options, levada: PathBuf, dir: &Path) -> Result<u32> {
     Ok(failures)
 }
 
-/// The build beside this program, or what LEVADA names.
+/// The build next to this program, or what LEVADA names.
 fn binary() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("LEVADA") {
         let wrong = |why| format!("LEVADA={}: {why}", path.display());

@@ -1,4 +1,4 @@
-//! nginx with its slice module beside one node: the same file in pieces of the same size, each server on
+//! nginx with its slice module compared with one node: the same file in pieces of the same size, each server on
 //! one core, without a wire.
 
 use std::{

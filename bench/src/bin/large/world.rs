@@ -55,8 +55,8 @@ pub(crate) struct Site {
     pub(crate) large: String,
 }
 
-/// The site with everything as it is unless told otherwise, but for a threshold that lets smaller
-/// files do, and one copy of each piece.
+/// The site with the defaults, but with a threshold that lets smaller files do, and one copy of each
+/// piece.
 pub(crate) fn default_site() -> Site {
     Site { host: "default.test".to_owned(), threshold: THRESHOLD, large: String::new() }
 }

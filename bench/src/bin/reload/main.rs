@@ -1,4 +1,4 @@
-//! The longest waits of clients while a node with many sites reloads, beside the same without a reload.
+//! The longest waits of clients while a node with many sites reloads, compared with the same without a reload.
 //!
 //! ```text
 //! cargo build --release -p levada -p levada-bench --bin levada --bin reload
