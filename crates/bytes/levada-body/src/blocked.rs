@@ -74,7 +74,7 @@ pub trait BlockOrigin: Send + Sync {
 /// The knowledge of an origin's parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parts {
-    /// It sends none, or none that can be told from those of another representation.
+    /// It sends none, or none that differ from those of another representation.
     None,
     /// It has not said.
     Untried,

@@ -24,7 +24,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::waiters::Waiters;
 
-/// All flights with outcomes of one kind. Only the leader gets an `L` beside the outcome.
+/// All flights with outcomes of one kind. Only the leader gets an `L` together with the outcome.
 pub struct SingleFlight<O, L = ()> {
     table: Mutex<HashMap<Key, Arc<Flight<O, L>>>>,
 }

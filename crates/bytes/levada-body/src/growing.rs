@@ -24,7 +24,7 @@ pub struct BlockMemory {
     held: AtomicU64,
     /// Bytes of finished blocks, which last as long as their readers.
     lent: AtomicU64,
-    /// Beyond it no further block of a long body is begun, and begun ones take turns.
+    /// Beyond it no further block of a long body is started, and started ones take turns.
     bound: u64,
     freed: Notify,
     turns: Arc<Semaphore>,
@@ -46,7 +46,7 @@ impl BlockMemory {
         Arc::new(Self { held, lent, bound, freed: Notify::new(), turns })
     }
 
-    /// Waits until another block may be begun. Blocks that were begun never wait for a reader, but for each
+    /// Waits until another block may be started. Started blocks never wait for a reader, but for each
     /// other at most, so that there is room again in time.
     pub async fn room(&self) {
         loop {

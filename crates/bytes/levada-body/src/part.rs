@@ -2,12 +2,12 @@
 //!
 //! A range is fetched in blocks, so that neighbouring ranges share them. That gains nothing where the
 //! range is the end of a body of unknown length, which would cost a request for the length first, and
-//! where the blocks of one version cannot be told from those of another. Such a range goes to the origin
+//! where the blocks of one version look like those of another. Such a range goes to the origin
 //! as the client asked for it ([`as_asked`]). The 206 is stored as it is, and answers later ranges that
 //! lie inside it (RFC 9111 Sec. 3.3). Parts are never joined: that needs a strong validator (Sec. 3.4),
 //! and with one there are blocks.
 //!
-//! A URI has a few [`places`] for parts, beside the place of its whole response. The first byte of a part
+//! A URI has a few [`places`] for parts, in addition to the place of its whole response. The first byte of a part
 //! selects its place, so a part of the same range replaces an older one.
 
 use std::{ops::Range, time::SystemTime};

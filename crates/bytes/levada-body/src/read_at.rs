@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Every body but one in a single segment of memory is sent by a script. It does not know where the
-//! bytes come from: each source of bytes implements [`ReadAt`] beside its own mechanism.
+//! bytes come from: each source of bytes implements [`ReadAt`] next to its own mechanism.
 
 use std::{
     collections::VecDeque,

@@ -26,7 +26,7 @@ pub(crate) struct RunningFetch {
 struct RunningState {
     /// A block and its number, at the place that the number gives.
     recent: [Option<(u64, Arc<GrowingBlock>)>; RECENT],
-    /// The first block that has not been begun.
+    /// The first block that has not been started.
     next: u64,
     end: Option<FetchEnd>,
     readers: ReaderPlaces,
@@ -50,7 +50,7 @@ struct ReaderPlaces {
 pub(crate) enum BlockStatus {
     /// It is at hand, complete or not.
     Growing(Arc<GrowingBlock>),
-    /// It has not been begun; `far`: there are many before it.
+    /// It has not been started; `far`: there are many before it.
     Later { far: bool },
     /// It was let go: the store may have it.
     Past,
@@ -61,7 +61,7 @@ pub(crate) enum BlockStatus {
 }
 
 impl RunningFetch {
-    /// A fetch that has not begun its first block.
+    /// A fetch that has not started its first block.
     pub(crate) fn new() -> Self {
         Self { state: Mutex::default(), changed: Notify::new(), exists: true }
     }

@@ -272,7 +272,7 @@ async fn a_reader_whose_blocks_are_nowhere_reads_the_whole_again_if_its_bytes_ar
 #[tokio::test]
 async fn a_fetch_waits_for_its_reader_when_the_disk_does_not_keep_its_blocks() {
     let dir = tempfile::tempdir().unwrap();
-    // Less than what a tier takes beside its records.
+    // Less than a tier takes without any record.
     let disk = DiskCache { path: dir.path().to_owned(), size: 1 };
     let tiers = tiers_with(1 << 20, Some(disk));
     let (body, mut writer) = arriving(&tiers, Some(40));

@@ -31,7 +31,7 @@ impl Patience {
 }
 
 /// A wait for a client that does not take bytes, judged by those that it acknowledges: for a long while
-/// after it has begun to read slowly, the system takes no more bytes for it.
+/// after it has started to read slowly, the system takes no more bytes for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SendStall {
     left: Duration,

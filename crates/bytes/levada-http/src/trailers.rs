@@ -1,9 +1,9 @@
 //! The judge of trailers, for requests and responses over every version of HTTP.
 //!
-//! A sender knows trailers when the head has been acted upon. So they must not say what a head may not say
+//! A sender knows trailers when the recipient has already used the head. So they must not say what a head may not say
 //! (RFC 9110 Sec. 6.5.1): framing, routing, request modifiers, authentication, response control, content. Servers
 //! that merge trailers into the head would believe a client that states its own address there. A section that frames
-//! a message is a fault; of the others those fields pass that are known to be of use behind a body.
+//! a message is a fault; of the others those fields pass that are known to be useful behind a body.
 
 use http::{
     HeaderMap, HeaderName,
@@ -15,7 +15,7 @@ use crate::{
     syntax::TRAILERS,
 };
 
-/// Bytes of a field line beside name and value: colon, space and line end.
+/// Bytes of a field line without name and value: colon, space and line end.
 const FIELD_REST: usize = ": \r\n".len();
 /// Fields that decide about framing or routing. They must not come after the body.
 const FRAMING: [HeaderName; 3] = [HOST, CONTENT_LENGTH, TRANSFER_ENCODING];
@@ -31,7 +31,7 @@ const ALLOWED: [&str; 8] = [
     "signature",
     "signature-input",
 ];
-/// The end of a call of gRPC. Metadata of any name may stand beside it.
+/// The end of a call of gRPC. Metadata of any name may come with it.
 const GRPC_STATUS: &str = "grpc-status";
 /// The names that gRPC keeps to itself.
 const GRPC: &str = "grpc-";

@@ -134,7 +134,7 @@ enum Connection {
 
 impl AdminListener {
     /// The next connection, and the address that it comes from; `None`: it came by the Unix socket. As long as
-    /// there are [`MOST_CONNECTIONS`], further ones are told so and closed.
+    /// there are [`MOST_CONNECTIONS`], further ones get an answer that says so and are closed.
     ///
     /// # Errors
     /// When the system has no connection to give.

@@ -24,7 +24,7 @@ use crate::bpf::BpfError;
 /// A BPF program at a device's tc ingress; removed on drop.
 pub(crate) struct Filter {
     place: FilterPlace,
-    /// A socket in the device's namespace, whichever thread drops this.
+    /// A socket in the device's namespace, on any thread that drops this.
     netlink: Netlink,
     slot: Arc<DeviceSlot>,
 }
@@ -53,7 +53,7 @@ pub(crate) const GUARD: FilterPair = [
 ];
 
 /// A process's slot for its filters at a device. There are two: a process that is about to end keeps its
-/// filters beside those of the next one, and each program passes on the packets of connections that are not in
+/// filters together with those of the next one, and each program passes on the packets of connections that are not in
 /// its own table.
 pub(crate) struct DeviceSlot {
     device: u32,

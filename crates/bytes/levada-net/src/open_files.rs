@@ -15,7 +15,7 @@ pub fn limit() -> Option<u64> {
 
 /// Raises the soft limit to the hard one and returns the limit that now holds, `None` if there is none.
 ///
-/// Programs that use `select` cannot have file descriptors above 1023, hence the low soft limit of most
+/// Programs that use `select` cannot have file descriptors above 1023, which is why the soft limit is low on most
 /// systems. This process uses `epoll`.
 pub fn raise_limit() -> Option<u64> {
     let now = getrlimit(Resource::Nofile);

@@ -112,7 +112,7 @@ pub fn pass_to_children() -> io::Result<()> {
     Ok(())
 }
 
-/// Ends what [`pass_to_children`] of the parent process has begun.
+/// Ends what [`pass_to_children`] of the parent process has started.
 ///
 /// # Errors
 /// When the system refuses.

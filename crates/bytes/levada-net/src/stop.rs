@@ -28,12 +28,12 @@ pub fn channel() -> (Stopper, Stop) {
 }
 
 impl Stop {
-    /// Whether the stop has begun, or its stopper is gone.
+    /// Whether the stop has started, or its stopper is gone.
     pub fn has_begun(&self) -> bool {
         *self.0.borrow() == StopPhase::Draining || self.0.has_changed().is_err()
     }
 
-    /// Returns when the stop has begun.
+    /// Returns when the stop has started.
     pub async fn begun(&self) {
         let mut receiver = self.0.clone();
         // An error means that the stopper is gone: a stop of the hardest kind.

@@ -68,7 +68,7 @@ struct FullLink {
 const DOWNLOADS: usize = 40;
 const OF_SECOND: usize = DOWNLOADS / 5;
 
-/// Runs `test` with downloads of so many bytes, which have begun, behind a queue of so many packets, with
+/// Runs `test` with downloads of so many bytes, which have started, behind a queue of so many packets, with
 /// losses before it.
 fn behind_a_full_link(
     bytes: usize,

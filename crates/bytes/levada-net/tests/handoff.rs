@@ -245,7 +245,7 @@ fn two_front_ends_steer_at_a_device_each_its_own_connections() {
         client.write_all(b"well").unwrap();
         back.read_exact(&mut word).unwrap();
     }
-    // A client that begins anew is steered by neither.
+    // A new connection is steered by neither.
     let from = SocketAddr::new(LabCluster::CLIENT.into(), 40_000);
     let to = hop(&cluster.front, BACKS[0]);
     let _both = front_ends.each_ref().map(|one| one.steer(SERVICE, from, to).unwrap());

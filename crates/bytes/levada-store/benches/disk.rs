@@ -1,4 +1,4 @@
-//! The cost of the disk tier alone: hits beside a plain read of the same file, writes, and starts
+//! The cost of the disk tier alone: hits compared with a plain read of the same file, writes, and starts
 //! with many records.
 //!
 //! `cargo bench -p levada-store --bench disk -- [records] [directory]`; with a million records it

@@ -1,4 +1,4 @@
-//! The memory that a stored object takes beside the bytes of its head and its body, as the system
+//! The memory that a stored object takes in addition to the bytes of its head and its body, as the system
 //! counts it for this process.
 //!
 //! `cargo bench -p levada-store --bench footprint` fills a store that has room for all objects, with the

@@ -53,7 +53,7 @@ fn drive(kills: u32, dir: Option<PathBuf>) {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        // The writer sends a byte when it has begun.
+        // The writer sends a byte when it has started.
         writer.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
         std::thread::sleep(moment);
         writer.kill().unwrap();

@@ -174,7 +174,7 @@ mod tests {
     fn entries_are_read_as_they_were_written() {
         for written in entries() {
             let read = entry(&head(&written), StoredBody::of(body(&written).into())).unwrap();
-            // All that is kept of an entry shows; what was checked is checked anew.
+            // The text has all that is kept of an entry; a check is not kept, but made again.
             let written = format!("{written:?}").replace("checked: 4", "checked: 0");
             assert_eq!(format!("{read:?}"), written);
         }

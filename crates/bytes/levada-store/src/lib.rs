@@ -9,7 +9,7 @@
 //! identity              a URI as responses are found by it
 //! variants              URIs with several objects
 //! label                 the facts that purges go by
-//! loan                  bytes that readers hold beside the tiers
+//! loan                  bytes that readers hold outside the tiers
 //! ```
 //!
 //! The store does not know who asks, which purges hold and how bytes leave: callers pass purges as

@@ -1,4 +1,4 @@
-//! The memory that readers of long bodies hold beside the tiers.
+//! The memory that readers of long bodies hold outside the tiers.
 //!
 //! A connection keeps what it is given until its client takes it, and a block that is evicted
 //! meanwhile lives on as long as somebody reads it. So that a thousand clients that read a byte per

@@ -20,7 +20,7 @@ use crate::{
 pub struct StoredHead {
     /// As received.
     pub status: StatusCode,
-    /// End-to-end fields only; `Age` is computed anew for every response.
+    /// End-to-end fields only; `Age` is computed for every response.
     pub headers: HeaderMap,
     /// How long it may be used, purges aside: see [`Self::freshness`].
     pub freshness: Freshness,

@@ -45,7 +45,7 @@ struct VariantBound {
 }
 
 /// The bytes that may wait to be written to the disk: an eighth of the memory tier within these bounds,
-/// beside that tier.
+/// in addition to that tier.
 const QUEUE: RangeInclusive<u64> = 8 << 20..=64 << 20;
 /// Records on disk that are gone through in a second.
 const SWEEP_RATE: u32 = 50_000;

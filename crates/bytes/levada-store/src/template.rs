@@ -22,7 +22,7 @@ use levada_types::hash64;
 
 use crate::{encoding::Decoder, packed::PackedFields};
 
-/// The values that a hit sends beside the stored ones, and in place of some of them.
+/// The values that a hit sends in addition to the stored ones, or in place of some of them.
 pub struct HitFields<'a> {
     /// `Age` in seconds; `None` if it is not sent.
     pub age: Option<u32>,

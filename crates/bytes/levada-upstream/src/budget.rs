@@ -10,7 +10,7 @@ const FLOOR_PER_SECOND: f64 = 10.0;
 /// How many seconds' worth of allowance can be saved up.
 const SAVED_SECONDS: f64 = 10.0;
 
-/// Allows one retry per `1 / ratio` requests, and ten a second besides.
+/// Allows one retry per `1 / ratio` requests, and ten more a second.
 pub struct RetryBudget {
     ratio: f64,
     /// Requests since the last retry was asked for.

@@ -26,7 +26,7 @@ use crate::{Origin, PeerProof, ServerFailure, tls_fault::LastTlsFault};
 /// Where a server is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// The name is resolved anew for every connection, so that a changed record is followed without a
+    /// The name is resolved for every connection, so that a changed record is followed without a
     /// restart.
     Tcp {
         /// A name or an IP address.
@@ -43,7 +43,7 @@ pub enum Address {
         /// The address.
         at: SocketAddr,
     },
-    /// A socket of this machine. Its path is resolved anew as well.
+    /// A socket of this machine. Its path is resolved for every connection as well.
     Unix(PathBuf),
 }
 

@@ -71,7 +71,7 @@ pub trait Group: Send {
     /// Takes in that the try has failed.
     fn failed(&mut self, _server: Self::Server, _held: Self::Held, _failure: ServerFailure) {}
 
-    /// Whether a late response of `server` is waited for, and no other server asked beside it.
+    /// Whether a late response of `server` is waited for without a second request to another server.
     fn waits_for(&self, _server: &Self::Server) -> bool {
         false
     }
@@ -101,7 +101,7 @@ pub struct Retries<'a> {
     pub budget: &'a RetryBudget,
     /// Whether a request that is not safe goes to another server when no byte of it was sent.
     pub resends_unsent: bool,
-    /// Whether another server is asked beside one that is late. Only safe requests without a body are.
+    /// Whether another server is asked as well when one is late. Only safe requests without a body are.
     pub asks_beside: bool,
     /// The node's clock.
     pub clock: Clock,

@@ -128,7 +128,7 @@ impl Inbound {
         matches!(&self.source, InboundSource::Http1(Some(link)) if link.waits_for_client())
     }
 
-    /// Whether a piece of the request's body was sent beside the response since the last call.
+    /// Whether a piece of the request's body was sent during the response since the last call.
     pub(crate) fn request_moved(&self) -> bool {
         matches!(&self.source, InboundSource::Http2(Some(body)) if body.request_moved())
     }

@@ -8,8 +8,8 @@
 //!   Inbound: the body of the response, with its ResponseGuard ── Relay: goes on elsewhere
 //! ```
 //!
-//! [`send`] is the one retry loop: it tries the servers of a [`Group`] until one answers, and asks another one
-//! beside a server that is late.
+//! [`send`] is the one retry loop: it tries the servers of a [`Group`] until one answers, and asks a
+//! second one when a server is late.
 //! [`Server::exchange`] sends one request to one server. [`watch`] keeps the [`Health`] of a server.
 //!
 //! The crate does not choose servers: a [`Group`] does, which the caller implements. It does not know

@@ -21,7 +21,7 @@ const RECENT: Duration = Duration::from_secs(3);
 #[derive(Debug, Default)]
 pub struct WaitNotices {
     last: Mutex<Option<Instant>>,
-    /// Whether one came since the timeout was last begun.
+    /// Whether one came since the timeout last started.
     fresh: AtomicBool,
 }
 
@@ -37,7 +37,7 @@ impl WaitNotices {
         self.last.lock().is_some_and(|last| last.elapsed() < RECENT)
     }
 
-    /// Whether the timeout for the response begins anew.
+    /// Whether the timeout for the response starts again.
     pub(crate) fn excuse(&self) -> bool {
         self.fresh.swap(false, Relaxed)
     }

@@ -42,8 +42,8 @@ const SPARE: Duration = Duration::from_millis(200);
 const AHEAD: Duration = Duration::from_secs(20);
 /// A request that waits looks so often whether the origin sends to others and whether it is still wanted.
 const LOOK: Duration = Duration::from_secs(1);
-/// The asking node is told so often in the time of its timeout.
-const TOLD: u32 = 4;
+/// As many notices reach the asking node in the time of its timeout.
+const NOTICES: u32 = 4;
 
 /// The queue before long responses of one site's origins.
 pub struct PacedQueue(Mutex<PacedState>);
@@ -140,7 +140,7 @@ impl PacedQueue {
         tell: impl Fn(),
     ) -> T {
         let mut outcome = std::pin::pin!(outcome);
-        let every = LOOK.min(timeout / TOLD);
+        let every = LOOK.min(timeout / NOTICES);
         loop {
             match tokio::time::timeout(every, &mut outcome).await {
                 Ok(outcome) => return outcome,

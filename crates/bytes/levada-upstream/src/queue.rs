@@ -4,7 +4,7 @@
 //! [`Turns`] decides who is next; this file waits, bounds the wait, and frees a place on drop.
 //!
 //! At the origins of a site the queue is fair to clients. Misses must not overload the origin,
-//! whichever URLs are requested (OSDI'02 Sec. 5.2.4: requests for invalid or random URLs). At a switch and at
+//! for any URLs that are requested (OSDI'02 Sec. 5.2.4: requests for invalid or random URLs). At a switch and at
 //! one server all requests count as one client, so they are served in the order of arrival (ASPLOS'98
 //! Sec. 2.3).
 //!

@@ -4,7 +4,7 @@
 //! ```text
 //!   Inbound ─┬─ a piece ────────────> on to the reader
 //!            ├─ broke off ──────────> Rest::ask from here on ──> the next Inbound
-//!            └─ it stands still ───> Rest::ask, beside it ────> whichever moves first
+//!            └─ it stands still ───> Rest::ask, as well ────> the first one that moves
 //! ```
 //!
 //! The caller says by a [`Rest`] where the rest may be asked for. Only a body whose version has a strong
@@ -48,7 +48,7 @@ pub type AskedRest = Pin<Box<dyn Future<Output = Result<Inbound, NoRest>> + Send
 
 /// A way to the rest of a body.
 pub trait Rest: Send + Sync {
-    /// Asks for the bytes from `position` on. `beside`: the body stands still, and may go on by itself.
+    /// Asks for the bytes from `position` on. `beside` is true when the body stands still and may go on by itself.
     fn ask(self: Arc<Self>, position: u64, beside: bool) -> AskedRest;
 }
 
@@ -74,7 +74,7 @@ struct Healing {
     timer: DeadlineTimer,
     asking: Option<AskedRest>,
     tries: u32,
-    /// The position at which the tries are counted anew.
+    /// The position at which the count of tries starts again.
     counted_until: u64,
 }
 
@@ -184,7 +184,7 @@ impl Relay {
         self.body.is_end_stream() && self.healing.as_deref().is_none_or(is_whole)
     }
 
-    /// Whether its server has sent anything lately, on whichever connection.
+    /// Whether its server has sent anything lately, on any connection.
     pub fn server_moves(&self) -> bool {
         self.body.server().health.is_moving()
     }

@@ -113,7 +113,7 @@ impl Progress {
         self.moved.swap(false, Relaxed)
     }
 
-    /// Notes that the response has begun. Client and server may take turns from now on, so that the body has no
+    /// Notes that the response has started. Client and server may take turns from now on, so that the body has no
     /// deadline of its own any more: that of the response counts both.
     pub(crate) fn answered(&self) {
         self.answered.store(true, Relaxed);

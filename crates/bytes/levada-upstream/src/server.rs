@@ -256,7 +256,7 @@ impl Server {
     ) -> Result<Response<InboundSource>, Unsent> {
         let (method, uri) = (&head.method, &head.uri);
         let request = UpstreamRequest { method, uri, headers: &head.over_http1() };
-        // The server may wait for the end of the request, or for its turn at the origin: its time has not begun.
+        // The server may wait for the end of the request, or for its turn at the origin: its time has not started.
         let waits = || head.notices.as_ref().is_some_and(|notices| notices.excuse());
         let extends = || upload.is_some_and(Progress::excuses) || waits();
         let interim = |status, headers: &HeaderMap| take_interim(head, status, headers);

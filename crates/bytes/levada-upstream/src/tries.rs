@@ -3,7 +3,7 @@
 //! ```text
 //!   event ─┬─ Answered ──> the others are dropped; those that began earlier were outrun
 //!          ├─ Failed ────> another server, when no other try is under way
-//!          ├─ Waited ────> another server beside it, if the try is late
+//!          ├─ Waited ────> another server as well, if the try is late
 //!          └─ Down ──────> another server in its place
 //! ```
 //!
@@ -188,7 +188,7 @@ impl<'a, G: Group> Tries<'a, G> {
         Ok(())
     }
 
-    /// Looks after the tries: watches the health of their servers from now on, and asks another server beside
+    /// Looks after the tries: watches the health of their servers from now on, and asks a second server for
     /// one that is late.
     pub(crate) fn waited(&mut self) -> Result<(), Over> {
         self.under_way.iter_mut().for_each(Try::watch);

@@ -132,7 +132,7 @@ impl Coder {
         }
     }
 
-    /// Reads until there is a portion, or the source pauses. Returns whether a worker has begun.
+    /// Reads until there is a portion, or the source pauses. Returns whether a worker has started.
     fn gather<E>(
         &mut self,
         cx: &mut Context<'_>,
@@ -153,7 +153,7 @@ impl Coder {
         Ok(true)
     }
 
-    /// The source has nothing more for now. Returns whether a worker has begun.
+    /// The source has nothing more for now. Returns whether a worker has started.
     fn pause(&mut self, cx: &mut Context<'_>) -> bool {
         if self.gathered_bytes == 0 && !self.dirty {
             return false;

@@ -21,7 +21,7 @@ impl Coding {
     /// Turns the head of an original into that of its copy in this coding.
     pub fn apply_to(self, headers: &mut HeaderMap) {
         headers.remove(CONTENT_LENGTH);
-        // Parts of a body that is made anew for each client cannot be combined.
+        // Parts of a body that is made for each client cannot be combined.
         headers.remove(header::ACCEPT_RANGES);
         headers.remove(header::TRAILER);
         for name in &DIGESTS {

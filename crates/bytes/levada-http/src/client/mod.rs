@@ -158,7 +158,7 @@ impl<B: Body<Data = Bytes> + Unpin> UpstreamConnection<B> {
     }
 
     /// Whether an idle connection is still open, and the server has sent nothing unasked. Such bytes would
-    /// become the beginning of another response. Bytes that come after this check cannot be told from a
+    /// become the beginning of another response. Bytes that come after this check cannot be distinguished from a
     /// response.
     pub fn is_fresh(&mut self) -> bool {
         let mut byte = [0];

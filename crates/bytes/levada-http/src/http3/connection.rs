@@ -42,7 +42,7 @@ const ANY_MORE: usize = 1 << 20;
 pub(crate) struct Connection<N: Serve> {
     pub(crate) node: Arc<N>,
     pub(crate) limits: ConnectionLimits,
-    /// Told of each request.
+    /// Notified of each request.
     pub(crate) asked: Notify,
     /// Bytes of bodies that were taken for sending. The window of what may be unacknowledged bounds them.
     pub(crate) written: AtomicU64,

@@ -44,7 +44,7 @@ type Accepting<T> = Pin<Box<dyn Future<Output = Result<T, ConnectionError>> + Se
 /// The streams of requests that h3 has accepted, in their order.
 pub(crate) type Accepted = Arc<Mutex<VecDeque<Arc<RequestLine>>>>;
 
-/// The stream of a request, as its request knows it beside h3.
+/// The stream of a request, as its request knows it, outside h3.
 #[derive(Debug)]
 pub(crate) struct RequestLine {
     pub(crate) id: u64,

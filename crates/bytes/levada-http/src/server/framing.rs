@@ -71,7 +71,7 @@ pub struct ScannedBytes {
 pub(super) enum AwaitedPart {
     /// No byte of a request has come.
     Between,
-    /// A head has begun.
+    /// A head has started.
     Head,
     /// A head is complete, its body is not.
     Body,
@@ -248,7 +248,7 @@ impl RequestFraming {
             return Ok(0);
         };
         let (size, extension) = syntax::split_chunk_size(line);
-        // Recipients ought to bound what the extensions of a whole body cost (section 7.1.1).
+        // Recipients should bound what the extensions of a whole body cost (section 7.1.1).
         self.overhead += extension.len();
         if self.overhead > OVERHEAD {
             return Err(Fault::ChunkExtensionsTooLong);
@@ -330,7 +330,7 @@ impl RequestFraming {
 }
 
 impl HeadProgress {
-    /// A server ought to ignore at least one empty line before a request line (RFC 9112 section 2.2).
+    /// A server should ignore at least one empty line before a request line (RFC 9112 section 2.2).
     fn skip(&mut self) -> Result<(), Fault> {
         if std::mem::replace(&mut self.skipped, true) { Err(Fault::EmptyLine) } else { Ok(()) }
     }

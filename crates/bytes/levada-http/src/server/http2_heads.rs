@@ -39,7 +39,7 @@ pub struct TimedHeads<S> {
     inner: S,
     frames: Frames,
     timeout: Duration,
-    /// When the head that has begun must be complete.
+    /// When the head that has started must be complete.
     deadline: Option<Instant>,
     timer: DeadlineTimer,
     turn: WriteTurn,
@@ -54,7 +54,7 @@ struct Frames {
     came: usize,
     /// The bytes that are left of the preface, or of a payload.
     left: u32,
-    /// Whether the preface, or a head of a request, has begun.
+    /// Whether the preface, or a head of a request, has started.
     open: bool,
     /// Whether it ends with the present payload.
     ends: bool,

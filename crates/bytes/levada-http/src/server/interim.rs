@@ -51,7 +51,7 @@ enum Way {
 
 /// The way of interim responses over another protocol, which an HTTP server has to the client of one request.
 pub trait InterimWay: fmt::Debug + Send + Sync {
-    /// Sends an interim response, unless the final one has begun.
+    /// Sends an interim response, unless the final one has started.
     fn pass(&self, status: StatusCode, headers: HeaderMap);
 }
 

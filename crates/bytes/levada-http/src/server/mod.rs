@@ -401,7 +401,7 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
         }
     }
 
-    /// Answers with the refusal. A response that has begun or ended cannot be replaced: then the
+    /// Answers with the refusal. A response that has started or ended cannot be replaced: then the
     /// connection just ends.
     fn answer(&self, ending: ConnectionEnd, part: AwaitedPart) -> ReadState {
         let is_unanswered = part != AwaitedPart::Body
@@ -476,7 +476,7 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
         Poll::Ready(())
     }
 
-    /// Whether responses may be written: not after the guard has begun to answer.
+    /// Whether responses may be written: not after the guard has started to answer.
     fn check_writable(&self) -> io::Result<()> {
         match self.reading {
             ReadState::Open | ReadState::Refused { .. } | ReadState::Ended(None) => Ok(()),

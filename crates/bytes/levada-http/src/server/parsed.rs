@@ -15,7 +15,7 @@ use super::{
 };
 use crate::syntax;
 
-/// Bytes of a request line beside method and target: two spaces, the version, CR.
+/// Bytes of a request line without method and target: two spaces, the version, CR.
 const LINE_REST: usize = " ".len() * 2 + "HTTP/1.1\r".len();
 
 /// Checks a request head of HTTP/2 as the guard checks one of HTTP/1.

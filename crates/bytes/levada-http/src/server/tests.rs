@@ -469,7 +469,7 @@ async fn bytes_pass_unchanged_into_buffers_of_any_size() {
 async fn a_lent_stream_is_given_back_when_everything_is_answered() {
     let (guarded, mut client, ledger) = piped();
     let (mut guarded, mut buf) = (guarded.lent(), [0; 1000]);
-    // Two at once, and a part of a third: what has begun is served to its end.
+    // Two at once, and a part of a third: a request that has started is served to its end.
     client.write_all(format!("{GET}{GET}GET / HT").as_bytes()).await.unwrap();
     let exchanges = [ledger.begin(), ledger.begin()];
     assert_eq!(guarded.read(&mut buf).await.unwrap(), 2 * GET.len());

@@ -25,7 +25,7 @@ impl<F: Eq + Hash> LatestSteerings<F> {
         self.count
     }
 
-    /// The steering of this number has begun.
+    /// The steering of this number has started.
     pub(super) fn begin(&mut self, flow: F, number: u64) {
         self.latest.insert(flow, number);
     }

@@ -231,7 +231,7 @@ pub(super) fn load_acknowledgement(asm: &mut Assembler) {
 /// the connection's data, which has the number of the next byte from the client at `expected`.
 ///
 /// The number of such a copy is as far below as the client has sent bytes before its connection was steered: the heads
-/// of some requests. A client that begins anew has any number; where it is in this range by chance (one in 4096), its
+/// of some requests. A client's new connection has any number; where it is in this range by chance (one in 4096), its
 /// SYN gets through when the old connection is steered no more.
 pub(super) fn drop_late_syn(asm: &mut Assembler, expected: i16, others: JumpLabel) {
     const BYTES_BEFORE: i32 = 20;

@@ -119,7 +119,7 @@ impl Paths {
 
     /// The kernel's state of a connection with data that is not acknowledged.
     pub(super) fn waits(&mut self, network: ClientNetwork, info: &TcpInfo, now: Instant) {
-        // One that was never acknowledged may have begun together with others, and repeat what all lose.
+        // One that was never acknowledged may have started together with others, and repeat what all lose.
         let counts = usize::from(info.acknowledged > 0);
         let silent = if info.last_ack > WHILE { counts } else { 0 };
         self.each(network, |path| {

@@ -26,7 +26,7 @@ pub struct Access {
     pub address: IpAddr,
     /// The prefix length of the network that is reached without a router.
     pub prefix: u8,
-    /// Addresses behind this host to which packets are delivered, besides its own.
+    /// Addresses behind this host to which packets are delivered, in addition to its own.
     pub behind: Vec<IpAddr>,
     /// Whether it receives packets for addresses that no host has, like a router.
     pub router: bool,

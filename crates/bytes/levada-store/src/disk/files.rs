@@ -161,7 +161,7 @@ impl Files {
         )
     }
 
-    /// Writes a file beside and renames it, so that `path` is the old one or the new one, whole.
+    /// Writes a temporary file and renames it, so that `path` is the old one or the new one, whole.
     pub(super) fn write_file<'a>(
         &self,
         path: &Path,

@@ -66,7 +66,7 @@ impl FileBody {
 }
 
 /// How many files, or mebibytes of them, may be on their way at once in a tier of this size: as long as
-/// they are, they take room even when they have been evicted. A sixteenth of the tier is theirs beside
+/// they are, they take room even when they have been evicted. A sixteenth of the tier is theirs in addition to
 /// it.
 pub(super) fn room(tier: u64) -> usize {
     (tier >> 24).clamp(4, 4096) as usize

@@ -12,7 +12,7 @@ use levada_types::{Key, weigh};
 
 /// The unit in which the file system gives out room.
 pub(super) const PAGE: u64 = 4096;
-/// The room of a file beside its pages: an inode and a name in a directory that is half empty.
+/// The room of a file in addition to its pages: an inode and a name in a directory that is half empty.
 const FILE: u64 = 512;
 /// The directory itself, the lock, and rounding.
 const FIXED: u64 = 64 << 10;

@@ -339,7 +339,7 @@ impl Disk {
         self.shared.news.notify_one();
     }
 
-    /// Whether a record of about so many bytes would be taken now, and `all` bytes have room beside each other.
+    /// Whether a record of about so many bytes would be taken now, and `all` bytes have room together.
     pub fn takes(&self, bytes: u64, all: u64) -> bool {
         let state = self.shared.state.lock();
         state.closing.is_none()

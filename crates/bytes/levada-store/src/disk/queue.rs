@@ -21,7 +21,7 @@ pub(super) enum Work {
     Remove,
 }
 
-/// The size of a waiting item beside its bytes.
+/// The size of a waiting item without its bytes.
 const OVERHEAD: u64 = 128;
 
 impl Work {
@@ -109,7 +109,7 @@ impl WriteQueue {
         self.waiting.get(&key).map(|waiting| (Key(key), waiting.ticket, waiting.work.clone()))
     }
 
-    /// Ends what [`start`](Self::start) gave: with `again` left to be done, it waits anew. A newer
+    /// Ends what [`start`](Self::start) gave: with `again` left to be done, it waits again. A newer
     /// item of the same key comes next.
     pub(super) fn finish(&mut self, key: Key, ticket: Ticket, again: Option<Work>) {
         let newer = self.waiting.get(&key.0).is_some_and(|waiting| waiting.ticket != ticket);

@@ -1,4 +1,4 @@
-//! A disk that does not do what it is told: what is counted, what is logged, and how long it is then
+//! A disk that fails to read or write: what is counted, what is logged, and how long it is then
 //! left alone.
 
 use std::{

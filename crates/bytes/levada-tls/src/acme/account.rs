@@ -1,4 +1,4 @@
-//! The account at the server: made once, kept on disk, made anew when it is lost.
+//! The account at the server: made once, kept on disk, made again when it is lost.
 
 use instant_acme::{Account, AccountCredentials, ExternalAccountKey, NewAccount};
 

@@ -41,7 +41,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(7 * 86_400);
 /// A difference between two clocks that certificates do not forgive.
 const SKEW: u64 = 3_600;
 
-/// The statements of the server beside its answers.
+/// The statements of the server that come with its answers.
 #[derive(Debug, Default)]
 pub(crate) struct ServerSays {
     retry_at: Mutex<Option<SystemTime>>,

@@ -6,7 +6,7 @@
 //! lock                               held by the process that orders
 //! ```
 //!
-//! A file is written beside its place and moved there, so that whoever reads it sees one version or the other.
+//! A file is written next to its place and moved there, so that a reader sees one version or the other.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, TryLockError},

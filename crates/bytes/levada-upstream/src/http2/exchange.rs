@@ -130,7 +130,7 @@ async fn ask(
                 return Poll::Ready(answered);
             }
             ready!(timer.poll(cx, deadline));
-            // The server may wait for the end of the request: its time has not begun.
+            // The server may wait for the end of the request: its time has not started.
             if !extends() {
                 return Poll::Ready(Err(Halted::Timeout));
             }

@@ -3,7 +3,7 @@
 //! ```text
 //!   Server::exchange ── Http2Pool ── Http2Connection, with a place on it ── exchange: the head
 //!                                          │                                    │
-//!                              driver: frames, pings, windows      Http2Body, and the Upload beside it
+//!                              driver: frames, pings, windows      Http2Body, and the Upload next to it
 //! ```
 //!
 //! The crate h2 frames and multiplexes. It is used without hyper's client over it: that one needs a task and a

@@ -120,7 +120,7 @@ impl OutgoingBody {
         Some(body)
     }
 
-    /// Sends the rest, if there is one, beside the response that has begun. A client may wait for parts of it before
+    /// Sends the rest, if there is one, while the response comes. A client may wait for parts of it before
     /// it sends more.
     pub(super) fn go_on(mut self, progress: Option<Arc<Progress>>) -> Option<Upload> {
         if self.ended {
@@ -141,7 +141,7 @@ impl OutgoingBody {
     }
 }
 
-/// A body that is being sent beside the response. Dropped, it ends.
+/// A body that is being sent while the response comes. Dropped, it ends.
 pub(super) struct Upload {
     sending: AbortHandle,
     failed: Arc<AtomicBool>,
