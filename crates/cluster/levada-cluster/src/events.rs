@@ -15,7 +15,7 @@ use tokio::sync::broadcast;
 /// Something that happened at a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// Its number at this node, from 1. Numbers begin anew with the process.
+    /// Its number at this node, from 1. Each process starts at 1 again.
     pub number: u64,
     /// When it happened: seconds of Unix time, with milliseconds.
     pub time: f64,
@@ -50,13 +50,13 @@ pub enum EventKind {
     ServerUp,
     /// Nodes of the cluster, or servers of a site, have joined or left.
     MembersChanged,
-    /// The configuration was read anew.
+    /// The configuration was read again.
     Reloaded,
     /// The configuration could not be used; the former one stays.
     ReloadFailed,
     /// Another process has taken over.
     Upgraded,
-    /// A drain has begun.
+    /// A drain has started.
     DrainBegun,
     /// The node is in service again.
     DrainUndone,
@@ -229,7 +229,7 @@ impl Events {
         kept.events.iter().filter(|event| event.number > number).cloned().collect()
     }
 
-    /// The events that come. A listener that is [`Events::KEPT`] events late loses the oldest, and is told how many
+    /// The events that come. A listener that is [`Events::KEPT`] events late loses the oldest, and learns how many
     /// ([`broadcast::error::RecvError::Lagged`]).
     pub fn listen(&self) -> broadcast::Receiver<Arc<Event>> {
         self.live.subscribe()

@@ -1,7 +1,7 @@
 //! Requests to an API that speaks JSON over HTTP/1.1, as those of etcd and Kubernetes: one answer, or a stream
 //! with one value in each line.
 //!
-//! Each request has a connection of its own. Sources ask seldom, and a stream holds its connection anyway.
+//! Each request has a connection of its own. Sources ask rarely, and a stream holds its connection anyway.
 
 use std::{io, sync::Arc, time::Duration};
 

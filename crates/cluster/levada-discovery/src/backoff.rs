@@ -7,7 +7,7 @@ use std::{
 
 use tokio::time::Instant;
 
-/// Pauses that double from [`SHORTEST`] to the longest one, and begin anew after a success that lasted.
+/// Pauses that double from [`SHORTEST`] to the longest one, and start again after a success that lasted.
 pub(crate) struct Backoff {
     next: Duration,
     longest: Duration,

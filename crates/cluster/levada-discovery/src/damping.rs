@@ -2,7 +2,7 @@
 //!
 //! A source that changes once is followed at once. A member that left and comes back within a minute is flapping:
 //! the next time it leaves the source, it stays in use for ten seconds as long as it is up, the time after for
-//! twenty, and so on. Thus answers that differ at every query grow into their union, and no object moves for
+//! twenty, and so on. So answers that differ at every query grow into their union, and no object moves for
 //! them.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};

@@ -1,4 +1,4 @@
-//! The addresses of a name as members, asked for anew whenever its records have lived for their TTL.
+//! The addresses of a name as members, asked for again whenever the TTL of its records has passed.
 
 use std::{
     collections::BTreeSet,

@@ -48,7 +48,7 @@ struct Target {
     priority: u16,
 }
 
-/// The mark by which one version of a file is told from another.
+/// The mark by which one version of a file differs from another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Version {
     modified: Option<SystemTime>,

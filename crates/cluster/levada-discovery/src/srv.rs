@@ -21,7 +21,7 @@ use crate::{
 /// The addresses of the targets.
 type Targets = BTreeMap<Name, BTreeSet<IpAddr>>;
 
-/// The weight of a record with weight 0 beside others: a very small chance (RFC 2782).
+/// The weight of a record with weight 0 among others: a very small chance (RFC 2782).
 const LEAST_WEIGHT: f64 = 0.01;
 
 /// Follows the servers of a service.

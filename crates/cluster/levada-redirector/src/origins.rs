@@ -35,7 +35,7 @@ use crate::{sources::Found, switch::Connect};
 /// The origins of a site at work.
 pub struct Origins {
     list: ArcSwap<OriginList>,
-    /// Held while the list is made anew.
+    /// Held while the list is made again.
     making: Mutex<()>,
     /// Counts requests, so that members take turns.
     turn: AtomicU64,
@@ -320,6 +320,6 @@ impl WatchedServer for WatchedOrigin {
         true
     }
 
-    /// The next request looks at its health anew.
+    /// The next request looks at its health again.
     fn changed(&self, _change: Change) {}
 }

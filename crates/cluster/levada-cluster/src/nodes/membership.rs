@@ -8,7 +8,7 @@ use levada_upstream::{HealthCheck, Server};
 
 use crate::nodes::{Member, Peer, Peering, WatchedPeer};
 
-/// The nodes of the cluster, this one among them. An index is of use with the generation that it comes from.
+/// The nodes of the cluster, this one among them. An index is valid only in the generation that it comes from.
 pub struct Membership {
     pub(crate) generation: Arc<Generation>,
     cluster: Cluster,

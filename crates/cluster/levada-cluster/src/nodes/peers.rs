@@ -24,7 +24,7 @@ pub struct Peers {
     /// The name of this node.
     name: Arc<str>,
     membership: ArcSwap<Membership>,
-    /// Held while the membership is made anew, with the tables of former generations, which count the requests at
+    /// Held while the membership is made again, with the tables of former generations, which count the requests at
     /// nodes that left.
     former: Mutex<Vec<Weak<LoadTable>>>,
     bounds: Mutex<ServerBounds>,
@@ -112,7 +112,7 @@ impl Peers {
         self.now().members().for_each(|(_, member)| member.server.set_bounds(bounds));
     }
 
-    /// Checks a list of nodes, and reads the certificates anew.
+    /// Checks a list of nodes, and reads the certificates again.
     ///
     /// # Errors
     /// When the list or a certificate cannot be used.

@@ -14,7 +14,7 @@ pub struct Peering {
     pub trust: PeerTrust,
     /// Whether peers speak HTTP/2 with each other (one connection) instead of HTTP/1.1 (a pool).
     pub h2: bool,
-    /// All nodes, this one included; with a source, those beside the ones that it names.
+    /// All nodes, this one included; with a source, those in addition to the ones that it names.
     pub peers: Vec<Peer>,
     /// The name of the source of further nodes.
     pub discovery: Option<Arc<str>>,

@@ -21,7 +21,7 @@ pub struct PeerSources {
 }
 
 impl PeerSources {
-    /// Follows the sources of the nodes beside this one, `me`.
+    /// Follows the sources of the nodes other than this one, `me`.
     pub fn follow(
         me: &str,
         peering: &Peering,

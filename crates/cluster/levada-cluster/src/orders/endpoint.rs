@@ -76,7 +76,7 @@ pub struct PurgeEndpoint {
     pub place: OrderPlace,
     /// The parts that the node waits for before it is ready.
     pub awaited: Awaited,
-    /// Where purges are told.
+    /// Where purges are reported.
     pub events: Arc<Events>,
 }
 

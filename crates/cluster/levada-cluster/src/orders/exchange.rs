@@ -1,7 +1,7 @@
 //! Compares purge logs with peers: when an order is given, and with every health probe.
 //!
-//! A peer that was down does not count as up again before it has been told of every order. Whoever has an order passes
-//! it on, so it arrives even if the node that was given it is gone.
+//! A peer that was down does not count as up again before it has every order. Every node that has an order
+//! passes it on, so it arrives even if the node that was given it is gone.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,7 +24,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Peers post messages about their logs to this path.
 pub(crate) const PATH: &str = "/.levada/purge";
 
-/// The most bytes of a message. Its orders take 512 KiB and one order more, and JSON's escapes beside.
+/// The most bytes of a message. Its orders take 512 KiB and one order more, and JSON's escapes come on top.
 pub(crate) const MAX_MESSAGE_SIZE: usize = 8 << 20;
 
 /// Why a peer is not known to have every order.
@@ -207,7 +207,7 @@ pub(crate) async fn send(
     }
 }
 
-/// A peer under watch, which is well when it has been told of every order.
+/// A peer under watch, which is well when it has every order.
 pub struct ComparedPeer {
     /// The peer.
     pub peer: WatchedPeer,

@@ -1,6 +1,6 @@
 //! Tells peers which URLs and groups an unsafe request has invalidated.
 //!
-//! A URL that an unsafe request has invalidated is told to the peers at once and without the log, because
+//! A URL that an unsafe request has invalidated is sent to the peers at once and without the log, because
 //! such requests are frequent. If a peer does not answer, its URLs are gathered for a moment and become
 //! one order of the log.
 

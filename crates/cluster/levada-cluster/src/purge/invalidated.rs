@@ -30,7 +30,7 @@ impl Invalidated {
         self.count.load(SeqCst)
     }
 
-    /// Notes that a URI is invalidated: a fetch that has begun by now must not be kept for it.
+    /// Notes that a URI is invalidated: a fetch that has started by now must not be kept for it.
     pub(crate) fn note(&self, uri: Key) {
         let now = self.count.fetch_add(1, SeqCst) + 1;
         self.slot(uri).fetch_max(now, SeqCst);

@@ -30,7 +30,7 @@ use crate::purge::{
     rules::Rule,
 };
 
-/// A journal may grow to twice its contents and this, before it is written anew.
+/// A journal may grow to twice its contents and this, before it is rewritten.
 const SLACK: u64 = 4 << 20;
 /// Beyond this size of its contents, the rules in it become one that covers everything.
 const LARGEST: u64 = 64 << 20;
@@ -46,7 +46,7 @@ pub(crate) struct Journal {
     file: Option<File>,
     /// The length of the lines that are known to be written.
     length: u64,
-    /// The length when it was last written anew.
+    /// The length when it was last rewritten.
     rewritten: u64,
     /// Lines that are in force and could not be written.
     backlog: String,
@@ -118,7 +118,7 @@ impl Journal {
         }
         let added = self.append(text.as_bytes());
         if added.is_err() {
-            // The file is opened anew before the next line, and cut where this one began.
+            // The file is opened again before the next line, and cut where this one began.
             self.file = None;
             return added;
         }
@@ -205,7 +205,7 @@ impl Journal {
         file.sync_data()
     }
 
-    /// Writes anew what is still needed.
+    /// Rewrites the file with the lines that are still needed.
     fn shorten(&mut self) -> io::Result<()> {
         let Some(mut history) = parse(&fs::read(&self.path)?, self.bounds) else {
             return Err(io::ErrorKind::InvalidData.into());

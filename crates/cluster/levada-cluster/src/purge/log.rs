@@ -360,7 +360,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is given to which node, and whichever nodes meet: when all have met often enough, each
+        /// For any orders at any nodes, and in any order of meetings: when all have met often enough, each
         /// has applied every order, or knows that it missed some.
         #[test]
         fn every_order_reaches_every_node(steps in proptest::collection::vec((0..3usize, 0..4usize), 0..60)) {

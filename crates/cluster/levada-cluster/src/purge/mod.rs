@@ -161,7 +161,7 @@ impl Purges {
         self.check_label(label, identity) == PurgeVerdict::Alive
     }
 
-    /// Whether a request that arrives now may follow a fetch with this label that was begun then.
+    /// Whether a request that arrives now may follow a fetch with this label that was started at `begun`.
     pub fn may_follow(&self, label: &Label, begun: u64, identity: &str) -> bool {
         self.may_join(label, identity)
             && !self.invalidated_since(begun, Key::of(identity.as_bytes()))

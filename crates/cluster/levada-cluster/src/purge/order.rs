@@ -92,7 +92,7 @@ pub enum OrderError {
     /// A tag has no letters.
     #[error("a tag is at least one letter long")]
     EmptyTag,
-    /// It names a site beside a URL.
+    /// It names a site and a URL.
     #[error("a URL names its site itself: leave `site` out")]
     NeedlessSite,
     /// No site answers to a host.

@@ -22,9 +22,9 @@ pub struct NodeReport {
 pub enum Confirmation {
     /// The order is in force there, also after a restart.
     Confirmed,
-    /// The node can be reached and has not confirmed yet. It will be told again.
+    /// The node can be reached and has not confirmed yet. It gets the purge again.
     Pending,
-    /// The node cannot be reached. It will be told when it is back.
+    /// The node cannot be reached. It gets the purge when it is back.
     Unreachable,
     /// The node has refused the message: it is another cluster's, or of another version. It will be
     /// asked again.

@@ -56,7 +56,7 @@ pub(super) enum AccessError {
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 impl Access {
-    /// Reads what is needed, anew every time: tokens and certificates change.
+    /// Reads the files every time: tokens and certificates change.
     pub(super) async fn open(access: &ClusterAccess) -> Result<Self, AccessError> {
         let credentials = match access {
             ClusterAccess::Pod => {

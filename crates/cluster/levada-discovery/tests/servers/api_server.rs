@@ -199,7 +199,7 @@ impl ApiServer {
         lines[lines.len().saturating_sub(20)..].join("\n")
     }
 
-    /// A relay before the server, which resets the connections that it is told to.
+    /// A relay before the server, which resets connections on demand.
     pub(crate) async fn relay(&self) -> Relay {
         let address = reserve(1)[0];
         let listener = TcpListener::bind(address).await.unwrap();

@@ -249,7 +249,7 @@ impl EtcdServers {
         EtcdUser { name: name.into(), password: password.into() }
     }
 
-    /// Calls any server until one does what it is told.
+    /// Calls any server until one succeeds.
     async fn call(&self, path: &str, body: &Value) -> Value {
         let end = Instant::now() + PATIENCE;
         loop {

@@ -104,7 +104,7 @@ pub struct SilencedSocket {
     since: Instant,
     sender: Arc<FrameSender>,
     front_end: Arc<FrontEndEnding>,
-    /// Whether the front-end was told that it is answered, or is told with the next packet.
+    /// Whether the front-end knows that it is answered, or will know with the next packet.
     is_announced: AtomicBool,
     has_left: Arc<AtomicBool>,
     spoke: AtomicBool,

@@ -13,7 +13,7 @@ use crate::handoff::{
     serve::{Observe, Serve, Turn},
 };
 
-/// Kept while the connection is elsewhere. No task waits for it: the channel's task acts upon the back-end's
+/// Kept while the connection is elsewhere. No task waits for it: the channel's task handles the back-end's
 /// frames at once, which is all there is to do as long as nothing fails.
 pub(crate) struct HandedOffConnection {
     pub(crate) connection: Connection,
@@ -77,7 +77,7 @@ impl Drop for CountedHandoff {
 /// itself still runs, its answers continue.
 const GRACE: Duration = Duration::from_secs(5);
 /// A back-end that is not heard any more speaks no later than its lease allows. After this time the
-/// clients' acknowledgements show which answers it has begun.
+/// clients' acknowledgements show which answers it has started.
 const AFTER_LEASE: Duration = LEASE.saturating_add(Duration::from_millis(500));
 
 impl HandedOffConnection {
@@ -97,7 +97,7 @@ impl HandedOffConnection {
         (self.connection, self.steered, self.bytes, self.open)
     }
 
-    /// The back-end has begun to answer: the connection cannot be taken back any more.
+    /// The back-end has started to answer: the connection cannot be taken back any more.
     pub(crate) fn is_answered(&mut self) {
         self.bytes = Vec::new();
     }
@@ -163,7 +163,7 @@ pub(crate) async fn attend<S: Serve>(
             tokio::time::sleep(AFTER_LEASE).await;
         }
         match event {
-            // A back-end may have begun to answer just before its channel broke off.
+            // A back-end may have started to answer just before its channel broke off.
             Event::Refused | Event::Vanished if !handed_off.was_answered() => {
                 node.observer().handoff("refused");
                 lease.end();

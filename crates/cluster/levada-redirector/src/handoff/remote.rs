@@ -41,7 +41,7 @@ pub(crate) struct OpenChannel<S: Serve> {
 struct ChannelState {
     remote: HashMap<u32, RemoteConnection>,
     last: u32,
-    /// A connection whose answer has begun, and when; later the link checks whether its client has
+    /// A connection whose answer has started, and when; later the link checks whether its client has
     /// received it.
     sample: Option<(u32, Instant)>,
 }
@@ -49,7 +49,7 @@ struct ChannelState {
 /// A connection at the back-end.
 struct RemoteConnection {
     connection: Connection,
-    /// Whether this node can take it back by itself: the back-end has not begun an answer.
+    /// Whether this node can take it back by itself: the back-end has not started an answer.
     silent: bool,
     holder: EventHandler,
 }
@@ -206,7 +206,7 @@ impl<S: Serve> OpenChannel<S> {
         }
     }
 
-    /// Handles the frames that were sent before the channel closed: a back-end that has just begun an
+    /// Handles the frames that were sent before the channel closed: a back-end that has just started an
     /// answer has reported so. Does not wait for a process that is gone.
     pub(crate) async fn drain(self: &Arc<Self>, receiver: &mut FrameReceiver) -> std::io::Error {
         let action = tokio::time::timeout(RETRY, self.listen(receiver)).await;
@@ -421,7 +421,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::handoff::{ArrivedConnection, Choice, Front, Observe, SilencedSocket};
 
-    /// A node that is gone: the channel is told by frames alone.
+    /// A node that is gone: only the frames say so.
     pub(crate) struct NoNode;
 
     impl Serve for NoNode {

@@ -63,7 +63,7 @@ pub enum AfterHandoff {
     /// The connection stays with its back-end.
     #[default]
     Stay,
-    /// The connection goes back to the front-end, which decides anew.
+    /// The connection goes back to the front-end, which decides again.
     Back,
     /// The back-end asks the front-end and hands the connection on only if another back-end is to
     /// answer.

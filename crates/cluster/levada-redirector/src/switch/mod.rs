@@ -56,7 +56,7 @@ pub struct Switch {
     view: ArcSwap<SwitchView>,
     queue: Arc<FairQueue<()>>,
     decider: ArcSwap<Decider>,
-    /// Held while the view is made anew.
+    /// Held while the view is made again.
     making: Mutex<()>,
     clock: Clock,
     metrics: Arc<dyn SwitchMetrics>,
