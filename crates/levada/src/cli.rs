@@ -83,7 +83,7 @@ pub(crate) enum Command {
 ///
 /// TERM, INT and QUIT stop it gracefully: it accepts no new connections, and running requests have
 /// `limits.drain_timeout` to end. HUP reloads the configuration, as `levada reload` does. `levada upgrade`
-/// replaces the process. Listening sockets from systemd are used, and systemd is told of every step.
+/// replaces the process. Listening sockets from systemd are used, and systemd is notified of every step.
 #[derive(Args, Debug)]
 #[command(after_help = RUN_EXAMPLES)]
 pub(crate) struct RunArgs {

@@ -1,4 +1,4 @@
-//! `levada doctor`: a machine beside what a node needs of it.
+//! `levada doctor`: compares a machine with the needs of a node.
 
 use std::{
     io::{self, Write},

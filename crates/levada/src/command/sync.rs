@@ -22,9 +22,9 @@ use super::get::{self, args::NetworkArgs};
 
 /// Publishes a tree with a manifest, or makes a directory equal to a published tree.
 ///
-/// Given a directory, it writes DIRECTORY.manifest beside it. Given a manifest's URL and a directory, it
+/// Given a directory, it writes DIRECTORY.manifest next to it. Given a manifest's URL and a directory, it
 /// fetches the files that differ, verifies them, and replaces them one by one. The server is any node or
-/// any HTTP server with the manifest and the directory beside each other.
+/// any HTTP server with the manifest and the directory next to each other.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct SyncArgs {

@@ -73,7 +73,7 @@ impl Pebble {
         Some(pebble)
     }
 
-    /// Starts the server anew: it knows no accounts and no certificates.
+    /// Starts the server again: it knows no accounts and no certificates.
     pub(crate) fn restart(&mut self) {
         let directory = self.directory.path();
         let [listen, management] = [14_000, 15_000].map(|port| SocketAddr::from((self.at, port)));
@@ -143,7 +143,7 @@ pub(crate) fn authority(directory: &Path, at: IpAddr) {
     fs::write(directory.join("server.key"), key.serialize_pem()).unwrap();
 }
 
-/// A program of the PATH, or beside the one that `LEVADA_PEBBLE` names.
+/// A program of the PATH, or next to the one that `LEVADA_PEBBLE` names.
 fn program(name: &str) -> Option<PathBuf> {
     let beside = env::var_os("LEVADA_PEBBLE").map(PathBuf::from);
     let path = env::var_os("PATH").unwrap_or_default();

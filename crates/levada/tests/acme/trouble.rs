@@ -199,7 +199,7 @@ fn proof_that_the_server_does_not_find_is_told_in_its_words() {
     wait("the failure is told", || !node.events("certificate_failed").is_empty());
     let events = node.events("certificate_failed");
     assert!(events[0].contains("a.test: ") && events[0].contains("connection"), "{events:?}");
-    // An operator who has mended it does not wait for the next try.
+    // An operator who has repaired it does not wait for the next try.
     pebble.set_address("a.test", at);
     node.reload();
     node.certificate("a.test");

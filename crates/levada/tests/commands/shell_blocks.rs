@@ -1,5 +1,5 @@
 //! Lines of shell in README, start, install and the pages for operators are run as a reader would run them: one after
-//! another, beside a node, in network and mount namespaces of their own. A line that cannot be run here stands in
+//! another, with a node, in network and mount namespaces of their own. A line that cannot be run here stands in
 //! [`NOT_RUN`] with the reason; the test prints how many there are.
 
 use std::{
@@ -49,7 +49,7 @@ const STATUSES: [(&str, &[i32]); 2] = [
     ("curl -N ", &[124]),
 ];
 
-/// The node that lines are run beside: written as the page says, with an address and a log more.
+/// The node that runs while lines are run: written as the page says, with an address and a log more.
 const WORLD: &str = r#"
 ip link set lo up && ip address add 10.0.0.1/32 dev lo || exit 77
 mount -t tmpfs none /srv && mount -t tmpfs none /var/log || exit 77
@@ -85,7 +85,7 @@ kill $node; wait $node
 exit 0
 "#;
 
-/// The lines of the node's file beside those that `levada init` writes.
+/// The lines of the node's file in addition to those that `levada init` writes.
 const MORE: &str = r#"
 [log]
 access = "access.log"

@@ -239,7 +239,7 @@ fn third_front_end_at_an_interface_says_so_and_proxies_until_another_ends() {
         cluster.running[2].take()
     };
     let second = start(&mut cluster, 181);
-    // The back-ends are not told of its service, and refuse.
+    // The back-ends do not know its service, and refuse.
     let tried = "levada_handoffs_total{result=\"refused\"}";
     let get = |cluster: &Cluster, port: u16| {
         let (file, to) = (cluster.path("body"), format!("::{SERVICE}:{port}"));

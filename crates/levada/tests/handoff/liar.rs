@@ -1,4 +1,4 @@
-//! The channel between a front-end and a back-end, written anew from its description: for those that know
+//! The channel between a front-end and a back-end, written a second time, from its description: for those that know
 //! the secret and mean ill.
 
 use std::{

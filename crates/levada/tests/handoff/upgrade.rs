@@ -41,7 +41,7 @@ pub(super) fn eventually(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// A long response that has begun, of which the client takes no more until it has to end.
+/// A long response that has started, of which the client takes no more until it has to end.
 struct Download {
     stream: TcpStream,
     /// The body so far.

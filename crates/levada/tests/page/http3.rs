@@ -1,4 +1,4 @@
-//! HTTP/3 to a real Chromium: at once when it is told to, and else from the offer on.
+//! HTTP/3 to a real Chromium: at once when its options demand it, and else from the offer on.
 
 use serde_json::json;
 
@@ -29,7 +29,7 @@ fn protocols(browser: &mut Browser, url: &str) -> Vec<String> {
 fn chromium_comes_by_http3_where_it_is_offered() {
     let (nodes, fingerprint) = nodes::start_http3();
     let port = nodes.all[0].clients.port();
-    // A browser trusts private certificates over QUIC for names only that it is told to try it with, at any port.
+    // A browser trusts private certificates over QUIC only for names that its options list, at any port.
     for (force, first) in [(port, "h3"), (1, "h2")] {
         let options = [
             format!("--origin-to-force-quic-on=a.test:{force}"),

@@ -209,7 +209,7 @@ fn keyboard_reaches_everything_and_everything_has_a_name() {
                 ))
                 .to_string()
         })
-        // Elements that were drawn anew meanwhile.
+        // Elements that were drawn again meanwhile.
         .filter(|html| html != "\"\"")
         .collect();
     assert!(missing.is_empty(), "no Tab reaches {missing:#?}");

@@ -144,7 +144,7 @@ impl Node {
         true
     }
 
-    /// Starts it anew. A connection of another process may have one of its ports for a while.
+    /// Starts it again. A connection of another process may have one of its ports for a while.
     pub(crate) fn start_again(&mut self) {
         let begun = std::time::Instant::now();
         while !self.start() {

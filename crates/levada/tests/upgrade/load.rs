@@ -335,7 +335,7 @@ async fn http2(address: SocketAddr, report: &Shared, over: &AtomicBool) {
                         Ok(body) => Ok(body.to_bytes() == body_of(path)),
                         Err(error) => Err(io::Error::other(error)),
                     },
-                    // It was not sent: the connection was told to end just before.
+                    // It was not sent: the connection was asked to end just before.
                     Err(error) if error.is_canceled() => continue,
                     Err(error) => Err(io::Error::other(format!("{error:?}"))),
                 };

@@ -85,7 +85,7 @@ fn stored_objects_are_hits_after_an_upgrade_with_a_disk() {
     stored_objects_are_hits(true);
 }
 
-/// Every purge that is confirmed holds, on whichever process it and the next request arrive.
+/// Every purge that is confirmed holds, for any process at which it and the next request arrive.
 fn purges_hold(with_disk: bool) {
     let origin = Origin::start();
     let plan = Plan::new(&origin);

@@ -19,7 +19,7 @@ use http::{
 pub struct Cors {
     /// The origins, such as `https://app.example.com`; `https://*.example.com` for all below a host, `*` for all.
     pub origins: Vec<String>,
-    /// The methods beside GET, HEAD and POST.
+    /// The methods in addition to GET, HEAD and POST.
     pub methods: Vec<Method>,
     /// The request fields that a page may set; `None` allows those that it asks for.
     pub headers: Option<Vec<HeaderName>>,

@@ -74,7 +74,7 @@ const BARE: Duration = Duration::from_secs(5);
 const FETCH: u64 = 64 << 10;
 /// The longest wait of a fetch for room.
 const ROOM_WAIT: Duration = Duration::from_secs(5);
-/// In this time a fetch that has begun takes its memory.
+/// In this time a fetch that has started takes its memory.
 const GROWN: Duration = Duration::from_millis(500);
 
 impl MemoryBound {

@@ -4,7 +4,7 @@
 //! announce  whether the BGP route to a node is announced, as a backup or not at all; drains
 //! status    what a node says of itself: state, the last 15 minutes, hot objects, explanations of decisions
 //! page      the web page of a running cluster: its files, and the stream of events that they show
-//! upgrade   sockets, purges and stored objects on their way to the next process; what systemd is told
+//! upgrade   sockets, purges and stored objects on their way to the next process; messages to systemd
 //! ```
 
 pub mod announce;

@@ -10,7 +10,7 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 const TYPE: &str = "application/grpc";
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
-/// The bytes of a message that are written as `%XX`, beside those that are not ASCII.
+/// The bytes of a message that are written as `%XX`, in addition to those that are not ASCII.
 const ENCODED: &AsciiSet = &CONTROLS.add(b'%');
 
 /// Whether a request is a call.

@@ -1,4 +1,4 @@
-//! How much of the load this machine carries now: beside other programs, and with this build.
+//! How much of the load this machine carries now, with its other programs and this build.
 
 use std::{sync::Arc, time::Duration};
 

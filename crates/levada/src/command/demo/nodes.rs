@@ -66,7 +66,7 @@ impl Cluster {
         Ok(Self { nodes, restarts: 0, directory, origin, secret })
     }
 
-    /// Changes the policy of all nodes: writes their configurations anew, and lets them read these.
+    /// Changes the policy of all nodes: writes new configurations, and lets the nodes read them.
     ///
     /// # Errors
     /// If a node that runs refuses.

@@ -403,7 +403,7 @@ const SLOWEST_LINK: u64 = 125_000;
 /// 40 Mbit/s.
 const USUAL_LINK: f64 = 5e6;
 
-/// Requests per second that two cores carry beside four nodes, an origin and the clients.
+/// Requests per second that two cores carry together with four nodes, an origin and the clients.
 const USUAL_RATE: f64 = 300.0;
 const LEAST_RATE: f64 = 1.0;
 const MOST_RATE: f64 = 20_000.0;

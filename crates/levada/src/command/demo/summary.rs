@@ -350,7 +350,7 @@ impl Summary {
     }
 }
 
-/// Limits that the demo sets besides the machine's speed, one sentence each.
+/// Limits that the demo sets in addition to the machine's speed, one sentence each.
 pub(super) fn emulation(setup: &Setup) -> String {
     let (objects, bytes) = setup.working_set;
     format!(

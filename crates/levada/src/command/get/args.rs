@@ -34,7 +34,7 @@ pub(crate) struct GetArgs {
     /// The directory to write to.
     #[arg(long, value_name = "DIRECTORY")]
     pub(super) output_dir: Option<PathBuf>,
-    /// Continues a file that another program has begun.
+    /// Continues a file that another program has started.
     #[arg(short = 'C', long = "continue")]
     pub(super) continue_file: bool,
     /// Ignores partial files of an earlier run.

@@ -35,7 +35,7 @@ pub(super) struct Door {
     pub(super) tls: Option<(PathBuf, PathBuf)>,
 }
 
-/// A web server or a directory, whichever the text names.
+/// The web server or the directory that the text names.
 pub(super) fn content(text: &str) -> Result<Content, String> {
     let is_path = text.starts_with(['/', '.', '~']) || Path::new(text).is_dir();
     match text {

@@ -89,7 +89,7 @@ pub(crate) struct SimRunArgs {
 /// Compares policies over many scenarios and seeds, relative to the best policy of each scenario.
 ///
 /// A scenario with growing load is compared by the rate that it sustains, any other by the requests
-/// that it finishes per second, a commerce site by its pages within 2.5 s. Beside it stands the 90th
+/// that it finishes per second, a commerce site by its pages within 2.5 s. Next to it stands the 90th
 /// percentile of latency in seconds; with growing load, at three quarters of what the best policy
 /// sustains.
 #[derive(Args, Debug)]
@@ -124,7 +124,7 @@ pub(crate) struct MatrixArgs {
 const MATRIX_POLICIES: [&str; 7] =
     ["adaptive", "fdr", "fdr-t-s", "bounded_hash", "lard/r", "least_conn", "p2c"];
 
-/// Runs the tables and figures of a paper, and prints our results beside the paper's.
+/// Runs the tables and figures of a paper, and prints our results next to the paper's.
 #[derive(Args, Debug)]
 #[command(after_help = PAPER_EXAMPLES)]
 pub(crate) struct PaperArgs {

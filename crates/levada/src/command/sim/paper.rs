@@ -1,4 +1,4 @@
-//! `levada sim paper`: the tables of a paper, our results beside the paper's.
+//! `levada sim paper`: the tables of a paper, our results next to the paper's.
 
 use anyhow::{Context as _, bail};
 use levada_client::command::CommandStatus;

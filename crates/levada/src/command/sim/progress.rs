@@ -31,7 +31,7 @@ struct SweepBars {
 }
 
 impl Progress {
-    /// Progress of `all` runs with these `weights`, besides `kept` runs that are finished already.
+    /// Progress of `all` runs with these `weights`, in addition to `kept` runs that are finished already.
     pub(super) fn start(all: usize, kept: usize, weights: f64, jobs: usize) -> Self {
         if kept > 0 {
             eprintln!("{kept} of {} runs are finished already", all + kept);
@@ -41,7 +41,7 @@ impl Progress {
         Self { begin: Instant::now(), state: Mutex::new(state), bars }
     }
 
-    /// Records that `worker` has begun a case.
+    /// Records that `worker` has started a case.
     pub(super) fn begun(&self, worker: usize, case: &str) {
         if let Some(bars) = &self.bars {
             bars.workers[worker].set_prefix(case.to_owned());

@@ -17,7 +17,7 @@ use ratatui::crossterm::event::{self, Event as Input, KeyCode, KeyEventKind, Key
 use super::{admin::AdminArgs, status};
 use picture::{Pane, Picture};
 
-/// Shows a running node and its cluster on the terminal, anew every second.
+/// Shows a running node and its cluster on the terminal, and again every second.
 ///
 /// Without --config and --admin it asks the node of levada.toml or /etc/levada/levada.toml, or the one at
 /// 127.0.0.1:9180. That node asks its peers.

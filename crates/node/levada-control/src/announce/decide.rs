@@ -74,7 +74,7 @@ impl Controller {
         Self { rules, level, reason, since: Duration::ZERO, load: 0.0, decided_at: Duration::ZERO }
     }
 
-    /// Decides anew at `now`. Returns whether the level changed.
+    /// Decides again at `now`. Returns whether the level changed.
     pub(crate) fn decide(&mut self, now: Duration, view: &RouteView) -> bool {
         let passed = now.saturating_sub(self.decided_at);
         self.decided_at = now;

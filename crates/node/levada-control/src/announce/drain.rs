@@ -1,7 +1,7 @@
 //! Draining: moves clients away from a node that goes on running.
 //!
 //! ```text
-//! begun    the node is not ready; connections end with their next response, which says so
+//! started  the node is not ready; connections end with their next response, which says so
 //! closing  ends downloads in the middle, at a rate (at once, or when the route is withdrawn)
 //! ```
 //!
@@ -32,7 +32,7 @@ const MIN_REST: u64 = 256 << 10;
 /// The state of a node's drain, and the rate at which downloads are ended.
 pub struct Drain {
     begun: watch::Sender<bool>,
-    /// Set after `begun`. A body looks at this flag for each piece.
+    /// Set after the drain has started. A body looks at this flag for each piece.
     closing: AtomicBool,
     bucket: Mutex<Bucket>,
     /// Another process serves in the place of this one.
@@ -41,7 +41,7 @@ pub struct Drain {
     ends: AtomicBool,
     running: AtomicU64,
     moved: Counter,
-    /// Told of each drain, and of the stop.
+    /// Notified of each drain, and of the stop.
     resting: Notify,
 }
 
@@ -53,7 +53,7 @@ struct Bucket {
 
 impl Bucket {
     /// Takes a token if one is available. Unused tokens are lost except for those of a short time:
-    /// bodies ask only when they have a piece to send, which may be seldom.
+    /// bodies ask only when they have a piece to send, which may be rare.
     fn take(&mut self, now: Instant) -> bool {
         let free = now >= self.next;
         if free {
@@ -183,7 +183,7 @@ impl Drain {
         *self.begun.borrow()
     }
 
-    /// Returns when a drain has begun. Connections call this at each poll.
+    /// Returns when a drain has started. Connections call this at each poll.
     pub async fn begun(&self) {
         let mut receiver = self.begun.subscribe();
         let changes = receiver.clone();

@@ -92,7 +92,7 @@ impl Route {
         Self { settings, metrics, controller, state: watch::Sender::new(state) }
     }
 
-    /// Decides anew and gives the daemon the result if it changed, if the last attempt failed, or if
+    /// Decides again and gives the daemon the result if it changed, if the last attempt failed, or if
     /// `again`.
     pub async fn update(&self, now: Duration, view: &RouteView, again: bool) {
         let (changed, level, reason) = {

@@ -39,7 +39,7 @@ impl<S> Stalled<S> {
         let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(PATIENCE)));
         match waiting.as_mut().poll(cx) {
             Poll::Ready(()) => {
-                // Another write waits anew, and must not poll a timer that has ended.
+                // Another write starts a new wait, and must not poll a timer that has ended.
                 waiting.as_mut().reset(Instant::now() + PATIENCE);
                 Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
             }

@@ -51,7 +51,7 @@ pub struct Explanation {
     pub bound: Option<f64>,
     /// All candidates in the policy's order, with the state of each.
     pub candidates: Vec<Candidate>,
-    /// The size of the object, if a response has told it.
+    /// The size of the object, if a response has stated it.
     pub size: Option<u64>,
     /// The rules of access and the limits of the site.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -11,7 +11,7 @@
 //! sockets        the listening sockets of a node: passed on, from systemd, or opened
 //! passed         sockets that a process got instead of opening them
 //! run_as         the user that a node runs as
-//! systemd        what systemd is told
+//! systemd        messages to systemd
 //! entries        the memory tier on its way
 //! upgrades       how far an upgrade has come
 //! registrar      the registration of the node in etcd, which the new process goes on with

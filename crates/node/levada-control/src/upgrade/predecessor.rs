@@ -115,7 +115,7 @@ impl Predecessor {
     }
 
     /// Says that this process could go on alone, and waits until the old one lets go. `memory`: whether the
-    /// entries of its memory tier are of use here.
+    /// entries of its memory tier are useful here.
     ///
     /// # Errors
     /// When the old process cannot be understood.

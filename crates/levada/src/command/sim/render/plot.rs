@@ -19,7 +19,7 @@ pub(super) fn figures(report: &Report) -> Vec<Figure> {
     report.plots.iter().flat_map(figures).collect()
 }
 
-/// A bar for each row and column; the paper's number is a mark beside its bar.
+/// A bar for each row and column; the paper's number is a mark next to its bar.
 fn bars_of(report: &Report) -> Bars {
     let columns = drawn_columns(report);
     let unit = report.columns[columns[0]].metric.unit();

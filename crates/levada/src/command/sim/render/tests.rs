@@ -1,4 +1,4 @@
-//! A small table with invented outcomes in every form. `UPDATE_EXPECT=1` writes the golden files anew.
+//! A small table with invented outcomes in every form. `UPDATE_EXPECT=1` writes the golden files again.
 
 use std::{collections::BTreeMap, env, fs, path::Path};
 
