@@ -1,7 +1,7 @@
 //! Counts the requests for keys, to store only what is requested often enough.
 //!
 //! A count-min sketch (Cormode and Muthukrishnan 2005) of fixed size: the count of a key is the least of
-//! its four counters, so it is never too small before the counters are halved, and seldom too large.
+//! its four counters, so it is never too small before the counters are halved, and rarely too large.
 //! Halving, after as many requests as there are counters in a row, lets counts of the past fade.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};

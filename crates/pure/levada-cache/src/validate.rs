@@ -86,7 +86,7 @@ impl Validators {
         }
     }
 
-    /// The same validators of a representation whose bytes are made anew at times: the date does not identify them.
+    /// The same validators of a representation whose bytes are made again at times: the date does not identify them.
     pub fn of_remade(self) -> Self {
         Self { settled: false, ..self }
     }
@@ -314,7 +314,7 @@ pub fn make_conditional(request: &mut HeaderMap, stored: &HeaderMap) -> bool {
 /// (RFC 9111, Sec. 3.2): every field of the answer replaces the stored field of that name.
 ///
 /// Fields that describe the stored bytes and hop-by-hop fields are not updated. Compute
-/// [`crate::Freshness`] and [`Validators`] anew from the result.
+/// new [`crate::Freshness`] and [`Validators`] from the result.
 pub fn update_stored(stored: &mut HeaderMap, answer: &HeaderMap) {
     let nominated: Vec<HeaderName> = nominated(answer).collect();
     for name in answer.keys() {

@@ -137,8 +137,8 @@ fn write_line(line: &[u8], key: &mut Vec<u8>) {
 }
 
 /// Fields that list a client's preferences, where case and order have no meaning: the client orders
-/// them by `q` (RFC 9110, Sec. 12.4.2 and 12.5.4: the order of equal weights "cannot be relied
-/// upon").
+/// them by `q` (RFC 9110, Sec. 12.4.2 and 12.5.4: a server need not keep to the order of
+/// equal weights).
 fn is_preference_list(field: &HeaderName) -> bool {
     *field == header::ACCEPT_ENCODING
         || *field == header::ACCEPT_LANGUAGE

@@ -1,11 +1,11 @@
 //! A large file in pieces: the sliding window of CoDeploy's agent (WORLDS'04, Sec. 3).
 //!
 //! ```text
-//!    delivered | head  being fetched ... waiting | not begun
+//!    delivered | head  being fetched ... waiting | not started
 //!              |<------- at most W pieces ------>|
 //! ```
 //!
-//! Pieces are begun in file order, fetched in parallel and delivered in order. The window moves when
+//! Pieces are started in file order, fetched in parallel and delivered in order. The window moves when
 //! its head has been taken whole, so a transfer never holds more than W pieces of C bytes.
 //!
 //! Two rules deal with slow sources; both use the predicted finish time ([`Sources`]):
@@ -13,11 +13,11 @@
 //! 1. The choice of a source ([`choice`](Chunked::choice)) skips those that would finish the piece
 //!    much later than a fresh request elsewhere.
 //! 2. A piece under way is late ([`look`](Chunked::look)) when it has taken the time of a typical piece and
-//!    would finish much later than a fresh request elsewhere. It is given up and asked for anew, of another
+//!    would finish much later than a fresh request elsewhere. It is given up and asked for again, of another
 //!    node. With [`Mode::Hedge`] a piece that everything waits for gets a second request
-//!    beside the first one.
+//!    while the first one goes on.
 //!
-//! The paper's timeout holds beside them, for pieces that do not move at all and for sources whose
+//! The paper's timeout holds as well, for pieces that do not move at all and for sources whose
 //! rate is unknown. It counts from the last bytes of any piece of the transfer: a piece that others are ahead of
 //! is not late while they move. Nor is one late whose source says that it waits for its turn at the origin: asked of
 //! another node, it would wait for the same origin. As published the timeout counts from the request.
@@ -50,7 +50,7 @@ const AMPLE: u32 = 2;
 /// The pause before the third try of a piece that failed. It doubles with each further failure.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The treatment of slow pieces, beside the timeout.
+/// The treatment of slow pieces, in addition to the timeout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// Nothing more, as published.
@@ -166,7 +166,7 @@ pub struct Chunked<T> {
     length: u64,
     /// The bytes that are left to deliver.
     span: Range<u64>,
-    /// The first piece that has not been begun.
+    /// The first piece that has not been started.
     next: u64,
     /// In file order; the first is the head.
     slots: VecDeque<Slot<T>>,
@@ -197,7 +197,7 @@ struct Slot<T> {
     tried: Vec<usize>,
     /// The earliest time of a further try.
     not_before: Timestamp,
-    /// A second request is to go out beside the first.
+    /// A second request is to go out while the first one is under way.
     hedge: bool,
     came: bool,
     /// The piece, until it is handed to the client.
@@ -330,7 +330,7 @@ impl<T> Chunked<T> {
     ///
     /// Another try has the same name, for the next choice of the policy may store the piece: it is another
     /// replica, or it got the piece when the first was slow. A piece gets another name, under which it is
-    /// fetched anew, only after all nodes were asked in vain. As published it has one at once.
+    /// fetched again, only after all nodes were asked in vain. As published it has one at once.
     pub fn choice(&self, id: RequestId, sources: &Sources, nodes: usize, now: Timestamp) -> Choice {
         let slot = self.slots.iter().find(|slot| slot.tries.iter().any(|t| t.id == id));
         let Some(slot) = slot else { return Choice { avoided: Vec::new(), retries: 0 } };
@@ -366,7 +366,7 @@ impl<T> Chunked<T> {
         }
     }
 
-    /// When [`look`](Self::look) is of use again; `None` while nothing is under way.
+    /// When [`look`](Self::look) should be called again; `None` while nothing is under way.
     pub fn poll_look(&self) -> Option<Timestamp> {
         let waits = self.slots.iter().any(|slot| !slot.tries.is_empty());
         (waits && !self.plan.published && !self.failed).then(|| self.looked + SPAN)
@@ -657,7 +657,7 @@ impl<T> Chunked<T> {
         start..start.saturating_add(self.plan.chunk).min(self.length)
     }
 
-    /// How many pieces are of use now: the plan's window. With deadlines, as many as the client takes
+    /// How many pieces are useful now: the plan's window. With deadlines, as many as the client takes
     /// in [`AMPLE`] times the average fetch, so that a piece is here before it is wanted.
     fn needed(&self) -> usize {
         let (Mode::Deadline, Some(fetch), Some(drain)) =

@@ -1,4 +1,4 @@
-//! The entries of a tree, as a text that can be published beside it (Cosync, WORLDS'04, Sec. 4).
+//! The entries of a tree, as a text that can be published next to it (Cosync, WORLDS'04, Sec. 4).
 //!
 //! ```text
 //! levada-manifest 1

@@ -212,7 +212,7 @@ pub struct Resume {
     begun: bool,
     /// The server has answered a request for a range with everything.
     ignores_ranges: bool,
-    /// `If-Range` is of use: no two nodes were seen to name the same bytes differently.
+    /// `If-Range` is useful: no two nodes were seen to name the same bytes differently.
     conditional: bool,
     /// The digest at the end counts as proof for pieces.
     trusting: bool,
@@ -279,7 +279,7 @@ impl Resume {
         self.discarded
     }
 
-    /// How often it was begun anew.
+    /// How often it was started again.
     pub fn restarts(&self) -> u32 {
         self.restarts
     }
@@ -289,8 +289,8 @@ impl Resume {
         self.begun && self.known.total.is_some_and(|total| self.known.held.is_whole(total))
     }
 
-    /// Whether further lanes are of use: the length is known and the server may honour ranges of a
-    /// version that can be told from others.
+    /// Whether further lanes are useful: the length is known and the server may honour ranges of a
+    /// version that can be distinguished from others.
     pub fn takes_more_lanes(&self) -> bool {
         let provable = !self.known.version.strong.is_empty() || self.trusting || self.digest();
         self.begun && self.known.total.is_some() && !self.ignores_ranges && provable
@@ -518,7 +518,7 @@ impl Resume {
         self.begin_anew()
     }
 
-    /// The server does not understand ranges; without them it may be of use.
+    /// The server does not understand ranges; without them it may be useful.
     fn on_nonsense(&mut self, what: &'static str) -> Verdict {
         if self.ignores_ranges {
             return Verdict::Failed(Trouble::Nonsense(what));
@@ -772,7 +772,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// The pause after the first outage; it doubles.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_secs(600);
-/// How often a file may be begun anew because it has changed.
+/// How often a file may be started again because it has changed.
 const MOST_RESTARTS: u32 = 4;
 /// How many names of one version are remembered.
 const MOST_NAMES: usize = 16;

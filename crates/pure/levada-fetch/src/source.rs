@@ -87,7 +87,7 @@ impl Source {
     fn received(&mut self, bytes: u64, requests: usize, now: Timestamp) {
         let length = now.since(self.span);
         if bytes > 0 {
-            // After a silence the connection begins anew, with one packet.
+            // After a silence the connection starts again with one packet.
             self.spans = if self.silent < SPANS { self.spans } else { 0 };
             self.silent = 0;
         }
@@ -194,7 +194,7 @@ impl Sources {
         self.known.get(source).and_then(|source| source.average.get())
     }
 
-    /// Begins anew with a source: this number belongs to another node now, or to none.
+    /// Forgets what is known about a source: this number belongs to another node now, or to none.
     pub fn forget(&mut self, source: usize) {
         if source >= self.known.len() {
             self.known.resize(source + 1, Source::default());

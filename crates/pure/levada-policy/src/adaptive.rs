@@ -13,7 +13,7 @@
 //! hot     share >= 1 / (32 n)                the object's part of all requests in the window
 //! ```
 //!
-//! The counts of one redirector fluctuate by about their root, hence the second term: it gives the
+//! The counts of one redirector fluctuate by about their root, so the second term gives the
 //! bound the right slack at every load and for any number of redirectors. A copy of an object costs
 //! one miss and is repaid by later requests. So the at most 32 n hot objects spread early and relieve
 //! a node, and all others stay where they are cached: the queue of a node whose disk is never idle

@@ -1,7 +1,7 @@
 //! Dynamic replication (OSDI'02 Sec. 3.4): as many servers of its hash order serve an object as its
 //! demand keeps busy.
 //!
-//! CDR walks from the first server to one that is not busy, anew for every request. FDR remembers
+//! CDR walks from the first server to one that is not busy, for every request. FDR remembers
 //! the length of the walk, takes the least loaded server within it, and shortens it by one when
 //! that length has been enough for a while. CDR is FDR without the memory, FDR-Global and NP-FDR
 //! are FDR with another load view, and the large-file variants (Sec. 5.4.2) treat large files

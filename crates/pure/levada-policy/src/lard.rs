@@ -9,7 +9,7 @@
 //!
 //! Beyond the paper: outstanding requests count relative to a node's weight and ramp, so that a
 //! node in slow start gives up targets early and gets new ones late; at ramp 0 it counts as down. A
-//! target whose node is down is assigned anew when it is requested. When the driver reports that a
+//! target whose node is down is assigned again when it is requested. When the driver reports that a
 //! node has failed, all its targets become unassigned, as in the paper. A node that is drained
 //! keeps the targets that are not requested meanwhile.
 

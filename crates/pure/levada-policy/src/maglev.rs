@@ -2,7 +2,7 @@
 //! in turn, each in its own order. A pick takes one lookup, and shares are more even than those of
 //! a ring. If a server joins or leaves, somewhat more objects move than its share.
 //!
-//! The paper fills the table anew when a server fails. Here health is not membership: the table
+//! The paper fills a new table when a server fails. Here health is not membership: the table
 //! stays, and an object whose server is down takes another slot of the table. So only the objects
 //! of the failed server move, and they return when it does. The next slot would be a bad choice,
 //! because neighbouring slots are not independent.

@@ -1,6 +1,6 @@
 //! Weighted round robin: nodes in turn, larger or less busy nodes more often.
 //!
-//! Every proxy has this policy with static weights. With weights that are computed anew every
+//! Every proxy has this policy with static weights. With weights that are computed again every
 //! `refresh` it is the dynamic WRR of WWW10 Sec. 3.1 (IBM's Network Dispatcher): WRR_num uses the
 //! number of active connections, WRR_time the mean service time. The paper found WRR_num better
 //! than WRR_time, and short periods better than long ones (Sec. 4.3).

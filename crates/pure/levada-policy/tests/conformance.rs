@@ -342,7 +342,7 @@ const ONE_HOME: &[&str] = &[
 const MOVE_MORE: &[(&str, f64)] = &[
     // The shares of nodes on a ring differ: nothing else moves than the share of the node.
     ("ring_hash", 1.4),
-    // The more nodes, the more entries of its table change beside those of the node.
+    // The more nodes, the more entries of its table change that are not those of the node.
     ("maglev", 1.2),
     // Copies are placed by hash functions with the number of nodes.
     ("r-chash", f64::INFINITY),

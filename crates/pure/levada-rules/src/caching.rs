@@ -14,9 +14,9 @@ pub struct CachingRules {
     pub bypass: Vec<Selector>,
     /// Requests whose answers are not stored, as nginx's `proxy_no_cache`.
     pub no_store: Vec<Selector>,
-    /// A condition beside `bypass`.
+    /// A condition in addition to `bypass`.
     pub bypass_when: Option<Expression>,
-    /// A condition beside `no_store`.
+    /// A condition in addition to `no_store`.
     pub no_store_when: Option<Expression>,
     /// Cookies of requests are removed, except those of the key.
     pub strips_request_cookies: bool,

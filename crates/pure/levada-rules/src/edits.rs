@@ -174,7 +174,7 @@ impl FieldEdits {
         }
     }
 
-    /// Makes those edits anew that stood in these fields, which were removed.
+    /// Makes the edits of these fields again, after the fields were removed.
     pub fn apply_again(&self, headers: &mut HeaderMap, removed: &[HeaderName]) {
         let lost = |name: &HeaderName, change: &FieldChange| {
             !change.is_last(name) && removed.contains(name)

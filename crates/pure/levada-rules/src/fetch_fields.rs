@@ -1,10 +1,10 @@
 //! The fields of a request that go to the origin with a fetch that others share.
 //!
 //! The response is for everyone who asks with the same key. A field that the key does not have must not change it:
-//! otherwise one client decides what all others get. So a fetch has the fields of a list, beside those of the key.
+//! otherwise one client decides what all others get. So a fetch has the fields of a list and those of the key.
 //!
 //! ```text
-//!   listed      passes: of use to every server, or written by this node
+//!   listed      passes: useful to every server, or written by this node
 //!   unlisted    withheld; a response that is not shared is asked for again, with all fields
 //!   idle        withheld, and not missed by a response that is not shared: browsers send them always
 //! ```
@@ -148,7 +148,7 @@ impl UnkeyedFields {
         self
     }
 
-    /// Removes those that are withheld, and makes the changes of the operator anew that stood in them.
+    /// Removes those that are withheld, and makes the operator's changes of these fields again.
     pub fn withhold(&self, edits: Option<&FieldEdits>, headers: &mut HeaderMap) {
         for name in &self.withheld {
             headers.remove(name);

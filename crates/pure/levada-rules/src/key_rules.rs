@@ -1,4 +1,4 @@
-//! The cache key of a request: which parts of the URL count, and what counts beside it.
+//! The cache key of a request: which parts of the URL count, and what else counts.
 //!
 //! ```text
 //! https://www.example.com/A?utm_source=x&b=1&a=2
@@ -123,7 +123,7 @@ impl KeyRules {
         Some(percent_encode(word.as_bytes(), RESERVED).to_string())
     }
 
-    /// Whether something beside the URL counts.
+    /// Whether something other than the URL counts.
     pub fn has_variants(&self) -> bool {
         self.device
             || !self.headers.is_empty()

@@ -10,9 +10,9 @@
 //! answer ─► RouteAnswer    redirects and fixed responses; Template is their text with variables
 //! rewrite ► Rewrite        the path that the origin is asked with
 //! errors ─► ErrorPages     bodies of errors by status
-//! key   ──► KeyRules       the part of the URL that counts, and what counts beside it (DeviceClass)
+//! key   ──► KeyRules       the part of the URL that counts, and what else counts (DeviceClass)
 //!           Selector       a condition in one word, by which a request passes the cache by
-//! fetch ──► FetchFields    the fields that a shared fetch has beside those of the key
+//! fetch ──► FetchFields    the fields that a shared fetch has in addition to those of the key
 //! edits ──► FieldEdits     changes of header fields, whose values are Templates
 //! all   ──► Expression     a condition or a value in CEL
 //! ```

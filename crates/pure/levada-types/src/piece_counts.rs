@@ -9,7 +9,7 @@ pub struct PieceCounts {
     pub retries: u64,
     /// The part of the retries that replaced a late one.
     pub late: u64,
-    /// Second requests beside one that was still under way.
+    /// Second requests for a piece while the first was still under way.
     pub hedges: u64,
     /// How often the client was ready for a piece that was not here yet.
     pub stalls: u64,

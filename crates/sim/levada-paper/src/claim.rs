@@ -94,7 +94,7 @@ pub enum Claim {
         /// Whether the series rises or falls.
         rises: bool,
     },
-    /// The maximum of a series is at this `x`, or one step beside it.
+    /// The maximum of a series is at this `x`, or one step away.
     Peak {
         /// The column.
         column: usize,

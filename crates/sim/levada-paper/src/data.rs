@@ -1,4 +1,4 @@
-//! Published numbers, as files of comma-separated values beside the code.
+//! Published numbers, as files of comma-separated values next to the code.
 
 /// The lines of a file, each cut at its commas; comments, the line of headings and empty ones aside.
 pub(super) fn rows(text: &'static str) -> impl Iterator<Item = Vec<&'static str>> {

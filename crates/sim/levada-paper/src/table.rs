@@ -47,7 +47,7 @@ pub struct Row {
     pub series: String,
     /// The variable within the series, and its value.
     pub x: Option<f64>,
-    /// The text beside the series, if the value alone is not enough.
+    /// The text next to the series, if the value alone is not enough.
     pub label: String,
     /// The offered rate (requests per second) at which a run with growing load is read.
     pub at: Option<u32>,
@@ -72,7 +72,7 @@ pub struct Case {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Plot {
-    /// A bar for each row and column, the paper's number as a mark beside it.
+    /// A bar for each row and column, the paper's number as a mark next to it.
     Bars,
     /// The first column over `x`, a line for each series.
     Lines {

@@ -1,5 +1,5 @@
 //! The quick tables of OSDI'02, smaller still, show the effect of a change of the simulator on all
-//! of them at once. `UPDATE_EXPECT=1` writes the golden file anew.
+//! of them at once. `UPDATE_EXPECT=1` writes the golden file again.
 
 use std::{collections::BTreeMap, env, fmt::Write as _, fs, ops::ControlFlow, path::Path};
 

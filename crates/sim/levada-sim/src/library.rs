@@ -1,10 +1,10 @@
-//! The inputs of scenarios besides numbers: traces, read or generated, each loaded once.
+//! The inputs of scenarios that are not numbers: traces, read or generated, each loaded once.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use levada_trace::{Trace, generate::GENERATORS};
 
-/// Reads files on behalf of this crate, which opens none itself.
+/// Reads files for this crate, which opens none itself.
 pub trait Source {
     /// The requests in the access log or trace `path`.
     ///

@@ -2,7 +2,7 @@
 //!
 //! Every object has a value H = L + frequency * cost / size. The object with the least H is
 //! evicted, and L, the "inflation", becomes that H; this ages all other objects without touching
-//! them. A hit computes H anew.
+//! them. A hit computes H again.
 //!
 //! A hit can only raise H, because L never falls. So a hit does not change the heap: the value of
 //! an entry in the heap is a lower bound, which is corrected when the entry reaches the top. The

@@ -20,7 +20,7 @@ use levada_types::ServiceClass;
 /// The number of requests between two classifications of a kind; each uses the times of these
 /// requests.
 const WINDOW: usize = 64;
-/// The most kinds that are tracked besides the rules. Each takes about 400 bytes.
+/// The most kinds that are tracked in addition to the rules. Each takes about 400 bytes.
 const MOST_PREFIXES: usize = 1024;
 /// Longer first segments of paths are not tracked as kinds.
 const LONGEST_PREFIX: usize = 64;

@@ -207,7 +207,7 @@ struct Typed {
     cost: u64,
 }
 
-/// A part that is a value, or only of use within a larger part.
+/// A part that is a value, or has a meaning only within a larger part.
 enum Operand {
     Value(Typed),
     Table(Table),

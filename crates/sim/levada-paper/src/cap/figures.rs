@@ -156,7 +156,7 @@ const P90: usize = 0;
 const WITHIN_1S: usize = 1;
 const WITHIN_2S5: usize = 2;
 
-/// Figure 3: WRR by its measure of load and its reporting interval, beside strategies without a
+/// Figure 3: WRR by its measure of load and its reporting interval, next to strategies without a
 /// measure.
 pub(super) fn figure_3(number: &str, site: Site, size: Size) -> Table {
     let row = |key: String, series: &str, x: Option<f64>, case: Case| Row {

@@ -289,7 +289,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// A flight has ended: those who wait for it are told.
+    /// A flight has ended: the transfers that wait for it are woken.
     fn land(&mut self, flight: &Rc<Flight>, state: State, now: Timestamp) {
         flight.state.set(state);
         for (client, id) in flight.waiting.take() {

@@ -63,7 +63,7 @@ struct FlowTransfer {
     ready: u64,
 }
 
-/// Bytes of memory per transfer, besides 4 for each link of the longest path.
+/// Bytes of memory per transfer, in addition to 4 for each link of the longest path.
 pub(crate) const BYTES_PER_TRANSFER: usize = size_of::<FlowTransfer>();
 
 /// The server has received the request.

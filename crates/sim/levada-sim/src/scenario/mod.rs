@@ -87,7 +87,7 @@ pub struct Servers {
     /// Capacity of one link to the origin, in bits per second. With it, servers fetch documents over
     /// this link, which all of them share, instead of reading them from disk.
     pub origin_bits_per_second: Option<u64>,
-    /// Time that the origin takes for each document, besides its transfer.
+    /// Time that the origin takes for each document, in addition to its transfer.
     pub origin_latency: Time,
     /// The part of the servers behind slow links (OSDI'02 Sec. 5.4.1).
     pub slow: Share,

@@ -101,7 +101,7 @@ impl Scenario {
                 continue;
             }
             match serde_json::from_value::<Self>(alone) {
-                // A value that fits alone fits here; the table may have begun empty.
+                // A value that fits alone fits here; the table may have been empty at first.
                 Ok(_) => put(&mut changed, key, value.clone(), true).unwrap_or_default(),
                 Err(error) => problems.add(key, error.to_string()),
             }

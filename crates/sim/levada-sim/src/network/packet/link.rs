@@ -19,7 +19,7 @@ pub(super) struct Link {
     count: u32,
     /// Number of packets at the front of the ring that are known to have left the transmitter.
     sent: u32,
-    /// Packets that may wait, besides the one that is transmitted.
+    /// Packets that may wait, not counting the one that is transmitted.
     limit: u32,
     /// The time at which the transmitter has sent all packets in the queue.
     free_at: u64,
