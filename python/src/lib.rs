@@ -1,5 +1,5 @@
 //! `levada._levada`, the compiled part of the Python package: scenarios and outcomes cross as JSON,
-//! and the Python modules beside it give them their form.
+//! and the Python modules next to it give them their form.
 
 mod policy;
 mod run;

@@ -11,7 +11,7 @@ use levada_sim::{Library, Prepared, Problems, Scenario};
 use levada_trace::Trace;
 use pyo3::prelude::*;
 
-/// A library of traces. One that has held many begins anew: each takes up to some ten megabytes.
+/// A library of traces. One that has held many is emptied: each takes up to some ten megabytes.
 #[pyclass(frozen, module = "levada._levada")]
 pub struct Traces {
     /// Files that are at another path on this machine.

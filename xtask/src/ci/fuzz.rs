@@ -6,7 +6,7 @@ use std::{env, process::Command};
 use super::skips::Skips;
 use crate::workspace::{cargo, succeed};
 
-/// Checks the workspace of the fuzz targets, in a target directory beside that of the main one.
+/// Checks the workspace of the fuzz targets, in a target directory next to that of the main one.
 ///
 /// # Errors
 /// When a target does not compile, or fuzz/Cargo.lock is out of date.

@@ -22,7 +22,7 @@ pub(super) fn check(name: &str, skips: &mut Skips) -> anyhow::Result<()> {
         skips.add(name, reason);
         return Ok(());
     }
-    // The tests have just built it. Another build would select other features and begin anew.
+    // The tests have just built it. Another build would select other features and start from nothing.
     let program = dist::target_directory().join("debug/levada");
     if !program.exists() {
         succeed(&mut cargo(&["build", "--locked", "--package", "levada"]))?;

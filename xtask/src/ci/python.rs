@@ -36,7 +36,7 @@ pub(super) fn check(name: &str, skips: &mut Skips) -> anyhow::Result<()> {
     let clippy =
         [&["clippy", "--locked", "--all-targets"], &MANIFEST[..], &["--", "-D", "warnings"]];
     succeed(cargo(&clippy.concat()).env("CARGO_TARGET_DIR", &directory))?;
-    // The tests have just built it. Another build would select other features and begin anew.
+    // The tests have just built it. Another build would select other features and start from nothing.
     let program = dist::target_directory().join("debug/levada");
     if !program.exists() {
         succeed(&mut cargo(&["build", "--locked", "--package", "levada"]))?;

@@ -18,7 +18,7 @@ use anyhow::{Context as _, bail, ensure};
 
 use crate::workspace::{cargo, root, succeed};
 
-/// Builds `target/dist/levada`, and the measurements of bench/ beside it. Returns its path.
+/// Builds `target/dist/levada`, and the measurements of bench/ next to it. Returns its path.
 ///
 /// # Errors
 /// When a build or the load fails, or the toolchain lacks `llvm-profdata`.

@@ -211,7 +211,7 @@ impl<'a> Tree<'a> {
         steps: usize,
     ) -> Option<Target> {
         let mut named = import.named.clone();
-        // `use node;` beside `mod node;` would lead to itself.
+        // `use node;` next to `mod node;` would lead to itself.
         let is_itself = named.path.len() == 1 && import.name == Bound::Name(named.path[0]);
         if is_itself && self.child(at, named.path[0]).is_none() {
             return None;

@@ -13,7 +13,7 @@ const LIMIT: Limit = Limit {
     allowances: &[],
 };
 
-/// As many places are told.
+/// As many places are shown.
 const SHOWN: usize = 20;
 
 /// The sentences of all comments.

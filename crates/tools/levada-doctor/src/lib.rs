@@ -1,4 +1,4 @@
-//! Checks of a machine beside what a node needs: what is there, what it means, and the remedy.
+//! Checks that compare a machine with the needs of a node: what is there, what it means, and the remedy.
 //!
 //! ```text
 //! finding       the result of one check

@@ -1,4 +1,4 @@
-//! The memory of the machine or of the control group, beside the bound of a node.
+//! The memory of the machine or of the control group, compared with the bound of a node.
 
 use levada_net::memory;
 use levada_types::ByteSize;

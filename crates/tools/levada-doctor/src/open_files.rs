@@ -1,4 +1,4 @@
-//! The limit of open files beside the connections that a node may have.
+//! The limit of open files compared with the connections that a node may have.
 
 use rustix::process::{Resource, getrlimit};
 

@@ -1,4 +1,4 @@
-//! Settings of the kernel's network (sysctl), beside what a node asks for.
+//! Settings of the kernel's network (sysctl), compared with the values that a node asks for.
 //!
 //! `net.core.rmem_max` and `wmem_max` bound sizes that programs set: those of the UDP sockets of HTTP/3. A node
 //! leaves the sizes of TCP's buffers to the kernel.

@@ -4,7 +4,7 @@
 //! one by bytes, by the algorithm of Anderson et al., *A High-Performance Algorithm for Identifying Frequent
 //! Items in Data Streams* (IMC'17): when a table is full, the median of its counters is subtracted from all of
 //! them, and those at zero go. A counter is then too low by at most the sum of what was subtracted, which is
-//! told with it, and a name that is not listed has at most this much.
+//! reported with it, and a name that is not listed has at most this much.
 
 use std::collections::HashMap;
 

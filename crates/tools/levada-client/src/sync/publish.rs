@@ -1,4 +1,4 @@
-//! The publishing side: reads a tree and writes its manifest, and optionally a tar file beside it.
+//! The publishing side: reads a tree and writes its manifest, and optionally a tar file next to it.
 
 use std::{
     fs::{self, File},
@@ -25,7 +25,7 @@ pub struct Publication {
     pub manifest: PathBuf,
     /// The URL of the files, relative to the manifest's URL or absolute.
     pub root: String,
-    /// Whether to also write all files into one tar file beside the manifest.
+    /// Whether to also write all files into one tar file next to the manifest.
     pub tar: bool,
     /// The digest algorithm.
     pub algorithm: Algorithm,
@@ -168,7 +168,7 @@ impl Publication {
     }
 }
 
-/// Writes a temporary file beside `path` and renames it to `path`.
+/// Writes a temporary file next to `path` and renames it to `path`.
 fn replace(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> Result<(), SyncError> {
     let mut name = path.as_os_str().to_owned();
     name.push("~");

@@ -597,7 +597,7 @@ async fn server_that_refuses_every_range_of_an_empty_file_is_given_up() {
 
 #[tokio::test]
 async fn server_that_sends_only_what_is_here_is_given_up() {
-    // The length of its file is never told, and every part ends where the file on disk ends.
+    // The server never states the length of its file, and every part ends where the file on disk ends.
     let bytes = content(100_000, 1);
     let whole = bytes.clone();
     let server = Server::new(move |asked| {

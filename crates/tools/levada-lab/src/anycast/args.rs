@@ -57,7 +57,7 @@ pub(crate) struct EveryArgs {
 
 /// A real switch: downloads run while the route to their node is moved to another by its controller.
 ///
-/// Two nodes with one address, each with a BGP daemon; unmodified curl, wget and aria2c beside
+/// Two nodes with one address, each with a BGP daemon; unmodified curl, wget and aria2c next to
 /// `levada get`, as far as they are installed.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -87,7 +87,7 @@ pub(crate) struct SwitchArgs {
     pub(crate) every: EveryArgs,
 }
 
-/// A BGP daemon beside a node.
+/// A BGP daemon next to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Daemon {
     /// Controlled over its control socket.

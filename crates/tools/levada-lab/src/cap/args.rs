@@ -10,7 +10,7 @@ use crate::emulation_args::PrototypeArgs;
 /// The prototype of WWW10: a Web switch and servers with files and services, in real processes.
 ///
 /// Clients think between pages and request the embedded objects. Times are those of the emulated
-/// servers. Beside every measurement is the simulator's result for the same cluster and clients.
+/// servers. Next to every measurement is the simulator's result for the same cluster and clients.
 #[derive(Args, Debug)]
 #[command(
     after_help = EXAMPLES,

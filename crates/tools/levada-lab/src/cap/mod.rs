@@ -1,4 +1,4 @@
-//! `levada lab cap`: WWW10's prototype over real sockets, beside the simulation of the same cluster.
+//! `levada lab cap`: WWW10's prototype over real sockets, next to the simulation of the same cluster.
 //!
 //! [`run`] is the lab from top to bottom. For every mix, number of clients and policy the plan is played
 //! in virtual time; then the same cluster is started as processes, and clients who think between pages

@@ -42,7 +42,7 @@ impl ClusterSettings {
         }
     }
 
-    /// The file of one node, beside its certificate.
+    /// The file of one node, in the directory of its certificate.
     pub(super) fn file(&self, own: &NodePlace, all: &[NodePlace]) -> String {
         let NodePlace { addresses, https, extra, directory, name } = own;
         let (capacity, connections, budget) = self.limits;

@@ -44,7 +44,7 @@ pub(crate) struct Cluster {
     pub(super) front: u32,
     /// Addresses of the back-ends.
     pub(super) backends: Vec<SocketAddr>,
-    /// Process numbers of the back-ends, and of processes beside them.
+    /// Process numbers of the back-ends, and of other processes next to them.
     pub(super) behind: Vec<u32>,
     /// Everything that ends with this value.
     pub(super) _processes: Box<dyn Any>,

@@ -1,4 +1,4 @@
-//! A policy as the front-end of a lab runs it and the simulator beside it.
+//! A policy as the front-end of a lab runs it and as the simulator runs it for comparison.
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -21,7 +21,7 @@ use super::door::Door;
 /// A connection to a node.
 pub(super) type Connection = SendRequest<Empty<Bytes>>;
 
-/// How a response ended that had begun.
+/// How a response ended that had started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BodyEnd {
     /// As HTTP's framing says.

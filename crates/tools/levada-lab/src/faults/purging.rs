@@ -1,4 +1,4 @@
-//! Changes at the origin, each with a purge that a node of the cluster is told.
+//! Changes at the origin, each with a purge that a node of the cluster gets.
 
 use std::{rc::Rc, time::Duration};
 
@@ -40,7 +40,7 @@ impl Purger {
         (purges, confirmed.into_iter().filter(|confirmed| *confirmed).count())
     }
 
-    /// Purges one object, at another node if the told one does not answer; whether it was confirmed.
+    /// Purges one object, at another node if the first one does not answer; whether it was confirmed.
     async fn purge(&self, object: &VersionedObject, first: usize, end: Instant) -> bool {
         let version = object.publish();
         let lives: Vec<_> = self.doors.iter().map(Door::life).collect();

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep_until};
 use super::{network::NODES, tally::Tally};
 use crate::cluster::objects::Objects;
 
-/// The parts of a row that a fault may need, besides the cluster.
+/// The parts of a row that a fault may need, in addition to the cluster.
 pub(super) struct Stage<'a> {
     pub(super) begin: Instant,
     pub(super) end: Instant,

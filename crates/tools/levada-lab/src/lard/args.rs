@@ -11,7 +11,7 @@ use crate::emulation_args::PrototypeArgs;
 
 /// The prototype of ASPLOS'98: a front-end and back-ends with bounded memories, in real processes.
 ///
-/// Times are those of the emulated servers. Beside every measurement is the simulator's result for the
+/// Times are those of the emulated servers. Next to every measurement is the simulator's result for the
 /// same cluster, trace and policy.
 #[derive(Args, Debug)]
 #[command(

@@ -1,4 +1,4 @@
-//! `levada lab lard`: ASPLOS'98's prototype over real sockets, beside the simulation of the same cluster.
+//! `levada lab lard`: ASPLOS'98's prototype over real sockets, next to the simulation of the same cluster.
 //!
 //! [`run`] is the lab from top to bottom. For every cluster size and policy the simulator plays the
 //! trace. Then the same cluster is started as processes, and as many clients as LARD admits replay the

@@ -8,7 +8,7 @@ use levada_client::command::option::{rate, time};
 /// Compares policies in real processes: capacity, cold starts and crowds.
 ///
 /// Two front-ends choose among cache nodes, each behind a link of limited rate, for requests that
-/// arrive whether or not earlier ones have been answered. Beside every capacity is the simulator's
+/// arrive whether or not earlier ones have been answered. Next to every capacity is the simulator's
 /// for the same cluster.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]

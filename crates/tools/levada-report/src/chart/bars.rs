@@ -1,4 +1,4 @@
-//! Bars: rows of horizontal bars, each with a mark beside it where there is a value to compare with.
+//! Bars: rows of horizontal bars, each with a mark next to it where there is a value to compare with.
 
 use plotters::{
     backend::SVGBackend,
@@ -19,7 +19,7 @@ pub struct Bars {
     pub rows: Vec<BarRow>,
 }
 
-/// The bars beside one name.
+/// The bars next to one name.
 pub struct BarRow {
     /// The name.
     pub name: String,
@@ -37,7 +37,7 @@ pub struct Bar {
     pub mark: Option<f64>,
 }
 
-/// Draws the rows; nothing if they cannot be drawn: the table beside a figure says the same.
+/// Draws the rows; nothing if they cannot be drawn: the table next to a figure says the same.
 pub fn bars(caption: &str, bars: &Bars) -> Option<Figure> {
     drawn(caption, draw(bars))
 }

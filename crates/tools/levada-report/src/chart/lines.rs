@@ -32,13 +32,13 @@ pub struct Axes {
     pub markers: bool,
 }
 
-/// Draws the series; nothing if they cannot be drawn: the table beside a figure says the same.
+/// Draws the series; nothing if they cannot be drawn: the table next to a figure says the same.
 pub fn lines(caption: &str, curves: &[Curve], axes: &Axes) -> Option<Figure> {
     drawn(caption, draw_lines(curves, axes))
 }
 
 /// Logarithmic axes are drawn as axes of exponents, so that one code draws both kinds. The legend
-/// is beside the lines, where no line runs.
+/// is next to the lines, where no line runs.
 fn draw_lines(curves: &[Curve], axes: &Axes) -> Drawn {
     let place = |value: f64, log: bool| if log { value.max(1e-9).log10() } else { value };
     let all = || curves.iter().flat_map(|(_, points)| points);
