@@ -1,4 +1,4 @@
-//! The bytes of every body: known by their offset, so that whoever receives one can tell that it is right.
+//! The bytes of every body: known by their offset, so that a receiver can tell that it is right.
 
 use std::ops::Range;
 

@@ -231,7 +231,7 @@ impl Server {
              ssl_certificate {at}/certificate.pem;\nssl_certificate_key {at}/key.pem;\n}}\n}}\n"
         );
         fs::write(directory.join("nginx.conf"), text)?;
-        // System administrators' directories count, whoever asks.
+        // System administrators' directories count, for every user.
         let path = env::var("PATH").unwrap_or_default() + ":/usr/sbin:/usr/local/sbin";
         let mut command = Command::new("nginx");
         command.env("PATH", path).arg("-p").arg(directory);

@@ -13,7 +13,7 @@ use crate::tcp;
 const BACKLOG: i32 = 4096;
 
 /// Bytes of a connection that the system holds while it cannot send them. Without this bound they are
-/// megabytes, and copying them for a thousand readers that stand still delays whoever comes next.
+/// megabytes, and copying them for a thousand readers that stand still delays the next client.
 const UNSENT: u32 = 128 << 10;
 
 /// Takes an address without listening on it yet: connections are refused. With `share`, several sockets

@@ -425,7 +425,7 @@ impl Store {
         }
     }
 
-    /// Holds what is on disk against `keep`, at leisure; returns when all that follows is done.
+    /// Holds what is on disk against `keep`, in the background; returns when all that follows is done.
     pub async fn sweep_disk(&self, keep: impl Fn(&str, &Label) -> LabelVerdict) {
         let Some(disk) = &self.disk else { return };
         let swept = disk

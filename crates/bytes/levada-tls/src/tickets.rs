@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A new ticket has the key of the epoch that the node's clock is in. Tickets of the epochs before and after are
-//! accepted too, so that clocks need not agree: they may differ by almost an epoch. Whoever learns the secret can
+//! accepted too, so that clocks need not agree: they may differ by almost an epoch. A person who learns the secret can
 //! decrypt all tickets that were ever made from it. For TLS 1.3 that reveals no recorded connection, because each
 //! resumption exchanges new keys (RFC 8446 Sec. 2.2). In TLS 1.2 it would: those sessions get keys that this
 //! process makes at random, and forgets.

@@ -1,5 +1,5 @@
-//! The channel between a front-end and a back-end, written a second time, from its description: for those that know
-//! the secret and mean ill.
+//! The channel between a front-end and a back-end, written a second time, from its description: for attackers that
+//! know the secret.
 
 use std::{
     io::{Read as _, Write as _},

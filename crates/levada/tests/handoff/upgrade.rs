@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use super::*;
 
-/// A process that ends with the test, whoever has started it.
+/// A process that ends with the test, even if another process has started it.
 struct Orphan(u32);
 
 impl Orphan {

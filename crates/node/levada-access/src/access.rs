@@ -10,7 +10,7 @@
 //!   forward auth         a server's word                      its answer
 //! ```
 //!
-//! The order is from cheap to dear: a flood is refused before anything is computed for it, and a limit holds
+//! The order is from cheap to expensive: a flood is refused before anything is computed for it, and a limit holds
 //! for those who try passwords. The node that met the client decides, and no other node decides again.
 
 use std::{hash::RandomState, net::IpAddr, sync::Arc, time::Duration};
@@ -226,7 +226,7 @@ impl Access {
         Some(Arc::new(Self { settings: settings.clone(), limits, basic, forward, site_pacer }))
     }
 
-    /// Decides about a request. Who must show a password is asked by [`Access::knows`] afterwards.
+    /// Decides about a request. [`Access::knows`] checks the password afterwards, if one is needed.
     ///
     /// # Errors
     /// With the answer, if the request goes no further.

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! An empty bucket is as good as none, so the table forgets it without a change of any decision. A table
-//! with no empty bucket left in the set of a new key forgets the bucket that is empty soonest. Whoever
-//! uses many keys to fill the table therefore frees the keys that are nearest to freedom, and the keys with
+//! with no empty bucket left in the set of a new key forgets the bucket that is empty soonest. A client
+//! that uses many keys to fill the table therefore frees the keys that are nearest to freedom, and the keys with
 //! the most excess stay limited.
 
 use std::{fmt, str::FromStr, time::Duration};

@@ -330,7 +330,7 @@ impl<T> Chunked<T> {
     ///
     /// Another try has the same name, for the next choice of the policy may store the piece: it is another
     /// replica, or it got the piece when the first was slow. A piece gets another name, under which it is
-    /// fetched again, only after all nodes were asked in vain. As published it has one at once.
+    /// fetched again, only after all nodes were asked without success. As published it has one at once.
     pub fn choice(&self, id: RequestId, sources: &Sources, nodes: usize, now: Timestamp) -> Choice {
         let slot = self.slots.iter().find(|slot| slot.tries.iter().any(|t| t.id == id));
         let Some(slot) = slot else { return Choice { avoided: Vec::new(), retries: 0 } };

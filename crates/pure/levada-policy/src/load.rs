@@ -129,7 +129,7 @@ impl LoadTable {
 
     /// Where a node is whose count has moved; `None`: it left.
     fn successor_of(&self, node: NodeIndex) -> Option<(&Arc<Self>, NodeIndex)> {
-        // Whoever has seen a moved count sees the successor, which was set before.
+        // A thread that has seen a moved count sees the successor, which was set before.
         fence(Acquire);
         let Successor { table, places } = self.successor.get()?;
         Some((table, (*places.get(node.get())?)?))

@@ -1,7 +1,7 @@
 //! The bytes that a connection writes before it is the turn of others.
 //!
 //! A task runs until it has to wait, and a new reader's socket takes megabytes at once. While a thousand of
-//! them are filled, whoever comes next waits for all. So a connection ends its turn after a while and goes on
+//! them are filled, the next client waits for all. So a connection ends its turn after a while and goes on
 //! behind the others. Turns begin short and grow while the client takes everything: a fast download costs a
 //! few turns more, and one that stands still has had a short turn only.
 

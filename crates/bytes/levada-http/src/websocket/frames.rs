@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Deliberately absent: whether frames are allowed where they stand. The two ends judge that. Bytes that are no
-//! frames end the reckoning, and nothing else.
+//! frames end the tracking of frames, and nothing else.
 
 /// The place in the frames of one direction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -94,7 +94,7 @@ impl Files {
         };
         match lock.try_lock() {
             Ok(()) => {
-                // If this fails, a later node waits in vain for a while.
+                // If this fails, a later node waits a while for nothing.
                 let _ = remove(&self.root.join(ENDING));
                 Ok(lock)
             }

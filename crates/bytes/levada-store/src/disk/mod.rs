@@ -305,7 +305,7 @@ impl Disk {
         }
     }
 
-    /// The record of `key` with its body left in the file, for whoever can have it sent from there: if it
+    /// The record of `key` with its body left in the file, for readers that can send it from there: if it
     /// is long, was found good of late and is in the system's memory. `None` says nothing of any other
     /// record: [`get`](Self::get) does.
     pub(crate) fn in_file(&self, key: Key) -> Option<InFile> {

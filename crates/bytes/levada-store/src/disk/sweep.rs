@@ -1,4 +1,4 @@
-//! Going through all records at leisure, as for a purge.
+//! Going through all records in the background, as for a purge.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The server of an authority before the first order, for whoever checks a machine.
+//! The server of an authority before the first order, for the checks of a machine.
 
 use std::{sync::Arc, time::Duration};
 

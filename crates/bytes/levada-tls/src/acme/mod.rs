@@ -15,7 +15,7 @@
 //! held          a certificate with its key; leaf: what it says of itself
 //! cluster       messages between nodes, sealed where the connection is not encrypted
 //! resolver      the certificate of a handshake
-//! examine       the server before the first order, for whoever checks a machine
+//! examine       the server before the first order, for the checks of a machine
 //! watched       alarms before certificates end, of files too
 //! metrics       what is counted
 //! ```

@@ -61,8 +61,8 @@ impl PurgeEndpoint {
         self.serves() && !self.stood_still()
     }
 
-    /// Compares logs with the peers, until one that serves has been compared. Whoever finds that the
-    /// process stood still calls this before it serves on. Others wait for the first.
+    /// Compares logs with the peers, until one that serves has been compared. A request that
+    /// finds that the process stood still calls this before it serves on. Others wait for the first.
     pub async fn wake(self: &Arc<Self>) {
         let _turn = self.last_awake.turn.lock().await;
         if !self.stood_still() {

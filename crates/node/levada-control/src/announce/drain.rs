@@ -120,12 +120,12 @@ impl Drain {
         self.rouse();
     }
 
-    /// Rouses all connections that rest.
+    /// Wakes all connections that rest.
     pub fn rouse(&self) {
         self.resting.notify_waiters();
     }
 
-    /// Returns when connections that rest are roused after this call.
+    /// Returns when connections that rest are woken after this call.
     pub fn roused(&self) -> Notified<'_> {
         self.resting.notified()
     }

@@ -59,8 +59,8 @@ impl Program {
     /// Another program with the same arguments.
     ///
     /// # Errors
-    /// When others than root and the node's user could have written it: whoever may give orders to a node
-    /// must not have any program run.
+    /// When others than root and the node's user could have written it: a person who may give orders to
+    /// a node must not have any program run.
     pub fn at(&self, path: &Path) -> Result<Self, UntrustedProgram> {
         let missing = |why| UntrustedProgram::Missing { path: path.to_owned(), why };
         let real = fs::canonicalize(path).map_err(missing)?;

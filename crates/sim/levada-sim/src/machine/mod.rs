@@ -7,7 +7,7 @@
 //! ```text
 //! take       the CPU sets the connection up, and computes what a service has to
 //! connected  a file: in memory, on its way from the disk, or to be read; a service: its own disk work
-//! block      44 KB have been read: whoever waits for them goes on, the disk reads the next
+//! block      44 KB have been read: the transfers that wait for them go on, the disk reads the next
 //! transmit   the CPU hands a block to the network; after the last one the request is answered
 //! close      the CPU takes the connection down
 //! ```
