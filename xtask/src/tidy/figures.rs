@@ -41,5 +41,6 @@ pub(crate) fn print() -> anyhow::Result<()> {
         sentences.roundabout.len(),
         sentences.percent()
     );
+    println!("sentences with rare words      {}", sentences.rare.len());
     Ok(())
 }

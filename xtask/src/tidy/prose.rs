@@ -1,5 +1,6 @@
-//! Comments are plain sentences: subject, verb, object. A sentence that begins with a clause in
-//! place of its subject ("What is sent ...", "Whoever asks ...") is read twice.
+//! Comments are plain sentences of plain words: subject, verb, object. A sentence that begins with a
+//! clause in place of its subject ("What is sent ...") is read twice, and rare words stop readers whose
+//! English is a second language.
 
 use super::allowance::Limit;
 use crate::source::{Kind, Source, Token};
@@ -13,39 +14,60 @@ const LIMIT: Limit = Limit {
     allowances: &[],
 };
 
+/// Rare words and expressions that comments do not use. Names of code in backticks are left out.
+const RARE: &[&str] = &[
+    "anew", "begun", "beside", "besides", "hence", "in vain", "of use", "ought", "seldom", "told",
+    "upon", "whence", "whoever",
+];
+
+const RARE_LIMIT: Limit = Limit {
+    figure: "the number of sentences with rare words",
+    most: 0.0,
+    allowances: &[("comments", 82.0)],
+};
+
 /// As many places are shown.
 const SHOWN: usize = 20;
 
 /// The sentences of all comments.
+#[derive(Default)]
 pub(super) struct Sentences {
     pub(super) all: usize,
     /// The places of the ones that begin with a word of [`OPENINGS`].
     pub(super) roundabout: Vec<String>,
+    /// The places of the ones with a word of [`RARE`].
+    pub(super) rare: Vec<String>,
 }
 
 /// A line when too many sentences are not plain, and one for each of the first of them.
 pub(super) fn check(sources: &[Source]) -> Vec<String> {
-    beyond(&LIMIT, count(sources))
+    let sentences = count(sources);
+    let mut wrong = beyond(&LIMIT, sentences.percent(), &sentences.roundabout);
+    wrong.extend(beyond(&RARE_LIMIT, sentences.rare.len() as f64, &sentences.rare));
+    wrong
 }
 
-fn beyond(limit: &Limit, sentences: Sentences) -> Vec<String> {
-    let mut wrong: Vec<_> = limit.check("comments", sentences.percent()).into_iter().collect();
+fn beyond(limit: &Limit, found: f64, places: &[String]) -> Vec<String> {
+    let mut wrong: Vec<_> = limit.check("comments", found).into_iter().collect();
     if !wrong.is_empty() {
-        wrong.extend(sentences.roundabout.into_iter().take(SHOWN));
+        wrong.extend(places.iter().take(SHOWN).cloned());
     }
     wrong
 }
 
 /// Counts the sentences of the comments of all files, tests included.
 pub(super) fn count(sources: &[Source]) -> Sentences {
-    let mut sentences = Sentences { all: 0, roundabout: Vec::new() };
+    let mut sentences = Sentences::default();
     for source in sources {
         for paragraph in paragraphs(&source.tokens()) {
             for (line, sentence) in split(&paragraph) {
                 sentences.all += 1;
+                let place = || format!("{}:{line}: {sentence}", source.path.display());
                 if begins_roundabout(sentence) {
-                    let path = source.path.display();
-                    sentences.roundabout.push(format!("{path}:{line}: {sentence}"));
+                    sentences.roundabout.push(place());
+                }
+                if has_rare_word(sentence) {
+                    sentences.rare.push(place());
                 }
             }
         }
@@ -127,6 +149,14 @@ fn begins_roundabout(sentence: &str) -> bool {
     OPENINGS.contains(&word)
 }
 
+fn has_rare_word(sentence: &str) -> bool {
+    let prose: Vec<_> = sentence.split('`').step_by(2).collect();
+    let text = prose.join("` `").to_lowercase();
+    let words: Vec<_> = text.split(|c: char| !c.is_alphanumeric() && c != '`').collect();
+    let spaced = format!(" {} ", words.join(" "));
+    RARE.iter().any(|rare| spaced.contains(&format!(" {rare} ")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,9 +195,23 @@ mod tests {
     #[test]
     fn a_file_of_such_sentences_is_not_tidy() {
         let text = "// Plain.\n".repeat(199) + "// What is not.\n";
-        let limit = Limit { allowances: &[], ..LIMIT };
-        assert_eq!(beyond(&limit, found(&text)), [""; 0]);
-        let wrong = beyond(&limit, found(&(text + "// Nor this. Those.\n")));
+        let judge = |text: &str| beyond(&LIMIT, found(text).percent(), &found(text).roundabout);
+        assert_eq!(judge(&text), [""; 0]);
+        let wrong = judge(&(text + "// Nor this. Those.\n"));
         assert!(wrong[0].contains("percent") && wrong[1].starts_with("a.rs:200: "), "{wrong:?}");
+    }
+
+    #[test]
+    fn rare_words_are_found_in_prose_alone() {
+        let text =
+            "// Told again. It is of\n// use. `told` is a name, `a` and `begun`. A stair (anew).\n";
+        assert_eq!(
+            found(text).rare,
+            ["a.rs:1: Told again.", "a.rs:1: It is of use.", "a.rs:2: A stair (anew)."]
+        );
+        assert_eq!(
+            found("// A house of used bricks, of `x` use, untold.\nlet told = 1;\n").rare,
+            [""; 0]
+        );
     }
 }
