@@ -63,7 +63,7 @@ fuzz_target!(|input: Input| {
         bytes: u64::from(input.limit),
         eviction,
         queue_bytes: 1 << 20,
-        patience: std::time::Duration::ZERO,
+        lock_timeout: std::time::Duration::ZERO,
     };
     let Ok(disk) = Disk::open(settings, DiskMetrics::default()) else { return };
     RUNTIME.block_on(async {

@@ -13,11 +13,13 @@ use crate::{
     running::{FetchEnd, WINDOW},
 };
 
-/// How long a slow reader may hold up a body that is kept nowhere, block by block.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a slow reader may hold up a body that is kept nowhere, block by block: long enough for a pause of a
+/// poor path, short enough that the other readers do not take it for a dead server.
+const SLOW_READER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The interval of checks whether readers have left.
-const LOOK: Duration = Duration::from_millis(500);
+/// The interval of checks whether readers have left. A leaving reader sends no notice; the memory of two blocks
+/// waits for half a second at most.
+const READERS_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The writing side of a running fetch. Dropped before its end is declared, the fetch has broken off.
 pub struct BodyWriter {
@@ -137,7 +139,7 @@ impl BodyWriter {
     async fn advance(&mut self, readers_come: &impl Fn() -> bool) -> Result<(), NoReader> {
         let (body, running) = (&self.body, &self.body.running);
         let next = self.number + 1;
-        let patient_until = Instant::now() + PATIENCE;
+        let slow_until = Instant::now() + SLOW_READER_TIMEOUT;
         loop {
             let change = running.change();
             let Some((slowest, quickest)) = running.readers(readers_come()) else {
@@ -147,8 +149,8 @@ impl BodyWriter {
                 }
                 return Err(NoReader);
             };
-            // A body that is not kept waits for its slowest reader as well, within its patience.
-            let pace = if self.kept || Instant::now() > patient_until { quickest } else { slowest };
+            // A body that is not kept waits for its slowest reader as well, for a while.
+            let pace = if self.kept || Instant::now() > slow_until { quickest } else { slowest };
             // When memory is short, a body that is not kept takes no more of it than its readers
             // need.
             let lean = !self.kept && body.tiers.memory.is_tight();
@@ -163,7 +165,7 @@ impl BodyWriter {
                 break;
             }
             // A follower that leaves before it reads causes no notification.
-            let _ = tokio::time::timeout(LOOK, change).await;
+            let _ = tokio::time::timeout(READERS_INTERVAL, change).await;
         }
         body.tiers.memory.room().await;
         self.current = Some(begin_block(body));

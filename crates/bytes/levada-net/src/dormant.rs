@@ -214,7 +214,7 @@ impl<T> DormancyWatch<T> {
         let mut silent = lock(&self.silent);
         silent.clear();
         for suspect @ Suspect { connection, info, network, .. } in suspects {
-            let is_lossy = || paths.patience(*network, info, self.retries) > self.retries;
+            let is_lossy = || paths.tolerance(*network, info, self.retries) > self.retries;
             if !suspect.is_late() || !is_lossy() {
                 continue;
             }
@@ -248,7 +248,7 @@ impl<T> DormancyWatch<T> {
                 self.may_probe.store(false, Relaxed);
                 return;
             }
-            tokio::time::sleep(BETWEEN).await;
+            tokio::time::sleep(PORTION_INTERVAL).await;
         }
     }
 
@@ -268,11 +268,11 @@ impl<T> DormancyWatch<T> {
         dormant: &mut impl FnMut(&WatchedConnection<T>, &TcpInfo),
     ) -> bool {
         let Suspect { connection, info, network, .. } = suspect;
-        let patience = paths.patience(*network, info, self.retries);
-        let is_lossy = patience > self.retries;
+        let tolerance = paths.tolerance(*network, info, self.retries);
+        let is_lossy = tolerance > self.retries;
         let is_over = match is_lossy.then(|| self.tell(suspect, paths, now)).flatten() {
             Some(is_gone) => is_gone && self.may_be_dormant(suspect),
-            None => is_dormant(info, patience),
+            None => is_dormant(info, tolerance),
         } || (self.is_quiet(suspect) && paths.is_cut(*network));
         if is_over
             && connection.look(|socket| reset_on_close(&socket)).is_some_and(|set| set.is_ok())
@@ -299,7 +299,10 @@ impl<T> Suspect<T> {
 const PROBES: usize = 256;
 /// They are probed in so many portions, with so much time between two.
 const PORTIONS: usize = 16;
-const BETWEEN: Duration = Duration::from_millis(5);
+/// The time between two portions: all of them fit between two sweeps.
+const PORTION_INTERVAL: Duration = Duration::from_millis(5);
+/// Retransmission timeouts are limited to no less than this, Linux' least limit.
+const SHORTEST_TIMEOUT: Duration = Duration::from_secs(1);
 /// The connections that move of which the losses are looked at.
 const SAMPLES: usize = 64;
 
@@ -388,7 +391,7 @@ impl<T> WatchedConnection<T> {
         let mut silence = lock(&self.silence);
         if !silence.is_hastened {
             silence.is_hastened = true;
-            let most = (2 * path::answer_time(info)).max(Duration::from_secs(1));
+            let most = (2 * path::answer_time(info)).max(SHORTEST_TIMEOUT);
             self.look(|socket| limit_timeout(&socket, most));
         }
     }

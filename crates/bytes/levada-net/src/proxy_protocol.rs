@@ -20,8 +20,9 @@ use crate::client::ClientSocket;
 pub const MAX_HEADER: usize = 2048;
 /// Bytes of the longest line of version 1.
 const MAX_LINE: usize = 107;
-/// The pause before the socket is looked at again, when only a part of a header has come.
-const PAUSE: Duration = Duration::from_millis(1);
+/// The interval at which the socket is looked at again, when only a part of a header has come. The rest is in the
+/// same round trip.
+const PEEK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A version of the PROXY protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -137,7 +138,7 @@ impl ProxyHeader {
                 stream.read_exact(&mut bytes[..header.length]).await?;
                 return Ok(header);
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(PEEK_INTERVAL).await;
         }
     }
 }

@@ -17,7 +17,7 @@ use levada_net::{
     tcp::TcpInfo,
 };
 
-use support::{PATIENCE, on, restore, restore_silently, take};
+use support::{TEST_TIMEOUT, on, restore, restore_silently, take};
 
 const SERVICE: SocketAddr = SocketAddr::new(IpAddr::V4(LabCluster::SERVICE), 80);
 const BACKS: [Ipv4Addr; 2] = [LabCluster::back(0), LabCluster::back(1)];
@@ -30,7 +30,7 @@ fn cluster() -> Option<LabCluster> {
 /// A connection, as the client and the front-end see it.
 fn connect(cluster: &LabCluster, listener: &TcpListener) -> (TcpStream, TcpStream) {
     let client = on(&cluster.client, || TcpStream::connect(SERVICE).unwrap());
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     (client, listener.accept().unwrap().0)
 }
 
@@ -94,7 +94,7 @@ fn a_connection_goes_on_at_a_back_end_and_at_another() {
         || steered.acknowledged().unwrap().map(|to| to.wrapping_sub(connection.send_next));
     let begun = Instant::now();
     while answered() != Some(body.len() as u32) {
-        assert!(begun.elapsed() < PATIENCE, "{:?}", answered());
+        assert!(begun.elapsed() < TEST_TIMEOUT, "{:?}", answered());
     }
 
     // The next data arrives at the back-end that has the connection; then it moves to the other
@@ -118,7 +118,7 @@ fn a_connection_goes_on_at_a_back_end_and_at_another() {
 fn wait_for_retransmission(client: &TcpStream) {
     let begun = Instant::now();
     while TcpInfo::of(client).unwrap().retransmitted == 0 {
-        assert!(begun.elapsed() < PATIENCE, "the data is acknowledged");
+        assert!(begun.elapsed() < TEST_TIMEOUT, "the data is acknowledged");
         std::thread::yield_now();
     }
 }

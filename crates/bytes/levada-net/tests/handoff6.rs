@@ -17,7 +17,7 @@ use levada_net::{
     tcp::TcpInfo,
 };
 
-use support::{PATIENCE, on, restore, take};
+use support::{TEST_TIMEOUT, on, restore, take};
 
 const SERVICE: SocketAddr = SocketAddr::new(IpAddr::V6(LabCluster::SERVICE6), 80);
 const BACKS: [Ipv6Addr; 2] = [LabCluster::back6(0), LabCluster::back6(1)];
@@ -43,7 +43,7 @@ impl World {
         let guards = cluster.backs.iter().map(guard).collect();
         let listener = on(&cluster.front, || TcpListener::bind(SERVICE).unwrap());
         let client = on(&cluster.client, || TcpStream::connect(SERVICE).unwrap());
-        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        client.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         let front = Some(listener.accept().unwrap().0);
         Some(Self { steering, guards, listener, client, front, cluster })
     }
@@ -92,7 +92,7 @@ fn a_connection_over_ipv6_goes_on_at_a_back_end_and_at_another() {
         || steered.acknowledged().unwrap().map(|to| to.wrapping_sub(connection.send_next));
     let begun = Instant::now();
     while answered() != Some(body.len() as u32) {
-        assert!(begun.elapsed() < PATIENCE, "{:?}", answered());
+        assert!(begun.elapsed() < TEST_TIMEOUT, "{:?}", answered());
     }
 
     world.client.write_all(b"second").unwrap();

@@ -112,9 +112,9 @@ fn printed_pid(child: &mut Child) -> String {
 /// Waits until a killed process has disappeared, or waits for its parent.
 fn await_end(pid: &str) {
     let status = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let patience = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(10);
     while !status().is_empty() && !status().contains(") Z ") {
-        assert!(Instant::now() < patience, "it still runs: {}", status());
+        assert!(Instant::now() < deadline, "it still runs: {}", status());
         std::thread::yield_now();
     }
 }

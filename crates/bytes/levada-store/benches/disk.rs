@@ -126,7 +126,7 @@ fn open(dir: &Path) -> Disk {
         bytes: 64 << 30,
         eviction: find_eviction("lru").unwrap(),
         queue_bytes: 64 << 20,
-        patience: std::time::Duration::ZERO,
+        lock_timeout: std::time::Duration::ZERO,
     };
     Disk::open(settings, DiskMetrics::default()).unwrap()
 }

@@ -145,7 +145,7 @@ fn settings(dir: &Path) -> DiskSettings {
         bytes: LIMIT,
         eviction: find_eviction("lru").unwrap(),
         queue_bytes: QUEUE,
-        patience: std::time::Duration::ZERO,
+        lock_timeout: std::time::Duration::ZERO,
     }
 }
 

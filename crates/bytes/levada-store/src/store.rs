@@ -116,7 +116,7 @@ impl Store {
     pub fn open_within(
         settings: &CacheSettings,
         metrics: &DiskMetrics,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Self, DiskError> {
         let CacheSettings { memory, block, eviction, second_hit, .. } = *settings;
         let seed = RandomState::new().hash_one(memory);
@@ -127,7 +127,7 @@ impl Store {
                 dir: disk.path.clone(),
                 bytes: disk.size,
                 eviction,
-                patience,
+                lock_timeout: timeout,
                 queue_bytes: (memory / 8).clamp(*QUEUE.start(), *QUEUE.end()),
             };
             Disk::open(settings, metrics.clone())

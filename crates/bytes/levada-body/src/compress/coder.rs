@@ -1,7 +1,7 @@
 //! A body on its way through an encoder.
 //!
 //! Bytes are gathered while their source has more at once, and coded on a worker's thread. When the source
-//! pauses, everything so far is flushed: a slow stream is held up no longer than [`LINGER`], and a body
+//! pauses, everything so far is flushed: a slow stream is held up no longer than [`FLUSH_DELAY`], and a body
 //! that comes quickly is not cut into small blocks, which would cost a part of its compression.
 
 use std::{
@@ -25,8 +25,8 @@ use crate::compress::{
 /// Bytes that are coded in one go.
 const PORTION: usize = 128 << 10;
 
-/// How long bytes wait for more to be coded with.
-const LINGER: Duration = Duration::from_millis(10);
+/// How long bytes wait for more to be coded with: too short to be noticed, long enough for the rest of a packet train.
+const FLUSH_DELAY: Duration = Duration::from_millis(10);
 
 /// Codes one body.
 pub struct Coder {
@@ -158,7 +158,7 @@ impl Coder {
         if self.gathered_bytes == 0 && !self.dirty {
             return false;
         }
-        let linger = self.linger.get_or_insert_with(|| Box::pin(sleep(LINGER)));
+        let linger = self.linger.get_or_insert_with(|| Box::pin(sleep(FLUSH_DELAY)));
         if linger.as_mut().poll(cx).is_pending() {
             return false;
         }

@@ -8,7 +8,7 @@ use std::{io, sync::Arc};
 
 use crate::files::{
     answer::{status_of, status_of_io},
-    open::{OpenFile, Opened, Patience, Root},
+    open::{Blocking, OpenFile, Opened, Root},
     path::FilePath,
     reader::{PIECE, read_whole, read_whole_now},
     settings::{FilesSettings, suffix},
@@ -61,18 +61,18 @@ impl Asked {
     /// Looks for it.
     ///
     /// # Errors
-    /// Without patience, when it would have to wait.
-    pub(crate) fn find(&self, patience: Patience) -> Result<Found, WouldWait> {
-        match self.search(patience) {
-            Err(Errno::AGAIN) if patience == Patience::None => Err(WouldWait),
+    /// If it may not block, when it would have to wait.
+    pub(crate) fn find(&self, blocking: Blocking) -> Result<Found, WouldWait> {
+        match self.search(blocking) {
+            Err(Errno::AGAIN) if blocking == Blocking::Refused => Err(WouldWait),
             Err(error) => Ok(self.failed(error)),
-            Ok(found) => self.read(found, patience),
+            Ok(found) => self.read(found, blocking),
         }
     }
 
-    fn search(&self, patience: Patience) -> Result<Found, Errno> {
+    fn search(&self, blocking: Blocking) -> Result<Found, Errno> {
         let FilesSettings { root, outside_links, index, fallback, .. } = &*self.settings;
-        let root = Root::open(root, *outside_links, patience)?;
+        let root = Root::open(root, *outside_links, blocking)?;
         if self.path.is_directory() {
             for name in index {
                 if let Some(found) = self.regular(&root, self.path.child(name))? {
@@ -124,18 +124,18 @@ impl Asked {
     }
 
     /// Reads a short file, so that one version of it leaves with its head.
-    fn read(&self, found: Found, patience: Patience) -> Result<Found, WouldWait> {
+    fn read(&self, found: Found, blocking: Blocking) -> Result<Found, WouldWait> {
         let Found::File(mut found) = found else { return Ok(found) };
         if !self.reads || found.file.state.size > PIECE {
             return Ok(Found::File(found));
         }
-        let read = match patience {
-            Patience::None => read_whole_now(&found.file),
-            Patience::Any => read_whole(&found.file),
+        let read = match blocking {
+            Blocking::Refused => read_whole_now(&found.file),
+            Blocking::Allowed => read_whole(&found.file),
         };
         match read {
             Ok(bytes) => found.bytes = Some(bytes),
-            Err(_) if patience == Patience::None => return Err(WouldWait),
+            Err(_) if blocking == Blocking::Refused => return Err(WouldWait),
             // It has changed since it was opened: the next version is looked for.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Err(WouldWait),
             Err(error) => {

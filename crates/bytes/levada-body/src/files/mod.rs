@@ -30,7 +30,7 @@ pub use settings::FilesSettings;
 
 use answer::{not_allowed, of_found, plain};
 use find::{Asked, Found, WouldWait};
-use open::Patience;
+use open::Blocking;
 
 /// A directory that is served.
 #[derive(Debug)]
@@ -66,9 +66,9 @@ impl FileDirectory {
         };
         let reads = request.method == Method::GET;
         let asked = Asked::new(&self.0, path, delivery.siblings, reads);
-        let found = match asked.find(Patience::None) {
+        let found = match asked.find(Blocking::Refused) {
             Ok(found) => found,
-            Err(WouldWait) => Box::pin(find_with_patience(&asked)).await,
+            Err(WouldWait) => Box::pin(find_blocking(&asked)).await,
         };
         of_found(found, (&asked, target), request, delivery, SystemTime::now())
     }
@@ -81,7 +81,7 @@ impl FileDirectory {
             Err(error) => return format!("none: {} ({})", error.as_str(), error.status().as_u16()),
         };
         let asked = Asked::new(&self.0, path, Accepts::default(), false);
-        match asked.find(Patience::Any) {
+        match asked.find(Blocking::Allowed) {
             Ok(Found::File(found)) => format!("{root}/{}", found.name),
             Ok(Found::DirectoryWithoutSlash) => {
                 format!("{root}/{} is a directory: 301 to the URL with a slash", asked.path)
@@ -112,10 +112,10 @@ impl PathError {
 }
 
 /// Looks again in a thread that may wait.
-async fn find_with_patience(asked: &Asked) -> Found {
+async fn find_blocking(asked: &Asked) -> Found {
     for _ in 0..VERSIONS {
         let asked = asked.clone();
-        match tokio::task::spawn_blocking(move || asked.find(Patience::Any)).await {
+        match tokio::task::spawn_blocking(move || asked.find(Blocking::Allowed)).await {
             Ok(Ok(found)) => return found,
             Ok(Err(WouldWait)) => {}
             Err(_) => break,

@@ -14,17 +14,17 @@ use rustix::{
 
 /// Whether a call may wait for a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Patience {
+pub(crate) enum Blocking {
     /// It fails with [`Errno::AGAIN`] where it would have to.
-    None,
-    Any,
+    Refused,
+    Allowed,
 }
 
 /// An open directory below which files are opened.
 pub(crate) struct Root {
     directory: OwnedFd,
     outside_links: bool,
-    patience: Patience,
+    blocking: Blocking,
 }
 
 /// A regular file.
@@ -61,20 +61,20 @@ impl Root {
     pub(crate) fn open(
         path: &Path,
         outside_links: bool,
-        patience: Patience,
+        blocking: Blocking,
     ) -> Result<Self, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let directory = match lookup(CWD, path, flags, (false, patience)) {
+        let directory = match lookup(CWD, path, flags, (false, blocking)) {
             Err(Errno::NOSYS | Errno::PERM) => openat(CWD, path, flags, Mode::empty())?,
             opened => opened?,
         };
-        Ok(Self { directory, outside_links, patience })
+        Ok(Self { directory, outside_links, blocking })
     }
 
     /// Opens a path of names, none of which is `..`.
     pub(crate) fn look(&self, path: &str) -> Result<Opened, Errno> {
         let is_bound = !self.outside_links;
-        let opened = match lookup(&self.directory, path.as_ref(), READ, (is_bound, self.patience)) {
+        let opened = match lookup(&self.directory, path.as_ref(), READ, (is_bound, self.blocking)) {
             // Without the system call, or in a sandbox that does not know it.
             Err(Errno::NOSYS | Errno::PERM) => self.walk(path),
             opened => opened,
@@ -117,17 +117,17 @@ fn lookup(
     from: impl AsFd,
     path: &Path,
     flags: OFlags,
-    (is_bound, patience): (bool, Patience),
+    (is_bound, blocking): (bool, Blocking),
 ) -> Result<OwnedFd, Errno> {
     let mut how = ResolveFlags::NO_MAGICLINKS;
     how.set(ResolveFlags::BENEATH, is_bound);
-    how.set(ResolveFlags::CACHED, patience == Patience::None);
+    how.set(ResolveFlags::CACHED, blocking == Blocking::Refused);
     let mut tries = TRIES;
     loop {
         match openat2(&from, path, flags, Mode::empty(), how) {
-            Err(Errno::AGAIN) if patience == Patience::Any && tries > 0 => tries -= 1,
+            Err(Errno::AGAIN) if blocking == Blocking::Allowed && tries > 0 => tries -= 1,
             // An old kernel, whose way may have to wait.
-            Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) if patience == Patience::None => {
+            Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) if blocking == Blocking::Refused => {
                 return Err(Errno::AGAIN);
             }
             opened => return opened,
@@ -165,7 +165,7 @@ mod tests {
         symlink("../secret", root.join("outer")).unwrap();
         symlink(directory.path(), root.join("up")).unwrap();
         symlink("loop", root.join("loop")).unwrap();
-        let root = Root::open(&root, false, Patience::Any).unwrap();
+        let root = Root::open(&root, false, Blocking::Allowed).unwrap();
         (directory, root)
     }
 

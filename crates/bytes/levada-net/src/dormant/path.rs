@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   loss      of the connections to the same network that are acknowledged now; without any, of all that are
-//!   patience  retransmissions that a live connection loses in a row once in a million times
+//!   tolerance retransmissions that a live connection loses in a row once in a million times
 //!   probes    where live clients answer them: as many as a live one leaves unanswered once in a million times
 //!   cut       several connections to a network wait, and nobody there was heard for seconds
 //! ```
@@ -200,9 +200,9 @@ impl Paths {
     }
 
     /// How many retransmissions a connection to `network` may lose in a row.
-    pub(super) fn patience(&self, network: ClientNetwork, own: &TcpInfo, retries: u8) -> u8 {
+    pub(super) fn tolerance(&self, network: ClientNetwork, own: &TcpInfo, retries: u8) -> u8 {
         let path = self.networks.get(&network).filter(|path| path.sent >= TELLING);
-        let losses = path.unwrap_or(&self.all).patience().max(own_path(own).patience());
+        let losses = path.unwrap_or(&self.all).tolerance().max(own_path(own).tolerance());
         losses.clamp(retries, MOST.max(retries))
     }
 
@@ -229,7 +229,7 @@ impl Path {
     }
 
     /// The retransmissions that are lost when the data before them and the one that is under way are as well.
-    fn patience(&self) -> u8 {
+    fn tolerance(&self) -> u8 {
         (in_a_row(self.loss()) - 2.0).clamp(0.0, f64::from(MOST)) as u8
     }
 
@@ -294,16 +294,16 @@ mod tests {
 
     #[test]
     fn patience_grows_with_the_losses_of_those_who_are_heard() {
-        for (retransmitted, patience) in [(0, 1), (10, 1), (50, 3), (100, 4), (300, 10), (900, 10)]
+        for (retransmitted, tolerance) in [(0, 1), (10, 1), (50, 3), (100, 4), (300, 10), (900, 10)]
         {
             let mut paths = Paths::default();
             paths.sample(network(2), &sent(1000 - u64::from(retransmitted), retransmitted));
             assert_eq!(
-                paths.patience(network(2), &silent(), 1),
-                patience,
+                paths.tolerance(network(2), &silent(), 1),
+                tolerance,
                 "{retransmitted} of 1000"
             );
-            assert_eq!(paths.patience(network(3), &silent(), 1), patience, "the node's own link");
+            assert_eq!(paths.tolerance(network(3), &silent(), 1), tolerance, "the node's own link");
         }
     }
 
@@ -356,17 +356,17 @@ mod tests {
         let mut paths = Paths::default();
         paths.sample(network(2), &sent(100, 100));
         paths.sample(network(3), &sent(1000, 0));
-        assert_eq!(paths.patience(network(3), &silent(), 1), 1);
-        assert_eq!(paths.patience(network(3), &silent(), 0), 0);
-        assert_eq!(paths.patience(network(3), &silent(), 15), 15);
+        assert_eq!(paths.tolerance(network(3), &silent(), 1), 1);
+        assert_eq!(paths.tolerance(network(3), &silent(), 0), 0);
+        assert_eq!(paths.tolerance(network(3), &silent(), 15), 15);
     }
 
     #[test]
     fn connection_that_is_alone_goes_by_its_own_losses() {
         let paths = Paths::default();
-        assert_eq!(paths.patience(network(2), &sent(1000, 2), 1), 1);
+        assert_eq!(paths.tolerance(network(2), &sent(1000, 2), 1), 1);
         let poor = TcpInfo { retransmits: 2, ..sent(900, 103) };
-        assert_eq!(paths.patience(network(2), &poor, 1), 4);
+        assert_eq!(paths.tolerance(network(2), &poor, 1), 4);
     }
 
     #[test]

@@ -60,7 +60,7 @@ impl Shape {
     pub fn checked(self) -> Result<Self, ShapeError> {
         match self {
             Self { rate: Some(rate), .. } if rate < 1000 => Err(ShapeError::Rate(rate)),
-            Self { delay, .. } if delay > Duration::from_secs(60) => Err(ShapeError::Delay(delay)),
+            Self { delay, .. } if delay > LONGEST_DELAY => Err(ShapeError::Delay(delay)),
             Self { loss, .. } if !(0.0..=1.0).contains(&loss) => Err(ShapeError::Loss(loss)),
             Self { reordering, .. } if !(0.0..=1.0).contains(&reordering) => {
                 Err(ShapeError::Loss(reordering))
@@ -95,6 +95,8 @@ pub fn parse_loss(text: &str) -> Result<f64, ShapeError> {
     Ok(Shape { loss: loss * unit, ..Shape::default() }.checked()?.loss)
 }
 
+/// Longer than any path on Earth; packets that wait take memory.
+const LONGEST_DELAY: Duration = Duration::from_secs(60);
 /// In packets: a typical value for small routers, and enough for 10 Mbit/s over 50 ms.
 const DEFAULT_QUEUE: usize = 50;
 

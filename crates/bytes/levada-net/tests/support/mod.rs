@@ -9,7 +9,7 @@ use levada_net::{
 };
 
 /// Longer than any wait in these tests.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Runs `work` on a host.
 pub(crate) fn on<T: Send>(host: &Host, work: impl FnOnce() -> T + Send) -> T {

@@ -68,13 +68,13 @@ use trouble::{Hush, Kind, Pause};
 /// fewer.
 const READS: usize = 64;
 /// A disk that has not answered by now is worse than the origin.
-const READ_DEADLINE: Duration = Duration::from_secs(2);
-/// How often it is looked whether all is done.
-const FLUSH_STEP: Duration = Duration::from_millis(20);
-/// How often it is looked whether another node has given the directory back.
-const BUSY_STEP: Duration = Duration::from_millis(50);
-/// How long the end waits for a thread that is stuck in the disk.
-const LAST_WAIT: Duration = Duration::from_secs(2);
+const READ_TIMEOUT: Duration = Duration::from_secs(2);
+/// The interval of checks whether all is written: short against the write of a queue.
+const FLUSH_INTERVAL: Duration = Duration::from_millis(20);
+/// The interval of checks whether another node has given the directory back.
+const LOCK_INTERVAL: Duration = Duration::from_millis(50);
+/// How long the end waits for a thread that is stuck in the disk: the process must end even if the disk never answers.
+const STUCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The settings of a disk tier.
 #[derive(Clone, Debug)]
@@ -88,7 +88,7 @@ pub struct DiskSettings {
     /// The most bytes that may wait to be written.
     pub queue_bytes: u64,
     /// How long to wait for a node that is about to give the directory back.
-    pub patience: Duration,
+    pub lock_timeout: Duration,
 }
 
 /// Why there can be no disk tier.
@@ -209,7 +209,7 @@ impl Disk {
             hushes: Mutex::default(),
             hush_damaged: Mutex::default(),
         });
-        let lock = match take_in_time(&shared.files, settings.patience) {
+        let lock = match take_in_time(&shared.files, settings.lock_timeout) {
             Ok(lock) => Some(lock),
             Err(error) => match error.kind() {
                 io::ErrorKind::ResourceBusy => return Err(DiskError::InUse(dir)),
@@ -294,7 +294,7 @@ impl Disk {
             };
             tokio::task::spawn_blocking(read).await.ok()?
         };
-        match tokio::time::timeout(READ_DEADLINE, reading).await {
+        match tokio::time::timeout(READ_TIMEOUT, reading).await {
             Ok(record) => record,
             Err(_) => {
                 self.shared.metrics.misses.inc();
@@ -384,20 +384,20 @@ impl Disk {
     pub async fn flushed(&self) {
         let last = self.shared.state.lock().queue.last();
         while self.shared.state.lock().queue.waits_for(last) {
-            tokio::time::sleep(FLUSH_STEP).await;
+            tokio::time::sleep(FLUSH_INTERVAL).await;
         }
     }
 
     /// Ends the tier: what waits is written as long as there is time, then the index. Blocks until then.
     /// Whatever is put later is dropped.
     pub fn close(&self, within: Duration) {
-        self.shared.close(Closing::By(Instant::now() + within), within + LAST_WAIT);
+        self.shared.close(Closing::By(Instant::now() + within), within + STUCK_TIMEOUT);
     }
 }
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        self.shared.close(Closing::AtOnce, LAST_WAIT);
+        self.shared.close(Closing::AtOnce, STUCK_TIMEOUT);
     }
 }
 
@@ -562,8 +562,8 @@ impl Shared {
 }
 
 /// Takes the directory, at once or when the node that has it gives it back, as it has said it would.
-fn take_in_time(files: &Files, patience: Duration) -> io::Result<File> {
-    let deadline = Instant::now() + patience;
+fn take_in_time(files: &Files, lock_timeout: Duration) -> io::Result<File> {
+    let deadline = Instant::now() + lock_timeout;
     let mut waits = false;
     loop {
         match files.take() {
@@ -574,9 +574,9 @@ fn take_in_time(files: &Files, patience: Duration) -> io::Result<File> {
             {
                 if !std::mem::replace(&mut waits, true) {
                     let dir = files.root().display();
-                    tracing::info!(%dir, ?patience, "waiting for the node that still uses the disk cache");
+                    tracing::info!(%dir, timeout = ?lock_timeout, "waiting for the node that still uses the disk cache");
                 }
-                thread::sleep(BUSY_STEP);
+                thread::sleep(LOCK_INTERVAL);
             }
             taken => return taken,
         }

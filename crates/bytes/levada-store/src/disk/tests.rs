@@ -22,7 +22,7 @@ fn settings(dir: &Path) -> DiskSettings {
         bytes: 64 * MIB,
         eviction: find_eviction("lru").unwrap(),
         queue_bytes: 64 * MIB,
-        patience: std::time::Duration::ZERO,
+        lock_timeout: std::time::Duration::ZERO,
     }
 }
 

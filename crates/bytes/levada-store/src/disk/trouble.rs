@@ -50,8 +50,9 @@ impl Kind {
     }
 }
 
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// The wait after the first failure, which doubles: one failure costs little, and a dead disk is tried each minute.
+const FIRST_BACKOFF: Duration = Duration::from_millis(100);
+const LONGEST_BACKOFF: Duration = Duration::from_secs(60);
 
 /// How long something that fails is left alone: twice as long every time, until it works again.
 #[derive(Debug, Default)]
@@ -74,7 +75,8 @@ impl Pause {
     pub(super) fn failed(&mut self, now: Instant) {
         // Faults at the same time count as one.
         if self.is_over(now) {
-            let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(16)).min(LONGEST_PAUSE);
+            let pause =
+                FIRST_BACKOFF.saturating_mul(1 << self.failures.min(16)).min(LONGEST_BACKOFF);
             self.failures = self.failures.saturating_add(1);
             self.until = Some(now + pause);
         }
@@ -85,7 +87,8 @@ impl Pause {
     }
 }
 
-const BETWEEN_LINES: Duration = Duration::from_secs(10);
+/// The time between two lines of the log about one kind of trouble, which may come with every request.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// One log line per while; the lines left out are counted in the next.
 #[derive(Debug, Default)]
@@ -97,7 +100,7 @@ pub(super) struct Hush {
 impl Hush {
     /// How many lines were left out since the last one; `None` when this one is, too.
     pub(super) fn speak(&mut self, now: Instant) -> Option<u64> {
-        if self.last.is_some_and(|last| now < last + BETWEEN_LINES) {
+        if self.last.is_some_and(|last| now < last + LOG_INTERVAL) {
             self.left_out += 1;
             return None;
         }
@@ -126,7 +129,7 @@ mod tests {
         assert_eq!(pauses[11], 60_000);
         pause.worked();
         pause.failed(now);
-        assert_eq!(pause.until(), Some(now + FIRST_PAUSE));
+        assert_eq!(pause.until(), Some(now + FIRST_BACKOFF));
     }
 
     #[test]
@@ -134,7 +137,7 @@ mod tests {
         let (mut hush, now) = (Hush::default(), Instant::now());
         assert_eq!(hush.speak(now), Some(0));
         assert_eq!(hush.speak(now), None);
-        assert_eq!(hush.speak(now + BETWEEN_LINES / 2), None);
-        assert_eq!(hush.speak(now + BETWEEN_LINES), Some(2));
+        assert_eq!(hush.speak(now + LOG_INTERVAL / 2), None);
+        assert_eq!(hush.speak(now + LOG_INTERVAL), Some(2));
     }
 }

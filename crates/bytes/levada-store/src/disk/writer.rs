@@ -18,8 +18,8 @@ use super::{
     scan, snapshot, unix_time,
 };
 
-/// How often the index is written down.
-const BETWEEN_SNAPSHOTS: Duration = Duration::from_secs(300);
+/// The interval at which the index is written down. What it lacks is read from the records at the next start.
+const SNAPSHOT_INTERVAL: Duration = Duration::from_secs(300);
 /// How many slots are copied at once.
 const COPIED: usize = 4096;
 
@@ -30,7 +30,7 @@ pub(super) fn run(shared: &Shared, lock: Option<File>) {
         lock,
         parts: Box::new([false; FANOUT as usize]),
         snapshot: 0,
-        due: Instant::now() + BETWEEN_SNAPSHOTS,
+        due: Instant::now() + SNAPSHOT_INTERVAL,
         changed: false,
     };
     if writer.take() && scan::run(&mut writer) && writer.work() {
@@ -266,7 +266,7 @@ impl DiskWriter<'_> {
 
     /// Writes the index down.
     fn written_down(&mut self, clean: bool) {
-        self.due = Instant::now() + BETWEEN_SNAPSHOTS;
+        self.due = Instant::now() + SNAPSHOT_INTERVAL;
         self.changed = false;
         if let Err(error) = self.write_down(clean) {
             self.failed("the index of the disk cache cannot be written", &error);
