@@ -48,9 +48,12 @@ impl DeadlineTimer {
     }
 }
 
-/// The instant after `timeout`; what is longer than a year is a year.
+/// The longest timeout: a later instant may not exist.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// The instant after `timeout`; a timeout of more than a year is one of a year.
 pub fn after(timeout: Duration) -> Instant {
-    Instant::now() + timeout.min(Duration::from_secs(365 * 24 * 3600))
+    Instant::now() + timeout.min(LONGEST)
 }
 
 #[cfg(test)]

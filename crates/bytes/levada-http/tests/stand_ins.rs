@@ -24,10 +24,10 @@ const LIMITS: ConnectionLimits = ConnectionLimits {
     head: HeadBounds { head: 32 << 10, fields: 100 },
     idle_timeout: Duration::from_secs(60),
     head_timeout: Duration::from_secs(60),
-    body: PATIENCE,
-    send: PATIENCE,
+    body: TIME_LIMIT,
+    send: TIME_LIMIT,
 };
-const PATIENCE: Patience = Patience { time: Duration::from_secs(60), min_rate: 0 };
+const TIME_LIMIT: Patience = Patience { time: Duration::from_secs(60), min_rate: 0 };
 /// Bytes of each of the two segments of the body.
 const SEGMENT: usize = 100_000;
 

@@ -24,7 +24,7 @@ pub struct Probed {
 }
 
 /// Carries out a handshake for HTTP/2 (`h2`) or HTTP/1.1, as a node with these settings would. It blocks, for the time
-/// of `patience` at most.
+/// of `timeout` at most.
 ///
 /// # Errors
 /// With the reason in words.
@@ -33,13 +33,13 @@ pub fn probe(
     port: u16,
     tls: &OriginTls,
     h2: bool,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Probed, String> {
     let protocol: &[u8] = if h2 { b"h2" } else { b"http/1.1" };
     let config = tls.config(&[protocol]).map_err(|error| error.to_string())?;
     let name = tls.name_for(host)?;
-    let end = Instant::now() + patience;
-    let mut stream = connect(host, port, patience)?;
+    let end = Instant::now() + timeout;
+    let mut stream = connect(host, port, timeout)?;
     let mut connection = ClientConnection::new(config, name).map_err(|error| in_words(&error))?;
     while connection.is_handshaking() {
         let left = end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
@@ -74,17 +74,17 @@ pub fn probe(
 }
 
 /// Connects without TLS, and carries out the exchange that HTTP/2 begins with, if it is wanted (h2c by prior knowledge).
-/// It blocks, for the time of `patience` at most.
+/// It blocks, for the time of `timeout` at most.
 ///
 /// # Errors
 /// With the reason in words.
-pub fn probe_plain(host: &str, port: u16, h2: bool, patience: Duration) -> Result<String, String> {
-    let mut stream = connect(host, port, patience)?;
+pub fn probe_plain(host: &str, port: u16, h2: bool, timeout: Duration) -> Result<String, String> {
+    let mut stream = connect(host, port, timeout)?;
     if !h2 {
         return Ok("HTTP/1.1, it accepts connections".to_owned());
     }
     let silent = |error: io::Error| format!("it does not begin HTTP/2: {error}");
-    stream.set_read_timeout(Some(patience)).map_err(silent)?;
+    stream.set_read_timeout(Some(timeout)).map_err(silent)?;
     stream.write_all(PREFACE).map_err(silent)?;
     let mut begin = [0; FRAME_HEAD];
     stream.read_exact(&mut begin).map_err(silent)?;
@@ -108,7 +108,7 @@ fn refused(connection: &mut ClientConnection, stream: &mut TcpStream) -> Result<
     if connection.protocol_version() != Some(ProtocolVersion::TLSv1_3) {
         return Ok(());
     }
-    stream.set_read_timeout(Some(LAST_WORD)).map_err(|error| error.to_string())?;
+    stream.set_read_timeout(Some(REFUSAL_TIMEOUT)).map_err(|error| error.to_string())?;
     match connection.read_tls(stream) {
         Ok(0) => Err("it closed the connection after the handshake".to_owned()),
         Ok(_) => connection.process_new_packets().map(drop).map_err(|error| in_words(&error)),
@@ -117,15 +117,15 @@ fn refused(connection: &mut ClientConnection, stream: &mut TcpStream) -> Result<
     }
 }
 
-/// The time in which a server says that it refuses a certificate.
-const LAST_WORD: Duration = Duration::from_millis(500);
+/// How long a server may take to say that it refuses a certificate: a round trip after the handshake.
+const REFUSAL_TIMEOUT: Duration = Duration::from_millis(500);
 
-fn connect(host: &str, port: u16, patience: Duration) -> Result<TcpStream, String> {
+fn connect(host: &str, port: u16, timeout: Duration) -> Result<TcpStream, String> {
     let found = (host, port).to_socket_addrs();
     let found = found.map_err(|error| format!("its name does not resolve: {error}"))?;
     let mut last = "its name has no address".to_owned();
     for address in found {
-        match TcpStream::connect_timeout(&address, patience) {
+        match TcpStream::connect_timeout(&address, timeout) {
             Ok(stream) => return Ok(stream),
             Err(error) => last = format!("no connection to {address}: {error}"),
         }

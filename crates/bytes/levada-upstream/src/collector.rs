@@ -40,8 +40,8 @@ impl CollectorTargets {
     }
 }
 
-/// The time to connect, and the time for an answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The timeout for a connection, and for an answer. A collector that is slower delays the next lot, and nothing else.
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// The largest answer that is read.
 const LARGEST_ANSWER: usize = 64 << 10;
 
@@ -73,9 +73,9 @@ impl CollectorSettings {
         let bounds = ServerBounds {
             connections: Signal::ALL.len(),
             queue: 0,
-            queue_timeout: PATIENCE,
-            connect_timeout: PATIENCE,
-            response_timeout: PATIENCE,
+            queue_timeout: TIMEOUT,
+            connect_timeout: TIMEOUT,
+            response_timeout: TIMEOUT,
         };
         let mut headers: HeaderMap = self.headers.iter().cloned().collect();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));

@@ -125,8 +125,8 @@ pub struct Wire {
     pub peer: bool,
 }
 
-/// Between two attempts at a Unix socket with a full queue.
-const BACKLOG_PAUSE: Duration = Duration::from_millis(2);
+/// The wait between two attempts at a Unix socket with a full queue. Its server takes connections in far less.
+const BACKLOG_BACKOFF: Duration = Duration::from_millis(2);
 
 /// Whether the server accepts a connection, which is then closed. The caller bounds the time.
 pub(crate) async fn is_possible(address: &Address) -> bool {
@@ -175,7 +175,7 @@ async fn unix(path: &Path, within: Duration) -> Result<UnixStream, ServerFailure
             match UnixStream::connect(path).await {
                 Ok(stream) => return Ok(stream),
                 Err(error) => match error.kind() {
-                    ErrorKind::WouldBlock => tokio::time::sleep(BACKLOG_PAUSE).await,
+                    ErrorKind::WouldBlock => tokio::time::sleep(BACKLOG_BACKOFF).await,
                     ErrorKind::NotFound => return Err(ServerFailure::NoSocket),
                     ErrorKind::PermissionDenied => return Err(ServerFailure::SocketForbidden),
                     _ => return Err(ServerFailure::Connect),
@@ -262,7 +262,7 @@ mod tests {
 
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(10);
+    const TIMEOUT: Duration = Duration::from_secs(10);
 
     #[tokio::test]
     async fn full_queue_of_a_socket_is_waited_for() {
@@ -277,7 +277,7 @@ mod tests {
         }
         let short = Duration::from_millis(20);
         assert_eq!(unix(&path, short).await.unwrap_err(), ServerFailure::ConnectTimeout);
-        let (connected, accepted) = tokio::join!(unix(&path, PATIENCE), listener.accept());
+        let (connected, accepted) = tokio::join!(unix(&path, TIMEOUT), listener.accept());
         assert!(connected.is_ok() && accepted.is_ok());
     }
 
@@ -297,7 +297,7 @@ mod tests {
                 fs::set_permissions(&path, Permissions::from_mode(0o000)).unwrap();
             }
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.unwrap().block_on(unix(&path, PATIENCE)).unwrap_err()
+            runtime.unwrap().block_on(unix(&path, TIMEOUT)).unwrap_err()
         });
         assert_eq!(asking.join().unwrap(), ServerFailure::SocketForbidden);
     }

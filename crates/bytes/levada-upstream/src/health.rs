@@ -25,6 +25,13 @@ use crate::{Clock, Server, ServerFailure, ServerKind, tls_fault::LastTlsFault};
 /// Progress of requests is recent until the watch has looked this often.
 const RECENT: u8 = 2;
 
+/// The interval at which a request that waits for its server checks whether the server is still up. Most requests
+/// are answered earlier.
+pub(crate) const WAIT_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Servers are looked at no more often than this.
+const SHORTEST_PERIOD: Duration = Duration::from_millis(10);
+
 /// An ejection lasts at most this many times the first one.
 const LONGEST_EJECTION: u32 = 32;
 
@@ -327,7 +334,7 @@ impl HealthCheck {
     /// The time between two looks at a server.
     fn period(&self) -> Duration {
         let period = if self.interval.is_zero() { self.eject_for / 4 } else { self.interval };
-        period.max(Duration::from_millis(10))
+        period.max(SHORTEST_PERIOD)
     }
 }
 

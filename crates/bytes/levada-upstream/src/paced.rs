@@ -40,8 +40,9 @@ const LATE: u32 = 4;
 const SPARE: Duration = Duration::from_millis(200);
 /// The time by which a piece may be overtaken for each piece before it.
 const AHEAD: Duration = Duration::from_secs(20);
-/// A request that waits looks so often whether the origin sends to others and whether it is still wanted.
-const LOOK: Duration = Duration::from_secs(1);
+/// The interval at which a request that waits checks whether the origin sends to others and whether it is still
+/// wanted. Waits last for seconds.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// As many notices reach the asking node in the time of its timeout.
 const NOTICES: u32 = 4;
 
@@ -90,11 +91,11 @@ impl PacedQueue {
     ///
     /// # Errors
     /// When the queue is full, the request is not wanted any more, or no origin has been `moving` for the time of
-    /// `patience`.
+    /// `timeout`.
     pub async fn enter(
         self: &Arc<Self>,
         ahead: u32,
-        patience: Duration,
+        timeout: Duration,
         moving: impl Fn() -> bool,
         is_wanted: impl Fn() -> bool,
     ) -> Result<PacedPlace, ServerFailure> {
@@ -116,7 +117,7 @@ impl PacedQueue {
         let _request = PacedRequest { queue: self, turn };
         let mut moved = Instant::now();
         loop {
-            let granted = tokio::time::timeout(LOOK, &mut place).await;
+            let granted = tokio::time::timeout(CHECK_INTERVAL, &mut place).await;
             if !is_wanted() {
                 return Err(ServerFailure::QueueTimeout);
             }
@@ -125,7 +126,7 @@ impl PacedQueue {
             }
             if moving() {
                 moved = Instant::now();
-            } else if moved.elapsed() >= patience {
+            } else if moved.elapsed() >= timeout {
                 return Err(ServerFailure::ResponseTimeout);
             }
         }
@@ -140,7 +141,7 @@ impl PacedQueue {
         tell: impl Fn(),
     ) -> T {
         let mut outcome = std::pin::pin!(outcome);
-        let every = LOOK.min(timeout / NOTICES);
+        let every = CHECK_INTERVAL.min(timeout / NOTICES);
         loop {
             match tokio::time::timeout(every, &mut outcome).await {
                 Ok(outcome) => return outcome,
@@ -317,8 +318,8 @@ mod tests {
         let (queue, _places) = full().await;
         let begun = tokio::time::Instant::now();
         let moving = || begun.elapsed() < Duration::from_secs(1000);
-        let patience = Duration::from_millis(10);
-        let entered = queue.enter(0, patience, moving, || true).await;
+        let timeout = Duration::from_millis(10);
+        let entered = queue.enter(0, timeout, moving, || true).await;
         assert_eq!(entered.err(), Some(ServerFailure::ResponseTimeout));
         assert!(!moving(), "after {:?}", begun.elapsed());
         assert_eq!(queue.waiting(), 0);

@@ -13,7 +13,7 @@ use crate::RequestBody;
 
 /// A connection is not used again after sweeps have found it idle for this long: servers close theirs
 /// after 60 s or more, and a request on a connection that is being closed is a request lost.
-pub(crate) const IDLE: Duration = Duration::from_secs(40);
+pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(40);
 
 thread_local! {
     /// Which worker this thread is, when each worker has a scheduler of its own.
@@ -50,7 +50,7 @@ struct Idle {
 
 impl Idle {
     fn is_stale(&self) -> bool {
-        self.since.is_some_and(|since| since.elapsed() > IDLE)
+        self.since.is_some_and(|since| since.elapsed() > IDLE_TIMEOUT)
     }
 
     /// Whether it has just been used, for more than one request.

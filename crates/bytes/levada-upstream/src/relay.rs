@@ -24,15 +24,14 @@ use http_body::{Frame, SizeHint};
 use levada_http::{DeadlineTimer, Patience};
 use tokio::time::{Instant, sleep};
 
-use crate::{Inbound, InboundError, stall::Stall};
+use crate::{Inbound, InboundError, health::WAIT_CHECK_INTERVAL, stall::Stall};
 
-/// How often the health of a server is looked at whose body does not move.
-const LOOK: Duration = Duration::from_secs(1);
 /// How often the rest is asked for until this much more of it has come.
 const TRIES: u32 = 3;
 const PROGRESS: u64 = 1 << 20;
-/// The pause before the rest is asked for again; as many times as it was asked for.
-const PAUSE: Duration = Duration::from_millis(300);
+/// The wait before the rest is asked for again; as many times as it was asked for. A server that restarts needs
+/// about a second.
+const RETRY_BACKOFF: Duration = Duration::from_millis(300);
 
 /// Why a server does not send the rest of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,9 +81,9 @@ impl Relay {
     /// A body that has not moved for this long stands still.
     pub const STILL: Duration = Duration::from_secs(5);
 
-    /// A body that fails when no piece of it comes for longer than `patience`.
-    pub fn new(body: Inbound, patience: Duration) -> Self {
-        Self { body, stall: Stall::new(Patience { time: patience, min_rate: 0 }), healing: None }
+    /// A body that fails when no piece of it comes for longer than `timeout`.
+    pub fn new(body: Inbound, timeout: Duration) -> Self {
+        Self { body, stall: Stall::new(Patience { time: timeout, min_rate: 0 }), healing: None }
     }
 
     /// Goes on with `rest` when the body breaks off. `span`: the bytes of the representation
@@ -93,7 +92,7 @@ impl Relay {
         let Range { start: position, end } = span;
         self.healing = Some(Box::new(Healing {
             rest,
-            still: Self::STILL.min(self.stall.patience() / 2),
+            still: Self::STILL.min(self.stall.timeout() / 2),
             position,
             end,
             broken: None,
@@ -252,7 +251,7 @@ impl Healing {
             if self.tries == TRIES {
                 return Poll::Ready(Err(NoRest::Gone));
             }
-            let (pause, beside) = (PAUSE * self.tries, self.broken.is_none());
+            let (pause, beside) = (RETRY_BACKOFF * self.tries, self.broken.is_none());
             let asked = self.rest.clone().ask(self.position, beside);
             self.tries += 1;
             self.asking = Some(Box::pin(async move {
@@ -274,11 +273,15 @@ impl Healing {
         let awaited = *self.awaited.get_or_insert_with(Instant::now);
         loop {
             let waited = awaited.elapsed();
-            if waited >= self.still || (waited >= LOOK && !body.server().health.is_up()) {
+            if waited >= self.still
+                || (waited >= WAIT_CHECK_INTERVAL && !body.server().health.is_up())
+            {
                 return Poll::Ready(());
             }
-            let looks = (waited.as_millis() / LOOK.as_millis()) as u32;
-            ready!(self.timer.poll(cx, awaited + self.still.min(LOOK * (looks + 1))));
+            let looks = (waited.as_millis() / WAIT_CHECK_INTERVAL.as_millis()) as u32;
+            ready!(
+                self.timer.poll(cx, awaited + self.still.min(WAIT_CHECK_INTERVAL * (looks + 1)))
+            );
         }
     }
 }

@@ -24,7 +24,7 @@ impl Stall {
     }
 
     /// The time without a piece after which it fires.
-    pub(crate) fn patience(&self) -> Duration {
+    pub(crate) fn timeout(&self) -> Duration {
         self.patience.time
     }
 

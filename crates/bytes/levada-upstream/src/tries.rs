@@ -14,7 +14,6 @@ use std::{
     future::{Future, poll_fn},
     pin::Pin,
     task::{Context, Poll},
-    time::Duration,
 };
 
 use levada_observe::otel::{Attempt, TRACEPARENT, TraceContext};
@@ -22,13 +21,10 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{
     Group, RequestBody, Retries, SendError, ServerFailure, UpstreamHead, UpstreamResponse,
-    WatchedServer, group::log, report_outcome,
+    WatchedServer, group::log, health::WAIT_CHECK_INTERVAL, report_outcome,
 };
 
 type Exchanged = Result<UpstreamResponse, (ServerFailure, Option<RequestBody>)>;
-
-/// A request that has waited so long looks at the health of its server. Most are answered earlier.
-const LOOK: Duration = Duration::from_secs(1);
 
 /// The tries of one request.
 pub(crate) struct Tries<'a, G: Group> {
@@ -111,7 +107,7 @@ impl<'a, G: Group> Tries<'a, G> {
         };
         let (begun, earlier) = (Instant::now(), self.asked);
         let late = begun + asked.late_after();
-        let look = if self.asked == 0 { late.min(begun + LOOK) } else { late };
+        let look = if self.asked == 0 { late.min(begun + WAIT_CHECK_INTERVAL) } else { late };
         self.look = self.safe.then_some(look);
         self.asked += 1;
         let was_up = asked.health.is_up();
@@ -199,11 +195,11 @@ impl<'a, G: Group> Tries<'a, G> {
             return Ok(());
         }
         if self.under_way.last().is_some_and(|one| self.group.waits_for(&one.server)) {
-            self.look = Some(now + LOOK);
+            self.look = Some(now + WAIT_CHECK_INTERVAL);
             return Ok(());
         }
         if !self.affords() {
-            self.look = Some(now + LOOK);
+            self.look = Some(now + WAIT_CHECK_INTERVAL);
             return Ok(());
         }
         match self.next() {

@@ -437,7 +437,7 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.reading = match Pin::new(&mut self.inner).poll_shutdown(cx) {
             Poll::Ready(Ok(())) => {
-                ReadState::Lingering { until: after(LINGER), left: LINGER_BYTES }
+                ReadState::Lingering { until: after(LINGER_TIMEOUT), left: LINGER_BYTES }
             }
             Poll::Ready(Err(_)) => ReadState::Ended(Some(io::ErrorKind::InvalidData)),
             Poll::Pending => return self.poll_stalled(cx),
@@ -597,9 +597,9 @@ impl<S: AsyncRead + Outlet + Unpin> Guarded<S> {
         if !self.ledger.breaks() {
             return Poll::Ready(Ok(()));
         }
-        let until = *self.breaking.get_or_insert_with(|| after(LINGER));
+        let until = *self.breaking.get_or_insert_with(|| after(LINGER_TIMEOUT));
         while self.inner.reset_on_close() && Instant::now() < until {
-            ready!(self.timer.poll(cx, until.min(after(ACKNOWLEDGED))));
+            ready!(self.timer.poll(cx, until.min(after(ACKNOWLEDGE_INTERVAL))));
         }
         self.reading = ReadState::Ended(Some(io::ErrorKind::InvalidData));
         Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()))
@@ -790,10 +790,10 @@ impl<S: AsyncRead + Outlet + Unpin> AsyncWrite for Guarded<S> {
 
 /// The interim response by which hyper asks for a body (RFC 9110 section 15.2.1).
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
-/// How often the acknowledgement of the bytes before a reset is looked for.
-const ACKNOWLEDGED: Duration = Duration::from_millis(10);
-/// How long a client may take to notice that it was refused.
-const LINGER: Duration = Duration::from_secs(2);
+/// The interval of checks whether the bytes before a reset are acknowledged: a round trip of most clients.
+const ACKNOWLEDGE_INTERVAL: Duration = Duration::from_millis(10);
+/// How long a client may take to notice that it was refused: a round trip and a lost packet of most paths.
+const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 /// How many bytes it may send meanwhile.
 const LINGER_BYTES: usize = 1 << 20;
 

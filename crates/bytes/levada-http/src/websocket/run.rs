@@ -30,10 +30,10 @@ use crate::websocket::{
 };
 
 /// How long a tunnel that is being closed waits for the end of a frame, and for the answers of both ends.
-const GOODBYE: Duration = Duration::from_secs(3);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The longest time without a byte when one direction has ended. WebSocket has no use for the other one alone.
-const HALF_OPEN: Duration = Duration::from_secs(30);
+const HALF_OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The bytes that came before both ends were connected, and the bounds of a tunnel.
 #[derive(Debug)]
@@ -145,13 +145,13 @@ impl Tunnel {
 
 impl Running {
     fn close(&mut self, reason: EndReason) {
-        self.closing = Some((reason, after(GOODBYE)));
+        self.closing = Some((reason, after(CLOSE_TIMEOUT)));
     }
 
     /// The longest time without a byte, as things are.
     fn patience(&self) -> Duration {
         match self.up.has_ended() || self.down.has_ended() {
-            true => self.idle_timeout.min(HALF_OPEN),
+            true => self.idle_timeout.min(HALF_OPEN_TIMEOUT),
             false => self.idle_timeout,
         }
     }

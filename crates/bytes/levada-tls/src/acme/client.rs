@@ -30,14 +30,14 @@ use tokio::{
 };
 use tokio_rustls::TlsConnector;
 
-/// The time limit for one request.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The time limit for one request. Authorities answer within seconds; some are slow under load.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// The largest answer.
 const LARGEST: usize = 1 << 20;
 /// The part of an answer that an error quotes.
 const QUOTED: usize = 200;
-/// The longest wait that a server can impose.
-const LONGEST_WAIT: Duration = Duration::from_secs(7 * 86_400);
+/// The longest wait that a server can impose: a wrong answer must not stop renewals until a certificate has ended.
+const LONGEST_BACKOFF: Duration = Duration::from_secs(7 * 86_400);
 /// A difference between two clocks that certificates do not forgive.
 const SKEW: u64 = 3_600;
 
@@ -71,7 +71,7 @@ impl ServerSays {
         if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
             && let Some(wait) = headers.get(RETRY_AFTER).and_then(|field| wait(field, now))
         {
-            *self.retry_at.lock() = now.checked_add(wait.min(LONGEST_WAIT));
+            *self.retry_at.lock() = now.checked_add(wait.min(LONGEST_BACKOFF));
         }
         let Some(date) = headers.get(DATE).and_then(date) else { return };
         let (seconds, there) = (unix(now), unix(date));
@@ -127,10 +127,12 @@ impl AcmeClient {
         let uri = request.uri().clone();
         let host = uri.authority().map_or_else(|| uri.to_string(), ToString::to_string);
         let failed = |why: String| Error::Other(format!("{host}: {why}").into());
-        let answering = tokio::time::timeout(PATIENCE, self.exchange(&uri, request));
+        let answering = tokio::time::timeout(REQUEST_TIMEOUT, self.exchange(&uri, request));
         let response = match answering.await {
             Ok(response) => response.map_err(|error| failed(in_words(&error)))?,
-            Err(_) => return Err(failed(format!("no answer within {} s", PATIENCE.as_secs()))),
+            Err(_) => {
+                return Err(failed(format!("no answer within {} s", REQUEST_TIMEOUT.as_secs())));
+            }
         };
         self.says.hear(response.status(), response.headers());
         // The library would only say that it is no JSON.

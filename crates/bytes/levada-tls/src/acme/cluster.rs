@@ -20,8 +20,8 @@ use crate::acme::{challenges::HeldProof, held::Held};
 /// The path of messages at the listener for peers. They are posted.
 pub const PEER_PATH: &str = "/.levada/certificates";
 
-/// How long a peer may take. One that is gone holds an order up for no longer.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// How long a peer may take: it answers from memory. A peer that is gone holds an order up for no longer.
+const PEER_TIMEOUT: Duration = Duration::from_secs(3);
 /// The purpose of the derived key and of sealed messages.
 const PURPOSE: &[u8] = b"levada certificates 1";
 
@@ -121,7 +121,7 @@ impl Cluster {
             let Some(sealed) = seal(secret.as_deref(), plain.clone()) else { continue };
             let (asked, secret) = (nodes.ask(&node, sealed), secret.clone());
             asking.spawn(async move {
-                let answer = match tokio::time::timeout(PATIENCE, asked).await {
+                let answer = match tokio::time::timeout(PEER_TIMEOUT, asked).await {
                     Err(_) => Err("it does not answer in time".to_owned()),
                     Ok(Err(why)) => Err(why),
                     Ok(Ok(bytes)) => open(secret.as_deref(), &bytes)

@@ -30,22 +30,22 @@ struct Meta {
     external_account_required: bool,
 }
 
-/// Asks for the directory, as a node with these settings would. It blocks, for the time of `patience` at most.
+/// Asks for the directory, as a node with these settings would. It blocks, for the time of `timeout` at most.
 ///
 /// # Errors
 /// With the reason in words.
 pub fn ask_directory(
     settings: &AcmeSettings,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<DirectoryAnswer, String> {
     let says = Arc::default();
     let client = AcmeClient::new(settings.authority.as_deref(), Arc::clone(&says))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
     let asking = async {
-        tokio::time::timeout(patience, client.get(&settings.directory))
+        tokio::time::timeout(timeout, client.get(&settings.directory))
             .await
-            .map_err(|_| format!("no answer within {} s", patience.as_secs()))?
+            .map_err(|_| format!("no answer within {} s", timeout.as_secs()))?
     };
     let answer = runtime.block_on(asking);
     // A look-up of the name cannot be interrupted, and is not waited for.

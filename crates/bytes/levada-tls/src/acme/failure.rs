@@ -23,8 +23,8 @@ pub(crate) enum OrderFailure {
     Storage(#[from] StorageError),
 }
 
-/// The wait after a refusal because of limits that says no time.
-const LIMITED: Duration = Duration::from_secs(3600);
+/// The wait after a refusal because of limits that says no time. Authorities count by hours.
+const LIMITED_BACKOFF: Duration = Duration::from_secs(3600);
 
 impl OrderFailure {
     /// The failure of a step.
@@ -34,7 +34,7 @@ impl OrderFailure {
         match (error, wait) {
             (_, Some(wait)) => Self::Limited { why, wait },
             (Error::Api(problem), None) => match kind(problem.r#type.as_deref()) {
-                "rateLimited" => Self::Limited { why, wait: LIMITED },
+                "rateLimited" => Self::Limited { why, wait: LIMITED_BACKOFF },
                 "badNonce" | "serverInternal" => Self::Unreachable(why),
                 _ => Self::Refused(why),
             },

@@ -24,20 +24,25 @@ use crate::acme::{
     schedule,
 };
 
-/// How often it is looked whether something is to be done.
-const LOOK: Duration = Duration::from_secs(1);
-/// How often alarms and metrics are looked at.
-const WATCH: Duration = Duration::from_secs(30);
+/// The interval of checks whether something is to be done. Certificates last for days, and a check reads memory:
+/// a second is for operators who wait for the first one.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// The interval at which alarms and metrics are brought up to date: half of what collectors usually take to come again.
+const ALARM_INTERVAL: Duration = Duration::from_secs(30);
 /// Orders that run at the same time.
 const ORDERS: usize = 4;
-/// The time limit for one order, for all that it waits for.
-const ORDER: Duration = Duration::from_secs(20 * 60);
-/// How often a node that is not the first asks the others.
-const ASK: Duration = Duration::from_secs(15);
-/// The first and the longest wait after a server that could not be reached, was refused, or had no room.
-const UNREACHABLE: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(1800)];
-const REFUSED: [Duration; 2] = [Duration::from_secs(120), Duration::from_secs(6 * 3600)];
-const NO_STORAGE: Duration = Duration::from_secs(30);
+/// The timeout for one order with all that it waits for, such as the spread of a DNS record. Then another may begin.
+const ORDER_TIMEOUT: Duration = Duration::from_secs(20 * 60);
+/// The interval at which a node that is not the first asks the others: a new certificate shows everywhere within it.
+const ASK_INTERVAL: Duration = Duration::from_secs(15);
+/// The first and the longest wait after a server that could not be reached: a restart, and half an hour of an outage.
+const UNREACHABLE_BACKOFF: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(1800)];
+/// The first and the longest wait after a refusal. Authorities limit failed proofs per hour.
+const REFUSED_BACKOFF: [Duration; 2] = [Duration::from_secs(120), Duration::from_secs(6 * 3600)];
+/// The wait after a failure of the own disk: an operator who has made room sees the order go on within this time.
+const STORAGE_BACKOFF: Duration = Duration::from_secs(30);
+/// The wait beyond the time that a server names, whose clock may differ.
+const LIMIT_GRACE: Duration = Duration::from_secs(1);
 /// How often the server is asked for a time to renew, at least and at most.
 const WINDOW: [Duration; 2] = [Duration::from_secs(300), Duration::from_secs(86_400)];
 
@@ -80,7 +85,7 @@ impl Certificates {
         loop {
             self.begin_jobs(&mut running);
             let mut new = std::mem::take(&mut self.state.lock().events);
-            if !new.is_empty() || watched.is_none_or(|at| at.elapsed() >= WATCH) {
+            if !new.is_empty() || watched.is_none_or(|at| at.elapsed() >= ALARM_INTERVAL) {
                 watched = Some(Instant::now());
                 new.extend(self.watch());
             }
@@ -89,7 +94,7 @@ impl Certificates {
                 report(event);
             });
             tokio::select! {
-                () = tokio::time::sleep(LOOK) => {}
+                () = tokio::time::sleep(CHECK_INTERVAL) => {}
                 () = self.changed.notified() => {}
                 Some(_) = running.join_next() => {}
             }
@@ -202,7 +207,7 @@ impl Certificates {
         let proof = dns.map_or(Duration::ZERO, |dns| dns.timeout + dns.wait);
         let turn = schedule::takeover(life, proof) * rank;
         if due_for < turn {
-            return Outcome::Wait((turn - due_for).min(ASK));
+            return Outcome::Wait((turn - due_for).min(ASK_INTERVAL));
         }
         if let Some(wait) = job.authority.says.retry_at()
             && let Ok(wait) = wait.duration_since(std::time::SystemTime::now())
@@ -210,10 +215,10 @@ impl Certificates {
             let why = "the server has asked for patience".to_owned();
             return Outcome::Failed(OrderFailure::Limited { why, wait });
         }
-        let ordering = tokio::time::timeout(ORDER, self.order(job, &cluster));
+        let ordering = tokio::time::timeout(ORDER_TIMEOUT, self.order(job, &cluster));
         let held = match ordering.await {
             Ok(Ok(Some(held))) => held,
-            Ok(Ok(None)) => return Outcome::Wait(ASK),
+            Ok(Ok(None)) => return Outcome::Wait(ASK_INTERVAL),
             Ok(Err(failure)) => return Outcome::Failed(failure),
             Err(_) => {
                 let why = "the order has not come to an end in time".to_owned();
@@ -307,7 +312,7 @@ impl Certificates {
             });
             let _ = write.await;
         }
-        Outcome::Wait(NO_STORAGE)
+        Outcome::Wait(STORAGE_BACKOFF)
     }
 
     /// Asks the server when to renew (RFC 9773). The nodes that do not order keep to the usual time.
@@ -359,10 +364,14 @@ impl OrderFailure {
     fn wait(&self, failures: u32, name: &str) -> Duration {
         let seed = levada_types::hash64(name.as_bytes());
         match self {
-            Self::Limited { wait, .. } => *wait + Duration::from_secs(1),
-            Self::Storage(_) => NO_STORAGE,
-            Self::Unreachable(_) => schedule::retry(failures, UNREACHABLE[0], UNREACHABLE[1], seed),
-            Self::Refused(_) => schedule::retry(failures, REFUSED[0], REFUSED[1], seed),
+            Self::Limited { wait, .. } => *wait + LIMIT_GRACE,
+            Self::Storage(_) => STORAGE_BACKOFF,
+            Self::Unreachable(_) => {
+                schedule::retry(failures, UNREACHABLE_BACKOFF[0], UNREACHABLE_BACKOFF[1], seed)
+            }
+            Self::Refused(_) => {
+                schedule::retry(failures, REFUSED_BACKOFF[0], REFUSED_BACKOFF[1], seed)
+            }
         }
     }
 

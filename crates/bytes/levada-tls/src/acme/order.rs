@@ -18,8 +18,13 @@ use crate::acme::{
     held::Held,
 };
 
-/// How long the server may take to look at the proofs, and to issue.
-const PATIENCE: Duration = Duration::from_secs(180);
+/// How long the server may take to look at the proofs, and to issue. Authorities ask from several places and issue
+/// within a minute.
+const STEP_TIMEOUT: Duration = Duration::from_secs(180);
+/// The wait before the server is asked again, which grows by [`BACKOFF_FACTOR`] each time: a test server is done at
+/// once, a busy authority is asked some fifteen times in the first minute.
+const FIRST_BACKOFF: Duration = Duration::from_millis(100);
+const BACKOFF_FACTOR: f32 = 1.5;
 
 /// The parts of an order.
 pub(crate) struct OrderParts<'a> {
@@ -100,11 +105,7 @@ impl OrderParts<'_> {
                 told.map_err(|error| self.failed(self.proof.as_str(), &error))?;
             }
         }
-        let policy = RetryPolicy::new()
-            .initial_delay(Duration::from_millis(100))
-            .backoff(1.5)
-            .timeout(PATIENCE);
-        match order.poll_ready(&policy).await {
+        match order.poll_ready(&polling()).await {
             Ok(OrderStatus::Ready) => Ok(()),
             Ok(_) => Err(self.not_proved(order, None).await),
             Err(error @ Error::Api(_)) => Err(self.not_proved(order, Some(error)).await),
@@ -201,11 +202,7 @@ impl OrderParts<'_> {
             .map_err(|error| refused(format!("no request can be made: {error}")))?;
         let asked = order.finalize_csr(&request).await;
         asked.map_err(|error| self.failed("request", &error))?;
-        let policy = RetryPolicy::new()
-            .initial_delay(Duration::from_millis(100))
-            .backoff(1.5)
-            .timeout(PATIENCE);
-        let chain = order.poll_certificate(&policy).await;
+        let chain = order.poll_certificate(&polling()).await;
         let chain = chain.map_err(|error| self.failed("certificate", &error))?;
         Ok(format!("{key}{chain}"))
     }
@@ -248,6 +245,11 @@ fn challenge_type(proof: Proof) -> ChallengeType {
         Proof::TlsAlpn01 => ChallengeType::TlsAlpn01,
         Proof::Dns01 => ChallengeType::Dns01,
     }
+}
+
+/// How the server is asked whether a step is done.
+fn polling() -> RetryPolicy {
+    RetryPolicy::new().initial_delay(FIRST_BACKOFF).backoff(BACKOFF_FACTOR).timeout(STEP_TIMEOUT)
 }
 
 /// A new key in PEM, and the request for a certificate with it in DER.

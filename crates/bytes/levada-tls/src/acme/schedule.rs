@@ -5,6 +5,8 @@ use std::time::Duration;
 use levada_types::{Key, hash64, weigh};
 
 const DAY: i64 = 86_400;
+/// A node waits for the one before it so long, and for its proof, when there is no certificate yet.
+const FIRST_TAKEOVER_DELAY: Duration = Duration::from_secs(30);
 
 /// When a certificate is renewed, if the server suggests no time: after about two thirds of its life. All nodes come
 /// to the same time, and certificates of one day do not all come to one second.
@@ -41,7 +43,7 @@ pub(crate) fn retry(failures: u32, first: Duration, longest: Duration, seed: u64
 pub(crate) fn takeover(life: Option<i64>, proof: Duration) -> Duration {
     match life {
         Some(life) => Duration::from_secs((life / 30).max(1).unsigned_abs()),
-        None => Duration::from_secs(30) + proof,
+        None => FIRST_TAKEOVER_DELAY + proof,
     }
 }
 

@@ -33,17 +33,17 @@ pub(super) const FIRST_WINDOW: u32 = 128 << 10;
 const SMALLEST_WINDOW: u32 = 64 << 10;
 /// The time between two changes to larger windows, so that a number of streams that goes up and down does not change
 /// them each time.
-const GROWTH: Duration = Duration::from_secs(1);
+const GROWTH_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a server may be silent, although requests wait, until it is asked whether it lives; and how long it may
 /// take to say so.
-const SILENCE: Duration = Duration::from_secs(10);
+const PING_INTERVAL: Duration = Duration::from_secs(10);
 /// A server that lives and stays silent is asked again after as many times the silence. Servers of gRPC close
 /// connections with more than one ping in five minutes.
 const NEXT_PING: u32 = 31;
 
 /// Drives a connection until it ends.
 pub(super) async fn drive(connection: Connection<Io, Bytes>, state: Arc<ConnectionState>) {
-    let mut ticks = interval_at(Instant::now() + SILENCE, SILENCE);
+    let mut ticks = interval_at(Instant::now() + PING_INTERVAL, PING_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut connection = connection;
     let pings = connection.ping_pong();
@@ -117,7 +117,7 @@ impl Driver {
         let is_due = match window.cmp(&self.window) {
             Ordering::Equal => false,
             Ordering::Less => true,
-            Ordering::Greater => self.changed.elapsed() >= GROWTH,
+            Ordering::Greater => self.changed.elapsed() >= GROWTH_INTERVAL,
         };
         // It fails until the server has taken in the last change, and is tried again then.
         if is_due && self.connection.set_initial_window_size(window).is_ok() {

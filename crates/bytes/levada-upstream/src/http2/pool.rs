@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use super::connection::{Http2Connection, StreamPlace};
 use crate::{
     ServerFailure,
-    pool::{IDLE, worker},
+    pool::{IDLE_TIMEOUT, worker},
 };
 
 /// The connections to one server.
@@ -94,7 +94,7 @@ impl Http2Pool {
                 match (pooled.connection.is_idle(), pooled.idle_since) {
                     (false, _) => pooled.idle_since = None,
                     (true, None) => pooled.idle_since = Some(now),
-                    (true, Some(since)) => return now.duration_since(since) <= IDLE,
+                    (true, Some(since)) => return now.duration_since(since) <= IDLE_TIMEOUT,
                 }
                 true
             });
