@@ -56,8 +56,8 @@ pub(crate) enum ApiError {
 const LONGEST: usize = 64 << 20;
 /// The part of a refusal that is quoted.
 const QUOTED: usize = 300;
-/// The time limit for one answer, and for the head of a stream.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+/// The time limit for one answer, and for the head of a stream. The answers are small and the servers near.
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Api {
     /// Sends a request and reads its answer.
@@ -71,7 +71,7 @@ impl Api {
             let answer = self.send(method, path, body).await?;
             Ok(serde_json::from_slice(&answer.whole().await?)?)
         };
-        timeout(PATIENCE, answering).await.map_err(|_| ApiError::Slow(PATIENCE))?
+        timeout(ANSWER_TIMEOUT, answering).await.map_err(|_| ApiError::Slow(ANSWER_TIMEOUT))?
     }
 
     /// Sends a request and returns the lines of its answer.
@@ -81,8 +81,8 @@ impl Api {
         path: &str,
         body: Vec<u8>,
     ) -> Result<Lines, ApiError> {
-        let answering = timeout(PATIENCE, self.send(method, path, body)).await;
-        let answer = answering.map_err(|_| ApiError::Slow(PATIENCE))??;
+        let answering = timeout(ANSWER_TIMEOUT, self.send(method, path, body)).await;
+        let answer = answering.map_err(|_| ApiError::Slow(ANSWER_TIMEOUT))??;
         Ok(Lines { answer, buffer: Vec::new(), searched: 0 })
     }
 

@@ -7,34 +7,34 @@ use std::{
 
 use tokio::time::Instant;
 
-/// Pauses that double from [`SHORTEST`] to the longest one, and start again after a success that lasted.
+/// Pauses that double from [`FIRST_BACKOFF`] to the longest one, and start again after a success that lasted.
 pub(crate) struct Backoff {
     next: Duration,
     longest: Duration,
     attempt_began: Instant,
 }
 
-/// The first pause.
-const SHORTEST: Duration = Duration::from_millis(50);
-/// The longest pause, unless another one is asked for.
-const LONGEST: Duration = Duration::from_secs(10);
+/// The first wait: a server that restarts closes its connections, and is there again at once.
+const FIRST_BACKOFF: Duration = Duration::from_millis(50);
+/// The longest wait, unless another one is asked for: a source that is back is followed within this time.
+const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
 /// An attempt that lasted so long was a success.
 const LASTING: Duration = Duration::from_secs(15);
 
 impl Backoff {
     pub(crate) fn new() -> Self {
-        Self::up_to(LONGEST)
+        Self::up_to(LONGEST_BACKOFF)
     }
 
     pub(crate) fn up_to(longest: Duration) -> Self {
-        Self { next: SHORTEST, longest, attempt_began: Instant::now() }
+        Self { next: FIRST_BACKOFF, longest, attempt_began: Instant::now() }
     }
 
     /// Waits after an attempt that failed. The pause is between half and all of its nominal length, so that nodes
     /// that lost a server together do not come back together.
     pub(crate) async fn pause(&mut self) {
         if self.attempt_began.elapsed() > LASTING {
-            self.next = SHORTEST;
+            self.next = FIRST_BACKOFF;
         }
         tokio::time::sleep(self.next.mul_f64(0.5 + 0.5 * chance())).await;
         self.next = (self.next * 2).min(self.longest);

@@ -75,8 +75,8 @@ impl Discovery {
     }
 
     /// Waits until each source has given a list or failed, or until the time is over.
-    pub async fn settle(&self, patience: Duration) {
-        let until = tokio::time::Instant::now() + patience;
+    pub async fn settle(&self, timeout: Duration) {
+        let until = tokio::time::Instant::now() + timeout;
         let all: Vec<_> = self.followed.lock().values().filter_map(Weak::upgrade).collect();
         for followed in all {
             let mut has_spoken = followed.account.has_spoken.subscribe();

@@ -15,7 +15,7 @@ pub use self::registration::{Leave, register};
 use crate::{Endpoint, EtcdSource, Member, Report, api::ApiError, backoff::Backoff};
 
 /// A watch without news for so long is replaced by a list, since its server may hang.
-const SILENCE: Duration = Duration::from_secs(10);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Reports the members of a prefix. It never returns.
 pub(crate) async fn follow(source: &EtcdSource, report: &Report) {
@@ -53,7 +53,7 @@ async fn follow_server(
         report.members(members.all());
         *failed = 0;
         let mut watch = etcd.watch(&source.prefix, revision + 1).await?;
-        while let Ok(events) = timeout(SILENCE, watch.next()).await {
+        while let Ok(events) = timeout(SILENCE_TIMEOUT, watch.next()).await {
             for event in events? {
                 members.change(event);
             }

@@ -18,15 +18,13 @@ use tokio::task::JoinSet;
 
 use crate::{
     FileSource, Member, Report,
-    resolver::{Answer, Resolvers, Resolving},
+    resolver::{Answer, FILES_INTERVAL, Resolvers, Resolving},
 };
 
-/// How often the file is looked at.
-const LOOK: Duration = Duration::from_secs(1);
 /// A file that was changed so recently is read again: a second change may have left the same time of change.
 const RECENT: Duration = Duration::from_secs(3);
-/// The time after which a name without an answer is asked for again.
-const RETRY: Duration = Duration::from_secs(10);
+/// The wait before a name without an answer is asked for again.
+const RETRY_BACKOFF: Duration = Duration::from_secs(10);
 /// The largest file that is read.
 const MOST: u64 = 64 << 20;
 
@@ -76,7 +74,7 @@ pub(crate) async fn follow(source: &FileSource, resolvers: &Resolvers, report: &
                 report.failed(reason);
             }
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(FILES_INTERVAL).await;
     }
 }
 
@@ -212,7 +210,7 @@ impl Names {
                 Ok(Answer { found, ttl }) => (found, ttl),
                 Err(no) => {
                     failure = Some(format!("{host}: {}", no.into_reason()));
-                    (before, RETRY)
+                    (before, RETRY_BACKOFF)
                 }
             };
             let due = Some(Instant::now() + resolving.wait(ttl));

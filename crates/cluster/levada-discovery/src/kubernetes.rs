@@ -20,12 +20,12 @@ use self::{
 };
 use crate::{
     KubernetesSource, Report,
-    api::{ApiError, PATIENCE},
+    api::{ANSWER_TIMEOUT, ApiError},
     backoff::Backoff,
 };
 
-/// How long one watch lasts.
-const WATCH: Duration = Duration::from_secs(60);
+/// How long one watch lasts; the server ends it. The next one goes on from the last version.
+const WATCH_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Reports the ready endpoints of a service. It never returns.
 pub(crate) async fn follow(source: &KubernetesSource, report: &Report) {
@@ -118,7 +118,7 @@ impl Follower<'_> {
 
     /// Watches from the known version until the server ends the watch.
     async fn watch(&self, access: &Access, known: &mut Known) -> Result<(), WatchError> {
-        let seconds = WATCH.as_secs();
+        let seconds = WATCH_TIMEOUT.as_secs();
         let version = &known.version;
         let query = format!(
             "&watch=1&allowWatchBookmarks=true&timeoutSeconds={seconds}&resourceVersion={version}"
@@ -126,7 +126,7 @@ impl Follower<'_> {
         let path = self.path(access, &query);
         let mut lines = access.api.stream(Method::GET, &path, Vec::new()).await?;
         // A server that hangs does not end the watch itself.
-        let limit = WATCH + PATIENCE;
+        let limit = WATCH_TIMEOUT + ANSWER_TIMEOUT;
         loop {
             let event = timeout(limit, lines.next()).await.map_err(|_| ApiError::Slow(limit))??;
             let Some(event) = event else { return Ok(()) };

@@ -16,8 +16,8 @@ use tokio::sync::{Notify, watch};
 
 use crate::{DiscoveryMetrics, Member, Source, damping::Damping};
 
-/// How often a delayed leave looks at the health of its member.
-const LOOK: Duration = Duration::from_secs(1);
+/// The interval at which a delayed leave checks the health of its member. Delays last for ten seconds at least.
+const HEALTH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Whether a member is up, as its users see it.
 pub type IsUp = dyn Fn(&Source, &Member) -> bool + Send + Sync;
@@ -98,7 +98,7 @@ impl Report {
         loop {
             account.delayed.notified().await;
             loop {
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(HEALTH_INTERVAL).await;
                 let mut state = account.state.lock();
                 let is_up = account.common.is_up.get();
                 let is_up =

@@ -28,14 +28,15 @@ use tokio::{
 
 use crate::{Member, Report, ResolverSettings, SystemFiles};
 
-/// How often the files of the system are looked at.
-const LOOK: Duration = Duration::from_secs(1);
+/// The interval at which files that another program may change are looked at: an operator sees a change work at
+/// once, and one stat a second costs nothing.
+pub(crate) const FILES_INTERVAL: Duration = Duration::from_secs(1);
 /// Questions under way at once. 10,000 names must not flood a DNS server when a node starts.
 const AT_ONCE: usize = 64;
 /// The time after which a question without an answer is asked again; it doubles each time,
-const FIRST_RETRY: Duration = Duration::from_secs(1);
+const FIRST_BACKOFF: Duration = Duration::from_secs(1);
 /// up to this.
-const LONGEST_RETRY: Duration = Duration::from_secs(10);
+const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
 
 /// How names are resolved at this moment, and when that changes.
 pub(crate) struct Resolvers {
@@ -138,7 +139,7 @@ impl Rounds {
         };
         let wait = match self.failures {
             0 => wait,
-            failures => (FIRST_RETRY * 2u32.pow((failures - 1).min(8))).min(LONGEST_RETRY),
+            failures => (FIRST_BACKOFF * 2u32.pow((failures - 1).min(8))).min(LONGEST_BACKOFF),
         };
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
@@ -176,7 +177,7 @@ impl Resolvers {
             let current = self.current.clone();
             tokio::spawn(async move {
                 loop {
-                    tokio::time::sleep(LOOK).await;
+                    tokio::time::sleep(FILES_INTERVAL).await;
                     let before = current.borrow().clone();
                     if Files::now(&before.settings.system) != before.files {
                         tracing::info!("the system resolves names in another way now");

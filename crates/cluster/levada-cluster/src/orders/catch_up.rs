@@ -4,12 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::{task::JoinSet, time::Instant};
 
-use crate::orders::endpoint::PurgeEndpoint;
+use crate::orders::{endpoint::PurgeEndpoint, wake::RETRY_BACKOFF};
 
-/// How long one peer may take to pass on all that this node lacks.
+/// How long one peer may take to pass on all that this node lacks, while this node serves nothing yet.
 const PEER_TIMEOUT: Duration = Duration::from_secs(2);
-/// The pause before peers are asked again.
-const PAUSE: Duration = Duration::from_millis(250);
 
 fn compared(count: usize, of: usize) -> String {
     match count {
@@ -22,14 +20,14 @@ impl PurgeEndpoint {
     /// Returns when this node has compared its log with a peer that serves clients, or with all peers. A
     /// peer that is starting itself may have missed the same orders.
     ///
-    /// A node that reaches none within `patience` goes on alone. It then validates everything that it
+    /// A node that reaches none within `timeout` goes on alone. It then validates everything that it
     /// stored before its start.
-    pub async fn catch_up(self: &Arc<Self>, patience: Duration) {
+    pub async fn catch_up(self: &Arc<Self>, timeout: Duration) {
         let others = self.other_nodes();
         if others.is_empty() || !self.purges.has_past() {
             return;
         }
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + timeout;
         let progress = self.awaited.begin("purges", compared(0, others.len()));
         loop {
             let mut comparing = JoinSet::new();
@@ -46,10 +44,10 @@ impl PurgeEndpoint {
             if outcomes.contains(&Some(true)) || !outcomes.contains(&None) {
                 return;
             }
-            if Instant::now() + PAUSE > deadline {
+            if Instant::now() + RETRY_BACKOFF > deadline {
                 break;
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(RETRY_BACKOFF).await;
         }
         tracing::warn!(
             "no peer that serves clients can be reached: what was stored before is validated, because it may have been purged"

@@ -14,12 +14,13 @@ use tokio::task::JoinSet;
 
 use crate::orders::endpoint::PurgeEndpoint;
 
-/// How long a peer may take to confirm, all tries together.
-const CONFIRM_TIMEOUT: Duration = Duration::from_secs(5);
-/// The pauses before the second and the third try.
-const RETRY_PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(500)];
-/// How often logs are compared where no probe does it.
-const INTERVAL: Duration = Duration::from_secs(1);
+/// How long a peer may take to confirm, all tries together. A peer that is up confirms in milliseconds; one that
+/// takes longer gets the order with the next comparison of logs.
+pub(super) const CONFIRM_TIMEOUT: Duration = Duration::from_secs(5);
+/// The waits before the second and the third try.
+const RETRY_BACKOFFS: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(500)];
+/// The interval at which logs are compared where no probe does it.
+const COMPARE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Peers post messages about their logs to this path.
 pub(crate) const PATH: &str = "/.levada/purge";
@@ -67,7 +68,7 @@ impl PurgeEndpoint {
     async fn tell(&self, peer: &Member, id: OrderId) -> NodeReport {
         let tries = async {
             let mut told = self.compare_logs(peer, Some(id)).await;
-            for pause in RETRY_PAUSES {
+            for pause in RETRY_BACKOFFS {
                 if !matches!(told, Err(ExchangeFailure::Unreachable(_))) {
                     break;
                 }
@@ -158,7 +159,7 @@ impl PurgeEndpoint {
 
     /// Compares logs with all peers in a loop, while there are no health probes to do so.
     pub async fn compare_regularly(self: Arc<Self>) {
-        let mut ticks = tokio::time::interval(INTERVAL);
+        let mut ticks = tokio::time::interval(COMPARE_INTERVAL);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;

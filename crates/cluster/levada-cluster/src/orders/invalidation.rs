@@ -14,18 +14,16 @@ use tokio::task::JoinSet;
 
 use crate::orders::{
     endpoint::{ORDERS, PurgeEndpoint, Told, pass_on},
-    exchange::send,
+    exchange::{CONFIRM_TIMEOUT, send},
 };
 
 /// Peers post invalidated URLs to this path.
 pub(crate) const PATH: &str = "/.levada/invalidate";
 
-/// How long the answer to an unsafe request waits for the peers.
-const WAIT: Duration = Duration::from_secs(1);
-/// How long a peer may take.
-const PEER_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long URLs are gathered that a peer has not confirmed.
-const GATHER_TIME: Duration = Duration::from_secs(1);
+/// How long the answer to an unsafe request waits for the peers. Then the client is more important.
+const HOLD_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long URLs are gathered that a peer has not confirmed, so that they become one order.
+const GATHER_DELAY: Duration = Duration::from_secs(1);
 /// RFC 9875 Sec. 3.
 const CACHE_GROUP_INVALIDATION: HeaderName = HeaderName::from_static("cache-group-invalidation");
 
@@ -99,7 +97,7 @@ impl PurgeEndpoint {
         // The task goes on when the client goes away.
         let purging = self.clone();
         let telling = tokio::spawn(async move { purging.invalidate_at_peers(urls).await });
-        let _ = tokio::time::timeout(WAIT, telling).await;
+        let _ = tokio::time::timeout(HOLD_TIMEOUT, telling).await;
     }
 
     /// Invalidates URLs that a peer has sent.
@@ -119,7 +117,7 @@ impl PurgeEndpoint {
                 let sent =
                     async { peer.server.health.is_up() && send(&peer, PATH, json).await.is_ok() };
                 tokio::select! {
-                    sent = tokio::time::timeout(PEER_TIMEOUT, sent) => sent.unwrap_or(false),
+                    sent = tokio::time::timeout(CONFIRM_TIMEOUT, sent) => sent.unwrap_or(false),
                     () = peer.gone() => true,
                 }
             });
@@ -138,7 +136,7 @@ impl PurgeEndpoint {
         if first || full {
             tokio::spawn(async move {
                 if !full {
-                    tokio::time::sleep(GATHER_TIME).await;
+                    tokio::time::sleep(GATHER_DELAY).await;
                 }
                 self.log_missed().await;
             });

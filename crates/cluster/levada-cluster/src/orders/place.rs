@@ -21,8 +21,8 @@ use tokio::{
     sync::{Mutex, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock},
 };
 
-/// How long the other process may take for an order: it tells the peers.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long the other process may take for an order, which it passes to the peers: longer than it waits for them.
+const PASS_TIMEOUT: Duration = Duration::from_secs(20);
 /// The most bytes of an answer.
 const MAX_ANSWER: usize = 4 << 20;
 
@@ -80,7 +80,7 @@ impl OrderWay {
             let text = body.map_err(io::Error::other)?.to_bytes();
             Ok((head.status, String::from_utf8_lossy(&text).into_owned()))
         };
-        tokio::time::timeout(PATIENCE, asking).await?
+        tokio::time::timeout(PASS_TIMEOUT, asking).await?
     }
 }
 

@@ -17,14 +17,14 @@ use tokio::{task::JoinSet, time::Instant};
 use crate::orders::endpoint::PurgeEndpoint;
 use levada_upstream::Clock;
 
-/// How often the process shows that it runs.
-const TICK: Duration = Duration::from_millis(250);
+/// The interval at which the process shows that it runs: several times in [`LONGEST_GAP`].
+const TICK_INTERVAL: Duration = Duration::from_millis(250);
 /// A process that has not shown it for this long stood still, or is as slow as if it had.
 const LONGEST_GAP: Duration = Duration::from_secs(1);
-/// How long peers are tried. A node that is cut off from its peers serves what it has.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// The pause before peers are asked again.
-const PAUSE: Duration = Duration::from_millis(100);
+/// How long peers are tried, while requests wait. A node that is cut off from its peers then serves what it has.
+const WAKE_TIMEOUT: Duration = Duration::from_secs(2);
+/// The wait before peers are asked again, when a process starts or wakes: requests wait, and peers answer from memory.
+pub(super) const RETRY_BACKOFF: Duration = Duration::from_millis(100);
 
 /// When the process was last known to run.
 pub struct LastAwake {
@@ -68,16 +68,16 @@ impl PurgeEndpoint {
         if !self.stood_still() {
             return;
         }
-        let deadline = Instant::now() + PATIENCE;
-        while !self.compare_with_any(deadline).await && Instant::now() + PAUSE < deadline {
-            tokio::time::sleep(PAUSE).await;
+        let deadline = Instant::now() + WAKE_TIMEOUT;
+        while !self.compare_with_any(deadline).await && Instant::now() + RETRY_BACKOFF < deadline {
+            tokio::time::sleep(RETRY_BACKOFF).await;
         }
         self.last_awake.now();
     }
 
     /// Shows regularly that the process runs.
     pub async fn stay_awake(self: Arc<Self>) {
-        let mut ticks = tokio::time::interval(TICK);
+        let mut ticks = tokio::time::interval(TICK_INTERVAL);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;

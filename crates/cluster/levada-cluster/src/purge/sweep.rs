@@ -9,10 +9,10 @@ use parking_lot::Mutex;
 
 use crate::purge::{Purges, invalidated::Invalidated};
 
-/// How long purges are collected before a sweep.
-const GATHER_TIME: Duration = Duration::from_millis(500);
-/// The pause before the next sweep when rules are still needed.
-const RETRY_INTERVAL: Duration = Duration::from_secs(5);
+/// How long purges are collected before a sweep, which goes through the whole store for all of them.
+const GATHER_DELAY: Duration = Duration::from_millis(500);
+/// The wait before the next sweep when rules are still needed: fetches that they wait for end meanwhile.
+const RETRY_BACKOFF: Duration = Duration::from_secs(5);
 
 /// The number of responses on their way into a tier, by the newest purge when they began.
 #[derive(Debug, Default)]
@@ -82,10 +82,10 @@ pub async fn run(store: Arc<Store>, purges: Arc<Purges>) {
     loop {
         if purges.rules.len() == 0 {
             purges.added.notified().await;
-            tokio::time::sleep(GATHER_TIME).await;
+            tokio::time::sleep(GATHER_DELAY).await;
         } else {
             // A store older than a rule was still pending: sweep again later.
-            let _ = tokio::time::timeout(RETRY_INTERVAL, purges.added.notified()).await;
+            let _ = tokio::time::timeout(RETRY_BACKOFF, purges.added.notified()).await;
         }
         sweep(&store, &purges).await;
     }

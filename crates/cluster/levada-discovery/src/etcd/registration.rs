@@ -15,9 +15,9 @@ use crate::{Endpoint, Registration, api::ApiError, backoff::Backoff};
 const LEASE_SECONDS: u64 = 10;
 /// Between two renewals, and the longest pause after a failure: two may fail before the lease expires, and a lease
 /// that outlived its servers is renewed in time, since etcd extends it when it is back.
-const RENEWAL: Duration = Duration::from_secs(3);
-/// The time limit for the last call of a node that leaves.
-const PATIENCE: Duration = Duration::from_secs(3);
+const RENEWAL_INTERVAL: Duration = Duration::from_secs(3);
+/// The time limit for the last call of a node that leaves. Without it the lease ends the registration.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How a node leaves its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub async fn register(
     };
     if leave == Leave::TakeBack {
         // If no server can be reached, the lease ends by itself.
-        let _ = timeout(PATIENCE, registered.take_back()).await;
+        let _ = timeout(LEAVE_TIMEOUT, registered.take_back()).await;
     }
 }
 
@@ -71,7 +71,7 @@ impl<F: Fn(Option<String>)> Registered<'_, F> {
     /// Renews the lease, for ever.
     async fn keep(&mut self) -> Infallible {
         let endpoints = &self.registration.source.endpoints;
-        let mut backoff = Backoff::up_to(RENEWAL);
+        let mut backoff = Backoff::up_to(RENEWAL_INTERVAL);
         // Servers that failed one after the other.
         let mut failed = 0;
         for endpoint in endpoints.iter().cycle() {
@@ -110,7 +110,7 @@ impl<F: Fn(Option<String>)> Registered<'_, F> {
             self.renew(&etcd).await?;
             (*failed, self.is_refused) = (0, false);
             (self.told)(None);
-            tokio::time::sleep(RENEWAL).await;
+            tokio::time::sleep(RENEWAL_INTERVAL).await;
         }
     }
 

@@ -17,7 +17,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{net::TcpListener, sync::Notify};
 
-use crate::{PATIENCE, certificates::Certificates, etcd_servers::EtcdServers, request, reserve};
+use crate::{
+    TEST_TIMEOUT, certificates::Certificates, etcd_servers::EtcdServers, request, reserve,
+};
 
 /// An API server. Its processes end when it is dropped.
 pub(crate) struct ApiServer {
@@ -77,7 +79,7 @@ impl ApiServer {
             .spawn()
             .unwrap_or_else(|error| panic!("{}: {error}", self.program.display()));
         self.process = Some(process);
-        let end = Instant::now() + 2 * PATIENCE;
+        let end = Instant::now() + 2 * TEST_TIMEOUT;
         loop {
             match self.try_call(Method::GET, "/readyz", &Value::Null).await {
                 Ok((StatusCode::OK, _)) => return,

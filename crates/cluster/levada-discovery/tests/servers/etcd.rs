@@ -6,7 +6,7 @@ use levada_discovery::{EtcdSource, EtcdUser, Leave, Member, Registration, Source
 use tokio::{sync::oneshot, task::JoinHandle};
 
 use crate::{
-    PATIENCE, certificates::Certificates, etcd_servers::EtcdServers, failure_becomes, follow,
+    TEST_TIMEOUT, certificates::Certificates, etcd_servers::EtcdServers, failure_becomes, follow,
     members, members_become, success_returns,
 };
 
@@ -320,7 +320,7 @@ async fn another_lease(etcd: &EtcdServers, key: &str, lease: &str) -> String {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, found).await.expect("the key has another lease")
+    tokio::time::timeout(TEST_TIMEOUT, found).await.expect("the key has another lease")
 }
 
 /// Waits for a key; its value and lease.
@@ -333,5 +333,5 @@ async fn registered(etcd: &EtcdServers, key: &str) -> (String, String) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, found).await.expect("the key is written")
+    tokio::time::timeout(TEST_TIMEOUT, found).await.expect("the key is written")
 }

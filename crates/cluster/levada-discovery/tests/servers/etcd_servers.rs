@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::{PATIENCE, certificates::Certificates, request, reserve};
+use crate::{TEST_TIMEOUT, certificates::Certificates, request, reserve};
 
 /// Each server of etcd allocates 128 MB of disk at its start: as many run at once as a small disk has room for.
 static ROOM: Semaphore = Semaphore::const_new(4);
@@ -251,7 +251,7 @@ impl EtcdServers {
 
     /// Calls any server until one succeeds.
     async fn call(&self, path: &str, body: &Value) -> Value {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TEST_TIMEOUT;
         loop {
             let mut failures = Vec::new();
             for index in 0..self.servers.len() {

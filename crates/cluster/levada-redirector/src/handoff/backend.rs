@@ -26,7 +26,7 @@ use tokio::{
 
 use crate::handoff::{
     arrived::{ArrivedConnection, SilencedSocket},
-    channel::{self, FrameReceiver, FrameSender, RETRY, Side},
+    channel::{self, CONNECT_BACKOFF, FrameReceiver, FrameSender, Side},
     ending::FrontEndEnding,
     extraction::take_out,
     frame::Frame,
@@ -94,7 +94,7 @@ impl HandoffBackend {
     /// Waits until the guards are attached.
     async fn guarded(&self) {
         while self.guards.get().is_none() {
-            tokio::time::sleep(RETRY).await;
+            tokio::time::sleep(CONNECT_BACKOFF).await;
             match self.guard() {
                 Ok(()) => tracing::info!("front-ends can hand connections here from now on"),
                 Err(error) => tracing::debug!(%error, "front-ends still have to wait"),
@@ -150,7 +150,7 @@ pub async fn accept<S: Serve>(
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a channel");
-                tokio::time::sleep(RETRY).await;
+                tokio::time::sleep(CONNECT_BACKOFF).await;
             }
         }
     }
@@ -450,7 +450,7 @@ async fn part(stream: &ClientSocket, is_shut: bool, limits: &ConnectionLimits) {
         let _ = socket2::SockRef::from(socket).shutdown(Shutdown::Write);
     }
     let (mut left, mut looked, mut acknowledged) = (limits.send.time, Instant::now(), None);
-    let (mut scratch, mut pause, mut waits) = ([0; 1024], SHORTEST_PAUSE, None);
+    let (mut scratch, mut pause, mut waits) = ([0; 1024], SHORTEST_INTERVAL, None);
     loop {
         let ended = loop {
             match socket.try_read(&mut scratch) {
@@ -474,7 +474,7 @@ async fn part(stream: &ClientSocket, is_shut: bool, limits: &ConnectionLimits) {
         looked = now;
         let has_all = info.unacked == 0 && info.unsent == 0;
         if has_all && waits.is_none() {
-            waits = Some(after(LINGER));
+            waits = Some(after(CLOSE_TIMEOUT));
         }
         let until = waits.unwrap_or(now + left);
         if (has_all && ended) || now >= until {
@@ -482,17 +482,19 @@ async fn part(stream: &ClientSocket, is_shut: bool, limits: &ConnectionLimits) {
         }
         // The kernel does not notify about the last acknowledgement.
         let look = now + pause;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        pause = (pause * 2).min(LONGEST_INTERVAL);
         match ended {
             true => tokio::time::sleep_until(look).await,
             false => drop(
-                tokio::time::timeout_at(until.min(after(LONGEST_PAUSE)), socket.readable()).await,
+                tokio::time::timeout_at(until.min(after(LONGEST_INTERVAL)), socket.readable())
+                    .await,
             ),
         }
     }
 }
 
 /// How long a client that has received everything may take to close its side.
-const LINGER: Duration = Duration::from_secs(2);
-const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
-const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+/// The interval of checks whether a client has received everything; it doubles.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
+const LONGEST_INTERVAL: Duration = Duration::from_millis(250);

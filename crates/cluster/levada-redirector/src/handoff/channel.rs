@@ -110,11 +110,13 @@ pub(crate) async fn open(
 ) -> io::Result<(Arc<FrameSender>, FrameReceiver)> {
     stream.set_nodelay(true)?;
     // Keep-alive detects a machine that has vanished, even when nothing is being sent to it.
-    let alive = socket2::TcpKeepalive::new().with_time(SILENCE).with_interval(SILENCE);
+    let alive = socket2::TcpKeepalive::new()
+        .with_time(KEEPALIVE_INTERVAL)
+        .with_interval(KEEPALIVE_INTERVAL);
     let socket = socket2::SockRef::from(&stream);
     socket.set_tcp_keepalive(&alive.with_retries(2))?;
-    socket.set_tcp_user_timeout(Some(3 * SILENCE))?;
-    match tokio::time::timeout(HANDSHAKE, shake(stream, side, secret.as_bytes())).await {
+    socket.set_tcp_user_timeout(Some(3 * KEEPALIVE_INTERVAL))?;
+    match tokio::time::timeout(HANDSHAKE_TIMEOUT, shake(stream, side, secret.as_bytes())).await {
         Ok(done) => done,
         Err(_) => Err(io::ErrorKind::TimedOut.into()),
     }
@@ -313,7 +315,7 @@ impl FrameSender {
                 () = self.over() => return,
             }
             // Frames that come meanwhile are sent together with it.
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(GATHER_DELAY).await;
             if self.stream.writable().await.is_err() {
                 return self.close();
             }
@@ -386,14 +388,14 @@ impl FrameReceiver {
                     let read = self.stream.read_buf(&mut self.buffer).await?;
                     let now = Instant::now();
                     self.pace = GatherPace::AtOnce(Some(now));
-                    if last.is_some_and(|last| now - last < 2 * PAUSE) {
+                    if last.is_some_and(|last| now - last < 2 * GATHER_DELAY) {
                         set_receive_low_water_mark(self.stream.as_ref(), GATHERED)?;
                         self.pace = GatherPace::Often(0);
                     }
                     return Ok(read);
                 }
                 GatherPace::Often(idle) => {
-                    tokio::time::sleep(PAUSE).await;
+                    tokio::time::sleep(GATHER_DELAY).await;
                     let space = spare_capacity(&mut self.buffer);
                     match recv(self.stream.as_ref(), space, RecvFlags::DONTWAIT) {
                         Ok((_, read)) => {
@@ -478,19 +480,22 @@ pub(crate) const MAX_FRAME: usize = 1 << 20;
 /// The most bytes that wait for a socket that accepts none.
 const MAX_PENDING: usize = 4 << 20;
 const READ: usize = 16 << 10;
-/// The resolution of the runtime's timer.
-const PAUSE: Duration = Duration::from_millis(1);
+/// Frames are gathered for so long, which is the resolution of the runtime's timer.
+const GATHER_DELAY: Duration = Duration::from_millis(1);
 /// The number of pauses in a row without a frame after which the receiver waits for each frame again.
 const MAX_IDLE_PAUSES: u32 = 4;
 /// With this many bytes the receiver reads before the end of a pause.
 const GATHERED: u16 = 16 << 10;
-/// The pause between two attempts to connect to a back-end.
-pub(crate) const RETRY: Duration = Duration::from_secs(1);
-const HANDSHAKE: Duration = Duration::from_secs(5);
+/// The timeout for a connection to a back-end: a lost SYN is sent again after one second, and after two more.
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// The wait between two attempts to connect to a back-end, which may be restarting.
+pub(crate) const CONNECT_BACKOFF: Duration = Duration::from_secs(1);
+/// The timeout for the proof of both sides. They are near, and may be busy.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The keep-alive time: without a byte for this long the other side is probed. After three times this
 /// long without an answer the channel is closed.
-const SILENCE: Duration = Duration::from_secs(1);
-/// How long a back-end may begin answers without hearing the front-end: longer than [`SILENCE`]. A
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(1);
+/// How long a back-end may begin answers without hearing the front-end: longer than [`KEEPALIVE_INTERVAL`]. A
 /// front-end that does not hear the back-end waits longer than this.
 pub(crate) const LEASE: Duration = Duration::from_millis(1500);
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use levada_net::{bpf::BpfError, stop::Stop};
 
 use crate::handoff::{
-    channel::RETRY,
+    channel::CONNECT_BACKOFF,
     front::Front,
     serve::Serve,
     settings::{HandoffControl, HandoffSettings},
@@ -57,7 +57,7 @@ impl<S: Serve> FrontEnd<S> {
             let Some((settings, connections)) = &self.waits else {
                 return std::future::pending().await;
             };
-            tokio::time::sleep(RETRY).await;
+            tokio::time::sleep(CONNECT_BACKOFF).await;
             match Front::start(settings, *connections) {
                 Ok(front) => {
                     tracing::info!("connections are handed off from now on");

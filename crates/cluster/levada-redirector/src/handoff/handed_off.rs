@@ -75,10 +75,10 @@ impl Drop for CountedHandoff {
 
 /// The time for which packets are still steered to a back-end whose channel is gone: if the back-end
 /// itself still runs, its answers continue.
-const GRACE: Duration = Duration::from_secs(5);
+const STEERING_GRACE: Duration = Duration::from_secs(5);
 /// A back-end that is not heard any more speaks no later than its lease allows. After this time the
 /// clients' acknowledgements show which answers it has started.
-const AFTER_LEASE: Duration = LEASE.saturating_add(Duration::from_millis(500));
+const LEASE_GRACE: Duration = LEASE.saturating_add(Duration::from_millis(500));
 
 impl HandedOffConnection {
     pub(crate) fn new<S: Serve>(
@@ -160,7 +160,7 @@ pub(crate) async fn attend<S: Serve>(
     let mut next = Some(event);
     while let Some(event) = next {
         if let Event::Vanished = event {
-            tokio::time::sleep(AFTER_LEASE).await;
+            tokio::time::sleep(LEASE_GRACE).await;
         }
         match event {
             // A back-end may have started to answer just before its channel broke off.
@@ -172,7 +172,7 @@ pub(crate) async fn attend<S: Serve>(
             Event::Refused | Event::Vanished | Event::Lost => {
                 node.observer().handoff("lost");
                 handed_off.turn.lose();
-                tokio::time::sleep(GRACE).await;
+                tokio::time::sleep(STEERING_GRACE).await;
                 lease.end();
                 return handed_off.end(ConnectionEnd::Broken);
             }

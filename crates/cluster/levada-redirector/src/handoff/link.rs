@@ -19,7 +19,7 @@ use tokio::{
 };
 
 use crate::handoff::{
-    channel::{self, FrameReceiver, RETRY, Side},
+    channel::{self, CONNECT_BACKOFF, CONNECT_TIMEOUT, FrameReceiver, Side},
     frame::Frame,
     handed_off::HandedOffConnection,
     remote::OpenChannel,
@@ -126,11 +126,11 @@ impl<S: Serve> BackendLink<S> {
                 Ok((channel, receiver)) => {
                     let served = tokio::spawn(self.clone().serve(channel.clone(), receiver));
                     tokio::select! {
-                        pause = served => pause.unwrap_or(RETRY),
+                        pause = served => pause.unwrap_or(CONNECT_BACKOFF),
                         () = channel.retired() => {
                             tracing::info!(back_end = %to, "the back-end's process takes no more connections");
                             self.release(&channel);
-                            RETRY.saturating_sub(since.elapsed())
+                            CONNECT_BACKOFF.saturating_sub(since.elapsed())
                         }
                     }
                 }
@@ -139,7 +139,7 @@ impl<S: Serve> BackendLink<S> {
                         true => tracing::warn!(back_end = %to, %error, "{UNREACHED}"),
                         false => tracing::debug!(back_end = %to, %error, "{UNREACHED}"),
                     }
-                    RETRY
+                    CONNECT_BACKOFF
                 }
             };
             sleep(pause).await;
@@ -148,7 +148,8 @@ impl<S: Serve> BackendLink<S> {
 
     async fn reach(&self, secret: &str) -> std::io::Result<(Arc<OpenChannel<S>>, FrameReceiver)> {
         let hop = Steering::hop(self.to.addresses()).map_err(std::io::Error::other)?;
-        let stream = tokio::time::timeout(RETRY * 3, TcpStream::connect(self.to.to)).await??;
+        let stream =
+            tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(self.to.to)).await??;
         let (sender, receiver) = channel::open(stream, Side::Front, secret).await?;
         let channel = OpenChannel::new(self.to, hop, sender, self.node.clone());
         let mut state = self.state.lock();
@@ -196,8 +197,8 @@ impl<S: Serve> BackendLink<S> {
         self.release(&channel);
         channel.lose(&error);
         match error.kind() {
-            ErrorKind::InvalidData | ErrorKind::Other => AFTER_VIOLATION,
-            _ => RETRY,
+            ErrorKind::InvalidData | ErrorKind::Other => VIOLATION_BACKOFF,
+            _ => CONNECT_BACKOFF,
         }
     }
 
@@ -240,7 +241,7 @@ impl<S: Serve> BackendLink<S> {
         }
         // After the pause, one more sample suffices.
         state.unheard = MAX_UNHEARD - 1;
-        state.rests_until = Some(Instant::now() + WHILE_UNHEARD);
+        state.rests_until = Some(Instant::now() + UNHEARD_BACKOFF);
         true
     }
 }
@@ -267,13 +268,15 @@ const MAX_LOGGED: usize = 16;
 /// How long a channel must have been open for its end to be logged again.
 const LASTING: Duration = Duration::from_secs(10);
 /// The pause after a protocol violation: connections handed to this back-end were delayed.
-const AFTER_VIOLATION: Duration = Duration::from_secs(60);
+const VIOLATION_BACKOFF: Duration = Duration::from_secs(60);
 /// The interval of samples, and how long a client may take to acknowledge the begin of an answer.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
+/// A round trip of any path, and one retransmission.
 const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(2);
 /// One client may have vanished; for so many in a row a firewall is the likelier cause.
 const MAX_UNHEARD: u32 = 3;
-const WHILE_UNHEARD: Duration = Duration::from_secs(60);
+/// Requests are proxied for so long before the path is tried again.
+const UNHEARD_BACKOFF: Duration = Duration::from_secs(60);
 const UNHEARD: &str = "proxying: clients do not get what this back-end answers; \
     is a firewall in the way of what it sends from the service's address?";
 const GONE: &str = "proxying: the back-end is gone";
@@ -305,7 +308,7 @@ mod tests {
             sender.pump().await;
         });
         link.clone().serve(channel, receiver).await;
-        let end = tokio::time::timeout(RETRY * 3, at_back.receive()).await;
+        let end = tokio::time::timeout(CONNECT_TIMEOUT, at_back.receive()).await;
         let end = end.expect("the channel is closed").unwrap_err();
         assert_eq!(end.kind(), ErrorKind::UnexpectedEof);
     }

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
 
 use crate::handoff::{
-    channel::{FrameReceiver, FrameSender, RETRY},
+    channel::{FrameReceiver, FrameSender},
     frame::{self, Frame},
     handed_off::{EventAction, HandedOffConnection, attend},
     serve::Serve,
@@ -209,7 +209,7 @@ impl<S: Serve> OpenChannel<S> {
     /// Handles the frames that were sent before the channel closed: a back-end that has just started an
     /// answer has reported so. Does not wait for a process that is gone.
     pub(crate) async fn drain(self: &Arc<Self>, receiver: &mut FrameReceiver) -> std::io::Error {
-        let action = tokio::time::timeout(RETRY, self.listen(receiver)).await;
+        let action = tokio::time::timeout(LAST_FRAMES_TIMEOUT, self.listen(receiver)).await;
         action.unwrap_or_else(|_| ErrorKind::BrokenPipe.into())
     }
 
@@ -407,6 +407,8 @@ impl<S: Serve> Lease<S> {
 /// The most unhandled events of one connection: an answer's end, the next request's begin and end, the
 /// connection's end. A back-end that sends more floods this node.
 const MAX_EVENTS: usize = 64;
+/// The timeout for the frames that came before the end of a channel: they are in the socket already.
+const LAST_FRAMES_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 pub(crate) mod tests {
