@@ -30,7 +30,7 @@ async fn sweep(
     watch: Weak<DormancyWatch<ConnectionOwner>>,
     ended: impl Fn(),
 ) {
-    let mut ticks = tokio::time::interval(SWEEP);
+    let mut ticks = tokio::time::interval(SWEEP_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
@@ -57,5 +57,5 @@ fn give_up(given_up: &GivenUpClients, owner: &ConnectionOwner, info: &TcpInfo) -
     true
 }
 
-/// Half of Linux' shortest retransmission timeout.
-const SWEEP: Duration = Duration::from_millis(100);
+/// The interval of sweeps: half of Linux' shortest retransmission timeout.
+const SWEEP_INTERVAL: Duration = Duration::from_millis(100);

@@ -64,7 +64,7 @@ pub trait BoundedMemory: Send + 'static {
 pub const LEAST: u64 = 64 << 20;
 
 /// How often the resident memory is read.
-const TICK: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// After this time can be seen whether enough was given back.
 const GIVEN_BACK: Duration = Duration::from_millis(200);
 /// A node that turned everybody away for so long, with nothing to give back, serves again.
@@ -73,7 +73,7 @@ const BARE: Duration = Duration::from_secs(5);
 /// turn, and the state of two connections.
 const FETCH: u64 = 64 << 10;
 /// The longest wait of a fetch for room.
-const ROOM_WAIT: Duration = Duration::from_secs(5);
+const ROOM_TIMEOUT: Duration = Duration::from_secs(5);
 /// In this time a fetch that has started takes its memory.
 const GROWN: Duration = Duration::from_millis(500);
 
@@ -123,8 +123,8 @@ impl MemoryBound {
     /// nearly full; false if there is no room for this one.
     pub async fn makes_room_for_fetch(&self) -> bool {
         let begun = Instant::now();
-        while self.pressure() < MemoryPressure::High && begun.elapsed() < ROOM_WAIT {
-            tokio::time::sleep(TICK).await;
+        while self.pressure() < MemoryPressure::High && begun.elapsed() < ROOM_TIMEOUT {
+            tokio::time::sleep(CHECK_INTERVAL).await;
             if self.allows_fetch() {
                 return true;
             }
@@ -152,7 +152,7 @@ impl MemoryBound {
             MemoryPressure::High | MemoryPressure::Full => 0,
             _ => {
                 let free = self.mark(30).saturating_sub(resident);
-                let ticks = (GROWN.as_millis() / TICK.as_millis()) as u64;
+                let ticks = (GROWN.as_millis() / CHECK_INTERVAL.as_millis()) as u64;
                 (free / FETCH / ticks).max(1)
             }
         };
@@ -196,7 +196,7 @@ impl MemoryBound {
                     shrunk = Some(Instant::now());
                 }
                 drop(bound);
-                std::thread::sleep(TICK);
+                std::thread::sleep(CHECK_INTERVAL);
             }
         };
         let thread = std::thread::Builder::new().name("memory".into()).spawn(watch);

@@ -47,8 +47,8 @@ use crate::{
 /// Half of the pieces take longer than the average, and few take this many times as long.
 const AMPLE: u32 = 2;
 
-/// The pause before the third try of a piece that failed. It doubles with each further failure.
-const PAUSE: Duration = Duration::from_millis(100);
+/// The wait before the third try of a piece that failed. It doubles with each further failure.
+const RETRY_BACKOFF: Duration = Duration::from_millis(100);
 
 /// The treatment of slow pieces, in addition to the timeout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -708,7 +708,7 @@ impl<T> Chunked<T> {
 fn pause(failures: u32) -> Duration {
     match failures {
         0 | 1 => Duration::ZERO,
-        more => PAUSE * (1 << (more - 2).min(6)),
+        more => RETRY_BACKOFF * (1 << (more - 2).min(6)),
     }
 }
 

@@ -689,7 +689,9 @@ impl Resume {
         if self.poor >= self.settings.hopeless {
             return After::Failed(Trouble::NoProgress { connections: self.poor });
         }
-        After::Again(FIRST_PAUSE.saturating_mul(1 << (self.poor - 1).min(10)).min(LONGEST_PAUSE))
+        After::Again(
+            FIRST_BACKOFF.saturating_mul(1 << (self.poor - 1).min(10)).min(LONGEST_BACKOFF),
+        )
     }
 
     /// `lane` got no connection, or an answer that says to come later, after `asked_pause` if it says.
@@ -702,9 +704,13 @@ impl Resume {
         if self.outages >= self.settings.retries {
             return After::Failed(Trouble::Outage);
         }
-        let pause = FIRST_RETRY.saturating_mul(1 << self.outages.min(10)).min(LONGEST_RETRY);
+        let pause = FIRST_OUTAGE_BACKOFF
+            .saturating_mul(1 << self.outages.min(10))
+            .min(LONGEST_OUTAGE_BACKOFF);
         self.outages += 1;
-        After::Again(asked_pause.map_or(pause, |asked| asked.min(LONGEST_RETRY).max(pause)))
+        After::Again(
+            asked_pause.map_or(pause, |asked| asked.min(LONGEST_OUTAGE_BACKOFF).max(pause)),
+        )
     }
 
     /// The complete file has these digests, which are wrong. If it was put together from several responses they
@@ -766,12 +772,12 @@ fn algorithm(digest: &str) -> &str {
 
 /// Fewer new bytes than this are no progress: a connection costs more than they are worth.
 const LEAST_GAIN: u64 = 1024;
-/// The pause after the first connection without progress; it doubles.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// The pause after the first outage; it doubles.
-const FIRST_RETRY: Duration = Duration::from_secs(1);
-const LONGEST_RETRY: Duration = Duration::from_secs(600);
+/// The wait after the first connection without progress; it doubles.
+const FIRST_BACKOFF: Duration = Duration::from_millis(100);
+const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
+/// The wait after the first outage; it doubles.
+const FIRST_OUTAGE_BACKOFF: Duration = Duration::from_secs(1);
+const LONGEST_OUTAGE_BACKOFF: Duration = Duration::from_secs(600);
 /// How often a file may be started again because it has changed.
 const MOST_RESTARTS: u32 = 4;
 /// How many names of one version are remembered.

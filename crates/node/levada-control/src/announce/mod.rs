@@ -188,7 +188,7 @@ impl Route {
     pub async fn wait_for_change(&self, number: u64) {
         let mut state = self.state.subscribe();
         let other = state.wait_for(|state| state.number != number);
-        drop(tokio::time::timeout(LONGEST_WAIT, other).await);
+        drop(tokio::time::timeout(CHANGE_TIMEOUT, other).await);
     }
 }
 
@@ -218,7 +218,7 @@ fn lines(speaker: &Speaker, level: RouteLevel) -> Vec<String> {
 }
 
 /// The longest wait for a change. ExaBGP's process asks again after it.
-const LONGEST_WAIT: Duration = Duration::from_secs(10);
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {

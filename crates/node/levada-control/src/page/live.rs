@@ -26,7 +26,8 @@ pub const MOST_VIEWERS: usize = 64;
 const QUEUED: usize = 64;
 /// The events that a new viewer gets.
 const RECENT: usize = 100;
-const PERIOD: Duration = Duration::from_secs(1);
+/// The interval of snapshots: rates are those of seconds.
+const SNAPSHOT_INTERVAL: Duration = Duration::from_secs(1);
 /// A snapshot that is older is not shown to a new viewer.
 const FRESH: Duration = Duration::from_millis(1500);
 
@@ -134,7 +135,7 @@ impl Live {
                 return;
             }
             // A snapshot that took long is not followed by another one at once.
-            next = (next + PERIOD).max(Instant::now() + PERIOD / 4);
+            next = (next + SNAPSHOT_INTERVAL).max(Instant::now() + SNAPSHOT_INTERVAL / 4);
             loop {
                 tokio::select! {
                     () = sleep_until(next) => break,

@@ -12,8 +12,8 @@ use tokio::{
     time::{Instant, Sleep, sleep},
 };
 
-/// How long a write may wait.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a write may wait: a browser that takes nothing for so long has gone to sleep, and connects again later.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A connection whose writes fail when they have waited for 20 seconds.
 pub struct Stalled<S> {
@@ -36,11 +36,11 @@ impl<S> Stalled<S> {
             self.waiting = None;
             return written;
         }
-        let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(PATIENCE)));
+        let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(WRITE_TIMEOUT)));
         match waiting.as_mut().poll(cx) {
             Poll::Ready(()) => {
                 // Another write starts a new wait, and must not poll a timer that has ended.
-                waiting.as_mut().reset(Instant::now() + PATIENCE);
+                waiting.as_mut().reset(Instant::now() + WRITE_TIMEOUT);
                 Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
             }
             Poll::Pending => Poll::Pending,

@@ -13,8 +13,8 @@ use crate::status::NodeStatus;
 /// The path of the question at the listener for peers.
 pub const STATUS_PATH: &str = "/.levada/status";
 
-/// How long a peer may take. A slow one delays no other.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a peer may take. It answers from memory; a slow one delays no other, but the page.
+const PEER_TIMEOUT: Duration = Duration::from_secs(1);
 /// The largest answer.
 const LARGEST: usize = 4 << 20;
 
@@ -64,7 +64,7 @@ pub async fn ask_cluster(own: NodeStatus, members: &Membership) -> Vec<ClusterNo
 
 async fn ask(member: &Member) -> Result<NodeStatus, String> {
     let asked = member.ask(Method::GET, STATUS_PATH, Bytes::new(), LARGEST);
-    match tokio::time::timeout(PATIENCE, asked).await {
+    match tokio::time::timeout(PEER_TIMEOUT, asked).await {
         Err(_) => Err("it does not answer in time".to_owned()),
         Ok(Err(failure)) => Err(failure.as_str().to_owned()),
         Ok(Ok((StatusCode::OK, text))) => {

@@ -36,9 +36,9 @@ impl Channel {
     }
 
     /// How long the other end may take for a message.
-    pub(crate) fn set_patience(&self, patience: Option<Duration>) -> io::Result<()> {
-        self.0.set_read_timeout(patience)?;
-        self.0.set_write_timeout(patience)
+    pub(crate) fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.0.set_read_timeout(timeout)?;
+        self.0.set_write_timeout(timeout)
     }
 
     pub(crate) fn send(&self, message: &impl Serialize) -> io::Result<()> {

@@ -3,7 +3,6 @@
 use std::{
     io::{BufReader, BufWriter, Write as _},
     os::unix::net::UnixStream,
-    time::Duration,
 };
 
 use levada_cluster::purge::{PendingStore, Purges};
@@ -13,12 +12,11 @@ use levada_types::Key;
 use crate::upgrade::{
     message::TakenOver,
     record::{self, EntryRecord},
+    successor::SILENCE_TIMEOUT,
 };
 
 /// Bytes of entries that are gathered before they are sent.
 const TOGETHER: usize = 256 << 10;
-/// How long the old process may send no entry.
-const SILENCE: Duration = Duration::from_secs(60);
 
 /// Sends the entries under these keys, in order. Each is freed when it is sent, except for blocks while
 /// `keeps_blocks` says so.
@@ -52,7 +50,7 @@ pub fn receive(
     way: UnixStream,
 ) -> TakenOver {
     let mut taken = TakenOver::default();
-    let _ = way.set_read_timeout(Some(SILENCE));
+    let _ = way.set_read_timeout(Some(SILENCE_TIMEOUT));
     let mut from = BufReader::with_capacity(TOGETHER, way);
     loop {
         match record::read(&mut from) {

@@ -19,7 +19,7 @@ use crate::upgrade::{
     channel::Channel,
     message::{LetGoMessage, Offer, Open, Prepared, Ready, Serving, TakenOver, VERSION},
     passed::PassedSockets,
-    successor::{PATIENCE, PREDECESSOR},
+    successor::{PREDECESSOR, SILENCE_TIMEOUT},
 };
 
 /// The most sockets of a node.
@@ -85,7 +85,7 @@ impl Predecessor {
         }
         let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
         let channel = Channel::new(socket);
-        channel.set_patience(Some(PATIENCE))?;
+        channel.set_timeout(Some(SILENCE_TIMEOUT))?;
         let offer: Offer = channel.receive()?;
         if offer.version != VERSION {
             return Err(PredecessorGone::Version { theirs: offer.version });

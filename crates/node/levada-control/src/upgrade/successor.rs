@@ -1,6 +1,6 @@
 //! The new process, as the old one sees it.
 //!
-//! All that waits here blocks its thread, for [`PATIENCE`] at most. A successor that is dropped before it serves
+//! All that waits here blocks its thread, for [`SILENCE_TIMEOUT`] at most. A successor that is dropped before it serves
 //! is killed.
 
 use std::{
@@ -32,10 +32,12 @@ use crate::upgrade::{
 
 /// The variable by which the new process knows that the old one has started it.
 pub(crate) const PREDECESSOR: &str = "LEVADA_PREDECESSOR";
-/// How long the new process may say nothing.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// How long the other process may send nothing, no step and no entry: a process that works is never silent for long.
+pub(crate) const SILENCE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a process that has closed its side may take to end.
-const LAST_WAIT: Duration = Duration::from_secs(2);
+const END_TIMEOUT: Duration = Duration::from_secs(2);
+/// The interval of checks whether it has ended.
+const END_INTERVAL: Duration = Duration::from_millis(10);
 /// The last bytes of its standard error that are kept.
 const KEPT: usize = 16 << 10;
 
@@ -72,7 +74,7 @@ pub enum SuccessorFailed {
         said: String,
     },
     /// It says nothing.
-    #[error("the new process said nothing for {} seconds and was killed; its log:\n{said}", PATIENCE.as_secs())]
+    #[error("the new process said nothing for {} seconds and was killed; its log:\n{said}", SILENCE_TIMEOUT.as_secs())]
     Silent {
         /// The end of its standard error.
         said: String,
@@ -100,7 +102,7 @@ impl Successor {
         let (ours, theirs) = UnixStream::pair()?;
         let (entries, their_entries) = UnixStream::pair()?;
         let (orders, their_orders) = UnixStream::pair()?;
-        entries.set_write_timeout(Some(PATIENCE))?;
+        entries.set_write_timeout(Some(SILENCE_TIMEOUT))?;
         let mut command = program.command();
         command.env(PREDECESSOR, std::process::id().to_string());
         command.stdin(Stdio::from(OwnedFd::from(theirs))).stderr(Stdio::piped());
@@ -116,7 +118,7 @@ impl Successor {
             thread::spawn(move || pass_on(stderr, &kept));
         }
         let channel = Channel::new(ours);
-        channel.set_patience(Some(PATIENCE))?;
+        channel.set_timeout(Some(SILENCE_TIMEOUT))?;
         Ok(Self {
             process: SuccessorProcess(Arc::new(Mutex::new(child))),
             channel,
@@ -211,13 +213,13 @@ impl Successor {
 
     fn failed(&self, why: io::Error) -> SuccessorFailed {
         let mut child = self.process.lock();
-        let deadline = Instant::now() + LAST_WAIT;
+        let deadline = Instant::now() + END_TIMEOUT;
         let is_silent = matches!(why.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
         while !is_silent && Instant::now() < deadline {
             if let Ok(Some(status)) = child.try_wait() {
                 return SuccessorFailed::Ended { status, said: self.said() };
             }
-            thread::sleep(Duration::from_millis(10));
+            thread::sleep(END_INTERVAL);
         }
         let _ = child.kill();
         let _ = child.wait();
@@ -230,10 +232,10 @@ impl Successor {
 
     /// The end of its standard error, when it has come.
     fn said(&self) -> String {
-        let deadline = Instant::now() + LAST_WAIT;
+        let deadline = Instant::now() + END_TIMEOUT;
         // The thread that reads it drops its half at the end.
         while Arc::strong_count(&self.said) > 1 && Instant::now() < deadline {
-            thread::sleep(Duration::from_millis(5));
+            thread::sleep(END_INTERVAL);
         }
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(&said).trim_end().to_owned()

@@ -6,7 +6,7 @@ use sd_notify::NotifyState;
 use tokio::runtime::Handle;
 
 /// The shortest pause between two messages that the node works.
-const SHORTEST: Duration = Duration::from_millis(10);
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The node serves clients.
 pub fn ready() {
@@ -35,7 +35,7 @@ pub fn succeeded_by(pid: u32) {
 /// Returns if systemd does not want to hear it.
 pub async fn watch(workers: Vec<Handle>) {
     let Some(time) = sd_notify::watchdog_enabled() else { return };
-    let mut ticks = tokio::time::interval((time / 2).max(SHORTEST));
+    let mut ticks = tokio::time::interval((time / 2).max(SHORTEST_INTERVAL));
     loop {
         ticks.tick().await;
         for worker in &workers {
