@@ -20,9 +20,10 @@ use crate::cli::Logging;
 
 /// The most lines in one period; further lines are left out. These are the bounds of systemd's journal.
 const LINES: u32 = 10_000;
-const PERIOD: Duration = Duration::from_secs(30);
+/// The period of that count.
+const RATE_INTERVAL: Duration = Duration::from_secs(30);
 /// How long the end of the process waits for a reader of standard error.
-const CLOSE: Duration = Duration::from_secs(1);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The running log. When it is dropped, the lines that wait are written.
 pub(crate) struct EventLog(LineQueue);
@@ -48,7 +49,7 @@ pub(crate) fn start(logging: &Logging) -> anyhow::Result<EventLog> {
 
 impl Drop for EventLog {
     fn drop(&mut self) {
-        self.0.flush(CLOSE);
+        self.0.flush(FLUSH_TIMEOUT);
     }
 }
 
@@ -142,7 +143,7 @@ impl Write for &EventWriter {
         if left_out > 0 {
             self.lines.push(&format!(
                 "levada: {left_out} lines of this log were left out: more than {LINES} in {} s",
-                PERIOD.as_secs()
+                RATE_INTERVAL.as_secs()
             ));
         }
         if fits {
@@ -168,7 +169,7 @@ impl LineRate {
     /// Whether a line may be written now, and how many were left out in a period that is over.
     fn admit(&mut self, now: Instant) -> (bool, u64) {
         let mut reported = 0;
-        if self.begun.is_none_or(|begun| now - begun >= PERIOD) {
+        if self.begun.is_none_or(|begun| now - begun >= RATE_INTERVAL) {
             reported = self.left_out;
             *self = Self { begun: Some(now), ..Self::default() };
         }
@@ -188,7 +189,7 @@ mod tests {
         let (mut rate, start) = (LineRate::default(), Instant::now());
         let fit = (0..LINES + 5).filter(|_| rate.admit(start).0).count();
         assert_eq!(fit as u32, LINES);
-        assert_eq!(rate.admit(start + PERIOD), (true, 5));
-        assert_eq!(rate.admit(start + PERIOD), (true, 0));
+        assert_eq!(rate.admit(start + RATE_INTERVAL), (true, 5));
+        assert_eq!(rate.admit(start + RATE_INTERVAL), (true, 0));
     }
 }

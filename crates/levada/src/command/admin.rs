@@ -1,6 +1,10 @@
 //! The admin address of a running node, from an option or from its configuration.
 
-use std::path::{Path, PathBuf};
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
@@ -8,6 +12,16 @@ use levada_config::Checked;
 use levada_types::AdminAddress;
 
 use super::configuration;
+
+/// The admin address of the examples and of `levada init`.
+pub(super) const USUAL_ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9180);
+/// The timeout for an answer that a node has at hand. A node that is silent for longer hangs.
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// The timeout for an order that a node carries out before it answers: with many sites it reads and checks
+/// for seconds.
+pub(super) const ORDER_TIMEOUT: Duration = Duration::from_secs(30);
+/// The interval at which a node is asked how far an order is. A person sees no delay, and the node no load.
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The node to connect to.
 #[derive(Args, Debug)]

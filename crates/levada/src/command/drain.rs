@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 use levada_client::command::{CommandStatus, admin_client, option::time};
 use levada_types::AdminAddress;
 
-use super::admin::AdminArgs;
+use super::admin::{AdminArgs, ORDER_TIMEOUT, POLL_INTERVAL};
 
 /// Moves the clients of a running node to other nodes, at a pace that those can take.
 ///
@@ -61,8 +61,8 @@ async fn drain(args: &DrainArgs, admin: AdminAddress) -> anyhow::Result<(Json, b
         (false, None) => "/drain".to_owned(),
     };
     let token = args.node.token()?;
-    let told =
-        admin_client::try_post(&admin, &target, &json!({}), token.as_deref(), PATIENCE).await?;
+    let told = admin_client::try_post(&admin, &target, &json!({}), token.as_deref(), ORDER_TIMEOUT)
+        .await?;
     let mut body = match told {
         Ok(body) => body,
         Err(reason) => bail!("{admin}: {}", reason.trim_end()),
@@ -75,13 +75,10 @@ async fn drain(args: &DrainArgs, admin: AdminAddress) -> anyhow::Result<(Json, b
         if over || began.elapsed() >= wait {
             return Ok((state, over));
         }
-        tokio::time::sleep(LOOK).await;
-        body = admin_client::get(&admin, "/drain", PATIENCE).await?;
+        tokio::time::sleep(POLL_INTERVAL).await;
+        body = admin_client::get(&admin, "/drain", ORDER_TIMEOUT).await?;
     }
 }
-
-const PATIENCE: Duration = Duration::from_secs(30);
-const LOOK: Duration = Duration::from_millis(200);
 
 const EXAMPLES: &str = "\
 Examples:

@@ -2,9 +2,8 @@
 
 use std::{
     io::{self, Write},
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    net::IpAddr,
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use anyhow::Context as _;
@@ -15,7 +14,10 @@ use levada_client::command::{CommandStatus, admin_client};
 use levada_control::status::ExplainedRequest;
 use levada_types::AdminAddress;
 
-use super::{configuration, default_config};
+use super::{
+    admin::{ANSWER_TIMEOUT, USUAL_ADMIN},
+    configuration, default_config,
+};
 
 /// Shows which node would serve a URL, and why.
 ///
@@ -104,9 +106,6 @@ fn of_some_node(args: &ExplainArgs) -> anyhow::Result<Json> {
     }
 }
 
-/// The admin address of the examples and of `levada init`.
-const USUAL_ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9180);
-
 fn of_node(admin: &AdminAddress, args: &ExplainArgs) -> anyhow::Result<Json> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut target = admin_client::explain_target(&args.url);
@@ -120,7 +119,7 @@ fn of_node(admin: &AdminAddress, args: &ExplainArgs) -> anyhow::Result<Json> {
     }
     target += &format!("&client={}", admin_client::escaped(&args.client.to_string()));
     // A timer must be created within its runtime.
-    let asking = async { admin_client::get(admin, &target, PATIENCE).await };
+    let asking = async { admin_client::get(admin, &target, ANSWER_TIMEOUT).await };
     let body = runtime.block_on(asking)?;
     serde_json::from_slice(&body).with_context(|| format!("{admin} is no node's admin address"))
 }
@@ -271,8 +270,6 @@ fn candidates(out: &mut impl Write, candidates: &[Json], set: &[String]) -> io::
 fn word(value: &Json) -> String {
     value.as_str().map_or_else(|| "-".to_owned(), str::to_owned)
 }
-
-const PATIENCE: Duration = Duration::from_secs(5);
 
 const EXAMPLES: &str = "\
 Examples:

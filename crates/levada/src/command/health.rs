@@ -30,7 +30,7 @@ pub(crate) fn run(args: &HealthArgs) -> anyhow::Result<CommandStatus> {
     let admin = args.node.address_or(DEFAULT_CONFIG)?;
     let page = if args.live { "/healthz" } else { "/readyz" };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let told = async { admin_client::try_get(&admin, page, PATIENCE).await };
+    let told = async { admin_client::try_get(&admin, page, HEALTH_TIMEOUT).await };
     match runtime.block_on(told)? {
         Ok(answer) => {
             match args.live {
@@ -54,7 +54,8 @@ struct Readiness {
     missing: Vec<String>,
 }
 
-const PATIENCE: Duration = Duration::from_secs(3);
+/// As long as the health checks of the container images give the command.
+const HEALTH_TIMEOUT: Duration = Duration::from_secs(3);
 
 const EXAMPLES: &str = "\
 Examples:

@@ -10,7 +10,7 @@ use anyhow::{Context as _, bail};
 use clap::{ArgGroup, Args};
 use serde_json::{Value as Json, json};
 
-use super::configuration;
+use super::{admin::POLL_INTERVAL, configuration};
 use levada_client::command::{CommandStatus, admin_client, option::time};
 use levada_types::AdminAddress;
 
@@ -84,15 +84,15 @@ pub(crate) fn run(args: &PurgeArgs) -> anyhow::Result<CommandStatus> {
 /// The node's report, the last one if it was waited for more.
 async fn purge(args: &PurgeArgs, admin: AdminAddress, token: Option<&str>) -> anyhow::Result<Json> {
     let began = Instant::now();
-    let body = admin_client::post(&admin, "/purge", &order(args), token, PATIENCE).await?;
+    let body = admin_client::post(&admin, "/purge", &order(args), token, CONFIRM_TIMEOUT).await?;
     let mut report: Json = serde_json::from_slice(&body)
         .with_context(|| format!("{admin} is no node's admin address"))?;
     let target = format!("/purge?order={}", report["order"].as_str().unwrap_or_default());
     let wait = args.wait.unwrap_or_default();
     while report["confirmed"] != true && began.elapsed() < wait {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
         // The node may be restarted meanwhile.
-        let Ok(body) = admin_client::get(&admin, &target, PATIENCE).await else { continue };
+        let Ok(body) = admin_client::get(&admin, &target, CONFIRM_TIMEOUT).await else { continue };
         let newer: Json = serde_json::from_slice(&body)?;
         for key in ["confirmed", "nodes"] {
             report[key] = newer[key].clone();
@@ -168,10 +168,8 @@ fn print(out: &mut impl Write, report: &Json) -> io::Result<()> {
     Ok(())
 }
 
-/// Longer than a node waits for its peers.
-const PATIENCE: Duration = Duration::from_secs(15);
-/// How often the node is asked again.
-const LOOK: Duration = Duration::from_millis(200);
+/// The node answers when its peers have confirmed: this is longer than it waits for them.
+const CONFIRM_TIMEOUT: Duration = Duration::from_secs(15);
 
 const TOKEN_VARIABLE: &str = "LEVADA_PURGE_TOKEN";
 

@@ -1,14 +1,12 @@
 //! `levada reload`: makes a running node reload its configuration.
 
-use std::time::Duration;
-
 use clap::Args;
 use serde::Deserialize;
 use serde_json::json;
 
 use levada_client::command::{CommandStatus, admin_client};
 
-use super::admin::AdminArgs;
+use super::admin::{AdminArgs, ORDER_TIMEOUT};
 
 /// Makes a running node reload its configuration, all or nothing.
 ///
@@ -30,7 +28,7 @@ pub(crate) fn run(args: &ReloadArgs) -> anyhow::Result<CommandStatus> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // A timer must be created within its runtime.
     let told = async {
-        admin_client::try_post(&admin, "/reload", &json!({}), token.as_deref(), PATIENCE).await
+        admin_client::try_post(&admin, "/reload", &json!({}), token.as_deref(), ORDER_TIMEOUT).await
     };
     match runtime.block_on(told)? {
         Ok(answer) => {
@@ -54,8 +52,6 @@ struct Reloaded {
     /// The names of the changed parts.
     changed: Vec<String>,
 }
-
-const PATIENCE: Duration = Duration::from_secs(30);
 
 const EXAMPLES: &str = "\
 Examples:

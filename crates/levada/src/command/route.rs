@@ -51,7 +51,7 @@ pub(crate) fn run(args: &RouteArgs) -> anyhow::Result<CommandStatus> {
     match &args.order {
         None => {
             let admin = args.node.address()?;
-            let asking = async { admin_client::get(&admin, "/route", PATIENCE).await };
+            let asking = async { admin_client::get(&admin, "/route", CHANGE_TIMEOUT).await };
             let state: Json = serde_json::from_slice(&runtime.block_on(asking)?)?;
             show(args, &state)
         }
@@ -93,7 +93,7 @@ async fn tell(admin: AdminAddress) -> anyhow::Result<CommandStatus> {
             Some(number) => format!("/route?after={number}"),
             None => "/route".to_owned(),
         };
-        let lines = match admin_client::get(&admin, &target, PATIENCE).await {
+        let lines = match admin_client::get(&admin, &target, CHANGE_TIMEOUT).await {
             Ok(body) => {
                 let state: Json = serde_json::from_slice(&body)?;
                 number = state["number"].clone();
@@ -103,7 +103,7 @@ async fn tell(admin: AdminAddress) -> anyhow::Result<CommandStatus> {
             // The node is gone, and may come back.
             Err(_) => {
                 number = Json::Null;
-                tokio::time::sleep(AGAIN).await;
+                tokio::time::sleep(RETRY_BACKOFF).await;
                 withdrawal.clone()
             }
         };
@@ -121,9 +121,10 @@ fn strings(list: &Json) -> Vec<String> {
     strings.map(str::to_owned).collect()
 }
 
-/// Longer than the node keeps a waiting request open.
-const PATIENCE: Duration = Duration::from_secs(30);
-const AGAIN: Duration = Duration::from_millis(200);
+/// The node answers when the route changes: this is longer than it keeps a waiting request open.
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(30);
+/// The wait before a node that does not answer is asked again: it may be restarting.
+const RETRY_BACKOFF: Duration = Duration::from_millis(200);
 
 const EXAMPLES: &str = "\
 Examples:

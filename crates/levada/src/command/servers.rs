@@ -1,16 +1,13 @@
 //! `levada servers`: the servers behind a running node's switches, and the drain of one server.
 
-use std::{
-    io::{self, Write},
-    time::Duration,
-};
+use std::io::{self, Write};
 
 use clap::{Args, Subcommand};
 use serde_json::{Value as Json, json};
 
 use levada_client::command::{CommandStatus, admin_client};
 
-use super::admin::AdminArgs;
+use super::admin::{ANSWER_TIMEOUT, AdminArgs};
 
 /// Lists the servers behind a running node's switches, or drains one of them.
 #[derive(Args, Debug)]
@@ -52,14 +49,14 @@ pub(crate) fn run(args: &ServersArgs) -> anyhow::Result<CommandStatus> {
     let body = match &args.order {
         None => {
             // A timer must be created within its runtime.
-            let asking = async { admin_client::get(&admin, "/servers", PATIENCE).await };
+            let asking = async { admin_client::get(&admin, "/servers", ANSWER_TIMEOUT).await };
             runtime.block_on(asking)?
         }
         Some(order) => {
             let (target, token) = (target(order), args.node.token()?);
             let telling = async {
                 let token = token.as_deref();
-                admin_client::try_post(&admin, &target, &json!({}), token, PATIENCE).await
+                admin_client::try_post(&admin, &target, &json!({}), token, ANSWER_TIMEOUT).await
             };
             match runtime.block_on(telling)? {
                 Ok(body) => body,
@@ -142,8 +139,6 @@ fn print(out: &mut impl Write, sites: &Json) -> io::Result<()> {
     }
     Ok(())
 }
-
-const PATIENCE: Duration = Duration::from_secs(5);
 
 const EXAMPLES: &str = "\
 Examples:

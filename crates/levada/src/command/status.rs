@@ -1,10 +1,6 @@
 //! `levada status`: the state of a running node, or of its cluster, on one screen.
 
-use std::{
-    io::{self, Write},
-    net::{IpAddr, Ipv4Addr, SocketAddr},
-    time::Duration,
-};
+use std::io::{self, Write};
 
 use clap::Args;
 use levada_client::command::{CommandStatus, admin_client};
@@ -12,7 +8,10 @@ use levada_control::status::{CertificateStatus, ClusterNode, NodeStatus, Sample,
 use levada_types::AdminAddress;
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{admin::AdminArgs, configuration, default_config};
+use super::{
+    admin::{ANSWER_TIMEOUT, AdminArgs, USUAL_ADMIN},
+    configuration, default_config,
+};
 
 /// Shows the state of a running node, or of its cluster, on one screen.
 ///
@@ -72,7 +71,7 @@ fn ask<T: DeserializeOwned>(node: &AdminArgs, page: &str) -> anyhow::Result<Opti
     let mut tried = Vec::new();
     for admin in addresses(node)? {
         // A timer must be created within its runtime.
-        let asking = async { admin_client::get(&admin, page, PATIENCE).await };
+        let asking = async { admin_client::get(&admin, page, ANSWER_TIMEOUT).await };
         let answer = runtime.block_on(asking);
         match answer.and_then(|text| Ok(serde_json::from_slice(&text)?)) {
             Ok(state) => return Ok(Some(state)),
@@ -93,10 +92,6 @@ pub(super) fn addresses(node: &AdminArgs) -> anyhow::Result<Vec<AdminAddress>> {
     let known = files.filter_map(|file| configuration::load(&file).ok()?.admin);
     Ok(known.chain([USUAL_ADMIN.into()]).collect())
 }
-
-/// The admin address of the examples and of `levada init`.
-const USUAL_ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9180);
-const PATIENCE: Duration = Duration::from_secs(5);
 
 fn print(
     json: bool,

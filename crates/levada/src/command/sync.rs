@@ -4,7 +4,6 @@ use std::{
     io::{self, Write as _},
     path::{Path, PathBuf},
     sync::{Arc, atomic::Ordering},
-    time::Duration,
 };
 
 use anyhow::{Context as _, bail, ensure};
@@ -18,7 +17,7 @@ use levada_fetch::Algorithm;
 
 use levada_client::command::CommandStatus;
 
-use super::get::{self, args::NetworkArgs};
+use super::get::{self, args::NetworkArgs, bars::DRAW_INTERVAL};
 
 /// Publishes a tree with a manifest, or makes a directory equal to a published tree.
 ///
@@ -202,7 +201,7 @@ async fn pull_with_bar(
                 bar.finish_and_clear();
                 return done;
             }
-            () = tokio::time::sleep(EVERY) => {
+            () = tokio::time::sleep(DRAW_INTERVAL) => {
                 bar.set_length(pulling.total.load(Ordering::Relaxed));
                 bar.set_position(pulling.bytes());
             }
@@ -241,7 +240,6 @@ fn print(out: &mut impl io::Write, report: &PullReport, args: &SyncArgs) -> io::
 }
 
 const TEMPLATE: &str = "{wide_bar} {bytes:>10} / {total_bytes:10} {bytes_per_sec:>12} {eta:>4}";
-const EVERY: Duration = Duration::from_millis(100);
 
 const EXAMPLES: &str = "\
 Examples:

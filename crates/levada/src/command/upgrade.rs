@@ -45,7 +45,7 @@ pub(crate) fn run(args: &UpgradeArgs) -> anyhow::Result<CommandStatus> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // A timer must be created within its runtime.
     let told = async {
-        admin_client::try_post(&admin, &target, &json!({}), token.as_deref(), PATIENCE).await
+        admin_client::try_post(&admin, &target, &json!({}), token.as_deref(), UPGRADE_TIMEOUT).await
     };
     match runtime.block_on(told)? {
         Ok(answer) if args.json => print!("{}", String::from_utf8_lossy(&answer)),
@@ -73,8 +73,8 @@ struct Upgraded {
     bytes: u64,
 }
 
-/// A large memory tier takes a while.
-const PATIENCE: Duration = Duration::from_secs(3600);
+/// The node answers when the upgrade is done. A large memory tier takes a while to pass on.
+const UPGRADE_TIMEOUT: Duration = Duration::from_secs(3600);
 
 const EXAMPLES: &str = "\
 Examples:

@@ -122,8 +122,8 @@ impl Clients {
     }
 
     async fn ask(&self, node: usize, object: &Object) -> Result<ServedBy, Trouble> {
-        let patience = PATIENCE + Duration::from_secs(object.size / SLOWEST);
-        match tokio::time::timeout(patience, self.exchange(&self.nodes[node], object)).await {
+        let timeout = OBJECT_TIMEOUT + Duration::from_secs(object.size / SLOWEST);
+        match tokio::time::timeout(timeout, self.exchange(&self.nodes[node], object)).await {
             Ok(result) => result,
             Err(_) => Err(Trouble::Timeout),
         }
@@ -216,8 +216,8 @@ fn broken(error: hyper::Error) -> Trouble {
     Trouble::Broken(error.to_string())
 }
 
-/// Time limit of a small object. A large object may take longer, at this many bytes per second.
-const PATIENCE: Duration = Duration::from_secs(15);
+/// The timeout for a small object. A large object may take longer, at [`SLOWEST`] bytes per second.
+pub(super) const OBJECT_TIMEOUT: Duration = Duration::from_secs(15);
 const SLOWEST: u64 = 64 << 10;
 
 /// Further tries of one request, each at another node.

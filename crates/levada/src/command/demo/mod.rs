@@ -162,7 +162,7 @@ async fn story(
         () = stop.asked() => Ok(false),
     };
     let lasted = begin.elapsed().min(setup.duration);
-    let complete = complete? && last_answers(setup.patience(), &places, stop).await;
+    let complete = complete? && last_answers(setup.last_timeout(), &places, stop).await;
     board.finish(origin.count());
     load.abort();
     view.end().await;
@@ -181,9 +181,9 @@ async fn story(
 }
 
 /// Waits for outstanding answers; returns whether all of them came.
-async fn last_answers(patience: Duration, places: &Semaphore, stop: &mut StopSignals) -> bool {
+async fn last_answers(timeout: Duration, places: &Semaphore, stop: &mut StopSignals) -> bool {
     tokio::select! {
-        all = tokio::time::timeout(patience, places.acquire_many(MOST_UNDER_WAY as u32)) => {
+        all = tokio::time::timeout(timeout, places.acquire_many(MOST_UNDER_WAY as u32)) => {
             all.is_ok()
         }
         () = stop.asked() => false,

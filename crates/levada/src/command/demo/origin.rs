@@ -9,6 +9,7 @@ use std::{
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     task::{Context, Poll},
+    time::Duration,
 };
 
 use anyhow::Context as _;
@@ -69,9 +70,8 @@ impl Origin {
 
 async fn accept(listener: TcpListener, catalog: Arc<Catalog>, served: Arc<OriginCounts>) {
     loop {
-        // No file handles are left: others will be closed.
         let Ok((stream, _)) = listener.accept().await else {
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            tokio::time::sleep(ACCEPT_BACKOFF).await;
             continue;
         };
         let _ = stream.set_nodelay(true);
@@ -151,6 +151,8 @@ enum Content {
     },
 }
 
+/// The wait before the next connection is accepted when no file handles are left: others end meanwhile.
+pub(super) const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
 /// Bytes generated at a time.
 const PIECE: u64 = 64 << 10;
 

@@ -28,7 +28,7 @@ use levada_policy::POLICIES;
 use percent_encoding::percent_decode_str;
 use tokio::{net::TcpListener, sync::mpsc};
 
-use super::{board::Board, plan::Phase, setup::Setup, watch::Watched};
+use super::{board::Board, origin::ACCEPT_BACKOFF, plan::Phase, setup::Setup, watch::Watched};
 
 /// An order of somebody who watches.
 #[derive(Debug)]
@@ -96,8 +96,7 @@ impl ServedPage {
     /// Tells viewers that this is the end.
     pub(super) async fn end(&self) {
         self.served.end();
-        // Their connections need a moment for it.
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        tokio::time::sleep(END_GRACE).await;
         self.task.abort();
     }
 }
@@ -225,7 +224,7 @@ impl Shown for DemoPage {
 async fn serve(listener: TcpListener, page: Arc<DemoPage>, served: Arc<Page>) {
     loop {
         let Ok((stream, client)) = listener.accept().await else {
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            tokio::time::sleep(ACCEPT_BACKOFF).await;
             continue;
         };
         let (page, served) = (page.clone(), served.clone());
@@ -286,7 +285,7 @@ async fn explained(page: &DemoPage, request: &Request<Incoming>) -> Response<Pag
     let Some(node) = up.map(|index| &page.nodes[index]) else {
         return text(StatusCode::SERVICE_UNAVAILABLE, "no node is up\n".into());
     };
-    match admin_client::try_get(node.admin, target, ANSWER).await {
+    match admin_client::try_get(node.admin, target, ANSWER_TIMEOUT).await {
         Ok(Ok(explanation)) => {
             let mut response = Response::new(PageBody::Whole(Full::new(explanation)));
             let kind = HeaderValue::from_static("application/json");
@@ -306,4 +305,7 @@ fn text(status: StatusCode, text: String) -> Response<PageBody> {
     response
 }
 
-const ANSWER: Duration = Duration::from_secs(2);
+/// The connections of viewers need a moment to say that this is the end.
+const END_GRACE: Duration = Duration::from_millis(100);
+/// The timeout for a page of a node that a viewer asks for.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);

@@ -12,6 +12,7 @@ use levada_types::{format_duration, parse_duration, parse_rate};
 use super::{
     args::DemoArgs,
     catalog::Catalog,
+    client::OBJECT_TIMEOUT,
     plan::{Arrival, Arrivals, Phase, Stream},
 };
 
@@ -215,9 +216,9 @@ impl Setup {
     }
 
     /// Time for answers after the last request: a shared link takes long for the largest object.
-    pub(super) fn patience(&self) -> Duration {
+    pub(super) fn last_timeout(&self) -> Duration {
         let largest = self.catalog.objects.iter().map(|object| object.size).max().unwrap_or(0);
-        Duration::from_secs(15 + (largest * 4 / self.link).min(60))
+        OBJECT_TIMEOUT + Duration::from_secs(largest * 4 / self.link).min(LONGEST_TRANSFER)
     }
 
     /// The first object of the crowd, which the demo follows.
@@ -395,6 +396,8 @@ fn options(args: &DemoArgs, (rate, link, pace): (f64, u64, f64)) -> String {
 /// The phase with a dead node must last longer than the probes that detect it.
 const SHORTEST: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_secs(3600);
+/// A demo that has ended waits no longer for its largest object.
+const LONGEST_TRANSFER: Duration = Duration::from_secs(60);
 /// A crowd that somebody orders lasts no longer.
 const LONGEST_CROWD: Duration = Duration::from_secs(20);
 /// The trace goes on by minutes when the demo is held.

@@ -42,7 +42,7 @@ pub(super) async fn watch(nodes: Vec<Watched>, setup: Arc<Setup>, board: Arc<Boa
     let mut looked = Instant::now();
     let mut sets_seen = (0, SetWatch::default());
     let (mut retries, mut ticks_done) = (vec![0; nodes.len()], 0);
-    let mut ticks = tokio::time::interval(PERIOD);
+    let mut ticks = tokio::time::interval(VIEW_INTERVAL);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
@@ -135,7 +135,9 @@ fn judge(nodes: &[Watched], explanation: &Explanation, live: &mut [NodeLive]) {
 async fn new_retries(nodes: &[Watched], last: &mut [u64]) -> u64 {
     let mut new = 0;
     for (node, last) in nodes.iter().zip(last) {
-        let Ok(page) = admin_client::get(node.admin, "/metrics", PATIENCE).await else { continue };
+        let Ok(page) = admin_client::get(node.admin, "/metrics", PAGE_TIMEOUT).await else {
+            continue;
+        };
         let now = retries(&String::from_utf8_lossy(&page));
         new += if now < *last { now } else { now - *last };
         *last = now;
@@ -188,7 +190,7 @@ async fn ask_all<T: DeserializeOwned + Send + 'static>(
 }
 
 async fn ask_one<T: DeserializeOwned>(admin: SocketAddr, target: &str) -> Option<T> {
-    let body = admin_client::get(admin, target, PATIENCE).await.ok()?;
+    let body = admin_client::get(admin, target, PAGE_TIMEOUT).await.ok()?;
     serde_json::from_slice(&body).ok()
 }
 
@@ -197,6 +199,7 @@ pub(super) const OBJECTS: usize = 4;
 
 /// Counters are read less often than the rest.
 const RETRY_TICKS: u32 = 4;
-const PERIOD: Duration = Duration::from_millis(500);
-/// The timeout is long, so that a busy node does not count as dead.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// The view changes twice a second, as fast as one can read it.
+const VIEW_INTERVAL: Duration = Duration::from_millis(500);
+/// The timeout for a page of a node. It is long, so that a busy node does not count as dead.
+const PAGE_TIMEOUT: Duration = Duration::from_secs(2);

@@ -52,7 +52,7 @@ impl DownloadBars {
         loop {
             tokio::select! {
                 done = &mut work => return done,
-                () = tokio::time::sleep(EVERY) => self.draw(),
+                () = tokio::time::sleep(DRAW_INTERVAL) => self.draw(),
             }
         }
     }
@@ -78,4 +78,5 @@ fn short(name: &str) -> String {
 
 const TEMPLATE: &str =
     "{msg:30} {wide_bar} {bytes:>10} / {total_bytes:10} {bytes_per_sec:>12} {eta:>4}";
-const EVERY: Duration = Duration::from_millis(100);
+/// The interval at which a bar is drawn: quick enough to look steady, and no load.
+pub(crate) const DRAW_INTERVAL: Duration = Duration::from_millis(100);

@@ -1,7 +1,7 @@
 //! `levada get`: fetches files over connections that may end at any time.
 
 pub(crate) mod args;
-mod bars;
+pub(super) mod bars;
 
 use std::{
     collections::HashSet,

@@ -109,7 +109,7 @@ impl SweepBars {
         let together = MultiProgress::new();
         let total = together.add(ProgressBar::new(all as u64));
         total.set_style(style("{bar:30} {pos}/{len} runs, {elapsed} gone, {msg}"));
-        total.enable_steady_tick(Duration::from_millis(500));
+        total.enable_steady_tick(TICK_INTERVAL);
         let workers = (0..jobs)
             .map(|_| {
                 let bar = together.add(ProgressBar::new_spinner());
@@ -120,6 +120,9 @@ impl SweepBars {
         Self { together, total, workers }
     }
 }
+
+/// The interval at which the time that has passed is drawn.
+const TICK_INTERVAL: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
 mod tests {

@@ -14,7 +14,10 @@ use levada_control::status::ClusterNode;
 use levada_types::AdminAddress;
 use ratatui::crossterm::event::{self, Event as Input, KeyCode, KeyEventKind, KeyModifiers};
 
-use super::{admin::AdminArgs, status};
+use super::{
+    admin::{ANSWER_TIMEOUT, AdminArgs},
+    status,
+};
 use picture::{Pane, Picture};
 
 /// Shows a running node and its cluster on the terminal, and again every second.
@@ -53,7 +56,7 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<CommandStatus> {
 async fn answering(addresses: Vec<AdminAddress>) -> anyhow::Result<AdminAddress> {
     let mut tried = Vec::new();
     for admin in addresses {
-        match admin_client::get(&admin, "/healthz", PATIENCE).await {
+        match admin_client::get(&admin, "/healthz", ANSWER_TIMEOUT).await {
             Ok(_) => return Ok(admin),
             Err(error) => tried.push(format!("{admin}: {error:#}")),
         }
@@ -68,8 +71,8 @@ async fn answering(addresses: Vec<AdminAddress>) -> anyhow::Result<AdminAddress>
 type Answer = anyhow::Result<(Vec<ClusterNode>, Vec<Event>)>;
 
 async fn ask(admin: AdminAddress) -> Answer {
-    let nodes = admin_client::get(&admin, "/cluster", PATIENCE).await?;
-    let events = admin_client::get(&admin, "/events", PATIENCE).await?;
+    let nodes = admin_client::get(&admin, "/cluster", ANSWER_TIMEOUT).await?;
+    let events = admin_client::get(&admin, "/events", ANSWER_TIMEOUT).await?;
     Ok((serde_json::from_slice(&nodes)?, serde_json::from_slice(&events)?))
 }
 
@@ -83,7 +86,7 @@ fn show(
     let (sender, answers) = std::sync::mpsc::channel();
     let (mut asked, mut is_asking) = (None::<Instant>, false);
     loop {
-        if !is_asking && asked.is_none_or(|at| at.elapsed() >= REFRESH) {
+        if !is_asking && asked.is_none_or(|at| at.elapsed() >= ASK_INTERVAL) {
             (asked, is_asking) = (Some(Instant::now()), true);
             let (sender, admin) = (sender.clone(), admin.clone());
             runtime.spawn(async move { drop(sender.send(ask(admin).await)) });
@@ -93,7 +96,7 @@ fn show(
             picture.update(answer.map_err(|error| format!("{error:#}")));
         }
         terminal.draw(|frame| picture.draw(frame))?;
-        if !event::poll(LOOK)? {
+        if !event::poll(KEY_INTERVAL)? {
             continue;
         }
         let Input::Key(key) = event::read()? else { continue };
@@ -114,9 +117,10 @@ fn show(
     }
 }
 
-const REFRESH: Duration = Duration::from_secs(1);
-const LOOK: Duration = Duration::from_millis(100);
-const PATIENCE: Duration = Duration::from_secs(3);
+/// The node is asked once a second: its rates are those of seconds.
+const ASK_INTERVAL: Duration = Duration::from_secs(1);
+/// The interval at which the screen is drawn while no key is pressed, so that an answer shows at once.
+const KEY_INTERVAL: Duration = Duration::from_millis(100);
 
 const EXAMPLES: &str = "\
 Examples:
