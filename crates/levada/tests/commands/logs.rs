@@ -84,9 +84,9 @@ fn readers_of_logs_that_stand_still_hold_up_nothing() {
     }
     assert_eq!(get(node.admin, "localhost", "/healthz"), "HTTP/1.1 200 OK");
     signal(&node, "-TERM");
-    let patience = Instant::now() + Duration::from_secs(15);
+    let deadline = Instant::now() + Duration::from_secs(15);
     while node.process.try_wait().unwrap().is_none() {
-        assert!(Instant::now() < patience, "the node ends");
+        assert!(Instant::now() < deadline, "the node ends");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -98,15 +98,15 @@ fn renamed_access_log_is_opened_anew() {
     let node = start(directory.path(), log.to_str().unwrap());
     for (round, name) in ["-USR1", "-HUP"].into_iter().enumerate() {
         get(node.client, HOST, &format!("/before-{round}"));
-        let patience = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + Duration::from_secs(10);
         let holds = |part: &str| std::fs::read_to_string(&log).unwrap_or_default().contains(part);
         while !holds(&format!("/before-{round}")) {
-            assert!(Instant::now() < patience, "the line is written within a second");
+            assert!(Instant::now() < deadline, "the line is written within a second");
         }
         std::fs::rename(&log, directory.path().join(format!("access.log.{round}"))).unwrap();
         signal(&node, name);
         while !holds(&format!("/after-{round}")) {
-            assert!(Instant::now() < patience, "{name}: lines go to a new file");
+            assert!(Instant::now() < deadline, "{name}: lines go to a new file");
             get(node.client, HOST, &format!("/after-{round}"));
         }
     }

@@ -76,9 +76,9 @@ for line in "$WORLD"/line.??; do
         # It writes a file that must not exist.
         "levada init"*) mkdir "$line.init" && cp cdn.pem cdn.key "$line.init" && cd "$line.init" ;;
     esac
-    patience=30
-    grep -q '^curl -N ' "$line" && patience=2
-    timeout $patience sh "$line" >"$line.said" 2>&1 <"$WORLD/answers"
+    limit=30
+    grep -q '^curl -N ' "$line" && limit=2
+    timeout $limit sh "$line" >"$line.said" 2>&1 <"$WORLD/answers"
     echo $? >"$line.status"
 done
 kill $node; wait $node

@@ -16,12 +16,12 @@ use std::{
 use crate::support::{Process, free};
 
 /// The longest that a test waits for something.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "{what}");
+        assert!(begun.elapsed() < TEST_TIMEOUT, "{what}");
         thread::sleep(Duration::from_millis(20));
     }
 }
@@ -138,7 +138,7 @@ impl Node {
 /// The answer to a GET on a connection of its own.
 fn get(port: u16, target: &str) -> Option<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
-    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).ok()?;
     let head = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     stream.write_all(head.as_bytes()).ok()?;
     let mut answer = String::new();

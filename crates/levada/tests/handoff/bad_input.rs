@@ -28,7 +28,7 @@ impl Cluster {
         let start = Instant::now();
         let has = |line: &&str| words.iter().all(|word| line.contains(word));
         while self.log().lines().filter(has).count() < count {
-            assert!(start.elapsed() < PATIENCE, "{words:?} in\n{}", self.log());
+            assert!(start.elapsed() < TEST_TIMEOUT, "{words:?} in\n{}", self.log());
             self.gets("back0.test", 1);
             self.gets("back1.test", 1);
         }
@@ -134,7 +134,7 @@ fn firewall_before_the_answers_is_told_once_and_proxied_past() {
     let proxying = || !reasons_of(&cluster.log(), BACKS[0]).is_empty();
     let start = Instant::now();
     while !proxying() {
-        assert!(start.elapsed() < PATIENCE, "{}", cluster.log());
+        assert!(start.elapsed() < TEST_TIMEOUT, "{}", cluster.log());
         // This request cannot be repaired.
         let _ = cluster.curl(&["-s", "-m", "1", "-o", "/dev/null", "http://back0.test/1000"]);
         cluster.gets("back1.test", 1000);
@@ -182,7 +182,7 @@ fn front_end_that_lies_gets_nothing_and_others_go_on() {
     let connect = || {
         let stream = cluster.front.namespace().run(|| TcpStream::connect((BACKS[0], 7072)));
         let stream = stream.unwrap().unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         Channel::of_front(stream, SECRET)
     };
     let connection = |service: Ipv4Addr| Connection {
@@ -252,7 +252,7 @@ fn third_front_end_at_an_interface_says_so_and_proxies_until_another_ends() {
     let until_it_tries = |cluster: &Cluster, port: u16| {
         let start = Instant::now();
         while metric_at(&cluster.front, 9000 + port, tried) == 0 {
-            assert!(start.elapsed() < PATIENCE, "nothing is handed over at {port}");
+            assert!(start.elapsed() < TEST_TIMEOUT, "nothing is handed over at {port}");
             get(cluster, port);
         }
     };
@@ -290,7 +290,7 @@ fn two_front_ends_may_have_one_address_where_each_client_keeps_to_one() {
     let start = Instant::now();
     let handed = || metric(&cluster.backs[1], "levada_handoffs_total{result=\"ended\"}");
     while handed() == 0 {
-        assert!(start.elapsed() < PATIENCE, "nothing is handed over by the second");
+        assert!(start.elapsed() < TEST_TIMEOUT, "nothing is handed over by the second");
         cluster.gets("back0.test", 3000);
     }
     // The first one's connection is nobody's at the second: it ends, and is not mixed up with another.

@@ -38,7 +38,7 @@ const SERVICE: Ipv4Addr = lab::LabCluster::SERVICE;
 const BACKS: [Ipv4Addr; 2] = [lab::LabCluster::back(0), lab::LabCluster::back(1)];
 const SECRET: &str = "0123456789abcdef";
 /// Longer than any wait here.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A client behind a router, a front-end, and two back-ends with a server each.
 struct Cluster {
@@ -194,7 +194,7 @@ impl Cluster {
             inside.run(|| TcpStream::connect((BACKS[at], 7072)).is_ok()).unwrap()
         };
         while !listens() {
-            assert!(start.elapsed() < PATIENCE, "back-end {at} does not listen");
+            assert!(start.elapsed() < TEST_TIMEOUT, "back-end {at} does not listen");
             thread::sleep(Duration::from_millis(20));
         }
     }
@@ -205,7 +205,7 @@ impl Cluster {
         // One that was proxied because there was no channel yet may be known to be small afterwards.
         let mut sizes = 1..;
         while self.handed() == before {
-            assert!(start.elapsed() < PATIENCE, "nothing is handed to back-end {at}");
+            assert!(start.elapsed() < TEST_TIMEOUT, "nothing is handed to back-end {at}");
             let url = format!("http://back{at}.test/{}", sizes.next().unwrap());
             let _ = self.curl(&["-s", "-o", "/dev/null", &url]);
             thread::sleep(Duration::from_millis(20));
@@ -241,7 +241,7 @@ impl Cluster {
     fn try_connect(&self) -> io::Result<TcpStream> {
         let stream = self.client.namespace().run(|| TcpStream::connect(self.service));
         let stream = stream.unwrap()?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TEST_TIMEOUT))?;
         Ok(stream)
     }
 
@@ -437,7 +437,7 @@ impl Cluster {
         // The front-end hears of the end after the client does.
         let start = Instant::now();
         while self.handed() == before {
-            assert!(start.elapsed() < PATIENCE);
+            assert!(start.elapsed() < TEST_TIMEOUT);
             thread::sleep(Duration::from_millis(10));
         }
         assert_eq!(self.metric("levada_handed_over"), 0);
@@ -617,7 +617,7 @@ fn a_back_end_whose_server_is_down_leaves_requests_to_the_front_end() {
     let file = cluster.path("body");
     let start = Instant::now();
     while cluster.metric("levada_handoffs_total{result=\"refused\"}") == 0 {
-        assert!(start.elapsed() < PATIENCE, "nothing was refused");
+        assert!(start.elapsed() < TEST_TIMEOUT, "nothing was refused");
         let get = ["-o", &file, "http://back0.test/1000"];
         let (good, _) = cluster.curl(&[&ONCE_IT_IS_THERE[..], &get].concat());
         assert!(good && is_same(&file, 1000));
@@ -664,7 +664,7 @@ fn a_back_end_that_dies_within_an_answer_cuts_it_and_is_forgotten() {
     assert!(good && is_same(&file, 1000));
     let start = Instant::now();
     while cluster.metric("levada_handed_over") > 0 {
-        assert!(start.elapsed() < PATIENCE, "it is still counted");
+        assert!(start.elapsed() < TEST_TIMEOUT, "it is still counted");
         thread::sleep(Duration::from_millis(50));
     }
     assert_eq!(cluster.metric("levada_handoffs_total{result=\"lost\"}"), 1);
@@ -682,7 +682,7 @@ impl Cluster {
     fn wait_until_asked(&self, at: usize, before: u64) {
         let start = Instant::now();
         while self.servers[at].requests.load(Relaxed) == before {
-            assert!(start.elapsed() < PATIENCE, "server {at} is not asked");
+            assert!(start.elapsed() < TEST_TIMEOUT, "server {at} is not asked");
             thread::sleep(Duration::from_millis(5));
         }
     }
@@ -702,7 +702,7 @@ fn an_answer_that_the_front_end_did_not_hear_of_is_not_given_twice() {
     assert_eq!(response(&mut reader).1, content(1000));
     let start = Instant::now();
     while cluster.metric("levada_handoffs_total{result=\"lost\"}") == 0 {
-        assert!(start.elapsed() < PATIENCE, "it is not missed");
+        assert!(start.elapsed() < TEST_TIMEOUT, "it is not missed");
         assert_eq!(cluster.metric("levada_handoffs_total{result=\"refused\"}"), 0);
         thread::sleep(Duration::from_millis(20));
     }
@@ -720,7 +720,7 @@ fn a_back_end_that_has_not_heard_its_front_end_for_long_does_not_begin_to_answer
     writer.write_all(b"GET /slower/1000 HTTP/1.1\r\nHost: both.test\r\n\r\n").unwrap();
     let start = Instant::now();
     let at = loop {
-        assert!(start.elapsed() < PATIENCE);
+        assert!(start.elapsed() < TEST_TIMEOUT);
         if let Some(at) = (0..2).find(|at| asked()[*at] > before[*at]) {
             break at;
         }
@@ -745,7 +745,7 @@ fn a_client_that_resets_within_an_answer_is_forgotten_at_once() {
     }
     let start = Instant::now();
     while cluster.metric("levada_handed_over") > 0 {
-        assert!(start.elapsed() < PATIENCE, "it is still counted");
+        assert!(start.elapsed() < TEST_TIMEOUT, "it is still counted");
         thread::sleep(Duration::from_millis(50));
     }
 }
@@ -796,7 +796,7 @@ fn a_connection_that_the_back_end_closes_is_not_reset() {
     }
     let start = Instant::now();
     while cluster.handed() < before + 60 {
-        assert!(start.elapsed() < PATIENCE, "{} of 60", cluster.handed() - before);
+        assert!(start.elapsed() < TEST_TIMEOUT, "{} of 60", cluster.handed() - before);
         thread::sleep(Duration::from_millis(10));
     }
 }

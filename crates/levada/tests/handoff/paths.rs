@@ -62,7 +62,7 @@ fn link_with_a_small_mtu_carries_answers_of_either_version_of_ip() {
         assert!(good && is_same(&file, 300_000), "{service}");
         let start = Instant::now();
         while cluster.handed() == before {
-            assert!(start.elapsed() < PATIENCE, "{service}: it was not handed over");
+            assert!(start.elapsed() < TEST_TIMEOUT, "{service}: it was not handed over");
             thread::sleep(Duration::from_millis(10));
         }
     }
@@ -144,7 +144,7 @@ fn clients_that_vanish_are_given_up_and_reset() {
     assert_eq!(ends, [io::ErrorKind::ConnectionReset; 3]);
     let start = Instant::now();
     while cluster.metric("levada_handed_over") > 0 {
-        assert!(start.elapsed() < PATIENCE, "the front-end still steers for it");
+        assert!(start.elapsed() < TEST_TIMEOUT, "the front-end still steers for it");
         thread::sleep(Duration::from_millis(20));
     }
     let ended = "levada_connections_ended_total{reason=\"dormant\"}";
@@ -178,7 +178,7 @@ impl Cluster {
         let is_proxied = head.to_lowercase().contains("via: 1.1 front");
         let start = Instant::now();
         while !is_proxied && self.handed() == before {
-            assert!(start.elapsed() < PATIENCE);
+            assert!(start.elapsed() < TEST_TIMEOUT);
             thread::sleep(Duration::from_millis(5));
         }
         is_proxied

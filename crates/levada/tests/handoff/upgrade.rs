@@ -36,7 +36,7 @@ fn end(pid: u32) {
 pub(super) fn eventually(what: &str, holds: impl Fn() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < PATIENCE, "{what}");
+        assert!(start.elapsed() < TEST_TIMEOUT, "{what}");
         thread::sleep(Duration::from_millis(20));
     }
 }

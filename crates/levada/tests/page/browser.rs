@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// How long the page may take to become what a test expects, on a machine that others use as well.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A browser with one page.
 pub(crate) struct Browser {
@@ -107,7 +107,7 @@ impl Browser {
     pub(crate) fn wait(&mut self, expression: &str) {
         let begun = Instant::now();
         while self.value(&format!("Boolean({expression})")) != true {
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > TEST_TIMEOUT {
                 let text = self.value("document.body.innerText");
                 panic!("never: {expression}\n{text}\n{:?}", self.problems);
             }
@@ -181,7 +181,7 @@ impl Browser {
         bytes.push(0);
         self.orders.as_mut()?.write_all(&bytes).ok()?;
         loop {
-            match self.messages.recv_timeout(PATIENCE) {
+            match self.messages.recv_timeout(TEST_TIMEOUT) {
                 Ok(answer) if answer["id"] == self.sent => return Some(answer),
                 Ok(message) => self.note(&message),
                 Err(RecvTimeoutError::Disconnected) => return None,

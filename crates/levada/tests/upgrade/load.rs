@@ -22,7 +22,7 @@ use crate::node::{Node, eventually};
 /// The bytes of a body that takes longer than an upgrade.
 pub(crate) const LARGE: u64 = 64 << 20;
 /// The longest wait of a client for bytes.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The body of a path.
 pub(crate) fn body_of(path: &str) -> Vec<u8> {
@@ -105,7 +105,7 @@ impl Client {
 
 fn connect(address: SocketAddr, tls: bool) -> io::Result<Box<dyn Stream>> {
     let stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TEST_TIMEOUT))?;
     stream.set_nodelay(true)?;
     if !tls {
         return Ok(Box::new(stream));
@@ -354,7 +354,7 @@ async fn http2(address: SocketAddr, report: &Shared, over: &AtomicBool) {
 pub(crate) fn begin_large(address: SocketAddr) -> (TcpStream, TcpStream) {
     let begin = || {
         let mut stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         stream.write_all(b"GET /large/1 HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
