@@ -391,7 +391,7 @@ async fn first_of(
                 Ok((Err(why), address)) => last = ConnectError::Io { address, why },
                 Err(_) => {}
             },
-            () = tokio::time::sleep(STAGGER), if waiting => {}
+            () = tokio::time::sleep(ATTEMPT_DELAY), if waiting => {}
         }
     }
 }
@@ -478,7 +478,7 @@ async fn tunnel(
 /// The most idle connections to one server.
 const MOST_IDLE: usize = 16;
 /// How long to wait for one address before trying the next one in parallel (RFC 8305, Sec. 5).
-const STAGGER: Duration = Duration::from_millis(250);
+const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// The HTTP/2 flow control window: 16 MiB is 1 Gbit/s over 130 ms.
 const WINDOW: u32 = 16 << 20;
 const FRAME: u32 = 256 << 10;

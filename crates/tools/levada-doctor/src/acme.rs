@@ -7,7 +7,7 @@ use std::{
     os::unix::fs::PermissionsExt as _,
     path::Path,
     thread,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use levada_config::{AcmeSettings, Proof, Settings};
@@ -15,10 +15,8 @@ use levada_net::listening;
 use levada_tls::acme::{DirectoryAnswer, ask_directory};
 use levada_types::format_duration;
 
-use crate::{Finding, name_servers, ports};
+use crate::{Finding, name_servers, origins::ANSWER_TIMEOUT, ports};
 
-/// How long the server of the authority may take.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// The most names that are looked up, all at the same time.
 const NAMES: usize = 64;
 
@@ -50,7 +48,7 @@ impl AcmeNeeds {
 pub(crate) fn check(needs: &AcmeNeeds) -> Vec<Finding> {
     let asking = {
         let settings = needs.settings.clone();
-        thread::spawn(move || ask_directory(&settings, PATIENCE))
+        thread::spawn(move || ask_directory(&settings, ANSWER_TIMEOUT))
     };
     let mut findings = vec![storage(&needs.settings.storage)];
     findings.extend(of_ports(needs));
@@ -162,7 +160,7 @@ fn names(settings: &AcmeSettings) -> Vec<Finding> {
     names.truncate(NAMES);
     let looked_up: Vec<_> =
         names.iter().map(|name| name_servers::look_up((*name).clone())).collect();
-    let until = Instant::now() + name_servers::NAME_PATIENCE;
+    let until = Instant::now() + name_servers::NAME_TIMEOUT;
     let mut findings: Vec<_> = looked_up
         .into_iter()
         .zip(names)
@@ -190,7 +188,7 @@ fn name_finding(name: &str, found: Option<io::Result<Vec<IpAddr>>>) -> Finding {
             return Finding::ok(check, words.collect::<Vec<_>>().join("; "));
         }
         Some(Err(error)) => error.to_string(),
-        None => format!("no answer within {}", format_duration(name_servers::NAME_PATIENCE)),
+        None => format!("no answer within {}", format_duration(name_servers::NAME_TIMEOUT)),
     };
     Finding::warn(check, seen)
         .meaning("the authority connects to this name; if it has no address there either, it issues nothing")
@@ -272,7 +270,7 @@ mod tests {
         assert_eq!(answer(true, None).level, Level::Fail);
         assert_eq!(answer(false, Some("the clock is wrong")).seen, "the clock is wrong");
         assert_eq!(directory(&settings, Err("gone".to_owned())).level, Level::Fail);
-        assert!(ask_directory(&settings, PATIENCE).is_err());
+        assert!(ask_directory(&settings, ANSWER_TIMEOUT).is_err());
     }
 
     #[test]

@@ -15,7 +15,8 @@ use crate::Finding;
 
 /// The bytes that are written, and the time that this may take.
 const WRITTEN: usize = 16 << 20;
-const PATIENCE: Duration = Duration::from_secs(2);
+/// The time after which a slow disk has been measured well enough.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(2);
 const PIECE: usize = 1 << 20;
 /// A disk slower than this is behind a link of 100 Mbit/s.
 const SLOW: f64 = 12.5e6;
@@ -70,7 +71,7 @@ fn write(directory: &Path) -> io::Result<Written> {
     let (begun, piece) = (Instant::now(), vec![0x5a; PIECE]);
     let mut bytes = 0;
     let mut synced = Duration::ZERO;
-    while bytes < WRITTEN && begun.elapsed() < PATIENCE {
+    while bytes < WRITTEN && begun.elapsed() < WRITE_TIMEOUT {
         file.write_all(&piece)?;
         synced = sync(&file)?;
         bytes += PIECE;

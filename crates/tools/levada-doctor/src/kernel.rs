@@ -63,12 +63,15 @@ fn spliced() -> io::Result<()> {
     }
 }
 
+/// The timeout for bytes on loopback, where a kernel without splice may lose them.
+const LOOPBACK_TIMEOUT: Duration = Duration::from_secs(2);
+
 fn pair() -> io::Result<(TcpStream, TcpStream)> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let near = TcpStream::connect(listener.local_addr()?)?;
     let far = listener.accept()?.0;
     for stream in [&near, &far] {
-        stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+        stream.set_read_timeout(Some(LOOPBACK_TIMEOUT))?;
     }
     Ok((near, far))
 }

@@ -14,10 +14,10 @@ use levada_types::format_duration;
 use crate::Finding;
 
 const RESOLV_CONF: &str = "/etc/resolv.conf";
-/// How long a name server may take for one question.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// How long the system may take for a name; its own patience is longer.
-pub(crate) const NAME_PATIENCE: Duration = Duration::from_secs(6);
+/// How long a name server may take for one question: names in a cache take milliseconds.
+const SERVER_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long the system may take for a name; its own timeout is longer. It asks several servers in turn.
+pub(crate) const NAME_TIMEOUT: Duration = Duration::from_secs(6);
 
 pub(crate) fn check(names: &BTreeSet<String>) -> Vec<Finding> {
     let servers = servers(&fs::read(RESOLV_CONF).unwrap_or_default());
@@ -28,7 +28,7 @@ pub(crate) fn check(names: &BTreeSet<String>) -> Vec<Finding> {
         .collect();
     let looked_up: Vec<_> = names.iter().map(|name| look_up(name.clone())).collect();
     let of_servers = asked.into_iter().filter_map(|asked| asked.join().ok());
-    let until = Instant::now() + NAME_PATIENCE;
+    let until = Instant::now() + NAME_TIMEOUT;
     let of_names = looked_up.into_iter().zip(names).map(|(found, name)| {
         let left = until.saturating_duration_since(Instant::now());
         name_finding(name, found.recv_timeout(left).ok())
@@ -50,7 +50,7 @@ fn servers(resolv_conf: &[u8]) -> Vec<SocketAddr> {
 fn server_finding(server: SocketAddr, is_needed: bool) -> Finding {
     let check = format!("name server {}", server.ip());
     let begun = Instant::now();
-    match ask(server, PATIENCE) {
+    match ask(server, SERVER_TIMEOUT) {
         Ok(()) => {
             let millis = begun.elapsed().as_micros() as f64 / 1e3;
             Finding::ok(check, format!("answers within {millis:.1} ms"))
@@ -58,7 +58,7 @@ fn server_finding(server: SocketAddr, is_needed: bool) -> Finding {
         Err(error) => {
             let seen = match error.kind() {
                 io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                    format!("no answer within {}", format_duration(PATIENCE))
+                    format!("no answer within {}", format_duration(SERVER_TIMEOUT))
                 }
                 _ => error.to_string(),
             };
@@ -77,16 +77,16 @@ fn server_finding(server: SocketAddr, is_needed: bool) -> Finding {
 ///
 /// # Errors
 /// When no answer comes in time.
-fn ask(server: SocketAddr, patience: Duration) -> io::Result<()> {
+fn ask(server: SocketAddr, timeout: Duration) -> io::Result<()> {
     // RFC 1035, 4.1: an identifier, "recursion desired", one question: the root, type NS, class IN.
     const QUESTION: [u8; 17] = *b"\x1e\xad\x01\0\0\x01\0\0\0\0\0\0\0\0\x02\0\x01";
     let any = if server.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let socket = UdpSocket::bind(any)?;
     socket.connect(server)?;
-    socket.set_read_timeout(Some(patience))?;
+    socket.set_read_timeout(Some(timeout))?;
     socket.send(&QUESTION)?;
     let mut answer = [0; 512];
-    let until = Instant::now() + patience;
+    let until = Instant::now() + timeout;
     while Instant::now() < until {
         let length = socket.recv(&mut answer)?;
         let is_response = length >= 12 && answer[2] & 0x80 != 0;
@@ -117,7 +117,7 @@ fn name_finding(name: &str, found: Option<io::Result<Vec<IpAddr>>>) -> Finding {
             return Finding::ok(check, all.join(", "));
         }
         Some(Err(error)) => error.to_string(),
-        None => format!("no answer within {}", format_duration(NAME_PATIENCE)),
+        None => format!("no answer within {}", format_duration(NAME_TIMEOUT)),
     };
     Finding::fail(check, seen)
         .meaning("the configuration names it, and requests that need it get 502 or 504")
@@ -149,7 +149,7 @@ mod tests {
             (question[2], question[3]) = (0x81, 5);
             server.send_to(&question[..length], from).unwrap();
         });
-        ask(address, PATIENCE).unwrap();
+        ask(address, SERVER_TIMEOUT).unwrap();
         answering.join().unwrap();
     }
 
@@ -159,7 +159,7 @@ mod tests {
         assert!(ask(silent.local_addr().unwrap(), Duration::from_millis(50)).is_err());
         let gone = silent.local_addr().unwrap();
         drop(silent);
-        assert!(ask(gone, PATIENCE).is_err());
+        assert!(ask(gone, SERVER_TIMEOUT).is_err());
     }
 
     #[test]

@@ -7,8 +7,8 @@ use levada_tls::probe::{probe, probe_plain};
 
 use crate::Finding;
 
-/// How long one origin may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a server may take to answer a check. A node would wait longer; somebody waits for this report.
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// The most origins that are tried, all at the same time.
 const MOST: usize = 64;
 /// The days before the end of a certificate at which it is due.
@@ -68,7 +68,7 @@ fn tried(one: &Tried) -> Finding {
     let Tried { host, port, tls, h2 } = one;
     let Some(tls) = tls else {
         let check = format!("origin http://{host}:{port}");
-        return match probe_plain(host, *port, *h2, PATIENCE) {
+        return match probe_plain(host, *port, *h2, ANSWER_TIMEOUT) {
             Ok(words) => Finding::ok("origins", format!("{check}: {words}")),
             Err(reason) => Finding::fail("origins", format!("{check}: {reason}"))
                 .meaning("requests to this origin fail")
@@ -76,7 +76,7 @@ fn tried(one: &Tried) -> Finding {
         };
     };
     let check = format!("origin https://{host}:{port}");
-    match probe(host, *port, tls, *h2, PATIENCE) {
+    match probe(host, *port, tls, *h2, ANSWER_TIMEOUT) {
         Err(reason) => Finding::fail("origins", format!("{check}: {reason}"))
             .meaning("requests to this origin fail")
             .remedy("docs/operate/tls.md has the reasons and what helps"),

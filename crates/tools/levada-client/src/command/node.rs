@@ -119,7 +119,7 @@ impl Node {
     pub async fn ready(&mut self) -> anyhow::Result<()> {
         let begun = Instant::now();
         loop {
-            if admin_client::get(self.addresses.admin, "/readyz", ANSWER).await.is_ok() {
+            if admin_client::get(self.addresses.admin, "/readyz", ANSWER_TIMEOUT).await.is_ok() {
                 return Ok(());
             }
             let ended = match &mut self.process {
@@ -129,10 +129,14 @@ impl Node {
             if let Some(status) = ended {
                 bail!("node {} ended with {status}: {}", self.name, self.last_words());
             }
-            if begun.elapsed() > START {
-                bail!("node {} did not start within {START:?}: {}", self.name, self.last_words());
+            if begun.elapsed() > START_TIMEOUT {
+                bail!(
+                    "node {} did not start within {START_TIMEOUT:?}: {}",
+                    self.name,
+                    self.last_words()
+                );
             }
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            tokio::time::sleep(READY_INTERVAL).await;
         }
     }
 
@@ -208,5 +212,9 @@ pub fn port_was_taken(error: &anyhow::Error) -> bool {
 
 /// How often a cluster is started with fresh ports.
 pub const PORT_TRIES: usize = 5;
-const ANSWER: Duration = Duration::from_millis(500);
-const START: Duration = Duration::from_secs(20);
+/// The timeout for the answer whether a node is ready. Until then it is asked again.
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
+/// The interval at which a node is asked whether it is ready.
+const READY_INTERVAL: Duration = Duration::from_millis(20);
+/// The timeout for a node to start: it takes less than a second, on a busy machine some.
+const START_TIMEOUT: Duration = Duration::from_secs(20);

@@ -131,7 +131,7 @@ impl<'a> Lane<'a> {
             };
             let fields = fields(request, &uri, ask);
             let proxy = self.work.client.settings.proxy.as_ref();
-            let limit = request.stall.unwrap_or(HEAD_LIMIT);
+            let limit = request.stall.unwrap_or(HEAD_TIMEOUT);
             let mut response = match timeout(limit, link.get(&uri, &fields, proxy)).await {
                 Ok(Ok(response)) => response,
                 // A kept connection may have been closed in the meantime, which is not an error.
@@ -354,10 +354,11 @@ async fn ends_here(body: &mut Incoming) -> bool {
 
 /// Reads the rest of a short unwanted body, so that its connection can be reused.
 async fn drained(body: &mut Incoming) -> bool {
-    matches!(timeout(DRAIN, Limited::new(body, MOST_DRAINED).collect()).await, Ok(Ok(_)))
+    matches!(timeout(DRAIN_TIMEOUT, Limited::new(body, MOST_DRAINED).collect()).await, Ok(Ok(_)))
 }
 
 /// How long a response may take to begin.
-const HEAD_LIMIT: Duration = Duration::from_secs(60);
-const DRAIN: Duration = Duration::from_secs(1);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long the rest of a body may take that is read so that its connection can be used again.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 const MOST_DRAINED: usize = 64 << 10;

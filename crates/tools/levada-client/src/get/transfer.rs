@@ -112,7 +112,7 @@ impl<'a> ActiveTransfer<'a> {
         let algorithms: Vec<Algorithm> = request.digest.iter().map(|d| d.algorithm()).collect();
         let patience = match request.stall {
             Some(time) => Patience { factor: 0.0, first: time, least: time, most: time },
-            None => PATIENCE,
+            None => STALL_TIMEOUT,
         };
         progress.set(known.total, known.held.bytes());
         Self {
@@ -216,9 +216,9 @@ impl<'a> ActiveTransfer<'a> {
     async fn save_now_and_then(&self) -> Result<(), GetError> {
         let mut last_sync = Instant::now();
         loop {
-            sleep(SAVE_EVERY).await;
+            sleep(SAVE_INTERVAL).await;
             self.save()?;
-            if last_sync.elapsed() >= SYNC_EVERY {
+            if last_sync.elapsed() >= SYNC_INTERVAL {
                 let (file, held) = {
                     let state = self.state.lock();
                     (state.target.file()?, state.resume.known().held.clone())
@@ -291,12 +291,14 @@ impl<'a> ActiveTransfer<'a> {
 
 /// How long a body may stall: at least 3 s, because TCP on a poor path can pause for seconds and a
 /// new request loses the sender's congestion window; at most a minute.
-const PATIENCE: Patience = Patience {
+const STALL_TIMEOUT: Patience = Patience {
     factor: 8.0,
     first: Duration::from_secs(30),
     least: Duration::from_secs(3),
     ..Patience::PAPER
 };
 const LONG: u64 = 1 << 20;
-const SAVE_EVERY: Duration = Duration::from_secs(1);
-const SYNC_EVERY: Duration = Duration::from_secs(10);
+/// The interval at which the state is saved: a killed program fetches so much again.
+const SAVE_INTERVAL: Duration = Duration::from_secs(1);
+/// The interval at which the file is synchronised with the disk, which is slow.
+const SYNC_INTERVAL: Duration = Duration::from_secs(10);

@@ -96,7 +96,7 @@ pub(super) fn run(args: &PurgingArgs) -> anyhow::Result<CommandStatus> {
         }
         let began = Instant::now();
         while began.elapsed() < args.duration {
-            std::thread::sleep(Duration::from_millis(100));
+            std::thread::sleep(END_INTERVAL);
         }
         over.store(true, Relaxed);
         senders.shutdown_background();
@@ -138,7 +138,7 @@ fn downloads(client: &Host, sides: &[Side], over: &AtomicBool, mut rng: Rng) -> 
             let done = runtime.block_on(async {
                 let ended = async {
                     while !over.load(Relaxed) {
-                        tokio::time::sleep(Duration::from_millis(100)).await;
+                        tokio::time::sleep(END_INTERVAL).await;
                     }
                 };
                 tokio::select! {
@@ -234,3 +234,5 @@ fn report(args: &PurgingArgs, sides: &[Side]) -> anyhow::Result<CommandStatus> {
 }
 
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+/// The interval at which threads look whether the experiment is over.
+const END_INTERVAL: Duration = Duration::from_millis(100);

@@ -44,7 +44,7 @@ impl Sender {
     /// Serves until it is dropped.
     pub(super) async fn serve(self: Arc<Self>, listener: TcpListener) {
         let watch = self.dormant_retries.map(DormancyWatch::<Task>::new);
-        let mut ticks = tokio::time::interval(Duration::from_millis(100));
+        let mut ticks = tokio::time::interval(SWEEP_INTERVAL);
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
@@ -187,6 +187,8 @@ static BLOCK: [u8; 65_521] = {
     block
 };
 
+/// As that of a node: half of Linux' shortest retransmission timeout.
+const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
 const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
 const LONGEST_HEAD: usize = 16 << 10;
 

@@ -217,7 +217,7 @@ impl<'a> SwitchWorld<'a> {
     fn until_routed_to(&self, node: usize) -> anyhow::Result<Duration> {
         let began = Instant::now();
         while self.routed_to()? != Some(node) {
-            if began.elapsed() > PATIENCE {
+            if began.elapsed() > STEP_TIMEOUT {
                 for entry in fs::read_dir(self.directory)?.filter_map(Result::ok) {
                     let path = entry.path();
                     if path.extension().is_some_and(|end| end == "log") {
@@ -226,7 +226,7 @@ impl<'a> SwitchWorld<'a> {
                 }
                 bail!("the router has no route to node {}", NAMES[node]);
             }
-            thread::sleep(Duration::from_millis(1));
+            thread::sleep(ROUTE_INTERVAL);
         }
         Ok(began.elapsed())
     }
@@ -244,7 +244,11 @@ impl<'a> SwitchWorld<'a> {
                         tokio::runtime::Builder::new_current_thread().enable_all().build()?;
                     let (admin, nothing): (SocketAddr, _) = (ADMIN.parse()?, json!({}));
                     let told = runtime.block_on(admin_client::try_post(
-                        admin, target, &nothing, None, PATIENCE,
+                        admin,
+                        target,
+                        &nothing,
+                        None,
+                        STEP_TIMEOUT,
                     ))?;
                     told.map(drop).map_err(anyhow::Error::msg)
                 })?
@@ -252,8 +256,8 @@ impl<'a> SwitchWorld<'a> {
             let routed = self.until_routed_to(to)?;
             // A limit above the traffic between the daemons.
             while sent.bytes.load(Relaxed) < before + A_FEW_PACKETS {
-                ensure!(began.elapsed() < PATIENCE, "no download came to the other node");
-                thread::sleep(Duration::from_micros(200));
+                ensure!(began.elapsed() < STEP_TIMEOUT, "no download came to the other node");
+                thread::sleep(BYTE_INTERVAL);
             }
             let first_byte = began.elapsed();
             order.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
@@ -457,4 +461,9 @@ const TIMES: &str = "hold time 9; connect delay time 1; connect retry time 1;";
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
 const ADMIN: &str = "127.0.0.1:9180";
 const A_FEW_PACKETS: u64 = 4000;
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The resolution of the time until the route has moved.
+const ROUTE_INTERVAL: Duration = Duration::from_millis(1);
+/// The resolution of the time until the first byte.
+const BYTE_INTERVAL: Duration = Duration::from_micros(200);
+/// The timeout for each step of the lab: BGP needs some seconds to connect.
+const STEP_TIMEOUT: Duration = Duration::from_secs(30);

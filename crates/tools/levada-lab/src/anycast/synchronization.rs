@@ -69,8 +69,8 @@ pub(super) fn run(args: &SynchronizationArgs) -> anyhow::Result<CommandStatus> {
             }
             // Wait until the queue has filled: the experiment measures whether it stays full.
             let began = Instant::now();
-            while meter.bytes.load(Relaxed) == 0 && began.elapsed() < Duration::from_secs(10) {
-                tokio::time::sleep(Duration::from_millis(1)).await;
+            while meter.bytes.load(Relaxed) == 0 && began.elapsed() < FILL_TIMEOUT {
+                tokio::time::sleep(FILL_INTERVAL).await;
             }
             let before = (Instant::now(), meter.bytes.load(Relaxed));
             let mut samples = Vec::new();
@@ -182,6 +182,10 @@ fn dominance(spectrum: &[f64]) -> f64 {
     if highest == 0.0 { 0.0 } else { highest / median.max(f64::MIN_POSITIVE) }
 }
 
+/// A queue that does not fill is measured as it is.
+const FILL_TIMEOUT: Duration = Duration::from_secs(10);
+/// The interval of checks whether the queue has filled.
+const FILL_INTERVAL: Duration = Duration::from_millis(1);
 /// The paper's value.
 const SAMPLE: Duration = Duration::from_millis(200);
 /// Samples per segment of the spectrum: periods from 0.4 to 6.4 s.

@@ -94,9 +94,9 @@ fn measure(
             if count >= streams.len() as u64 {
                 break;
             }
-            let (wanted, patient) = (streams.len(), connecting.elapsed() < PATIENCE);
+            let (wanted, patient) = (streams.len(), connecting.elapsed() < STEP_TIMEOUT);
             ensure!(patient, "the node has {count} of {wanted} connections");
-            thread::sleep(LOOK);
+            thread::sleep(CHECK_INTERVAL);
         }
     }
     // Each client sends a request and receives data.
@@ -126,14 +126,14 @@ fn measure(
         if left <= STAYING {
             break began.elapsed();
         }
-        if began.elapsed() > PATIENCE {
-            bail!("{left} connections are left after {PATIENCE:?}");
+        if began.elapsed() > STEP_TIMEOUT {
+            bail!("{left} connections are left after {STEP_TIMEOUT:?}");
         }
-        thread::sleep(LOOK);
+        thread::sleep(CHECK_INTERVAL);
     };
     drop(streams);
     while mark.0.elapsed() < WHILE {
-        thread::sleep(LOOK);
+        thread::sleep(CHECK_INTERVAL);
     }
     Ok(Measured {
         gone,
@@ -198,11 +198,11 @@ impl VanishingWorld {
         let began = Instant::now();
         while self.connect(&self.other, BESIDE).is_err() {
             ensure!(
-                began.elapsed() < PATIENCE,
+                began.elapsed() < STEP_TIMEOUT,
                 "the node of {} clients does not start",
                 args.clients
             );
-            thread::sleep(LOOK);
+            thread::sleep(CHECK_INTERVAL);
         }
         Ok(child)
     }
@@ -252,7 +252,7 @@ impl VanishingWorld {
         let page = self.node.namespace().run(|| -> anyhow::Result<_> {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let admin: SocketAddr = ADMIN.parse()?;
-            runtime.block_on(async { admin_client::get(admin, "/metrics", PATIENCE).await })
+            runtime.block_on(async { admin_client::get(admin, "/metrics", STEP_TIMEOUT).await })
         })??;
         let page = String::from_utf8_lossy(&page).into_owned();
         let value = page.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
@@ -350,12 +350,14 @@ fn report(args: &VanishingArgs, measured: &Measured) -> anyhow::Result<CommandSt
 
 /// Time of the paper's one retry, doubled.
 const MOST: f64 = 2.0;
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The timeout for each step of the lab: hundreds of clients connect through a narrow link.
+const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 const PIECE_EVERY: Duration = Duration::from_secs(1);
 /// Objects that grow in turn.
 const OBJECTS: usize = 100;
 const PIECE: usize = 200;
-const LOOK: Duration = Duration::from_millis(10);
+/// The interval of checks whether a step is done; it is short against the times that are measured.
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 /// Length of the measurement of the other transfer.
 const WHILE: Duration = Duration::from_secs(3);
 /// Clients that connect at once: fewer than the system's backlog.

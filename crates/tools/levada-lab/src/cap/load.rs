@@ -1,17 +1,17 @@
 //! The clients of a plan, over real connections.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
 };
 
 use levada_sim::prototype::Plan;
 use tokio::task::JoinSet;
 
-use crate::emulation::{client::Client, cluster::Cluster, run};
+use crate::{
+    cluster::RETRY_BACKOFF,
+    emulation::{client::Client, cluster::Cluster, run},
+};
 
 /// Clients at work.
 pub(super) struct CapClients {
@@ -37,7 +37,7 @@ pub(super) fn start(plan: &Plan, time_scale: f64, once: bool, cluster: &Cluster)
                 if let Err(error) = client.get(&target, site.size(ask)).await {
                     failed.fetch_add(1, Relaxed);
                     tracing::warn!(%error, target, "a request failed");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    tokio::time::sleep(RETRY_BACKOFF).await;
                 }
             }
         });

@@ -20,6 +20,7 @@ use super::{
     nodes::ChangedDoor,
     settings::{LabAuthority, site_text},
 };
+use crate::cluster::{READY_INTERVAL, START_TIMEOUT};
 
 /// The front-end and its back-ends. Their processes end when this is dropped.
 pub(super) struct HandedNodes {
@@ -114,10 +115,10 @@ impl HandedNodes {
                 return Ok(());
             }
             ensure!(
-                begun.elapsed() < START,
+                begun.elapsed() < START_TIMEOUT,
                 "no connection is handed off here: --no-handoff does without"
             );
-            sleep(Duration::from_millis(20)).await;
+            sleep(READY_INTERVAL).await;
         }
         Ok(())
     }
@@ -142,7 +143,7 @@ impl HandedNodes {
     /// If the front-end does not answer.
     pub(super) async fn count(&self) -> anyhow::Result<u64> {
         let admin = self.nodes[self.nodes.len() - 1].addresses.admin;
-        let metrics = admin_client::get(admin, "/metrics", ANSWER).await?;
+        let metrics = admin_client::get(admin, "/metrics", ANSWER_TIMEOUT).await?;
         let metrics = String::from_utf8_lossy(&metrics);
         let of = |result: &str| {
             let name = format!("levada_handoffs_total{{result=\"{result}\"}}");
@@ -173,5 +174,5 @@ pub(super) const FRONT: &str = "front";
 /// Back-ends.
 pub(super) const BACKS: u8 = 2;
 const ADMIN_PORT: u16 = 9180;
-const ANSWER: Duration = Duration::from_secs(5);
-const START: Duration = Duration::from_secs(30);
+/// The timeout for a page of a node, which has it at hand.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);

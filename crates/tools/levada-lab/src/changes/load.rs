@@ -16,7 +16,10 @@ use super::{
     counts::{Counts, Problem},
     nodes::ChangedDoor,
 };
-use crate::cluster::objects::{HIT_SIZE, Objects, VersionedObject};
+use crate::cluster::{
+    SILENCE_TIMEOUT,
+    objects::{HIT_SIZE, Objects, VersionedObject},
+};
 
 /// The load on a cluster.
 pub(super) struct ChangeLoad {
@@ -76,7 +79,7 @@ async fn request(
     let target = object.target();
     let exchange = door.client.exchange(kind, &target, counts);
     let late = |_| Err((Problem::Failed, "no response in time".to_owned()));
-    let (connection, response) = timeout(PATIENCE, exchange).await.unwrap_or_else(late)?;
+    let (connection, response) = timeout(SILENCE_TIMEOUT, exchange).await.unwrap_or_else(late)?;
     let (head, mut body) = response.into_parts();
     if head.status != StatusCode::OK {
         return Err((Problem::Failed, format!("status {}", head.status.as_u16())));
@@ -87,7 +90,8 @@ async fn request(
     let mut verifier = Verifier::new(object.key(version));
     loop {
         let cut = |why: &str| (Problem::Cut, format!("{why} in {} bytes", object.size));
-        let frame = timeout(PATIENCE, body.frame()).await.map_err(|_| cut("no byte in time"))?;
+        let frame =
+            timeout(SILENCE_TIMEOUT, body.frame()).await.map_err(|_| cut("no byte in time"))?;
         let Some(frame) = frame else { break };
         let frame = frame.map_err(|error| cut(&format!("broken ({error})")))?;
         if let Some(piece) = frame.data_ref() {
@@ -106,7 +110,5 @@ async fn request(
     Ok(())
 }
 
-/// The time without a byte after which a client gives up.
-const PATIENCE: Duration = Duration::from_secs(20);
 /// Bytes per second that a client reads.
 const READING: f64 = 20e6;

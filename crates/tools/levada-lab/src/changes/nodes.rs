@@ -153,7 +153,7 @@ impl ChangedNodes {
         let process = self.nodes[at].pid().and_then(|process| i32::try_from(process).ok());
         let process = process.and_then(Pid::from_raw).context("it has ended by itself")?;
         kill_process(process, Signal::TERM)?;
-        let ended = tokio::time::timeout(END, self.nodes[at].end()).await;
+        let ended = tokio::time::timeout(END_TIMEOUT, self.nodes[at].end()).await;
         ended.context("it does not end")??;
         Ok(())
     }
@@ -192,7 +192,8 @@ impl ChangedNodes {
     /// If it refuses.
     pub(super) async fn order(&self, admin: SocketAddr, target: &str) -> anyhow::Result<Value> {
         let token = &self.settings.token;
-        let answer = admin_client::post(admin, target, &json!({}), Some(token), ANSWER).await?;
+        let answer =
+            admin_client::post(admin, target, &json!({}), Some(token), ANSWER_TIMEOUT).await?;
         Ok(serde_json::from_slice(&answer)?)
     }
 
@@ -202,7 +203,7 @@ impl ChangedNodes {
     /// If none answers.
     pub(super) async fn uptime(&self, admin: SocketAddr) -> anyhow::Result<f64> {
         let status: Value =
-            serde_json::from_slice(&admin_client::get(admin, "/status", ANSWER).await?)?;
+            serde_json::from_slice(&admin_client::get(admin, "/status", ANSWER_TIMEOUT).await?)?;
         status["uptime_seconds"].as_f64().context("/status has no uptime")
     }
 
@@ -217,5 +218,7 @@ impl ChangedNodes {
 
 /// Nodes of the cluster.
 pub(super) const NODES: usize = 4;
-const ANSWER: Duration = Duration::from_secs(20);
-const END: Duration = Duration::from_secs(30);
+/// The timeout for a change of the settings, which a busy node checks before it answers.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
+/// The timeout for a node to end: longer than it waits for its requests.
+const END_TIMEOUT: Duration = Duration::from_secs(30);

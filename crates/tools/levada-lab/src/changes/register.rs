@@ -70,7 +70,7 @@ pub(super) fn chosen(names: &[String]) -> anyhow::Result<Vec<&'static Change>> {
 
 /// Nothing, for comparison.
 async fn none(_nodes: &mut ChangedNodes, _turn: u32) -> anyhow::Result<()> {
-    sleep(EVERY).await;
+    sleep(CHANGE_INTERVAL).await;
     Ok(())
 }
 
@@ -82,7 +82,7 @@ async fn certificate(nodes: &mut ChangedNodes, _turn: u32) -> anyhow::Result<()>
         let shown = nodes.door(at).client.certificate().await?;
         ensure!(shown == renewed, "node{at} shows its former certificate");
     }
-    sleep(EVERY).await;
+    sleep(CHANGE_INTERVAL).await;
     Ok(())
 }
 
@@ -102,7 +102,7 @@ async fn listener(nodes: &mut ChangedNodes, _turn: u32) -> anyhow::Result<()> {
         drop(http_body_util::BodyExt::collect(response.into_body()).await?);
         kept.push((address, connection));
     }
-    sleep(EVERY / 2).await;
+    sleep(CHANGE_INTERVAL / 2).await;
     nodes.settings.extra = false;
     nodes.reload(&all, "[[listen]]").await?;
     for (address, mut connection) in kept {
@@ -112,12 +112,12 @@ async fn listener(nodes: &mut ChangedNodes, _turn: u32) -> anyhow::Result<()> {
         drop(http_body_util::BodyExt::collect(response.into_body()).await?);
         let mut looks = 0;
         while TcpStream::connect(address).await.is_ok() {
-            ensure!(looks < LOOKS, "{address} still accepts connections");
+            ensure!(looks < MOST_CHECKS, "{address} still accepts connections");
             looks += 1;
-            sleep(LOOK).await;
+            sleep(CHECK_INTERVAL).await;
         }
     }
-    sleep(EVERY / 2).await;
+    sleep(CHANGE_INTERVAL / 2).await;
     Ok(())
 }
 
@@ -125,7 +125,7 @@ async fn listener(nodes: &mut ChangedNodes, _turn: u32) -> anyhow::Result<()> {
 async fn limits(nodes: &mut ChangedNodes, turn: u32) -> anyhow::Result<()> {
     nodes.settings.limits = [(2048, 8000, 0.1), (3072, 10_000, 0.2)][turn as usize % 2];
     nodes.reload(&nodes.serving(), "[limits]").await?;
-    sleep(EVERY).await;
+    sleep(CHANGE_INTERVAL).await;
     Ok(())
 }
 
@@ -145,7 +145,7 @@ async fn site(nodes: &mut ChangedNodes, turn: u32) -> anyhow::Result<()> {
         let status = connection.send_request(asked).await?.status();
         ensure!(status == StatusCode::OK, "node{at} answers for the new site with {status}");
     }
-    sleep(EVERY).await;
+    sleep(CHANGE_INTERVAL).await;
     Ok(())
 }
 
@@ -153,7 +153,7 @@ async fn site(nodes: &mut ChangedNodes, turn: u32) -> anyhow::Result<()> {
 async fn policy(nodes: &mut ChangedNodes, turn: u32) -> anyhow::Result<()> {
     nodes.settings.policy = ["hrw", "adaptive"][turn as usize % 2];
     nodes.reload(&nodes.serving(), HOST_NAME).await?;
-    sleep(EVERY).await;
+    sleep(CHANGE_INTERVAL).await;
     Ok(())
 }
 
@@ -173,7 +173,7 @@ async fn peer_removed(nodes: &mut ChangedNodes, _turn: u32) -> anyhow::Result<()
     nodes.door(gone).serves.set(false);
     let others = nodes.serving();
     nodes.reload(&others, &format!("peer node{gone} removed")).await?;
-    sleep(EVERY).await;
+    sleep(CHANGE_INTERVAL).await;
     nodes.remove(gone).await
 }
 
@@ -190,7 +190,7 @@ async fn upgrade(nodes: &mut ChangedNodes, _turn: u32) -> anyhow::Result<()> {
             upgrade_one(nodes, &name, admin).await?;
         }
     }
-    sleep(EVERY).await;
+    sleep(CHANGE_INTERVAL).await;
     Ok(())
 }
 
@@ -213,14 +213,16 @@ async fn restart(nodes: &mut ChangedNodes, _turn: u32) -> anyhow::Result<()> {
         nodes.add(at).await?;
         let now = nodes.uptime(admin).await?;
         ensure!(now < before, "the process that answers at node{at} runs for {now} s");
-        sleep(EVERY).await;
+        sleep(CHANGE_INTERVAL).await;
     }
     Ok(())
 }
 
-const EVERY: Duration = Duration::from_millis(500);
-const LOOK: Duration = Duration::from_millis(10);
-const LOOKS: u32 = 200;
+/// The time between changes: long enough for hundreds of requests.
+const CHANGE_INTERVAL: Duration = Duration::from_millis(500);
+/// The interval of checks whether an address accepts connections, and the most checks.
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
+const MOST_CHECKS: u32 = 200;
 
 #[cfg(test)]
 mod tests {

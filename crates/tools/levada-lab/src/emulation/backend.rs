@@ -261,11 +261,13 @@ fn plain(status: StatusCode, text: impl Into<Bytes>) -> Response<Full<Bytes>> {
     response
 }
 
+/// The wait before the next connection is accepted when no file handles are left: others end meanwhile.
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
+
 async fn accept(listener: TcpListener, backend: Arc<Backend>) {
     loop {
-        // No file handles are left: others will be closed.
         let Ok((stream, _)) = listener.accept().await else {
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            tokio::time::sleep(ACCEPT_BACKOFF).await;
             continue;
         };
         let _ = stream.set_nodelay(true);

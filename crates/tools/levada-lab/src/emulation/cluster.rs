@@ -15,6 +15,7 @@ use super::{
     backend::{USAGE, UsageReport},
     processor,
 };
+use crate::cluster::START_TIMEOUT;
 use levada_client::command::{
     admin_client,
     node::{Node, PORT_TRIES, configuration_head, free_addresses, port_was_taken},
@@ -102,7 +103,7 @@ impl Cluster {
     /// When one does not answer.
     pub(crate) async fn reports(&self) -> anyhow::Result<Vec<UsageReport>> {
         let each = self.backends.iter().map(|backend| async {
-            let body = admin_client::get(*backend, USAGE, ANSWER).await?;
+            let body = admin_client::get(*backend, USAGE, ANSWER_TIMEOUT).await?;
             anyhow::Ok(serde_json::from_slice(&body)?)
         });
         try_join_all(each).await
@@ -113,7 +114,7 @@ impl Cluster {
     /// # Errors
     /// If it does not answer.
     pub(crate) async fn handed(&self) -> anyhow::Result<u64> {
-        let metrics = admin_client::get(self.admin, "/metrics", ANSWER).await?;
+        let metrics = admin_client::get(self.admin, "/metrics", ANSWER_TIMEOUT).await?;
         let metrics = String::from_utf8_lossy(&metrics);
         let of = |name: &str| {
             metrics.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
@@ -230,7 +231,8 @@ impl BackendProcess {
         let leash = child.stdin.take();
         let stdout = child.stdout.take().context("a back-end has no standard output")?;
         let mut line = String::new();
-        let read = tokio::time::timeout(START, BufReader::new(stdout).read_line(&mut line)).await;
+        let read =
+            tokio::time::timeout(START_TIMEOUT, BufReader::new(stdout).read_line(&mut line)).await;
         read.context("a back-end did not start in time")??;
         match line.trim().parse() {
             Ok(address) => Ok(Self { address, child, _leash: leash }),
@@ -241,5 +243,5 @@ impl BackendProcess {
 
 /// Most connections to a back-end: more than there are clients.
 const MOST: usize = 10_000;
-pub(super) const ANSWER: Duration = Duration::from_secs(10);
-const START: Duration = Duration::from_secs(20);
+/// The timeout for a page of a process, all of which share the machine with the load.
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);

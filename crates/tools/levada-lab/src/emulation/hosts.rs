@@ -6,7 +6,7 @@ use std::{
     net::SocketAddr,
     path::Path,
     process::{Command, Stdio},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use anyhow::{Context as _, bail, ensure};
@@ -14,8 +14,9 @@ use levada_net::lab::{self, Child, Host};
 
 use super::{
     client::Client,
-    cluster::{ANSWER, Cluster, Listed, Spec, configuration, directory},
+    cluster::{ANSWER_TIMEOUT, Cluster, Listed, Spec, configuration, directory},
 };
+use crate::cluster::{READY_INTERVAL, START_TIMEOUT};
 use levada_client::command::admin_client;
 
 /// The hosts, without programs.
@@ -98,19 +99,19 @@ impl Hosts {
     async fn ready(&self, cluster: &Cluster) -> anyhow::Result<()> {
         let begun = Instant::now();
         let mut client = Client::of(cluster.address).asking_once();
-        while admin_client::get(cluster.admin, "/readyz", ANSWER).await.is_err() {
-            ensure!(begun.elapsed() < START, "the front-end did not start in time");
-            tokio::time::sleep(Duration::from_millis(20)).await;
+        while admin_client::get(cluster.admin, "/readyz", ANSWER_TIMEOUT).await.is_err() {
+            ensure!(begun.elapsed() < START_TIMEOUT, "the front-end did not start in time");
+            tokio::time::sleep(READY_INTERVAL).await;
         }
         for file in 0.. {
             let _ = client.get(&format!("/file/first-{file}/1"), 1).await;
             if cluster.handed().await? >= 2 * self.0.backs.len() as u64 {
                 return Ok(());
             }
-            if begun.elapsed() > START {
+            if begun.elapsed() > START_TIMEOUT {
                 bail!("nothing is handed over: `--transport proxy` does without");
             }
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            tokio::time::sleep(READY_INTERVAL).await;
         }
         Ok(())
     }
@@ -131,4 +132,3 @@ fn service() -> SocketAddr {
 }
 
 const DEVICE: &str = lab::LabCluster::DEVICE;
-const START: Duration = Duration::from_secs(30);

@@ -17,6 +17,7 @@ use tokio::{
 };
 
 use super::door::Door;
+use crate::cluster::SILENCE_TIMEOUT;
 
 /// A connection to a node.
 pub(super) type Connection = SendRequest<Empty<Bytes>>;
@@ -78,7 +79,9 @@ pub(super) async fn send(
         let connection = connect(door.clients).await.map_err(|error| format!("{error:#}"))?;
         over(connection, target, fields).await.map_err(|error| error.to_string())
     };
-    timeout(PATIENCE, exchange).await.unwrap_or_else(|_| Err("no response in time".to_owned()))
+    timeout(SILENCE_TIMEOUT, exchange)
+        .await
+        .unwrap_or_else(|_| Err("no response in time".to_owned()))
 }
 
 async fn over(
@@ -119,7 +122,7 @@ pub(super) async fn receive(
 ) -> BodyEnd {
     let (begun, mut bytes) = (Instant::now(), 0);
     loop {
-        match timeout(PATIENCE, body.frame()).await {
+        match timeout(SILENCE_TIMEOUT, body.frame()).await {
             Err(_) => return BodyEnd::Stalled,
             Ok(None) => return BodyEnd::Whole,
             Ok(Some(Err(_))) => return BodyEnd::Broken,
@@ -150,8 +153,6 @@ pub(super) fn is_hit<T>(response: &Response<T>) -> bool {
     ok && all.filter_map(|value| value.to_str().ok()).any(|value| value.contains("; hit"))
 }
 
-/// The time without a byte after which a client gives up.
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 /// Bytes per second that a client reads.
 const READING: f64 = 10e6;
 const BUFFER: u32 = 64 << 10;

@@ -18,7 +18,7 @@ use super::{cluster::Cluster, stage::Stage};
 /// before, so that it starts with another time than it ended with.
 pub(super) async fn set(cluster: &mut Cluster<'_>, stage: &Stage<'_>) -> anyhow::Result<()> {
     for strike in 1_u64.. {
-        if !stage.next(EVERY).await {
+        if !stage.next(STEP_INTERVAL).await {
             break;
         }
         let at = stage.any_node();
@@ -26,7 +26,7 @@ pub(super) async fn set(cluster: &mut Cluster<'_>, stage: &Stage<'_>) -> anyhow:
         if strike.is_multiple_of(3) {
             cluster.kill(at).await;
             cluster.set_clock(at, seconds as i64)?;
-            sleep(EVERY / 2).await;
+            sleep(STEP_INTERVAL / 2).await;
             cluster.restart(at).await?;
         } else {
             cluster.set_clock(at, seconds as i64)?;
@@ -92,5 +92,6 @@ fn library() -> anyhow::Result<PathBuf> {
     found.context("there is no libfaketime (Debian's package faketime)")
 }
 
-const EVERY: Duration = Duration::from_secs(2);
+/// The time between two steps of a clock: a node restarts in between.
+const STEP_INTERVAL: Duration = Duration::from_secs(2);
 const FARTHEST: Duration = Duration::from_secs(7200);

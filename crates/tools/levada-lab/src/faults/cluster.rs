@@ -141,7 +141,7 @@ impl<'a> Cluster<'a> {
                 Err(error) if tries < PORT_TRIES && port_was_taken(&error) => tries += 1,
                 result => return result,
             }
-            sleep(Duration::from_millis(200)).await;
+            sleep(PORT_BACKOFF).await;
         }
     }
 
@@ -211,7 +211,8 @@ impl<'a> Cluster<'a> {
     pub(super) async fn metric(&self, name: &str) -> f64 {
         let mut sum = 0.0;
         for door in self.doors.iter() {
-            let page = admin_client::get(door.admin, "/metrics", ANSWER).await.unwrap_or_default();
+            let page =
+                admin_client::get(door.admin, "/metrics", ANSWER_TIMEOUT).await.unwrap_or_default();
             let page = String::from_utf8_lossy(&page);
             let lines = page.lines().filter(|line| line.starts_with(name));
             sum +=
@@ -315,4 +316,7 @@ origin = "http://{liar}"
 pub(super) const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// `limits.memory` of the nodes.
 pub(super) const MEMORY: u64 = 160 << 20;
-const ANSWER: Duration = Duration::from_secs(2);
+/// The wait before a node is started at other ports.
+const PORT_BACKOFF: Duration = Duration::from_millis(200);
+/// The timeout for a page of a node: a node that a fault keeps busy is left out.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);

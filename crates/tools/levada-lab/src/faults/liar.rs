@@ -104,8 +104,7 @@ async fn answer(stream: &mut TcpStream, lie: Lie, target: &str) -> std::io::Resu
         Lie::Cut => send(stream, &stated, half).await?,
         Lie::Reset => {
             send(stream, &stated, half).await?;
-            // The node has read the half.
-            sleep(Duration::from_millis(50)).await;
+            sleep(RESET_DELAY).await;
             socket2::SockRef::from(&*stream).set_linger(Some(Duration::ZERO))?;
         }
         Lie::CutChunks => {
@@ -137,4 +136,6 @@ async fn send(stream: &mut TcpStream, framing: &str, body: &[u8]) -> std::io::Re
 pub(super) const LIAR_NAME: &str = "liar.test";
 /// Stated length of all bodies.
 pub(super) const SIZE: usize = 20_000;
+/// The node has read the half by then.
+const RESET_DELAY: Duration = Duration::from_millis(50);
 const FOR_EVER: Duration = Duration::from_secs(3600);

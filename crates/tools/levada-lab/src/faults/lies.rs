@@ -23,7 +23,7 @@ pub(super) async fn request_all(
     let fields = client::fields(LIAR_NAME, "192.0.2.99");
     let mut tasks = JoinSet::new();
     for number in 0.. {
-        if !stage.next(EVERY).await {
+        if !stage.next(LIE_INTERVAL).await {
             break;
         }
         while let Some(ended) = tasks.try_join_next() {
@@ -62,4 +62,5 @@ async fn judge(lie: Lie, target: &str, response: Response<Incoming>) -> Verdict 
     }
 }
 
-const EVERY: Duration = Duration::from_millis(50);
+/// The time between two lies: hundreds in a row of the table.
+const LIE_INTERVAL: Duration = Duration::from_millis(50);

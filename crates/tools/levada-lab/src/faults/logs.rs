@@ -17,7 +17,7 @@ pub(super) async fn fill(cluster: &mut Cluster<'_>, stage: &Stage<'_>) -> anyhow
     let name = HeaderValue::try_from("x".repeat(NAME))?;
     let mut tasks = JoinSet::new();
     for number in 0.. {
-        if !stage.next(EVERY).await {
+        if !stage.next(WRITE_INTERVAL).await {
             break;
         }
         while tasks.try_join_next().is_some() {}
@@ -39,7 +39,8 @@ pub(super) async fn fill(cluster: &mut Cluster<'_>, stage: &Stage<'_>) -> anyhow
     Ok(())
 }
 
-const EVERY: Duration = Duration::from_millis(5);
+/// The time between two requests with a long line: they overrun what is written.
+const WRITE_INTERVAL: Duration = Duration::from_millis(5);
 const NAME: usize = 4_000;
 /// Objects that are requested.
 const SMALL: usize = 20;

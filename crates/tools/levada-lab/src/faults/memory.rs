@@ -12,7 +12,7 @@ pub(super) async fn watch(doors: Rc<[Door]>, highest: Rc<Cell<u64>>) {
         for process in doors.iter().filter_map(Door::process) {
             highest.set(highest.get().max(peak(process).unwrap_or(0)));
         }
-        sleep(LOOK).await;
+        sleep(SAMPLE_INTERVAL).await;
     }
 }
 
@@ -23,7 +23,8 @@ fn peak(process: u32) -> Option<u64> {
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
 }
 
-const LOOK: Duration = Duration::from_millis(100);
+/// The interval at which the memory of the nodes is read: a fault lasts for seconds.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {

@@ -8,10 +8,10 @@ use super::{cluster::Cluster, network::NODES, stage::Stage};
 
 /// Kills a node every two seconds, and starts it again after one.
 pub(super) async fn kill(cluster: &mut Cluster<'_>, stage: &Stage<'_>) -> anyhow::Result<()> {
-    while stage.next(EVERY).await {
+    while stage.next(KILL_INTERVAL).await {
         let at = stage.any_node();
         cluster.kill(at).await;
-        sleep(EVERY / 2).await;
+        sleep(KILL_INTERVAL / 2).await;
         cluster.restart(at).await?;
     }
     Ok(())
@@ -21,7 +21,7 @@ pub(super) async fn kill(cluster: &mut Cluster<'_>, stage: &Stage<'_>) -> anyhow
 /// still; every fourth time for so long that all requests which wait for it have to find another way.
 pub(super) async fn suspend(cluster: &mut Cluster<'_>, stage: &Stage<'_>) -> anyhow::Result<()> {
     for strike in 1_u64.. {
-        if !stage.next(EVERY).await {
+        if !stage.next(KILL_INTERVAL).await {
             break;
         }
         let at = stage.any_node();
@@ -36,7 +36,7 @@ pub(super) async fn suspend(cluster: &mut Cluster<'_>, stage: &Stage<'_>) -> any
 /// Restarts all nodes in turn.
 pub(super) async fn restart(cluster: &mut Cluster<'_>, stage: &Stage<'_>) -> anyhow::Result<()> {
     for at in (0..NODES).cycle() {
-        if !stage.next(EVERY / 4).await {
+        if !stage.next(KILL_INTERVAL / 4).await {
             break;
         }
         cluster.stop(at).await?;
@@ -45,5 +45,6 @@ pub(super) async fn restart(cluster: &mut Cluster<'_>, stage: &Stage<'_>) -> any
     Ok(())
 }
 
-const EVERY: Duration = Duration::from_secs(2);
+/// The time between two kills: a node is away for half of it, and catches up in the other half.
+const KILL_INTERVAL: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(5);

@@ -24,7 +24,7 @@ impl Purger {
     /// Changes and purges objects until `end`; returns the number of purges, and of confirmed ones.
     pub(super) async fn run(self: Rc<Self>, end: Instant, mut rng: Rng) -> (usize, usize) {
         let mut tasks = JoinSet::new();
-        let (mut turn, mut purges) = (interval(EVERY), 0);
+        let (mut turn, mut purges) = (interval(PURGE_INTERVAL), 0);
         while turn.tick().await < end {
             let (number, first) = (self.objects.choose(&mut rng), rng.below(self.doors.len()));
             let purger = self.clone();
@@ -54,7 +54,7 @@ impl Purger {
             if Instant::now() > end {
                 break;
             }
-            sleep(LOOK).await;
+            sleep(CHECK_INTERVAL).await;
         }
         false
     }
@@ -63,7 +63,7 @@ impl Purger {
     /// False if it does not answer.
     async fn tell(&self, door: &Door, order: &Value, lives: &[u64], end: Instant) -> bool {
         let token = Some(&*self.token);
-        let told = admin_client::post(door.admin, "/purge", order, token, ANSWER).await;
+        let told = admin_client::post(door.admin, "/purge", order, token, ANSWER_TIMEOUT).await;
         let mut report =
             told.map(|body| serde_json::from_slice::<Value>(&body).unwrap_or_default());
         let Ok(first) = &report else { return false };
@@ -75,8 +75,8 @@ impl Purger {
             if Instant::now() > end {
                 return false;
             }
-            sleep(LOOK).await;
-            let asked = admin_client::get(door.admin, &target, ANSWER).await;
+            sleep(CHECK_INTERVAL).await;
+            let asked = admin_client::get(door.admin, &target, ANSWER_TIMEOUT).await;
             report = asked.map(|body| serde_json::from_slice(&body).unwrap_or_default());
         }
         false
@@ -91,6 +91,9 @@ impl Purger {
     }
 }
 
-const EVERY: Duration = Duration::from_millis(400);
-const LOOK: Duration = Duration::from_millis(100);
-const ANSWER: Duration = Duration::from_secs(6);
+/// Purges come often enough that each fault meets some.
+const PURGE_INTERVAL: Duration = Duration::from_millis(400);
+/// The interval of checks whether a purge is confirmed everywhere.
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
+/// The timeout for a purge: longer than a node waits for its peers.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(6);

@@ -1,11 +1,8 @@
 //! The clients: they replay a trace, each with one request at a time (ASPLOS'98 Sec. 3.1, 6.1).
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
 };
 
 use anyhow::{Context as _, ensure};
@@ -14,6 +11,7 @@ use levada_types::ByteSize;
 use tokio::task::JoinSet;
 
 use crate::{
+    cluster::RETRY_BACKOFF,
     emulation::{
         client::Client,
         cluster::Cluster,
@@ -113,7 +111,7 @@ impl Replay {
                     if let Err(error) = client.get(target, *size).await {
                         failed.fetch_add(1, Relaxed);
                         tracing::warn!(%error, target, "a request failed");
-                        tokio::time::sleep(Duration::from_millis(100)).await;
+                        tokio::time::sleep(RETRY_BACKOFF).await;
                     }
                 }
             });

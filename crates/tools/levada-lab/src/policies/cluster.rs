@@ -13,7 +13,7 @@
 use std::{
     net::{Ipv4Addr, SocketAddr},
     path::Path,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use anyhow::{bail, ensure};
@@ -26,6 +26,7 @@ use levada_sim::prototype::server_name;
 use tempfile::TempDir;
 
 use crate::{
+    cluster::{READY_INTERVAL, START_TIMEOUT},
     emulation::{cluster::directory, hosts::levada},
     policies_args::PoliciesArgs,
 };
@@ -139,9 +140,12 @@ fn start(
 
 async fn ready(admin: SocketAddr) -> anyhow::Result<()> {
     let begun = Instant::now();
-    while admin_client::get(admin, "/readyz", PATIENCE).await.is_err() {
-        ensure!(begun.elapsed() < PATIENCE, "the node with the admin address {admin} is not ready");
-        tokio::time::sleep(Duration::from_millis(20)).await;
+    while admin_client::get(admin, "/readyz", START_TIMEOUT).await.is_err() {
+        ensure!(
+            begun.elapsed() < START_TIMEOUT,
+            "the node with the admin address {admin} is not ready"
+        );
+        tokio::time::sleep(READY_INTERVAL).await;
     }
     Ok(())
 }
@@ -214,4 +218,3 @@ pub(super) const FRONTS: u16 = 2;
 const DEVICE: &str = "eth0";
 /// Packets that may wait for a link: half a second of 4 Mbit/s.
 const QUEUE: usize = 170;
-const PATIENCE: Duration = Duration::from_secs(20);

@@ -130,7 +130,7 @@ impl<'a> Load<'a> {
             let client = idle.borrow_mut().pop();
             let mut client = client.unwrap_or_else(|| Client::of(address));
             let target = &object.name[ROOT..];
-            let asked = tokio::time::timeout(PATIENCE, client.get(target, object.size)).await;
+            let asked = tokio::time::timeout(ANSWER_TIMEOUT, client.get(target, object.size)).await;
             let end = match asked.map_err(anyhow::Error::from).flatten() {
                 Ok(headers) => {
                     idle.borrow_mut().push(client);
@@ -231,8 +231,8 @@ fn served_by(headers: &http::HeaderMap) -> (usize, bool) {
 
 /// The limit of the 95th percentile, beyond which a cluster does not carry its load.
 pub(super) const LIMIT: Duration = Duration::from_millis(500);
-/// Time that a client waits for an answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a client waits for an answer: many times [`LIMIT`], so that slow answers are measured, not cut off.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const DOCUMENTS: usize = 2_000;
 const HOT: usize = 10;
 const HOT_SIZE: u64 = 6_000;
