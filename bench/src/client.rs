@@ -25,13 +25,13 @@ pub(crate) struct Received {
 }
 
 /// An answer may take so long; a server that holds it back for longer has failed.
-const PATIENCE: Duration = Duration::from_secs(120);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
 impl<'a> Client<'a> {
     pub(crate) fn connect(port: u16, pattern: &'a Pattern) -> Result<Self> {
         let stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         Ok(Self { reader: BufReader::with_capacity(64 << 10, stream), port, pattern })
     }
 

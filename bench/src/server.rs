@@ -15,7 +15,8 @@ use crate::Result;
 const SERVER_CORE: &str = "0";
 const LOAD_CORE: &str = "1";
 
-const PATIENCE: Duration = Duration::from_secs(20);
+/// The timeout for a server to listen: it starts within a second, on a busy machine some.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(crate) struct Server {
     child: Child,
@@ -47,7 +48,7 @@ impl Server {
             .spawn()
             .map_err(|e| format!("setpriv: {e}; install util-linux"))?;
         let mut server = Self { child, port, dir };
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + START_TIMEOUT;
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             let ended = server.child.try_wait()?;
             if ended.is_some() || Instant::now() > deadline {

@@ -65,11 +65,11 @@ const FREE: Shape = Shape { rate: Some(20_000_000), queue: 500, ..FULL };
 
 const ADMIN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9180);
 /// A request without a byte for so long has failed.
-const PATIENCE: Duration = Duration::from_secs(120);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(120);
 /// The longest measurement of what is left of clients.
 const LONGEST: Duration = Duration::from_secs(90);
-/// How often the connections of all nodes are counted.
-const LOOK: Duration = Duration::from_millis(20);
+/// The interval at which the connections of all nodes are counted; it is short against the times that are measured.
+const COUNT_INTERVAL: Duration = Duration::from_millis(20);
 
 fn main() -> Result<()> {
     let (mut seconds, mut logs) = (60, None);
@@ -240,7 +240,7 @@ fn get(
             Ok([]) => return Err("closed".into()),
             Ok(there) => there,
             Err(error) if is_late(&error) && !seen.over.load(Relaxed) => {
-                if moved.elapsed() > PATIENCE {
+                if moved.elapsed() > SILENCE_TIMEOUT {
                     return Err("no byte for long".into());
                 }
                 continue;
@@ -359,7 +359,7 @@ impl World {
                 if begun.elapsed() > Duration::from_secs(30) {
                     return Err(format!("node {node} does not start").into());
                 }
-                thread::sleep(LOOK);
+                thread::sleep(COUNT_INTERVAL);
             }
             hosts.push(host);
             links.push(Link { full, free });
@@ -415,7 +415,7 @@ impl World {
             if left == 0 || now > LONGEST {
                 return stayed.into_iter().map(|stayed| Gone::of(stayed.into_values())).collect();
             }
-            thread::sleep(LOOK);
+            thread::sleep(COUNT_INTERVAL);
         }
     }
 }

@@ -24,7 +24,8 @@ const OBJECTS: f64 = 1e6;
 const STREAM: usize = 1 << 20;
 const CHUNK: usize = 1 << 11;
 const FLOOD: u64 = 10_000_000;
-const PATIENCE: Duration = Duration::from_secs(20);
+/// A policy that is too slow for the flood is cut off.
+const FLOOD_TIMEOUT: Duration = Duration::from_secs(20);
 const SIZES: [usize; 3] = [8, 64, 1024];
 
 fn main() {
@@ -53,7 +54,7 @@ fn main() {
         println!();
     }
 
-    println!("\nafter a flood of {FLOOD} objects over 64 nodes, cut off at {PATIENCE:?}");
+    println!("\nafter a flood of {FLOOD} objects over 64 nodes, cut off at {FLOOD_TIMEOUT:?}");
     println!(
         "{:<22}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}",
         "", "flood", "ns per pick", "objects", "limit", "bytes", "per object"
@@ -154,7 +155,7 @@ impl World {
     /// Returns how many objects came, and nanoseconds for each.
     fn flood(&mut self, policy: &mut dyn Policy) -> (u64, f64) {
         let (begin, mut objects) = (Instant::now(), 0);
-        while objects < FLOOD && begin.elapsed() < PATIENCE {
+        while objects < FLOOD && begin.elapsed() < FLOOD_TIMEOUT {
             for object in objects..objects + 1_000 {
                 self.step(policy, &request(object));
             }

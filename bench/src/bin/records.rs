@@ -32,7 +32,8 @@ type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 const TTLS: [u64; 4] = [1, 2, 5, 10];
 /// A move is to be followed within the TTL and this.
 const GRACE: Duration = Duration::from_secs(1);
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The timeout for each step: a move may take the longest TTL several times.
+const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 /// The time between two requests of a client.
 const PAUSE: Duration = Duration::from_millis(2);
 /// The addresses that requests are spread over, and these requests.
@@ -156,7 +157,7 @@ fn follow(name: &Moving, moves: usize, dns: &Dns, clients: SocketAddr) -> Result
         let to = name.address(turn);
         let begun = dns.change(name, to)?;
         while client.get("/asked")? != to {
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > STEP_TIMEOUT {
                 return Err(format!("{} is not followed", name.name).into());
             }
             thread::sleep(PAUSE);
@@ -212,7 +213,7 @@ impl Dns {
         let first = Ipv4Addr::new(127, 3, 0, 1);
         let begun = Instant::now();
         while !dns.answers("spread", first).unwrap_or(false) {
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > STEP_TIMEOUT {
                 return Err("knotd does not answer".into());
             }
             thread::sleep(Duration::from_millis(50));
@@ -305,7 +306,7 @@ fn node(
     let mut process = Process(command.stderr(fs::File::create(&said)?).spawn()?);
     let begun = Instant::now();
     while TcpStream::connect(clients).is_err() {
-        if process.0.try_wait()?.is_some() || begun.elapsed() > PATIENCE {
+        if process.0.try_wait()?.is_some() || begun.elapsed() > STEP_TIMEOUT {
             return Err(format!("levada: {}", fs::read_to_string(said)?).into());
         }
         thread::sleep(Duration::from_millis(50));
@@ -323,7 +324,7 @@ impl Client {
     fn connect(to: SocketAddr, host: &str) -> Result<Self> {
         let stream = TcpStream::connect(to)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(STEP_TIMEOUT))?;
         Ok(Self { stream: BufReader::new(stream), host: host.to_owned() })
     }
 

@@ -17,7 +17,8 @@ use crate::{
 };
 
 const BACKS: u8 = 2;
-const PATIENCE: Duration = Duration::from_secs(20);
+/// The timeout for each step: processes start within a second, on a busy machine some.
+const STEP_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(crate) struct World {
     servers: Vec<Option<Child>>,
@@ -55,7 +56,7 @@ impl World {
     fn wait(&self) -> Result<()> {
         let begun = Instant::now();
         while self.handed() < 10 {
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > STEP_TIMEOUT {
                 return Err("nothing is handed over".into());
             }
             self.on_client(|| {

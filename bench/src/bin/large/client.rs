@@ -28,7 +28,7 @@ pub(crate) struct Url {
 
 /// A server that sends nothing for so long has failed: among hundreds of connections that share a full
 /// queue, one may well wait for minutes.
-const PATIENCE: Duration = Duration::from_secs(300);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(300);
 /// The paper's aggressive client (Sec. 4): parallel ranges of so many bytes from the origin.
 const PARALLEL: usize = 10;
 const RANGE: u64 = 60_000;
@@ -42,9 +42,9 @@ struct Connection<'a> {
 impl<'a> Connection<'a> {
     fn open(host: &Host, url: &'a Url, pattern: &'a Pattern) -> Result<Self> {
         let stream =
-            host.namespace().run(|| TcpStream::connect_timeout(&url.server, PATIENCE))??;
+            host.namespace().run(|| TcpStream::connect_timeout(&url.server, SILENCE_TIMEOUT))??;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(SILENCE_TIMEOUT))?;
         Ok(Self { reader: BufReader::with_capacity(64 << 10, stream), url, pattern })
     }
 

@@ -16,8 +16,8 @@ use crate::{Result, threads};
 
 /// The bytes of the object that clients ask for.
 pub(crate) const SIZE: usize = 1024;
-/// A node with many sites takes its time to start.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// The timeout for a start and for an answer: a node with many sites takes its time to start.
+const START_TIMEOUT: Duration = Duration::from_secs(120);
 /// The origins of all sites. Each has a queue for connections that has room for a burst of probes.
 const SINKS: usize = 32;
 
@@ -98,7 +98,7 @@ impl Node {
         command.arg("run").arg("--config").arg(&file).stdout(Stdio::null());
         let process = command.stderr(File::create(&said)?).spawn()?;
         let mut node = Self { process, configuration, directory };
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + START_TIMEOUT;
         while TcpStream::connect(("127.0.0.1", port)).is_err()
             || node.serving().len() < node.configuration.shape.threads
         {
@@ -151,7 +151,7 @@ impl Node {
     /// Sends a request to the admin listener, and reads the answer to its end.
     fn request(&self, method: &str, path: &str) -> Result<()> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.configuration.admin))?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(START_TIMEOUT))?;
         write!(
             stream,
             "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\

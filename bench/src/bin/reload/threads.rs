@@ -11,10 +11,10 @@ use std::{
 
 use crate::clients::Wait;
 
-/// How often the account is read.
-const LOOK: Duration = Duration::from_millis(2);
-/// Looks until new threads are looked for.
-const LOOKS: u32 = 10;
+/// The interval at which the account is read.
+const ACCOUNT_INTERVAL: Duration = Duration::from_millis(2);
+/// New threads are looked for after so many readings.
+const ROUNDS: u32 = 10;
 
 /// The time that a thread has used until now.
 #[derive(Clone, Copy, Default)]
@@ -52,7 +52,7 @@ impl Threads {
                     let path = format!("/proc/{pid}/task/{thread}/schedstat");
                     files.entry(thread).or_insert_with(|| File::open(path).ok());
                 }
-                for _ in 0..LOOKS {
+                for _ in 0..ROUNDS {
                     let read = |(thread, file): (&u32, &Option<File>)| {
                         Some((*thread, Used::read(file.as_ref()?)?))
                     };
@@ -60,7 +60,7 @@ impl Threads {
                     if sender.send((now, files.iter().filter_map(read).collect())).is_err() {
                         return;
                     }
-                    thread::sleep(LOOK);
+                    thread::sleep(ACCOUNT_INTERVAL);
                 }
             }
         });
