@@ -39,7 +39,7 @@ pub(crate) enum Pages {
     Metrics,
 }
 
-/// How long an answer may take after the node has begun to stop.
+/// How long an answer may take after the node has started to stop.
 const LAST_ANSWER: Duration = Duration::from_secs(1);
 /// The paths of [`Pages::Metrics`].
 const METRICS_PAGES: [&str; 3] = ["/metrics", "/healthz", "/readyz"];
@@ -181,7 +181,7 @@ fn answer(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
     }
 }
 
-/// The paths that operators post to, besides `/purge`.
+/// The paths that operators post to, in addition to `/purge`.
 const ORDERS: [&str; 5] = ["/reload", "/upgrade", "/drain", "/servers/drain", "/servers/resume"];
 
 /// Carries out an operator's order.

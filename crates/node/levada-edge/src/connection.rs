@@ -534,7 +534,7 @@ async fn drained(drain: &Drain, asked: &Notify) {
     asked.notified().await;
 }
 
-/// Whether the other end proves that it is a peer. One that begins with HTTP does not, and is told so.
+/// Whether the other end proves that it is a peer. One that begins with HTTP does not, and gets an answer that says so.
 async fn proves(proof: &PeerProof, stream: &mut ClientSocket) -> io::Result<bool> {
     let mut first = [0];
     let seen = stream.stream().peek(&mut first).await?;
@@ -563,7 +563,7 @@ async fn in_time<T>(
     }
 }
 
-/// Returns a moment after the stop has begun.
+/// Returns a moment after the stop has started.
 async fn last_call(stop: &Stop) {
     stop.begun().await;
     tokio::time::sleep(LAST_CALL).await;

@@ -1,4 +1,4 @@
-//! Files of a directory in the life of a request: the node that met the client answers from its own disk, beside
+//! Files of a directory in the life of a request: the node that met the client answers from its own disk, outside
 //! cluster and cache. `levada_body::files` finds the file and makes the response.
 
 use levada_access::client_network;

@@ -40,7 +40,7 @@ use levada_store::NodeName;
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
 /// The size of the buffer with which a piece is read from a peer. Each connection of a transfer has such
-/// a buffer, beside the window.
+/// a buffer, in addition to the window.
 const PIECE_READ: usize = 32 << 10;
 
 /// Sends requests to origins and peers.

@@ -259,7 +259,7 @@ impl Listeners {
         self.accepting.lock().iter().for_each(AbortHandle::abort);
     }
 
-    /// Lets go of all sockets. Whoever still accepts connections there has copies.
+    /// Lets go of all sockets. A task that still accepts connections there has copies.
     pub(crate) fn forget(&self) {
         self.open.lock().clear();
         *self.others.lock() = OpenSockets::default();

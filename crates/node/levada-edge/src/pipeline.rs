@@ -437,7 +437,7 @@ async fn serve_locally(
 }
 
 /// Serves a stored response in blocks, some of which may have to be fetched. If one of them cannot be
-/// fetched, the object is fetched anew.
+/// fetched, the object is fetched again.
 async fn in_blocks(
     node: &Arc<Node>,
     context: Box<RequestContext>,
@@ -576,7 +576,7 @@ async fn serve_from_fill(
             && !matches!(order.fields, SentFields::Varying(_))
             && varies(&body.of.head)
         {
-            // It varies by a field that was withheld. With that field, the response is another one, stored beside it.
+            // It varies by a field that was withheld. With that field, the response is another one, stored next to it.
             order.fields = SentFields::Varying(body.of.head.vary.fields().into());
             order.detached = true;
             continue;

@@ -4,7 +4,7 @@
 //! that runs sees any of it; a plan that is dropped leaves an empty file of a new log at most. To apply it cannot fail.
 //!
 //! Running requests end as they began. Servers that stay keep their health and connections, and policies that stay
-//! keep what they have learned, even when their parameters change. The access log is opened anew even when the
+//! keep what they have learned, even when their parameters change. The access log is opened again even when the
 //! settings cannot be used.
 //!
 //! Thousands of sites take their time. They are read, compared, made and released on a thread for blocking calls,
@@ -32,7 +32,7 @@ use crate::{
 };
 use levada_config::{Settings, SettingsReader, changes};
 
-/// A node whose settings can be read anew.
+/// A node whose settings can be read again.
 pub(crate) struct Reloader {
     pub(crate) node: Arc<Node>,
     pub(crate) listeners: Listeners,

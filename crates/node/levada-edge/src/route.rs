@@ -7,7 +7,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::node::Node;
 
-/// How often the route is decided anew.
+/// How often the route is decided again.
 const DECISION_INTERVAL: Duration = Duration::from_secs(1);
 /// How often the daemon gets the current state again.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(10);

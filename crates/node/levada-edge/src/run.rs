@@ -32,7 +32,7 @@ use levada_config::{Runtime, Settings, SettingsReader};
 /// Runs a node until TERM, INT or QUIT, then lets running requests end within the drain timeout. Calls
 /// `ready` when the node has caught up with the purges of its cluster and every address is being
 /// listened on. On HUP the node takes over the settings that `reader` reads, as far as they can change. On
-/// HUP and USR1 it opens the access log anew. Takes over from its `predecessor`, if there is one, and ends
+/// HUP and USR1 it opens the access log again. Takes over from its `predecessor`, if there is one, and ends
 /// when another process has taken over from it.
 ///
 /// # Errors
@@ -96,7 +96,7 @@ pub fn run(
 }
 
 /// Whether a node could serve at the listeners of these settings. It reads certificates. What other programs have or do
-/// is not looked at: a node may run beside a check of its next settings.
+/// is not looked at: a node may run during a check of its next settings.
 ///
 /// # Errors
 /// With the first reason why it could not, as [`run`] would have it.
@@ -135,7 +135,7 @@ impl Running {
         Self::start_with(settings, None).await
     }
 
-    /// Starts a node on the current runtime, whose settings can be read anew.
+    /// Starts a node on the current runtime, whose settings can be read again.
     ///
     /// # Errors
     /// As [`run`].
@@ -301,7 +301,7 @@ fn worker(index: usize, stop: &Stop) -> Result<runtime::Handle, StartError> {
     Ok(handle)
 }
 
-/// Returns on a signal to stop. Until then it reloads on each HUP, and opens the access log anew on each
+/// Returns on a signal to stop. Until then it reloads on each HUP, and opens the access log again on each
 /// USR1.
 async fn until_signalled(signals: &mut Signals, reloader: &Arc<Reloader>, stop: &Stop) {
     // The result is in the log and in the metrics.

@@ -108,7 +108,7 @@ impl PlannedSites {
     }
 }
 
-/// Whether all that sites depend on beside their own settings is the same.
+/// Whether all that sites depend on outside their own settings is the same.
 fn surround_alike(old: &Settings, new: &Settings) -> bool {
     old.limits == new.limits && old.discovery.sources == new.discovery.sources
 }

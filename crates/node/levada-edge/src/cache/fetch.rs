@@ -176,7 +176,7 @@ impl Fetch {
         }
         if self.may_bridge(head.status, received) {
             leader.conclude(FetchOutcome::Failed(Failure::ErrorAnswer(head.status).into()));
-            // The connection is of use to others if what it still carries is short.
+            // The connection is useful to others if what it still carries is short.
             return relay.drain(DRAINED).await;
         }
         let verdict = self.judge(head.status, &head.headers, requested, received);
@@ -366,7 +366,7 @@ impl Fetch {
                     tracing::info!(uri = &*self.identity, "{incomplete}");
                 }
                 // No request may follow a broken fetch. The blocks of a long body that broke off, or that
-                // nobody reads, are of use if the rest can be asked for by range.
+                // nobody reads, are useful if the rest can be asked for by range.
                 drop(leader);
                 let has_blocks = matches!(incomplete, Incomplete::BrokenOff | Incomplete::Unread);
                 if let (Some(version), Some(length)) = (version, length)
@@ -447,7 +447,7 @@ impl Fetch {
         FetchOutcome::Large(self.put_blocked(head, new_version(), length))
     }
 
-    /// Whether a representation is fetched in pieces and the request may be told so.
+    /// Whether a representation is fetched in pieces and the request may learn of it.
     fn is_large(&self, headers: &HeaderMap, length: u64, received: SystemTime) -> bool {
         let validators = Validators::of(headers, received);
         self.head_is_enough
@@ -506,7 +506,7 @@ impl Fetch {
         let origin = self.origin(&head);
         if origin.parts() == Parts::None {
             self.cache.remember_no_parts(self.key);
-            // Of use by itself, though not beside other blocks.
+            // Useful by itself, though not together with other blocks.
             let first = number.saturating_mul(self.cache.block);
             let is_asked_for = range == (first..length.min(first.saturating_add(self.cache.block)));
             (head.status, head.headers) = part::as_part(head.headers, range, length);
@@ -546,7 +546,7 @@ impl Fetch {
         };
         match verdict {
             Ok(storable) => {
-                // The client that asked gets the range as the origin told it.
+                // The client that asked gets the range as the origin stated it.
                 let own = told.into_iter().chain(named(&head.headers, &storable.strip));
                 leader.own().fields =
                     own.filter_map(|(name, value)| Some((name?, value))).collect();

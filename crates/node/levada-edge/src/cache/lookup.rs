@@ -22,7 +22,7 @@ pub(crate) enum LookupResult {
         object: Arc<Object>,
         age: u32,
         ttl: i64,
-        /// It is stale, and is to be fetched anew for later requests.
+        /// It is stale, and is to be fetched again for later requests.
         refresh: Option<FillRequest>,
     },
     /// The response must be fetched; other requests may share the fetch.

@@ -58,7 +58,7 @@ pub(crate) struct Cache {
     pub(crate) fills: Arc<Fills>,
     /// The fetches of single blocks that are under way.
     pub(crate) block_flights: Arc<SingleFlight<BlockOutcome>>,
-    /// Where bodies are kept in blocks: in the store, and beside it.
+    /// Where bodies are kept in blocks: in the store, and outside it.
     pub(crate) tiers: Arc<BlockTiers>,
     pub(crate) purges: Arc<Purges>,
     /// URIs for which the origin does not send ranges, or not ones that could be stored.

@@ -104,7 +104,7 @@ impl PartOrigin {
         Arc::new(Self { cache, site, key, request, validator, offers_parts })
     }
 
-    /// The same, unless the origin has no parts, or they could not be told from those of another representation.
+    /// The same, unless the origin has no parts, or they look like those of another representation.
     pub(crate) fn of_parts(
         cache: &Arc<Cache>,
         site: &Arc<Site>,

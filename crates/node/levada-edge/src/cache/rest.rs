@@ -30,7 +30,7 @@ struct BodyRest {
     end: u64,
 }
 
-/// Lets the body of a response to a GET go on at the origin, if its version can be told from others. `onward`
+/// Lets the body of a response to a GET go on at the origin, if its version can be distinguished from others. `onward`
 /// makes the request for the whole.
 pub(crate) fn heal(
     relay: &mut Relay,

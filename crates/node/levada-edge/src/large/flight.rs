@@ -9,7 +9,7 @@
 //! Many clients that request one file from one node want the same pieces at about the same time. In the
 //! paper, each client's agent requests each piece; the node that a piece belongs to then sends it as
 //! often as there are clients, and is slower the more pieces it has. Here a node requests a piece once,
-//! and a transfer that comes before all others have sent it finds it here. That needs no memory beside
+//! and a transfer that comes before all others have sent it finds it here. That needs no memory but
 //! the windows.
 
 use std::{

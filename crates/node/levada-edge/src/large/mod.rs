@@ -15,7 +15,7 @@
 //! [`transfer`] carries this out.
 //!
 //! A transfer has one version: the validator is part of each piece's name. If the file changes before
-//! the first byte is sent, the transfer begins anew; after that, the client's connection is cut.
+//! the first byte is sent, the transfer starts again; after that, the client's connection is cut.
 
 mod dispatch;
 mod flight;
@@ -110,7 +110,7 @@ pub(crate) async fn serve(
     dispatch.clone().dispatch(client.again(), record).await
 }
 
-/// The same request for the head, to be fetched anew. Revalidation would be useless: an incorrect
+/// The same request for the head, to be fetched again. Revalidation would be useless: an incorrect
 /// origin has another file under the same entity tag, and would answer 304.
 fn afresh(client: &RequestContext) -> Box<RequestContext> {
     let mut context = client.again();
@@ -120,7 +120,7 @@ fn afresh(client: &RequestContext) -> Box<RequestContext> {
     context
 }
 
-/// Makes the node that has the head of a file fetch it anew, so that later requests get the current
+/// Makes the node that has the head of a file fetch it again, so that later requests get the current
 /// version.
 async fn refetch(
     transfers: &Arc<Transfers>,

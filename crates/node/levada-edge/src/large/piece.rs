@@ -38,7 +38,7 @@ pub(super) fn judge(piece: &Piece, head: &Parts) -> Result<(), Failure> {
     }
 }
 
-/// Awaits the outcome of a fetch. Whoever asked for a piece is told that it waits for the origin: a peer by an interim
+/// Awaits the outcome of a fetch. The requester of a piece learns that it waits for the origin: a peer by an interim
 /// response.
 pub(crate) async fn awaited<T>(context: &RequestContext, outcome: impl Future<Output = T>) -> T {
     let RequestContext { connection, resource, .. } = context;

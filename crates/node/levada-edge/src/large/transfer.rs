@@ -1,6 +1,6 @@
 //! One client's transfer: a task that fetches pieces, and the body that they become.
 //!
-//! The task runs beside the body, so that pieces go on arriving while the client is slow. They meet in
+//! The task runs in parallel with the body, so that pieces go on arriving while the client is slow. They meet in
 //! [`SharedTransfer`]. The task ends with the body, and the requests that are under way end with the task.
 
 use std::{

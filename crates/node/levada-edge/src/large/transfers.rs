@@ -95,7 +95,7 @@ impl Transfers {
         running.iter().map(|(_, transfer)| transfer.status()).collect()
     }
 
-    /// Begins anew with the slots of nodes that have joined or left.
+    /// Forgets what was known about the slots of nodes that have joined or left.
     pub(crate) fn follow(&self, before: &Membership, after: &Membership) {
         let mut sources = self.sources.lock();
         let differ = |one: &Membership, other: &Membership| {

@@ -1,4 +1,4 @@
-//! Compression: coded copies beside the original, and coded streams of what is not stored.
+//! Compression: coded copies next to the original, and coded streams of what is not stored.
 
 use std::{io::Read, net::SocketAddr};
 

@@ -1,4 +1,4 @@
-//! The counters of a node beside an independent count of the same requests, at their clients and at the servers.
+//! The counters of a node compared with an independent count of the same requests, at their clients and at the servers.
 
 use std::{
     net::SocketAddr,

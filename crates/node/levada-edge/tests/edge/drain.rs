@@ -32,7 +32,7 @@ async fn world(tweak: impl FnOnce(&mut Settings)) -> (Origin, Running, SocketAdd
     (origin, node, at)
 }
 
-/// A download that has begun.
+/// A download that has started.
 async fn download(mut wire: Wire, head: String) -> Wire {
     wire.send(head).await;
     assert_eq!(wire.head().await.status, 200);
@@ -229,7 +229,7 @@ async fn keep_asking_h2(at: SocketAddr, tally: Arc<Tally>) {
             tally.last.fetch_add(1, Relaxed);
             sender = http2::h2c(at).await;
         }
-        // A client may send again what the node has told it not to have processed.
+        // A client may send again what the node has said it has not processed.
         if let Ok(response) = within(sender.send_request(http2::ask("/hit"))).await {
             assert_eq!(response.status(), 200);
             let body = within(http_body_util::BodyExt::collect(response.into_body())).await;

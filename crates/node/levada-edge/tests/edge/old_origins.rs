@@ -224,7 +224,7 @@ async fn client_of_http_1_0_keeps_its_connection_if_it_asks_to() {
     settled(&node).await;
 }
 
-/// An origin that resets its connection in the middle of a body that ends with it, when it is told to.
+/// An origin that resets its connection in the middle of a body that ends with it, when the test asks for it.
 async fn resetting() -> (SocketAddr, Arc<Notify>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (address, reset) = (listener.local_addr().unwrap(), Arc::new(Notify::new()));

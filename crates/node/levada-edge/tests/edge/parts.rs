@@ -119,7 +119,7 @@ async fn parts_without_usable_blocks_are_stored_one_by_one() {
     let (origin, node, at, whole) = world(5 * BLOCK, "").await;
     let middle = format!("bytes={}-{}", 2 * BLOCK + 10, 2 * BLOCK + 19);
     for (range, bytes, hit) in [
-        // The block that was asked for first is of use by itself.
+        // The block that was asked for first is useful by itself.
         ("bytes=10-19", 10..20, false),
         ("bytes=10-19", 10..20, true),
         ("bytes=0-999", 0..1000, true),

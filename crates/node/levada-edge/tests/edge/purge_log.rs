@@ -227,7 +227,7 @@ async fn peer_that_cannot_write_its_journal_purges_and_has_not_confirmed() {
     assert_eq!(results(&told), [("n0", "confirmed"), ("n1", "pending")]);
     assert!(told["nodes"][1]["detail"].as_str().unwrap().contains("a restart would undo it"));
     assert!(!is_stored_at(&cluster, 1, "/a").await);
-    // It is told again and again; what is stored since stays.
+    // It gets the purge again and again; what is stored since stays.
     stored_everywhere(&cluster, "/a").await;
     tokio::time::sleep(Duration::from_millis(1500)).await;
     assert!(is_stored_at(&cluster, 1, "/a").await);

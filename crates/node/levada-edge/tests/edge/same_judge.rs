@@ -83,7 +83,7 @@ impl Draft {
                 for (name, value) in trailers {
                     map.append(HeaderName::from_static(name), value.parse().unwrap());
                 }
-                // Of unknown length: beside a length, HTTP/1 has no trailers.
+                // Of unknown length: with a length, HTTP/1 has no trailers.
                 let (frames, receiver) = tokio::sync::mpsc::channel(2);
                 frames.try_send(Ok(Frame::data("ab".into()))).unwrap();
                 frames.try_send(Ok(Frame::trailers(map))).unwrap();
@@ -186,7 +186,7 @@ fn drafts() -> impl Strategy<Value = Draft> {
             let mut fields: Vec<_> =
                 some.into_iter().map(|(name, value)| (name, value.to_owned())).collect();
             fields.extend((0..many).map(|_| ("x-many", "1".to_owned())));
-            // A length beside a body in chunks is a fault that HTTP/2 does not have.
+            // A length together with a body in chunks is a fault that HTTP/2 does not have.
             fields.retain(|(name, _)| trailers.is_none() || *name != "content-length");
             // This library's client states the length of an empty body over HTTP/2, where the method may have a body.
             let has_length = fields.iter().any(|(name, _)| *name == "content-length");

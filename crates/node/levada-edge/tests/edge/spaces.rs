@@ -195,7 +195,7 @@ impl Clients {
     }
 }
 
-/// Beside a node that stores nothing: each answer is the same, and what was purged is fetched anew.
+/// Compared with a node that stores nothing: each answer is the same, and what was purged is fetched again.
 #[tokio::test]
 async fn no_route_gets_what_another_origin_sent() {
     const IN_ONE_FILE: usize = 50;

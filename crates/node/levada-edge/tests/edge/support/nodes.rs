@@ -119,13 +119,13 @@ pub(crate) async fn start(settings: Settings) -> Running {
 /// The content of a node's file, for the next reload.
 pub(crate) type File = Arc<Mutex<Result<Settings, String>>>;
 
-/// Derives anew what follows from all settings of a site, after a test has changed some.
+/// Derives again what follows from all settings of a site, after a test has changed some.
 fn whole(mut settings: Settings) -> Settings {
     settings.sites = settings.sites.into_iter().map(SiteSettings::with_spaces).collect();
     settings
 }
 
-/// A node whose settings can be read anew.
+/// A node whose settings can be read again.
 pub(crate) async fn world(settings: Settings) -> (Running, File) {
     let settings = whole(settings);
     let file: File = Arc::new(Mutex::new(Ok(settings.clone())));

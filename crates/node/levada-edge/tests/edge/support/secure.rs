@@ -35,7 +35,7 @@ impl Authority {
     pub(crate) fn new() -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        // Authorities are told apart by their names.
+        // Authorities are distinguished by their names.
         let number = AUTHORITIES.fetch_add(1, Relaxed);
         params.distinguished_name.push(DnType::CommonName, format!("authority {number}"));
         let key = KeyPair::generate().unwrap();
