@@ -126,7 +126,7 @@ fn labels(sample: &Sample<'_>) -> Vec<LabelPair> {
         .collect()
 }
 
-/// The lines of one histogram stand beside each other, its sum first.
+/// The lines of one histogram stand next to each other, its sum first.
 fn histograms(
     family: &Family<'_>,
     native: impl Fn(&Family<'_>, &Sample<'_>) -> Option<NativeBuckets>,

@@ -37,7 +37,7 @@ const SERVERS: usize = 200;
 /// The server of all beyond the first.
 const OTHER: &str = "other";
 
-/// The series of all servers. One page at a time makes the gauges anew.
+/// The series of all servers. One page at a time makes the gauges again.
 pub(crate) struct Upstreams {
     gauges: Mutex<Gauges>,
     head_times: Family<ServerLabels, TimeHistogram>,

@@ -42,7 +42,7 @@ pub(crate) const SERVERS: &[&str] = &["origin", "servers", "server"];
 pub(crate) enum Edit {
     /// In place of what is there.
     Set(String),
-    /// Beside what is there.
+    /// In addition to what is there.
     Add(String),
     /// Taken out.
     Remove,

@@ -1,4 +1,4 @@
-//! Every configuration in `fixtures` is converted: into the text beside it, and into a file that Levada accepts.
+//! Every configuration in `fixtures` is converted: into the text next to it, and into a file that Levada accepts.
 //! `UPDATE_EXPECT=1` writes the texts.
 
 use std::{

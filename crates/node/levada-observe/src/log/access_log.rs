@@ -154,7 +154,7 @@ impl Logs {
         Ok(lines)
     }
 
-    /// Opens all files anew: they may have been renamed.
+    /// Opens all files again: they may have been renamed.
     pub fn reopen(&self) {
         self.running().for_each(|queue| queue.reopen());
     }

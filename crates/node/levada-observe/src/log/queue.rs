@@ -126,7 +126,7 @@ impl LineQueue {
         true
     }
 
-    /// Opens the file anew before the next line is written: it may have been renamed.
+    /// Opens the file again before the next line is written: it may have been renamed.
     pub fn reopen(&self) {
         self.0.state.lock().reopens = true;
     }

@@ -1,4 +1,4 @@
-//! Lines of logs as records, and their way into the queue. Whoever writes a line never waits: what does not fit is
+//! Lines of logs as records, and their way into the queue. The writer of a line never waits: what does not fit is
 //! lost and counted.
 
 use std::{

@@ -84,7 +84,7 @@ impl Moment {
         }
     }
 
-    /// The lines of one histogram stand beside each other, and have the same labels but for the bound.
+    /// The lines of one histogram stand next to each other, and have the same labels but for the bound.
     fn histograms(self, samples: &[Sample<'_>]) -> Vec<HistogramDataPoint> {
         let mut points: Vec<HistogramDataPoint> = Vec::new();
         let (mut labels, mut below) = (None, 0);

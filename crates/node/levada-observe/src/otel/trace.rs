@@ -310,7 +310,7 @@ impl Trace {
         }
     }
 
-    /// By the clock that the request has begun with, so that a change of the system's time bends no trace.
+    /// By the clock that the request has started with, so that a change of the system's time bends no trace.
     fn nanos(&self, at: Instant) -> u64 {
         let since = self.began_at.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         (since + at.saturating_duration_since(self.began)).as_nanos() as u64
