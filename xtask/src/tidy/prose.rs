@@ -23,7 +23,7 @@ const RARE: &[&str] = &[
 const RARE_LIMIT: Limit = Limit {
     figure: "the number of sentences with rare words",
     most: 0.0,
-    allowances: &[("comments", 82.0)],
+    allowances: &[("comments", 24.0)],
 };
 
 /// As many places are shown.
