@@ -38,6 +38,7 @@ mod relay;
 mod request;
 mod request_body;
 mod server;
+mod server_kind;
 mod stall;
 mod switched;
 mod tls_fault;
@@ -49,7 +50,7 @@ pub use clock::Clock;
 pub use collector::{CollectorSettings, CollectorTargets};
 pub use connect::{Address, ServerProtocols, Wire};
 pub use failure::ServerFailure;
-pub use group::{Group, OutcomeCounter, Retries, SendError, ServerKind, send};
+pub use group::{Group, OutcomeCounter, Retries, SendError, send};
 pub use guard::ResponseGuard;
 pub use health::{
     Change, FirstLooks, Health, HealthCheck, WatchedServer, report_outcome, watch, watch_in_turn,
@@ -67,4 +68,5 @@ pub use relay::{AskedRest, NoRest, Relay, Rest};
 pub use request::{Subject, UpstreamHead};
 pub use request_body::{BodyBound, RequestBody, Upload, UploadError};
 pub use server::{Server, ServerBounds};
+pub use server_kind::ServerKind;
 pub use switched::{ServerEnd, TunnelHold};
