@@ -10,6 +10,7 @@
 //! concurrency      how many requests of one key are served at once
 //! cors             pages of other origins that may use a site
 //! country          the country of an address
+//! fields           header fields of this CDN's own
 //! forward_auth     a server that is asked whether a request may pass
 //! limit_key        the keys by which limits tell requests apart
 //! memory_bound     the bound on the resident memory, and who is turned away near it
@@ -37,6 +38,7 @@ pub mod connection_places;
 pub mod cors;
 pub mod country;
 pub mod dormant;
+pub mod fields;
 pub mod forward_auth;
 pub mod given_up;
 pub mod limit_key;

@@ -25,11 +25,11 @@ use levada_upstream::CollectorSettings;
 use prometheus_client::metrics::counter::Counter;
 
 use crate::{
-    body_error::BodyError, clock::Clock, metrics::Metrics, request::RequestContext,
-    resource::Resource, start_error::StartError,
+    clock::Clock, metrics::Metrics, request::RequestContext, resource::Resource,
+    start_error::StartError,
 };
 use levada_config::AccessLog;
-use levada_failure::{Failed, Failure};
+use levada_failure::{BodyError, Failed, Failure};
 
 /// The parts of a node that records are written to.
 pub(crate) struct Telemetry {

@@ -16,7 +16,9 @@ use levada_http::ActiveRequest;
 use levada_store::Object;
 use levada_upstream::Relay;
 
-use crate::{access_record::AccessRecord, body_error::BodyError, open_tunnel::OpenTunnel};
+use levada_failure::BodyError;
+
+use crate::{access_record::AccessRecord, open_tunnel::OpenTunnel};
 
 /// The body of a response on its way to a client.
 pub(crate) struct ResponseBody {

@@ -9,6 +9,7 @@ use http::{
     header::{CONTENT_TYPE, HOST},
 };
 use http_body_util::{BodyExt as _, Limited};
+use levada_access::fields::FORWARDED_PROTO;
 use levada_cluster::orders::METHOD;
 use levada_rules::{Adjustments, ErrorPage, Page, RouteAnswer};
 use levada_store::Label;
@@ -18,7 +19,6 @@ use crate::{
     access_record::AccessRecord,
     body::ResponseBody,
     client_connection::{ClientConnection, ListenerKind},
-    fields::FORWARDED_PROTO,
     large::Dispatch,
     node::Node,
     request::RequestContext,

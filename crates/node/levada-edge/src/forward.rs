@@ -8,6 +8,11 @@ use http::{
     header::{self, HOST, VIA},
 };
 use levada_access::client_network;
+use levada_access::{
+    cdn_loop::{CDN_ID, CDN_LOOP},
+    fields::{ANEW, FORWARDED_PROTO, LARGE, PEER, PEERS_ONLY, PIECE, REFUSED, ROUTE},
+    trust::FORWARDED_FOR,
+};
 use levada_cache::{join_cookies, strip_fields};
 use levada_cluster::nodes::{Membership, Peers, WatchedPeer};
 use levada_http::NO_HOST;
@@ -23,10 +28,6 @@ use crate::{
     access_record::AccessRecord,
     client_connection::{ClientConnection, ListenerKind},
     clock::Clock,
-    fields::{
-        ANEW, CDN_ID, CDN_LOOP, FORWARDED_FOR, FORWARDED_PROTO, LARGE, PEER, PEERS_ONLY, PIECE,
-        REFUSED, ROUTE,
-    },
     metrics::Metrics,
     request::RequestContext,
     resource::Resource,

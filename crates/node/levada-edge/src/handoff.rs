@@ -7,6 +7,7 @@ use std::{
 
 use http::{Request, header::UPGRADE};
 use levada_access::dormant;
+use levada_access::fields::FORWARDED_PROTO;
 use levada_cluster::orders::METHOD;
 use levada_http::{ConnectionEnd, ConnectionLimits};
 use levada_net::{client::ConnectionOwner, dormant::DormancyWatch, stop::Stop};
@@ -21,7 +22,6 @@ use crate::{
     client_connection::{ClientConnection, ListenerKind},
     clock::Clock,
     connection,
-    fields::FORWARDED_PROTO,
     identify::Identifier,
     node::Node,
     sites::Site,

@@ -4,6 +4,7 @@ use std::{net::IpAddr, sync::Arc};
 
 use arc_swap::ArcSwap;
 use http::{HeaderMap, HeaderValue, Method, Request, header};
+use levada_access::fields::{DIGEST, FORWARDED_PROTO, PIECE, ROUTE};
 use levada_access::{
     cdn_loop::times_passed,
     pass::{self, Pass},
@@ -17,7 +18,6 @@ use levada_store::identity::{ResourceUrl, without_port};
 use crate::{
     client_connection::ListenerKind,
     clock,
-    fields::{DIGEST, FORWARDED_PROTO, PIECE, ROUTE},
     resource::{Piece, RoutedRequest},
     sites::{Site, Sites},
 };

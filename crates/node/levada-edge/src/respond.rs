@@ -7,6 +7,7 @@ use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode,
     header::{self, AGE, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, RETRY_AFTER, VIA},
 };
+use levada_access::fields::{PIECE, REFUSED};
 use levada_body::partial;
 use levada_cache::{CacheStatus, strip_fields};
 use levada_policy::Pick;
@@ -15,7 +16,6 @@ use levada_rules::{Page, RouteAnswer};
 
 use crate::{
     body::{ResponseBody, Source},
-    fields::{PIECE, REFUSED},
     resource::Resource,
 };
 use levada_failure::{Failed, Failure, grpc};

@@ -1,6 +1,7 @@
 //! Failures of one request: the party at fault, the client's response, and whether another server may be
 //! tried.
 
+mod body_error;
 pub mod grpc;
 
 use std::sync::Arc;
@@ -11,6 +12,8 @@ use levada_http::Fault;
 use levada_http::websocket::HandshakeFault;
 use levada_tls::client_certificates::ClientRefusal;
 use levada_upstream::{SendError, ServerFailure};
+
+pub use body_error::BodyError;
 
 /// Why a request could not be served as asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]

@@ -3,6 +3,7 @@
 use std::{ops::Range, sync::Arc};
 
 use http::{HeaderMap, StatusCode};
+use levada_access::fields::{LARGE, PIECE};
 use levada_body::{ReadError, part};
 use levada_cache::{Validators, strip_fields};
 use levada_types::Key;
@@ -12,11 +13,7 @@ use super::{
     Cache,
     part_origin::{PartOrigin, PartsOf},
 };
-use crate::{
-    clock,
-    fields::{LARGE, PIECE},
-    sites::Site,
-};
+use crate::{clock, sites::Site};
 
 /// The rest of one body.
 struct BodyRest {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use levada_access::fields::LARGE;
 use levada_cache::{CacheStatus, Validators, belongs_in_304};
 use levada_store::{NodeName, Object, identity::in_space};
 use levada_types::{Key, hash64};
@@ -13,7 +14,6 @@ use crate::{
     cache::Cache,
     client_connection::ListenerKind,
     clock,
-    fields::LARGE,
     request::RequestContext,
     respond,
     sites::Site,

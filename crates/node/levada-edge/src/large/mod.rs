@@ -30,6 +30,7 @@ use http::{
     HeaderMap, HeaderValue, Method, Response, StatusCode,
     header::{CACHE_CONTROL, CONTENT_LENGTH, PRAGMA},
 };
+use levada_access::fields::{ANEW, DIGEST, LARGE};
 use levada_body::{
     Script,
     partial::{self, Wanted},
@@ -39,12 +40,8 @@ use levada_cache::{CONDITIONAL, CacheStatus, RangeSet, RequestCacheFields, has_p
 use levada_metrics::CacheResult;
 
 use crate::{
-    access_record::AccessRecord,
-    body::ResponseBody,
-    client_connection::ListenerKind,
-    fields::{ANEW, DIGEST, LARGE},
-    request::RequestContext,
-    respond,
+    access_record::AccessRecord, body::ResponseBody, client_connection::ListenerKind,
+    request::RequestContext, respond,
 };
 use levada_failure::{Failed, Failure};
 

@@ -8,14 +8,13 @@
 //! piece nor store another response in its place.
 
 use http::{HeaderMap, HeaderValue, StatusCode, header, response::Parts};
+use levada_access::fields::PIECE;
 use levada_body::part::content_length;
 use levada_cache::{ContentRange, Validators};
 use levada_upstream::{PacedQueue, ServerFailure};
 
 use super::head::version_of;
-use crate::{
-    client_connection::ListenerKind, clock, fields::PIECE, request::RequestContext, resource::Piece,
-};
+use crate::{client_connection::ListenerKind, clock, request::RequestContext, resource::Piece};
 use levada_failure::Failure;
 
 /// Whether a peer's answer is the piece.

@@ -5,11 +5,14 @@ use levada_upstream::InboundError;
 
 /// The reason why a body ends early.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum BodyError {
+pub enum BodyError {
+    /// The server.
     #[error(transparent)]
     Upstream(#[from] InboundError),
+    /// What is stored or being fetched.
     #[error(transparent)]
     Read(#[from] ReadError),
+    /// A drain.
     #[error("this node drains: the client is to go on elsewhere")]
     Moved,
 }

@@ -1,0 +1,24 @@
+//! Header fields of this CDN's own, and those that it shares with proxies.
+
+use http::HeaderName;
+
+/// From a proxy: the scheme of its client's request.
+pub const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+/// From a peer of an earlier version: the secret. It goes nowhere.
+pub const PEER: HeaderName = HeaderName::from_static("levada-peer");
+/// To a peer: this node is at its capacity; try another one.
+pub const REFUSED: HeaderName = HeaderName::from_static("levada-refused");
+/// From a peer: the head of a large file suffices. To a peer: this is the head of one, with its length.
+pub const LARGE: HeaderName = HeaderName::from_static("levada-large");
+/// The value of [`LARGE`] from a peer: the head is to be fetched even if it is stored.
+pub const ANEW: &str = "anew";
+/// From a peer: the URL names a piece, which its client takes after so many others. To a peer: the version of the
+/// piece, or why there is none.
+pub const PIECE: HeaderName = HeaderName::from_static("levada-piece");
+/// From a peer: the name of the route that the request took there; empty for none. Fields that change on the way
+/// must not lead to another one.
+pub const ROUTE: HeaderName = HeaderName::from_static("levada-route");
+/// Fields that only peers set in responses. They are removed from the responses of other servers.
+pub static PEERS_ONLY: [HeaderName; 3] = [REFUSED, LARGE, PIECE];
+/// From a client: the digest of the file that it wants. A stored copy with another digest is not used.
+pub const DIGEST: HeaderName = HeaderName::from_static("levada-digest");
