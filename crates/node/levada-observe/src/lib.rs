@@ -1,9 +1,11 @@
 //! What a node tells of its work.
 //!
 //! ```text
-//! log   log lines on their way to files, pipes, syslog and collectors; the formats of access logs
-//! otel  OpenTelemetry: which requests are traced, their spans, metrics and logs, and their way to a collector
+//! log      log lines on their way to files, pipes, syslog and collectors; the formats of access logs
+//! metrics  counters of all crates, and the page of them for Prometheus
+//! otel     OpenTelemetry: which requests are traced, their spans, metrics and logs, and their way to a collector
 //! ```
 
 pub mod log;
+pub mod metrics;
 pub mod otel;
