@@ -18,6 +18,7 @@ mod client;
 mod deadline;
 pub mod http3;
 pub mod max_forwards;
+mod metrics;
 mod patience;
 mod server;
 mod syntax;
@@ -28,6 +29,7 @@ mod zero_copy;
 pub use authority::{NO_HOST, authority};
 pub use client::{Io, ResponseBodyError, UpstreamConnection, UpstreamError, UpstreamRequest};
 pub use deadline::{DeadlineTimer, after};
+pub use metrics::ConnectionMetrics;
 pub use patience::Patience;
 pub use server::{
     ActiveRequest, ConnectionEnd, ConnectionLimits, EndReason, Fault, Guarded, HeadBounds, Interim,

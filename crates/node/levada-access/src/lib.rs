@@ -17,6 +17,7 @@
 //! pace             a rate of bytes that many bodies share
 //! pass             redirects to another node that only this cluster can make
 //! peer_places      connections at the listener for peers, before and after their proof
+//! process          figures of the process, and its memory within the bound
 //! rate             how often requests of one key may come
 //! referers         pages that may embed a site's files
 //! signed           signed URLs: tokens (RFC 9246), and links with a digest and an end
@@ -47,6 +48,7 @@ pub mod pace;
 pub mod pass;
 pub mod password;
 pub mod peer_places;
+pub mod process;
 pub mod rate;
 pub mod referers;
 pub mod signed;
