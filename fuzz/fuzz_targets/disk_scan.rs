@@ -6,6 +6,7 @@ use std::{collections::HashMap, fs, path::Path, sync::LazyLock, time::Duration};
 
 use bytes::Bytes;
 use levada_cache::eviction::EVICTIONS;
+use levada_observe::metrics::Registry;
 use levada_store::disk::{
     Disk, DiskMetrics, DiskSettings, Record, RecordAction, read_record, write_record,
 };
@@ -65,7 +66,7 @@ fuzz_target!(|input: Input| {
         queue_bytes: 1 << 20,
         lock_timeout: std::time::Duration::ZERO,
     };
-    let Ok(disk) = Disk::open(settings, DiskMetrics::default()) else { return };
+    let Ok(disk) = Disk::open(settings, DiskMetrics::registered(&mut Registry::default())) else { return };
     RUNTIME.block_on(async {
         for scanned in [false, true] {
             for n in names(&input) {

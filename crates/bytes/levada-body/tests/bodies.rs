@@ -18,6 +18,7 @@ use levada_body::{
     Representation, SingleFlight,
 };
 use levada_cache::{CacheRules, OriginExchange, Validators, may_store};
+use levada_observe::metrics::Registry;
 use levada_store::{CacheSettings, DiskCache, Label, Loans, Store, StoredHead, disk::DiskMetrics};
 use levada_types::Key;
 
@@ -30,7 +31,9 @@ fn tiers(memory: u64) -> Arc<BlockTiers> {
 fn tiers_with(memory: u64, disk: Option<DiskCache>) -> Arc<BlockTiers> {
     let settings = CacheSettings { memory, block: BLOCK, disk, ..CacheSettings::default() };
     Arc::new(BlockTiers {
-        store: Arc::new(Store::open(&settings, &DiskMetrics::default()).unwrap()),
+        store: Arc::new(
+            Store::open(&settings, &DiskMetrics::registered(&mut Registry::default())).unwrap(),
+        ),
         loans: Loans::new(1 << 20),
         memory: BlockMemory::new(1 << 20),
         max_object: 1 << 20,

@@ -13,6 +13,7 @@ use std::{
 
 use bytes::Bytes;
 use levada_cache::eviction::find_eviction;
+use levada_observe::metrics::Registry;
 use levada_store::disk::{Disk, DiskMetrics, DiskSettings};
 use levada_types::{Key, hash64};
 use tokio::runtime::Runtime;
@@ -128,7 +129,7 @@ fn open(dir: &Path) -> Disk {
         queue_bytes: 64 << 20,
         lock_timeout: std::time::Duration::ZERO,
     };
-    Disk::open(settings, DiskMetrics::default()).unwrap()
+    Disk::open(settings, DiskMetrics::registered(&mut Registry::default())).unwrap()
 }
 
 fn key(n: u64) -> Key {

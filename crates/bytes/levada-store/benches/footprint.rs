@@ -11,6 +11,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use levada_cache::{
     CacheName, CacheRules, CacheStatus, OriginExchange, Validators, may_store, strip_fields,
 };
+use levada_observe::metrics::Registry;
 use levada_store::{CacheSettings, HitFields, Label, Object, Store, StoredHead, disk::DiskMetrics};
 use levada_types::Key;
 
@@ -38,7 +39,8 @@ fn row(vary: bool, body: usize) {
     let name = if vary { "with Vary" } else { "without Vary" };
     let settings = CacheSettings { memory: 2 << 30, ..CacheSettings::default() };
     let via = HeaderValue::from_static("1.1 levada");
-    let store = Store::open(&settings, &DiskMetrics::default()).expect("no disk");
+    let store = Store::open(&settings, &DiskMetrics::registered(&mut Registry::default()))
+        .expect("no disk");
     let (mut head_bytes, before) = (0, resident());
     for n in 0..OBJECTS {
         let fields = fields(n, vary, body);

@@ -18,9 +18,9 @@ use std::{
 
 use bytes::Bytes;
 use levada_cache::eviction::find_eviction;
+use levada_observe::metrics::{Reading, Registry};
 use levada_store::disk::{Disk, DiskMetrics, DiskSettings, Record};
 use levada_types::{Key, Rng, hash64};
-use prometheus_client::registry::Registry;
 
 const LIMIT: u64 = 96 << 20;
 const QUEUE: u64 = 4 << 20;
@@ -106,10 +106,10 @@ fn look(dir: &Path) -> Found {
             }
         }
     });
-    let mut page = String::new();
-    prometheus_client::encoding::text::encode(&mut page, &registry).unwrap();
-    let damaged = page.lines().find_map(|line| line.strip_prefix("cache_disk_damaged_total "));
-    let damaged = damaged.unwrap().parse().unwrap();
+    let page = registry.read();
+    let damaged = page.iter().find(|metric| &*metric.name == "cache_disk_damaged").unwrap();
+    let Reading::Whole(damaged) = damaged.samples[0].value else { panic!() };
+    let damaged = damaged.try_into().unwrap();
     // Sometimes the next writer begins after an orderly end.
     if records % 4 == 0 {
         disk.close(Duration::from_secs(10));
@@ -118,7 +118,8 @@ fn look(dir: &Path) -> Found {
 }
 
 fn write(dir: &Path, seed: String) {
-    let disk = Disk::open(settings(dir), DiskMetrics::default()).unwrap();
+    let disk =
+        Disk::open(settings(dir), DiskMetrics::registered(&mut Registry::default())).unwrap();
     let mut rng = Rng::new(seed.parse().unwrap());
     println!("begun");
     loop {

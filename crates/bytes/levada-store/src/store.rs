@@ -13,9 +13,9 @@ use std::{
 use bytes::Bytes;
 use http::HeaderMap;
 use levada_cache::{Doorkeeper, Vary};
+use levada_observe::metrics::Counter;
 use levada_types::{Key, hash64, weigh};
 use parking_lot::Mutex;
-use prometheus_client::metrics::counter::Counter;
 
 use crate::{
     block::{Block, new_version},

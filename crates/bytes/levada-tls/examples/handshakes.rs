@@ -13,6 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use levada_observe::metrics::Registry;
 use levada_tls::{
     client_certificates::{ClientCertificateMode, ClientCertificateSettings},
     client_fields::ClientFields,
@@ -172,7 +173,7 @@ fn main() {
 /// Carries out a handshake, and returns the time of the server.
 async fn handshake(row: &Row) -> Duration {
     let (near, far) = tokio::io::duplex(64 << 10);
-    let metrics = TlsMetrics::default();
+    let metrics = TlsMetrics::registered(&mut Registry::default());
     let name = ServerName::try_from("a.test").unwrap();
     let connecting = async {
         let mut stream = TlsConnector::from(row.client.clone()).connect(name, near).await.unwrap();

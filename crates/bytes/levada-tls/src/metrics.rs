@@ -1,67 +1,44 @@
 //! Counters of handshakes and certificates.
 
-use prometheus_client::{
-    encoding::EncodeLabelSet,
-    metrics::{counter::Counter, family::Family, gauge::Gauge},
-    registry::Registry,
-};
+use std::array;
+
+use levada_observe::metrics::{Counter, Family, Gauge, Registry};
 use rustls::{HandshakeKind, ProtocolVersion, ServerConnection};
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct HandshakeLabels {
-    version: &'static str,
-    kind: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ReasonLabels {
-    reason: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ResultLabels {
-    result: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct CertificateLabels {
-    certificate: String,
-}
-
 /// The series of TLS towards clients.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone)]
 pub struct TlsMetrics {
-    handshakes: Family<HandshakeLabels, Counter>,
-    failures: Family<ReasonLabels, Counter>,
-    client_certificates: Family<ResultLabels, Counter>,
-    stapled: Family<CertificateLabels, Gauge>,
+    handshakes: Family<[&'static str; 2], Counter>,
+    failures: Family<[&'static str; 1], Counter>,
+    client_certificates: Family<[&'static str; 1], Counter>,
+    stapled: Family<[String; 1], Gauge>,
 }
 
 impl TlsMetrics {
     /// New series in a registry.
     pub fn registered(registry: &mut Registry) -> Self {
-        let own = Self::default();
-        registry.register(
-            "tls_handshakes",
-            "Handshakes with clients, by version, full or resumed",
-            own.handshakes.clone(),
-        );
-        registry.register(
-            "tls_handshake_failures",
-            "Handshakes with clients that failed, by reason",
-            own.failures.clone(),
-        );
-        registry.register(
-            "tls_client_certificates",
-            "Connections to sites that ask for client certificates, by result",
-            own.client_certificates.clone(),
-        );
-        registry.register(
-            "tls_ocsp_fresh_until_seconds",
-            "The time until which the OCSP answer of a certificate is stapled, in seconds since 1970; 0: it is not",
-            own.stapled.clone(),
-        );
-        own
+        Self {
+            handshakes: registry.family(
+                "tls_handshakes",
+                "Handshakes with clients, by version, full or resumed",
+                ["version", "kind"],
+            ),
+            failures: registry.family(
+                "tls_handshake_failures",
+                "Handshakes with clients that failed, by reason",
+                ["reason"],
+            ),
+            client_certificates: registry.family(
+                "tls_client_certificates",
+                "Connections to sites that ask for client certificates, by result",
+                ["result"],
+            ),
+            stapled: registry.family(
+                "tls_ocsp_fresh_until_seconds",
+                "The time until which the OCSP answer of a certificate is stapled, in seconds since 1970; 0: it is not",
+                ["certificate"],
+            ),
+        }
     }
 
     /// Counts a handshake.
@@ -74,23 +51,21 @@ impl TlsMetrics {
             Some(HandshakeKind::Resumed) => "resumed",
             _ => "full",
         };
-        self.handshakes.get_or_create(&HandshakeLabels { version, kind }).inc();
+        self.handshakes.get_or_create(&[version, kind]).inc();
     }
 
     pub(crate) fn failed(&self, reason: &'static str) {
-        self.failures.get_or_create(&ReasonLabels { reason }).inc();
+        self.failures.get_or_create(&[reason]).inc();
     }
 
     pub(crate) fn certificate(&self, result: &'static str) {
-        self.client_certificates.get_or_create(&ResultLabels { result }).inc();
+        self.client_certificates.get_or_create(&[result]).inc();
     }
 
     /// Shows until when answers are stapled, by certificate.
     pub fn stapled(&self, answers: &[(String, Option<u64>)]) {
         for (certificate, until) in answers {
-            let labels = CertificateLabels { certificate: certificate.clone() };
-            let until = until.and_then(|until| i64::try_from(until).ok()).unwrap_or(0);
-            self.stapled.get_or_create(&labels).set(until);
+            self.stapled.get_or_create(array::from_ref(certificate)).set(until.unwrap_or(0));
         }
     }
 }

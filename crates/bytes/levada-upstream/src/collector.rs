@@ -8,6 +8,7 @@ use http::{
     HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri,
     header::{CONTENT_TYPE, HOST},
 };
+use levada_observe::metrics::MetricSnapshot;
 use levada_observe::otel::{
     Collector, Delivery, DeliveryError, ExportMetrics, ExportSettings, Exporter, Signal,
 };
@@ -57,11 +58,11 @@ impl CollectorSettings {
         Exporter::new(self.export.clone(), metrics)
     }
 
-    /// Starts the exports. `page` makes the page of metrics in OpenMetrics, while the node lives.
+    /// Starts the exports. `page` reads the metrics, while the node lives.
     pub fn start(
         &self,
         exporter: &Exporter,
-        page: impl Fn() -> Option<String> + Send + Sync + 'static,
+        page: impl Fn() -> Option<Vec<MetricSnapshot>> + Send + Sync + 'static,
     ) {
         exporter.start(self.messages(), page);
     }

@@ -11,13 +11,10 @@
 //! A request goes to another server only if it is safe to repeat (RFC 9110 Sec. 9.2.1), or, where the group
 //! wants that, if no byte of it was sent; and only until the first byte of a response's head.
 
-use std::{sync::Arc, time::Duration};
-
-use http::StatusCode;
-use prometheus_client::metrics::counter::Counter;
+use std::sync::Arc;
 
 use crate::{
-    Clock, RequestBody, RetryBudget, Server, ServerFailure, ServerKind, UpstreamHead,
+    Clock, RequestBody, RetryBudget, ServerFailure, ServerKind, UpstreamHead, UpstreamMetrics,
     UpstreamResponse, WatchedServer,
     tries::{Event, Over, Tries},
 };
@@ -61,16 +58,6 @@ pub trait Group: Send {
     }
 }
 
-/// Counts the outcomes of requests to servers.
-pub trait OutcomeCounter: Sync {
-    /// Counts a response, with the time from the request to its head.
-    fn answered(&self, server: &Server, kind: ServerKind, status: StatusCode, took: Duration);
-    /// Counts a request without a response.
-    fn failed(&self, kind: ServerKind, failure: ServerFailure);
-    /// The counter of bytes of bodies that servers of this kind send, if they are counted.
-    fn received(&self, kind: ServerKind) -> Option<&Counter>;
-}
-
 /// The bounds of the tries of one request.
 pub struct Retries<'a> {
     /// Servers that are tried at most.
@@ -84,7 +71,7 @@ pub struct Retries<'a> {
     /// The node's clock.
     pub clock: Clock,
     /// Counts outcomes.
-    pub counter: &'a dyn OutcomeCounter,
+    pub metrics: &'a UpstreamMetrics,
 }
 
 /// A request that no server has answered.

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::Response;
 use http_body::{Frame, SizeHint};
 use levada_http::{UpstreamConnection, ZeroCopyQueue, judge_response_trailers};
-use prometheus_client::metrics::counter::Counter;
+use levada_observe::metrics::Counter;
 
 use crate::{
     AdmittedRequest, InboundError, RequestBody, ResponseGuard, Server,

@@ -28,6 +28,7 @@ mod health;
 mod http2;
 mod inbound;
 mod inbound_error;
+mod metrics;
 mod notices;
 mod origin;
 mod paced;
@@ -50,7 +51,7 @@ pub use clock::Clock;
 pub use collector::{CollectorSettings, CollectorTargets};
 pub use connect::{Address, ServerProtocols, Wire};
 pub use failure::ServerFailure;
-pub use group::{Group, OutcomeCounter, Retries, SendError, send};
+pub use group::{Group, Retries, SendError, send};
 pub use guard::ResponseGuard;
 pub use health::{
     Change, FirstLooks, Health, HealthCheck, WatchedServer, report_outcome, watch, watch_in_turn,
@@ -58,6 +59,7 @@ pub use health::{
 pub use inbound::{Inbound, UpstreamResponse};
 pub use inbound_error::InboundError;
 pub use levada_net::proxy_protocol::ProxyVersion;
+pub use metrics::UpstreamMetrics;
 pub use notices::WaitNotices;
 pub use origin::Origin;
 pub use paced::{PacedPlace, PacedQueue};

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use levada_http::{Io, UpstreamConnection, UpstreamRequest};
 use levada_net::proxy_protocol::ProxyVersion;
-use levada_observe::otel::TimeHistogram;
+use levada_observe::metrics::TimeHistogram;
 use levada_policy::ClientShare;
 use rustls::pki_types::ServerName;
 
@@ -228,7 +228,7 @@ impl Server {
     }
 
     /// The histogram of the times of heads, for operators; `make` makes it at first.
-    pub fn head_histogram(&self, make: impl FnOnce() -> TimeHistogram) -> &TimeHistogram {
+    pub(crate) fn head_histogram(&self, make: impl FnOnce() -> TimeHistogram) -> &TimeHistogram {
         self.head_histogram.get_or_init(make)
     }
 

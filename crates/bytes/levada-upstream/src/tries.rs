@@ -148,8 +148,8 @@ impl<'a, G: Group> Tries<'a, G> {
         asked.took(took);
         one.trace(self.head, Ok(response.status().as_u16()));
         report_outcome(&one.server, None, self.retries.clock);
-        self.retries.counter.answered(asked, G::Server::KIND, response.status(), took);
-        if let Some(received) = self.retries.counter.received(G::Server::KIND) {
+        self.retries.metrics.answered(asked, G::Server::KIND, response.status(), took);
+        if let Some(received) = self.retries.metrics.received(G::Server::KIND) {
             response.body_mut().count_into(received.clone());
         }
         let begun = one.begun;
@@ -254,7 +254,7 @@ impl<'a, G: Group> Tries<'a, G> {
         one.trace(self.head, Err(failure.proxy_error()));
         let Try { server, held, .. } = one;
         report_outcome(&server, Some(failure), self.retries.clock);
-        self.retries.counter.failed(G::Server::KIND, failure);
+        self.retries.metrics.failed(G::Server::KIND, failure);
         log(&server, failure);
         self.error = SendError { failure, server: Some(server.server().name.clone()) };
         self.group.failed(server, held, failure);

@@ -2,14 +2,13 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use http::StatusCode;
+use levada_observe::metrics::Registry;
 use levada_types::Timestamp;
 use levada_upstream::{
-    Address, Change, Clock, Group, HealthCheck, OutcomeCounter, RequestBody, Retries, RetryBudget,
-    SendError, Server, ServerBounds, ServerFailure, ServerKind, UpstreamHead, UpstreamResponse,
-    WatchedServer, Wire, send, watch,
+    Address, Change, Clock, Group, HealthCheck, RequestBody, Retries, RetryBudget, SendError,
+    Server, ServerBounds, ServerFailure, ServerKind, UpstreamHead, UpstreamMetrics,
+    UpstreamResponse, WatchedServer, Wire, send, watch,
 };
-use prometheus_client::metrics::counter::Counter;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
@@ -103,16 +102,6 @@ impl Group for InOrder {
     }
 }
 
-struct NoCounter;
-
-impl OutcomeCounter for NoCounter {
-    fn answered(&self, _: &Server, _: ServerKind, _: StatusCode, _: Duration) {}
-    fn failed(&self, _: ServerKind, _: ServerFailure) {}
-    fn received(&self, _: ServerKind) -> Option<&Counter> {
-        None
-    }
-}
-
 async fn ask(
     servers: &[&Watched],
     head: &UpstreamHead,
@@ -125,7 +114,7 @@ async fn ask(
         resends_unsent: false,
         asks_beside,
         clock: Clock::start(),
-        counter: &NoCounter,
+        metrics: &UpstreamMetrics::registered(&mut Registry::default()),
     };
     let mut group = InOrder { servers, caller_answers };
     send(&mut group, &retries, head, RequestBody::None).await

@@ -5,6 +5,7 @@
 //! shared_deciders   the same one for all sites of one policy
 //! classes     the service classes of a site's requests, given by rules or learned
 //! origins     the origins of a site, and the order in which a request tries them
+//! metrics     the counters of policies, and the state of servers on a page
 //! sources     the members that stand in the places of origins and servers, from levada-discovery
 //! switch      servers of a site that are not Levada, which the policy chooses among
 //! sizes       sizes of objects, for policies that need them
@@ -17,6 +18,7 @@
 mod classes;
 mod decider;
 pub mod handoff;
+mod metrics;
 mod origins;
 mod settings;
 mod shared_deciders;
@@ -26,6 +28,7 @@ mod switch;
 
 pub use classes::Classes;
 pub use decider::{Decider, DeciderDeployment, PreparedDecider, SharedDecider, retried};
+pub use metrics::{PolicyMetrics, ServerMetrics, ShownServers};
 pub use origins::{OriginList, OriginOrder, OriginPlan, Origins, WatchedOrigin};
 pub use settings::{
     AdmissionLimits, ClassSettings, FoundBy, KeyFrom, PolicyChoice, SwitchServer, SwitchSettings,
@@ -34,6 +37,5 @@ pub use shared_deciders::SharedDeciders;
 pub use sizes::Sizes;
 pub use sources::{Found, Sources};
 pub use switch::{
-    ChosenServer, Claim, Connect, Member, ServerTurn, SitePolicy, Switch, SwitchMetrics,
-    SwitchPlan, SwitchView,
+    ChosenServer, Claim, Connect, Member, ServerTurn, SitePolicy, Switch, SwitchPlan, SwitchView,
 };

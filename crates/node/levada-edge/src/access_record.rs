@@ -18,11 +18,10 @@ use levada_redirector::{ChosenServer, Decider};
 
 use levada_control::status::LatencyBuckets;
 use levada_http::websocket::{EndReason, TunnelEnd};
-use levada_metrics::{AnsweredRequest, CacheResult, SiteMetrics, Work, did};
+use levada_observe::metrics::{AnsweredRequest, CacheResult, Counter, SiteMetrics, Work, did};
 use levada_observe::otel::{BegunRequest, EndedRequest, Exporter, Trace, TraceContext, Tracer};
 use levada_types::PieceCounts;
 use levada_upstream::CollectorSettings;
-use prometheus_client::metrics::counter::Counter;
 
 use crate::{
     clock::Clock, metrics::Metrics, request::RequestContext, resource::Resource,
@@ -119,7 +118,7 @@ pub(crate) struct AccessRecord {
 
 impl AccessRecord {
     pub(crate) fn begin(telemetry: &Arc<Telemetry>, from_peer: bool) -> Box<Self> {
-        telemetry.metrics.began();
+        telemetry.metrics.requests.began();
         Box::new(Self {
             telemetry: telemetry.clone(),
             started: Instant::now(),
@@ -343,7 +342,7 @@ impl AccessRecord {
 impl Drop for AccessRecord {
     fn drop(&mut self) {
         let metrics = &self.telemetry.metrics;
-        metrics.in_flight.dec();
+        metrics.requests.in_flight.dec();
         if !self.is_piece {
             let request = AnsweredRequest {
                 from_peer: self.from_peer,
@@ -352,7 +351,10 @@ impl Drop for AccessRecord {
                 bytes: self.bytes,
                 elapsed: self.switched.unwrap_or_else(Instant::now) - self.started,
             };
-            metrics.request(self.site.as_deref(), request);
+            metrics.requests.answered(self.site.as_deref(), request);
+            if self.cache == CacheResult::Collapsed {
+                metrics.cache.coalesced.inc();
+            }
             if !self.from_peer {
                 self.telemetry.latencies.count(request.elapsed);
             }

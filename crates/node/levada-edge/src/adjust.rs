@@ -13,7 +13,7 @@ use http::{
     header::{CACHE_CONTROL, RETRY_AFTER},
 };
 use levada_cluster::orders::METHOD;
-use levada_metrics::CacheResult;
+use levada_observe::metrics::CacheResult;
 use levada_rules::{Adjustments, FieldEdits, REQUEST_ID};
 
 use crate::{

@@ -15,7 +15,6 @@ use levada_cluster::admin_access;
 use levada_cluster::events::EventKind;
 use levada_control::page::{Page, PageBody, Stalled};
 use levada_net::{admin_listener::AdminListener, stop::Stop};
-use levada_upstream::Server;
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
 
@@ -29,7 +28,7 @@ use crate::{
     upgrade::upgrade,
 };
 use levada_control::upgrade::NotUpgraded;
-use levada_metrics::PageFormat;
+use levada_observe::metrics::PageFormat;
 
 /// The pages of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,7 +170,7 @@ fn answer(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
         ),
         "/healthz" => text(StatusCode::OK, "alive\n"),
         "/readyz" => ready(node),
-        "/metrics" => metrics(node, request.headers().get(ACCEPT)),
+        "/metrics" => page_of_metrics(node, request.headers().get(ACCEPT)),
         "/status" => json(StatusCode::OK, &node.status()),
         "/events" => json(StatusCode::OK, &node.events.since(0)),
         "/drain" => json(StatusCode::OK, &node.draining()),
@@ -299,52 +298,12 @@ fn ready(node: &Node) -> Response<Full<Bytes>> {
     json(status, &serde_json::json!({ "ready": ready, "missing": missing }))
 }
 
-fn metrics(node: &Node, accept: Option<&HeaderValue>) -> Response<Full<Bytes>> {
+fn page_of_metrics(node: &Node, accept: Option<&HeaderValue>) -> Response<Full<Bytes>> {
     let format = PageFormat::accepted(accept.and_then(|a| a.to_str().ok()).unwrap_or_default());
-    let mut response = Response::new(Full::from(page_of_metrics(node, format)));
+    let mut response = Response::new(Full::from(format.page(&node.read_metrics())));
     let kind = HeaderValue::from_static(format.content_type());
     response.headers_mut().insert(CONTENT_TYPE, kind);
     response
-}
-
-/// The page of metrics at this moment.
-pub(crate) fn page_of_metrics(node: &Node, format: PageFormat) -> Vec<u8> {
-    let metrics = &node.metrics;
-    let whole = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
-    metrics.cache_bytes.set(whole(node.cache.store.bytes()));
-    metrics.cache_objects.set(whole(node.cache.store.entries() as u64));
-    metrics.filling_bytes.set(whole(node.cache.tiers.memory.bytes()));
-    metrics.lent_bytes.set(whole(node.cache.tiers.loans.bytes()));
-    metrics.draining.set(node.drain.is_on().into());
-    metrics.purges.rules.set(whole(node.cache.purges.rule_count() as u64));
-    metrics.purges.pending.set(whole(node.purging.pending()));
-    let (misses, waiting) = node.misses();
-    metrics.misses.set(whole(misses as u64));
-    metrics.misses_waiting.set(whole(waiting as u64));
-    let sites = node.sites.load();
-    let mut shown = metrics.show_upstreams();
-    for site in sites.iter() {
-        shown.origins(&site.origins);
-        site.switch.iter().for_each(|switch| shown.switch(&site.name(), switch));
-    }
-    let peers = node.peers.as_ref().map(|peers| peers.now());
-    peers.iter().flat_map(|now| now.others()).for_each(|peer| shown.peer(&peer.server));
-    let mut deciders: Vec<_> = sites.iter().map(|site| &site.decider).collect();
-    // Sites may share one.
-    deciders.sort_by_key(|decider| Arc::as_ptr(decider));
-    deciders.dedup_by_key(|decider| Arc::as_ptr(decider));
-    let tracked = deciders.iter().map(|decider| decider.tracked());
-    let (objects, bytes) = tracked.fold((0, 0), |(o, b), t| (o + t.objects, b + t.bytes));
-    metrics.tracked_objects.set(whole(objects as u64));
-    metrics.tracked_bytes.set(whole(bytes as u64));
-    let name = |server: &Server| server.name.to_string();
-    let sources: Vec<_> = match &peers {
-        Some(now) => now.members().map(|(_, one)| (one.slot, name(&one.server))).collect(),
-        None => vec![(0, node.settings().name.clone())],
-    };
-    let (performance, waiting) = (node.large.sources.lock().clone(), node.large.waiting());
-    metrics.large.show(&performance, sources.into_iter(), waiting);
-    metrics.page(format, shown)
 }
 
 fn explained(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {

@@ -40,7 +40,6 @@ use levada_tls::{
     door::{Accepted, Door},
 };
 use levada_upstream::{ClientBody, PeerProof};
-use prometheus_client::metrics::gauge::Gauge;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     sync::{Notify, Semaphore},
@@ -131,7 +130,7 @@ pub(crate) async fn serve(
     open: OpenConnection,
 ) {
     // The watch for dormant connections drops this future at any await.
-    let _counted = CountedConnection::new(&node.metrics.connections);
+    let _counted = node.metrics.connections.open.hold();
     let socket = stream.connection().clone();
     let Some(begun) = Box::pin(begin(&node, &role, stream, read, open)).await else { return };
     let Begun { client, is_peer, h2, stream, certified, place: _place, stop } = begun;
@@ -166,7 +165,7 @@ async fn begin(
     mut open: OpenConnection,
 ) -> Option<Begun> {
     let limit = node.settings().limits.head_timeout;
-    let ended_early = |ending| node.metrics.ended(ending);
+    let ended_early = |ending| node.metrics.connections.ended(ending);
     let announced = role.listener != ListenerKind::Peer && node.trust.load().announces(open.client);
     if announced {
         let header = ProxyHeader::take(&mut stream);
@@ -235,28 +234,12 @@ async fn keep_place(role: &ListenerRole, open: &mut OpenConnection) -> Option<()
 }
 
 pub(crate) fn ended(metrics: &Metrics, client: IpAddr, ending: ConnectionEnd) {
-    metrics.ended(ending);
+    metrics.connections.ended(ending);
     match ending {
         ConnectionEnd::Finished | ConnectionEnd::Closed | ConnectionEnd::IdleTimeout => {}
         other => {
             tracing::info!(%client, reason = other.as_str(), "connection ended")
         }
-    }
-}
-
-/// Counts a connection as long as it is kept.
-pub(crate) struct CountedConnection<'a>(&'a Gauge);
-
-impl<'a> CountedConnection<'a> {
-    pub(crate) fn new(gauge: &'a Gauge) -> Self {
-        gauge.inc();
-        Self(gauge)
-    }
-}
-
-impl Drop for CountedConnection<'_> {
-    fn drop(&mut self) {
-        self.0.dec();
     }
 }
 
@@ -296,7 +279,7 @@ where
                 return ConnectionEnd::Finished;
             }
         }
-        let _counted = CountedConnection::new(&node.metrics.connections_resting);
+        let _counted = node.metrics.connections.resting.hold();
         let mut roused = pin!(node.drain.roused());
         roused.as_mut().enable();
         if !stop.has_begun() && !node.drain.is_on() {

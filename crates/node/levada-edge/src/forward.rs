@@ -189,7 +189,7 @@ impl Forwarder {
             resends_unsent: order.is_spread(),
             asks_beside: head.websocket.is_none(),
             clock: self.clock,
-            counter: &*self.metrics,
+            metrics: &self.metrics.policies.upstream,
         };
         let mut origins = Origins { order, again: None, miss };
         Ok(levada_upstream::send(&mut origins, &retries, head, body).await?)
@@ -231,7 +231,7 @@ impl Forwarder {
             // Pieces have retries of their own.
             asks_beside: resource.piece.is_none(),
             clock: self.clock,
-            counter: &*self.metrics,
+            metrics: &self.metrics.policies.upstream,
         };
         let sent = levada_upstream::send(&mut chosen, &retries, &head, RequestBody::None).await;
         if sent.is_err() {

@@ -12,7 +12,7 @@ use levada_cluster::orders::METHOD;
 use levada_http::{ConnectionEnd, ConnectionLimits};
 use levada_net::{client::ConnectionOwner, dormant::DormancyWatch, stop::Stop};
 use levada_redirector::handoff::{
-    ArrivedConnection, Choice, Front, Observe, Serve, SilencedSocket, Turn,
+    ArrivedConnection, Choice, Front, HandoffMetrics, Serve, SilencedSocket, Turn,
 };
 use levada_redirector::{Claim, Member, ServerTurn, Sizes, Switch};
 use levada_types::Key;
@@ -43,13 +43,13 @@ impl Serve for Node {
         self.settings().limits.of_connection()
     }
 
-    fn observer(&self) -> Arc<dyn Observe> {
-        self.metrics.clone()
+    fn metrics(&self) -> &Arc<HandoffMetrics> {
+        &self.metrics.handoffs
     }
 
     fn watch(&self, retries: Option<u8>) -> Option<Arc<DormancyWatch<ConnectionOwner>>> {
-        let metrics = self.metrics.clone();
-        dormant::watch(&self.given_up, retries, move || metrics.ended(ConnectionEnd::Dormant))
+        let connections = self.metrics.connections.clone();
+        dormant::watch(&self.given_up, retries, move || connections.ended(ConnectionEnd::Dormant))
     }
 
     fn connection(

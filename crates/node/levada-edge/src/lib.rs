@@ -47,11 +47,11 @@ mod large;
 mod listener;
 mod listeners;
 mod members;
+mod metrics;
 mod node;
 mod open_tunnel;
 mod page;
 mod pipeline;
-mod process_memory;
 mod quic;
 mod reload;
 mod request;
@@ -70,11 +70,9 @@ mod tunnel;
 mod upgrade;
 mod watch;
 
-use levada_metrics as metrics;
-
+pub use levada_control::Counts;
 pub use levada_control::status::explain_settings as explain;
 pub use levada_control::upgrade::{Addresses, Predecessor};
-pub use levada_metrics::Counts;
 pub use levada_tls::pem::TlsError;
 pub use run::{Running, check, run};
 pub use start_error::StartError;

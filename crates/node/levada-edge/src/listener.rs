@@ -12,13 +12,13 @@ use levada_access::{
     peer_places::PeerPlaces,
 };
 use levada_http::ConnectionEnd;
-use levada_metrics::Work;
 use levada_net::{
     client::{OpenConnection, watched},
     handoff,
     incoming::Incoming,
     stop::{self, Stop},
 };
+use levada_observe::metrics::Work;
 use levada_redirector::handoff::BackendLink;
 use tokio::{net::TcpStream, sync::OwnedSemaphorePermit};
 
@@ -53,7 +53,7 @@ pub(crate) async fn accept(
         }
     };
     let (metrics, counts) = (node.metrics.clone(), node.metrics.clone());
-    let ended = move || counts.ended(ConnectionEnd::Dormant);
+    let ended = move || counts.connections.ended(ConnectionEnd::Dormant);
     let watch = dormant::watch(&node.given_up, role.dormant_retries, ended);
     let hands_over = role.may_hand_over() && !role.h2c;
     // With an unspecified address each connection has its own local address.

@@ -8,6 +8,7 @@ use levada_access::{
     given_up::GivenUpClients,
     memory_bound::MemoryBound,
     pace::{Paced, Pacer},
+    process::watch_memory,
     trust::TrustBoundary,
 };
 use levada_cluster::awaited::Awaited;
@@ -32,7 +33,6 @@ use crate::{
     identify::Identifier,
     large::Transfers,
     metrics::Metrics,
-    process_memory,
     site_builder::{SiteBuilder, plan_sites},
     sites::{Site, Sites, SitesNow},
     start_error::StartError,
@@ -129,7 +129,7 @@ impl Node {
         former: impl FnOnce(&Settings) -> Result<Option<String>, StartError>,
     ) -> Result<Arc<Self>, StartError> {
         let clock = Clock::start();
-        let metrics = Arc::new(Metrics::default());
+        let metrics = Arc::new(Metrics::new());
         let certificates = Certificates::new(metrics.certificates.clone());
         certificates.set(settings.acme.as_ref(), &settings.certificate_files());
         let workers = match settings.runtime {
@@ -174,7 +174,9 @@ impl Node {
         let cache = Cache::open(&settings, clock, &metrics, &forwarder, former.as_deref())?;
         let cache = Arc::new(cache);
         let capacity = ClientShares::new(settings.limits.capacity);
-        let memory = process_memory::watch(&settings, &cache, &capacity, &metrics);
+        let tier = settings.cache.memory;
+        let limit = metrics.memory.bound(settings.limits.memory, tier);
+        let memory = watch_memory(limit, (&cache.store, tier), &capacity, &metrics.memory);
         let windows = settings.cache.memory / 4;
         let large = Transfers::new(windows, &name, &telemetry, peers.as_ref(), &cache.purges);
         large.bound(&settings.limits);
@@ -217,7 +219,7 @@ impl Node {
             large,
             pages: KeptPages::default(),
             given_up: Arc::default(),
-            drain: Drain::new(metrics.moved.clone()),
+            drain: Drain::new(metrics.drain.clone()),
             route: settings
                 .route
                 .clone()
@@ -255,7 +257,7 @@ impl Node {
         self.large.bound(limits);
         self.capacity.set_bound(limits.capacity);
         self.tunnels.set_bound(limits.tunnels);
-        self.memory.set_limit(process_memory::limit(&settings, &self.metrics));
+        self.memory.set_limit(self.metrics.memory.bound(limits.memory, settings.cache.memory));
         self.cache.store.resize(settings.cache.memory);
         self.purging.token.store(settings.purge.token.clone().map(Arc::new));
         if let Some(peers) = &self.peers {

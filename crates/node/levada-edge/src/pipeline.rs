@@ -20,9 +20,8 @@ use levada_cache::{
 };
 use levada_cluster::nodes::Membership;
 use levada_failure::{Failed, Failure, grpc};
-use levada_metrics::{CacheResult, Work};
+use levada_observe::metrics::{CacheResult, Work};
 use levada_policy::{NodeIndex, Pick};
-use levada_redirector::SwitchMetrics;
 use levada_rules::{Adjustments, CacheUse, SentFields};
 use levada_store::{Label, Object, StoredHead};
 use levada_types::{Request as PolicyRequest, ServiceClass};
@@ -324,7 +323,7 @@ fn redirect(
         _ => decider.pick(&request, members.cluster(), now),
     };
     let pick = pick.ok_or(Failure::Server(ServerFailure::AllDown))?;
-    node.metrics.decision(decider.name(), pick);
+    node.metrics.policies.decision(decider.name(), pick);
     Ok(pick)
 }
 

@@ -11,6 +11,7 @@ use levada_http::http3::{
 };
 use levada_http::{ConnectionEnd, ConnectionLimits};
 use levada_net::stop::Stop;
+use levada_observe::metrics::Gauge;
 use levada_tls::door::Door;
 use levada_upstream::{ClientBody, QuicBodyError};
 use tokio::{runtime::Handle, sync::OwnedSemaphorePermit, task::AbortHandle};
@@ -20,7 +21,6 @@ use crate::{
     client_connection::{ClientConnection, ListenerKind, Who},
     connection::{self, ListenerRole},
     listener,
-    metrics::Metrics,
     node::Node,
     pipeline,
     start_error::StartError,
@@ -80,14 +80,14 @@ struct QuicListener {
 
 /// A connection among all, and among those of its client.
 struct QuicPlace {
-    metrics: Arc<Metrics>,
+    open: Gauge,
     _place: OwnedSemaphorePermit,
     _share: Option<ClientPlace>,
 }
 
 impl Drop for QuicPlace {
     fn drop(&mut self) {
-        self.metrics.connections.dec();
+        self.open.dec();
     }
 }
 
@@ -115,9 +115,9 @@ impl Serve for QuicListener {
             return None;
         }
         let _share = listener::share(&self.node, &self.role, client)?;
-        let metrics = self.node.metrics.clone();
-        metrics.connections.inc();
-        Some(QuicPlace { metrics, _place, _share })
+        let open = self.node.metrics.connections.open.clone();
+        open.inc();
+        Some(QuicPlace { open, _place, _share })
     }
 
     fn connection(&self, client: IpAddr) -> Arc<ClientConnection> {

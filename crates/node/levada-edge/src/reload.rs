@@ -17,7 +17,7 @@ use levada_control::upgrade::{Registrar, Upgrades, systemd};
 use levada_discovery::ResolverPlan;
 use levada_net::stop::{Stop, spawn_until};
 use levada_observe::log::access_log::Log;
-use levada_redirector::{Sources, SwitchMetrics as _};
+use levada_redirector::Sources;
 use levada_upstream::ServerKind;
 use tokio::runtime::Handle;
 
@@ -185,7 +185,7 @@ fn show_moved(node: &Node, MembershipChange { before, after }: &MembershipChange
         if shown.insert(decider.name())
             && let Some(part) = decider.moved(before, after)
         {
-            node.metrics.moved(ServerKind::Peer, decider.name(), part);
+            node.metrics.policies.moved(ServerKind::Peer, decider.name(), part);
         }
     }
 }

@@ -2,16 +2,17 @@
 
 use std::{sync::Arc, time::Duration};
 
+use levada_observe::metrics::Registry;
 use levada_tls::acme::{CertificateMetrics, Certificates};
 use levada_types::format_duration;
 use tokio::{net::TcpListener, runtime};
 
 use levada_cluster::events::Events;
+use levada_control::Counts;
 use levada_control::status::History;
 use levada_control::upgrade::{
     Addresses, NodeSockets, PassedSockets, Predecessor, SocketError, UpgradePhase, systemd,
 };
-use levada_metrics::Counts;
 use levada_net::{
     signals::Signals,
     stop::{self, Stop, Stopper},
@@ -101,7 +102,8 @@ pub fn run(
 /// # Errors
 /// With the first reason why it could not, as [`run`] would have it.
 pub fn check(settings: &Settings) -> Result<(), StartError> {
-    Listeners::new(0, &Certificates::new(CertificateMetrics::default())).check(settings)
+    Listeners::new(0, &Certificates::new(CertificateMetrics::registered(&mut Registry::default())))
+        .check(settings)
 }
 
 /// Opens the sockets of a node that were not passed to this process.
@@ -180,7 +182,7 @@ impl Running {
             misses_waiting,
             switched,
             switch_waiting,
-            in_flight: node.metrics.in_flight.get(),
+            in_flight: node.metrics.requests.in_flight.get(),
             in_service: node.capacity.held(),
             outstanding,
             origin_connections_busy: busy,
@@ -322,7 +324,7 @@ async fn leave(signals: &mut Signals, reloader: &Arc<Reloader>, stop: &Stop) {
     let patience = node.settings().limits.drain_timeout / 2;
     let gone = async {
         reloader.upgrades.until(UpgradePhase::Over).await;
-        while node.metrics.connections.get() > 0 {
+        while node.metrics.connections.open.get() > 0 {
             tokio::time::sleep(LOOK).await;
         }
     };

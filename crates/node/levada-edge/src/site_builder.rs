@@ -197,15 +197,16 @@ fn make_site(
                 before.change(&plan);
                 before
             }
-            None => Switch::new(&plan, clock, metrics.clone()),
+            None => Switch::new(&plan, clock, metrics.policies.clone()),
         }
     });
-    let (fallbacks, retry_budget) = (metrics.fallbacks.clone(), settings.limits.retry_budget);
+    let (fallbacks, retry_budget) =
+        (metrics.servers.fallbacks.clone(), settings.limits.retry_budget);
     let nodes = settings.peering.as_ref().map_or(1, |peering| peering.peers.len());
     let piece_turns =
         before.map_or_else(|| PacedQueue::new(nodes), |before| before.piece_turns.clone());
     let routes = Routes::new(&site.routes, routes);
-    let counted = metrics.site(site.name());
+    let counted = metrics.requests.site(site.name());
     Site::new(
         site,
         SiteParts {

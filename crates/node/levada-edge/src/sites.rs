@@ -7,14 +7,13 @@ use http::HeaderValue;
 use levada_access::site_access::SiteAccess;
 use levada_body::files::FileDirectory;
 use levada_cluster::purge::PurgedSites;
-use levada_metrics::SiteMetrics;
 use levada_observe::log::access_log::Log;
+use levada_observe::metrics::{Counter, SiteMetrics};
 use levada_policy::ClientShare;
 use levada_redirector::{Classes, Origins, SharedDecider, SitePolicy, Sources, Switch};
 use levada_store::identity::{ResourceUrl, without_port};
 use levada_types::hash64;
 use levada_upstream::{FairQueue, PacedQueue, RetryBudget, Server};
-use prometheus_client::metrics::counter::Counter;
 
 use crate::{clock::Clock, routes::Routes};
 use levada_config::{Delivery, Handling, HostTable, LargeSettings, MissLimits, SiteSettings};

@@ -12,11 +12,11 @@ use levada_tls::acme::CertificateState;
 use levada_types::Request;
 
 use crate::{
-    metrics::CacheResult,
     node::Node,
     sites::{Site, Sites},
 };
 use levada_config::KeyFrom;
+use levada_observe::metrics::{CacheResult, MetricSnapshot};
 
 /// The objects that a status names.
 const HOTTEST: usize = 24;
@@ -25,7 +25,9 @@ impl Node {
     /// The state of the node, for operators, pages and peers.
     pub(crate) fn status(&self) -> NodeStatus {
         let (totals, sites, limits) = (self.totals(), self.sites.load(), &self.settings().limits);
-        let count = |result| self.metrics.count(false, result) + self.metrics.count(true, result);
+        let count = |result| {
+            self.metrics.requests.count(false, result) + self.metrics.requests.count(true, result)
+        };
         let missing = self.missing();
         NodeStatus {
             name: self.settings().name.clone(),
@@ -50,7 +52,7 @@ impl Node {
             cache_bytes: self.cache.store.bytes(),
             cache_objects: self.cache.store.entries(),
             memory_bytes: totals.memory_bytes,
-            memory_limit: self.metrics.memory_limit.get() as u64,
+            memory_limit: self.metrics.memory.limit.get() as u64,
             now: self.history.last(),
             peers: self.peer_statuses(),
             origins: origin_statuses(&sites),
@@ -96,35 +98,66 @@ impl Node {
             draining: self.drain.is_on(),
             downloads: self.drain.running(),
             moved: self.drain.moved(),
-            in_flight: self.metrics.in_flight.get(),
+            in_flight: self.metrics.requests.in_flight.get(),
         }
+    }
+
+    /// All metrics at this moment.
+    pub(crate) fn read_metrics(&self) -> Vec<MetricSnapshot> {
+        let metrics = &self.metrics;
+        let tiers = &self.cache.tiers;
+        metrics.cache.show(&self.cache.store, tiers.memory.bytes(), &tiers.loans);
+        metrics.purges.rules.set(self.cache.purges.rule_count());
+        metrics.purges.pending.set(self.purging.pending());
+        let (misses, waiting) = self.misses();
+        metrics.misses.set(misses);
+        metrics.misses_waiting.set(waiting);
+        let sites = self.sites.load();
+        let shown = metrics.servers.show();
+        for site in sites.iter() {
+            shown.origins(&site.origins);
+            site.switch.iter().for_each(|switch| shown.switch(&site.name(), switch));
+        }
+        let peers = self.peers.as_ref().map(|peers| peers.now());
+        peers.iter().flat_map(|now| now.others()).for_each(|peer| shown.peer(&peer.server));
+        shown.policies(sites.iter().map(|site| &site.decider).collect());
+        shown.end();
+        let sources: Vec<_> = match &peers {
+            Some(now) => {
+                now.members().map(|(_, one)| (one.slot, one.server.name.to_string())).collect()
+            }
+            None => vec![(0, self.settings().name.clone())],
+        };
+        let (performance, waiting) = (self.large.sources.lock().clone(), self.large.waiting());
+        metrics.large.show(&performance, sources.into_iter(), waiting);
+        metrics.registry.read()
     }
 
     /// The counts of the node since its start.
     pub(crate) fn totals(&self) -> Totals {
-        let metrics = &self.metrics;
-        let count = |result| metrics.count(false, result) + metrics.count(true, result);
+        let (metrics, requests) = (&self.metrics, &self.metrics.requests);
+        let count = |result| requests.count(false, result) + requests.count(true, result);
         let all = |from_peer: bool| {
             // A response that this node itself gives to a peer answers a probe or a message of the cluster.
             let counts = CacheResult::ALL.iter().filter(|r| !from_peer || **r != CacheResult::None);
-            counts.map(|result| metrics.count(from_peer, *result)).sum()
+            counts.map(|result| requests.count(from_peer, *result)).sum()
         };
         Totals {
             client_requests: all(false),
             peer_requests: all(true),
-            bytes: metrics.bytes_sent(),
+            bytes: requests.bytes(),
             hits: count(CacheResult::Hit),
             misses: [CacheResult::Miss, CacheResult::Expired, CacheResult::Revalidated]
                 .into_iter()
                 .map(count)
                 .sum(),
-            origin_bytes: metrics.origin_bytes.get(),
+            origin_bytes: metrics.policies.upstream.origin_bytes.get(),
             refused: self.telemetry.refused.get(),
             latencies: self.telemetry.latencies.counts(),
-            in_flight: metrics.in_flight.get(),
+            in_flight: requests.in_flight.get(),
             in_service: self.capacity.held(),
-            connections: metrics.connections.get(),
-            memory_bytes: metrics.memory_resident.get() as u64,
+            connections: metrics.connections.open.get(),
+            memory_bytes: metrics.memory.resident.get() as u64,
         }
     }
 

@@ -4,12 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use levada_cluster::nodes::Peers;
 use levada_cluster::orders::ComparedPeer;
-use levada_metrics::PageFormat;
 use levada_net::stop::{Spawn, Stop, spawn_until};
 use levada_tls::acme::OtherNodes;
 use levada_upstream::FirstLooks;
 
-use crate::{admin, expressions, members, node::Node, route, sites::Site, watch};
+use crate::{expressions, members, node::Node, route, sites::Site, watch};
 
 /// How often a peer in slow start gets more of its keys.
 const RAMP_STEP: Duration = Duration::from_millis(250);
@@ -22,11 +21,7 @@ pub(crate) fn tend(node: &Arc<Node>, stop: &Stop) {
         (&node.telemetry.exporter, &node.settings().telemetry)
     {
         let node = Arc::downgrade(node);
-        let page = move || {
-            let page = admin::page_of_metrics(&*node.upgrade()?, PageFormat::OpenMetrics);
-            String::from_utf8(page).ok()
-        };
-        collector.start(exporter, page);
+        collector.start(exporter, move || Some(node.upgrade()?.read_metrics()));
     }
     if let Some(peers) = &node.peers {
         tend_peers(node, peers, &until_stopped);

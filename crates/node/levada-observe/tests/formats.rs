@@ -7,7 +7,7 @@ use levada_observe::log::{
     AccessLine, LogEntry, LogFormat,
     access_log::{AccessLog, Log, Logs, Sampling},
 };
-use prometheus_client::metrics::counter::Counter;
+use levada_observe::metrics::Counter;
 use serde_json::Value;
 
 const HOSTILE: &[u8] = b"a\"b\\c [d] \x80\xff\t' } $status";

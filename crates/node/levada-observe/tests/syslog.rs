@@ -8,7 +8,7 @@ use std::{
 };
 
 use levada_observe::log::{FACILITIES, LineQueue, LogTarget, Syslog, SyslogTransport};
-use prometheus_client::metrics::counter::Counter;
+use levada_observe::metrics::Counter;
 
 const SOON: Duration = Duration::from_secs(20);
 

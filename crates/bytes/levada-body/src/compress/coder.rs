@@ -219,6 +219,8 @@ fn code(encoder: &mut Encoder, pieces: &[Bytes], then: Then) -> io::Result<Vec<u
 mod tests {
     use std::{future::poll_fn, io::Read};
 
+    use levada_observe::metrics::Registry;
+
     use super::*;
     use crate::compress::{metrics::CompressMetrics, settings::CompressSettings};
 
@@ -236,7 +238,7 @@ mod tests {
 
     #[tokio::test]
     async fn source_that_pauses_is_flushed() {
-        let workers = Workers::new(1, 0, CompressMetrics::default());
+        let workers = Workers::new(1, 0, CompressMetrics::registered(&mut Registry::default()));
         let mut coder = coder(&workers);
         let mut first = Some(Bytes::from_static(b"data: 1\n\n"));
         let coded = next(&mut coder, |_| match first.take() {
@@ -251,7 +253,7 @@ mod tests {
 
     #[tokio::test]
     async fn stream_that_waits_for_its_source_does_not_lower_levels() {
-        let workers = Workers::new(1, 4, CompressMetrics::default());
+        let workers = Workers::new(1, 4, CompressMetrics::registered(&mut Registry::default()));
         let mut streams: Vec<Coder> = (0..4).map(|_| coder(&workers)).collect();
         assert_eq!(workers.admit_copy().unwrap().load, 1.0);
         for stream in &mut streams {
@@ -269,7 +271,7 @@ mod tests {
 
     #[tokio::test]
     async fn body_that_breaks_off_is_not_ended() {
-        let workers = Workers::new(1, 0, CompressMetrics::default());
+        let workers = Workers::new(1, 0, CompressMetrics::registered(&mut Registry::default()));
         let mut coder = coder(&workers);
         let mut pieces = vec![Err(()), Ok(Bytes::from_static(b"half"))];
         let broken = loop {
@@ -285,7 +287,7 @@ mod tests {
 
     #[tokio::test]
     async fn long_body_is_coded_in_portions() {
-        let workers = Workers::new(2, 0, CompressMetrics::default());
+        let workers = Workers::new(2, 0, CompressMetrics::registered(&mut Registry::default()));
         let mut coder = coder(&workers);
         let (mut left, mut coded) = (100, Vec::new());
         let piece = Bytes::from("0123456789".repeat(1000));

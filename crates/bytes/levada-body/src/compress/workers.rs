@@ -73,7 +73,7 @@ impl Workers {
         let done = tokio::task::spawn_blocking(move || {
             let begun = std::time::Instant::now();
             let done = work();
-            workers.metrics.seconds.inc_by(begun.elapsed().as_secs_f64());
+            workers.metrics.seconds.add(begun.elapsed());
             drop(turn);
             done
         });
@@ -113,11 +113,13 @@ impl Drop for Place {
 
 #[cfg(test)]
 mod tests {
+    use levada_observe::metrics::Registry;
+
     use super::*;
 
     #[test]
     fn places_are_bounded_and_come_back() {
-        let workers = Workers::new(2, 2, CompressMetrics::default());
+        let workers = Workers::new(2, 2, CompressMetrics::registered(&mut Registry::default()));
         let places: Vec<Place> = (0..4).map_while(|_| workers.admit_copy()).collect();
         assert_eq!(places.iter().map(|place| place.load).collect::<Vec<_>>(), [0.0, 0.0, 0.5, 1.0]);
         assert!(workers.admit_copy().is_none());
@@ -129,14 +131,14 @@ mod tests {
 
     #[test]
     fn without_a_queue_the_workers_are_all() {
-        let workers = Workers::new(1, 0, CompressMetrics::default());
+        let workers = Workers::new(1, 0, CompressMetrics::registered(&mut Registry::default()));
         let place = workers.admit_copy();
         assert!(place.is_some() && workers.admit_copy().is_none());
     }
 
     #[test]
     fn streams_leave_half_of_the_queue_to_copies() {
-        let workers = Workers::new(1, 2, CompressMetrics::default());
+        let workers = Workers::new(1, 2, CompressMetrics::registered(&mut Registry::default()));
         let streams: Vec<Place> = (0..3).map_while(|_| workers.admit_stream()).collect();
         assert_eq!(streams.len(), 2);
         assert!(workers.admit_copy().is_some());

@@ -101,8 +101,7 @@ pub(crate) async fn serve<N: Serve>(
     stop: Stop,
 ) {
     let metrics = node.metrics().clone();
-    metrics.connections.inc();
-    let _counted = Counted(&metrics.connections);
+    let _counted = metrics.connections.hold();
     let _place = place;
     let client = incoming.remote_address().ip().to_canonical();
     let Ok(connecting) = incoming.accept() else {
@@ -152,14 +151,6 @@ pub(crate) async fn serve<N: Serve>(
     node.ended(client, ending);
     // The task that sends for this connection is behind this one.
     tokio::task::yield_now().await;
-}
-
-struct Counted<'a>(&'a prometheus_client::metrics::gauge::Gauge);
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        self.0.dec();
-    }
 }
 
 /// How far a connection has come.

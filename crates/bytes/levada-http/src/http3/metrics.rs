@@ -1,12 +1,9 @@
 //! The counters of HTTP/3.
 
-use prometheus_client::{
-    metrics::{counter::Counter, gauge::Gauge},
-    registry::Registry,
-};
+use levada_observe::metrics::{Counter, Gauge, Registry};
 
 /// See the module.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone)]
 pub struct QuicMetrics {
     /// Connections that are open.
     pub connections: Gauge,
@@ -29,24 +26,27 @@ pub struct QuicMetrics {
 impl QuicMetrics {
     /// New counters, which this registry shows.
     pub fn registered(registry: &mut Registry) -> Self {
-        let new = Self::default();
-        let mut counter = |name, help, counter: &Counter| {
-            registry.register(name, help, counter.clone());
-        };
-        counter("quic_handshakes", "QUIC handshakes that were completed", &new.handshakes);
-        let help = "QUIC handshakes that failed or took too long";
-        counter("quic_handshakes_failed", help, &new.handshakes_failed);
-        let help = "Requests that came before the QUIC handshake was complete (0-RTT)";
-        counter("quic_early_requests", help, &new.early_requests);
-        let help = "QUIC clients that were asked to prove their address first";
-        counter("quic_retries", help, &new.retries);
-        let help = "QUIC packets sent on connections that have ended";
-        counter("quic_packets_sent", help, &new.packets_sent);
-        let help = "QUIC packets lost on connections that have ended";
-        counter("quic_packets_lost", help, &new.packets_lost);
-        let help = "QUIC connections that went on from another address of their client";
-        counter("quic_migrations", help, &new.migrations);
-        registry.register("quic_connections", "Open QUIC connections", new.connections.clone());
-        new
+        Self {
+            handshakes: registry.metric("quic_handshakes", "QUIC handshakes that were completed"),
+            handshakes_failed: registry
+                .metric("quic_handshakes_failed", "QUIC handshakes that failed or took too long"),
+            early_requests: registry.metric(
+                "quic_early_requests",
+                "Requests that came before the QUIC handshake was complete (0-RTT)",
+            ),
+            retries: registry.metric(
+                "quic_retries",
+                "QUIC clients that were asked to prove their address first",
+            ),
+            packets_sent: registry
+                .metric("quic_packets_sent", "QUIC packets sent on connections that have ended"),
+            packets_lost: registry
+                .metric("quic_packets_lost", "QUIC packets lost on connections that have ended"),
+            migrations: registry.metric(
+                "quic_migrations",
+                "QUIC connections that went on from another address of their client",
+            ),
+            connections: registry.metric("quic_connections", "Open QUIC connections"),
+        }
     }
 }

@@ -116,7 +116,7 @@ impl Tunnel {
         C: AsyncRead + AsyncWrite,
         S: AsyncRead + AsyncWrite,
     {
-        let _open = metrics.open();
+        let _open = metrics.now.hold();
         let Self { from_client, from_server, idle_timeout } = self;
         let (mut client, mut server, mut leaving) = (pin!(client), pin!(server), pin!(leaving));
         let mut running = Running {
@@ -207,7 +207,7 @@ impl Running {
 mod tests {
     use std::{future::pending, sync::Arc};
 
-    use prometheus_client::registry::Registry;
+    use levada_observe::metrics::Registry;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
 
     use super::*;

@@ -11,7 +11,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use prometheus_client::metrics::counter::Counter;
+use levada_observe::metrics::Counter;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::websocket::{FramePosition, frames::goodbye};

@@ -1,16 +1,13 @@
 //! The metrics of the disk tier.
 
-use prometheus_client::{
-    metrics::{counter::Counter, family::Family, gauge::Gauge},
-    registry::Registry,
-};
+use levada_observe::metrics::{Counter, Family, Gauge, Registry};
 
 use super::trouble::Kind;
 
-type Labelled = Family<[(&'static str, &'static str); 1], Counter>;
+type Labelled = Family<[&'static str; 1], Counter>;
 
 /// The counters of a disk tier.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone)]
 pub struct DiskMetrics {
     pub(super) bytes: Gauge,
     pub(super) entries: Gauge,
@@ -31,50 +28,41 @@ pub struct DiskMetrics {
 impl DiskMetrics {
     /// The counters, shown by `registry`.
     pub fn registered(registry: &mut Registry) -> Self {
-        let metrics = Self::default();
-        let registry = registry.sub_registry_with_prefix("cache_disk");
-        let gauges = [
-            ("bytes", "Bytes taken on the disk, with directories and inodes", &metrics.bytes),
-            ("entries", "Records on the disk", &metrics.entries),
-            ("queue_bytes", "Bytes that wait to be written to the disk", &metrics.queue_bytes),
-            ("scanned", "Whether all that is on the disk is known", &metrics.scanned),
-        ];
-        for (name, help, gauge) in gauges {
-            registry.register(name, help, gauge.clone());
+        let registry = registry.part("cache_disk");
+        Self {
+            bytes: registry.metric("bytes", "Bytes taken on the disk, with directories and inodes"),
+            entries: registry.metric("entries", "Records on the disk"),
+            queue_bytes: registry
+                .metric("queue_bytes", "Bytes that wait to be written to the disk"),
+            scanned: registry.metric("scanned", "Whether all that is on the disk is known"),
+            hits: registry.metric("hits", "Records found on the disk"),
+            sent_files: registry.metric("sent_files", "Records sent from their files"),
+            misses: registry.metric("misses", "Records asked of the disk in vain"),
+            writes: registry.metric("writes", "Records written to the disk"),
+            written_bytes: registry.metric("written_bytes", "Bytes of records written to the disk"),
+            evictions: registry.metric("evictions", "Records evicted from the disk"),
+            damaged: registry.metric("damaged", "Records found damaged, and removed"),
+            foreign: registry.metric("foreign", "Files that are no records, and were removed"),
+            dropped: registry.family("dropped", "Records not written, by reason", ["reason"]),
+            errors: registry.family("errors", "Errors of the disk, by kind", ["kind"]),
         }
-        let counters = [
-            ("hits", "Records found on the disk", &metrics.hits),
-            ("sent_files", "Records sent from their files", &metrics.sent_files),
-            ("misses", "Records asked of the disk in vain", &metrics.misses),
-            ("writes", "Records written to the disk", &metrics.writes),
-            ("written_bytes", "Bytes of records written to the disk", &metrics.written_bytes),
-            ("evictions", "Records evicted from the disk", &metrics.evictions),
-            ("damaged", "Records found damaged, and removed", &metrics.damaged),
-            ("foreign", "Files that are no records, and were removed", &metrics.foreign),
-        ];
-        for (name, help, counter) in counters {
-            registry.register(name, help, counter.clone());
-        }
-        registry.register("dropped", "Records not written, by reason", metrics.dropped.clone());
-        registry.register("errors", "Errors of the disk, by kind", metrics.errors.clone());
-        metrics
     }
 
     pub(super) fn dropped(&self, reason: &'static str) {
-        self.dropped.get_or_create(&[("reason", reason)]).inc();
+        self.dropped.get_or_create(&[reason]).inc();
     }
 
     pub(super) fn error(&self, kind: Kind) {
-        self.errors.get_or_create(&[("kind", kind.as_str())]).inc();
+        self.errors.get_or_create(&[kind.as_str()]).inc();
     }
 
     #[cfg(test)]
     pub(super) fn dropped_for(&self, reason: &'static str) -> u64 {
-        self.dropped.get_or_create(&[("reason", reason)]).get()
+        self.dropped.get_or_create(&[reason]).get()
     }
 
     #[cfg(test)]
     pub(super) fn errors_of(&self, kind: Kind) -> u64 {
-        self.errors.get_or_create(&[("kind", kind.as_str())]).get()
+        self.errors.get_or_create(&[kind.as_str()]).get()
     }
 }

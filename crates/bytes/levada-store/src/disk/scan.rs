@@ -180,7 +180,7 @@ fn foreign(writer: &DiskWriter<'_>, file: &DirEntry) {
     match remove(&file.path()) {
         // An interruption by the end of the tier.
         Ok(()) if file.file_name() == WRITING => {}
-        Ok(()) => drop(writer.shared.metrics.foreign.inc()),
+        Ok(()) => writer.shared.metrics.foreign.inc(),
         Err(error) => writer.shared.trouble(
             "a file that is no record cannot be removed",
             &file.path(),

@@ -5,11 +5,10 @@ use std::{
     os::unix::fs::{MetadataExt, PermissionsExt},
     path::Path,
     process::Command,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
 use levada_cache::eviction::{EVICTIONS, find_eviction};
-use prometheus_client::registry::Registry;
+use levada_observe::metrics::Registry;
 use tempfile::TempDir;
 
 use super::*;
@@ -27,7 +26,7 @@ fn settings(dir: &Path) -> DiskSettings {
 }
 
 fn open(dir: &Path) -> Disk {
-    Disk::open(settings(dir), DiskMetrics::default()).unwrap()
+    Disk::open(settings(dir), DiskMetrics::registered(&mut Registry::default())).unwrap()
 }
 
 /// The bytes of record `n`: all that a test must know of it.
@@ -203,7 +202,7 @@ async fn order_of_eviction_survives_a_restart() {
     disk.close(Duration::from_secs(10));
     drop(disk);
     let smaller = DiskSettings { bytes: 2 * MIB, ..settings(dir.path()) };
-    let disk = Disk::open(smaller, DiskMetrics::default()).unwrap();
+    let disk = Disk::open(smaller, DiskMetrics::registered(&mut Registry::default())).unwrap();
     disk.scanned().await;
     let kept: Vec<u64> = (0..40).filter(|&n| disk.holds(key(n))).collect();
     assert_eq!(kept, (0..kept.len() as u64).collect::<Vec<_>>());
@@ -217,7 +216,7 @@ async fn limit_holds_for_everything_in_the_directory() {
         let dir = TempDir::new().unwrap();
         let limit = 3 * MIB;
         let settings = DiskSettings { bytes: limit, eviction: algorithm, ..settings(dir.path()) };
-        let disk = Disk::open(settings, DiskMetrics::default()).unwrap();
+        let disk = Disk::open(settings, DiskMetrics::registered(&mut Registry::default())).unwrap();
         disk.scanned().await;
         for n in 0..400 {
             disk.put_record(n % 300, (n as usize * 7919) % 60_000);
@@ -361,7 +360,7 @@ async fn removal_and_put_take_effect_in_order() {
 async fn disk_that_hangs_costs_a_bounded_queue_and_nobody_waits() {
     let dir = TempDir::new().unwrap();
     let settings = DiskSettings { queue_bytes: 100_000, ..settings(dir.path()) };
-    let disk = Disk::open(settings, DiskMetrics::default()).unwrap();
+    let disk = Disk::open(settings, DiskMetrics::registered(&mut Registry::default())).unwrap();
     disk.put_record(50, 100);
     disk.settled().await;
     let writing = disk.file(50).with_file_name("writing");
@@ -498,7 +497,7 @@ async fn directory_removed_under_way_begins_anew() {
     assert_eq!(disk.entries(), 1);
     assert!(disk.shared.metrics.errors_of(Kind::Missing) > 0);
     assert!(matches!(
-        Disk::open(settings(&path), DiskMetrics::default()),
+        Disk::open(settings(&path), DiskMetrics::registered(&mut Registry::default())),
         Err(DiskError::InUse(_))
     ));
 }
@@ -507,14 +506,15 @@ async fn directory_removed_under_way_begins_anew() {
 async fn directory_is_one_nodes() {
     let dir = TempDir::new().unwrap();
     let disk = open(dir.path());
-    let second = Disk::open(settings(dir.path()), DiskMetrics::default());
+    let second =
+        Disk::open(settings(dir.path()), DiskMetrics::registered(&mut Registry::default()));
     assert!(matches!(second, Err(DiskError::InUse(_))));
     drop(disk);
     drop(open(dir.path()));
     let file = dir.path().join("file");
     fs::write(&file, b"").unwrap();
     for path in [file.clone(), file.join("below")] {
-        let wrong = Disk::open(settings(&path), DiskMetrics::default());
+        let wrong = Disk::open(settings(&path), DiskMetrics::registered(&mut Registry::default()));
         assert!(matches!(wrong, Err(DiskError::NotADirectory(_))));
     }
     let _ = fs::set_permissions(&file, fs::Permissions::from_mode(0o600));
@@ -557,18 +557,13 @@ async fn sweep_judges_every_record_on_disk_and_waiting() {
 
 #[tokio::test]
 async fn metrics_are_named_as_the_others_are() {
-    let count = AtomicU64::new(0);
-    let mut registry = Registry::with_prefix("levada");
-    let metrics = DiskMetrics::registered(&mut registry);
+    let mut registry = Registry::default();
+    let metrics = DiskMetrics::registered(registry.part("levada"));
     metrics.dropped("queue_full");
     metrics.error(Kind::Full);
-    let mut page = String::new();
-    prometheus_client::encoding::text::encode(&mut page, &registry).unwrap();
-    for line in page.lines().filter(|line| line.starts_with("levada_cache_disk_")) {
-        count.fetch_add(1, Relaxed);
-        eprintln!("{line}");
-    }
-    assert_eq!(count.load(Relaxed), 14);
+    let page = registry.read();
+    assert_eq!(page.len(), 14);
+    assert!(page.iter().all(|metric| metric.name.starts_with("levada_cache_disk_")));
 }
 
 #[test]

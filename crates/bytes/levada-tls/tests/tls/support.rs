@@ -15,6 +15,7 @@ use std::{
 };
 
 use http::HeaderMap;
+use levada_observe::metrics::Registry;
 use levada_tls::{
     client_certificates::{ClientCertificateMode, ClientCertificateSettings, admit},
     client_fields::ClientFields,
@@ -214,7 +215,11 @@ async fn answer(
     clients: Option<ClientCertificateSettings>,
 ) {
     let client = stream.peer_addr().unwrap().ip();
-    let Ok(accepted) = door.accept(stream, client, &TlsMetrics::default()).await else { return };
+    let Ok(accepted) =
+        door.accept(stream, client, &TlsMetrics::registered(&mut Registry::default())).await
+    else {
+        return;
+    };
     let mut stream = accepted.stream;
     let mut request = [0; 1024];
     if stream.read(&mut request).await.unwrap_or(0) == 0 {

@@ -20,13 +20,14 @@ use std::{
 };
 
 use levada_discovery::{Discovery, DiscoveryMetrics, Followed, ResolverSettings, Source};
+use levada_observe::metrics::Registry;
 
 /// A bound for everything that happens soon, on a busy machine.
 const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Follows one source.
 fn follow(source: Source) -> (Discovery, Arc<Followed>) {
-    let metrics = DiscoveryMetrics::default();
+    let metrics = DiscoveryMetrics::registered(&mut Registry::default());
     let discovery = Discovery::new(ResolverSettings::default(), metrics);
     let followed = discovery.follow(&source, "source");
     (discovery, followed)

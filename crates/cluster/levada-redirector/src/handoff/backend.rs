@@ -250,7 +250,7 @@ impl<S: Serve> FrameContext<'_, S> {
                     asking: self.asking.clone(),
                     connection: self.node.connection(client, Some(silenced.clone())),
                     silenced,
-                    _counted: CountedConnection::new(self.node.observer()),
+                    _counted: CountedConnection::new(self.node.metrics()),
                 };
                 let (stop, cut) = (self.stop.clone(), self.stop.clone());
                 let given_up = GivenUp { id, sender: Some(self.sender.clone()) };

@@ -154,7 +154,7 @@ impl<S: Serve> Front<S> {
                 let handed_off =
                     HandedOffConnection::new(node, left, std::mem::take(bytes), choice, open);
                 if let Err(handed_off) = link.take(handed_off) {
-                    node.observer().handoff("refused");
+                    node.metrics().handoff("refused");
                     let (node, stop) = (node.clone(), handed_off.stop().clone());
                     tokio::spawn(async move {
                         tokio::select! {
@@ -194,7 +194,7 @@ pub(crate) async fn go_on<S: Serve>(
     next: Responder,
 ) {
     let (state, steered, bytes, open) = handed_off.give_up();
-    let _counted = CountedConnection::new(node.observer());
+    let _counted = CountedConnection::new(node.metrics());
     let connection = node.connection(open.client, None);
     let place = ConnectionPlace::Between(state, steered);
     if let Some(ending) = serve_from(&node, &connection, place, bytes, open, next).await {
@@ -307,7 +307,7 @@ fn hand_over<S: Serve>(
             None
         }
         Err(handed_off) => {
-            node.observer().handoff("refused");
+            node.metrics().handoff("refused");
             let (state, steered, bytes, open) = handed_off.give_up();
             Some((ConnectionPlace::Between(state, steered), bytes, open))
         }
@@ -316,7 +316,7 @@ fn hand_over<S: Serve>(
 
 fn cannot_leave<S: Serve>(node: &Arc<S>, error: &std::io::Error) {
     tracing::debug!(%error, "proxying: this connection cannot be handed off");
-    node.observer().handoff("unfit");
+    node.metrics().handoff("unfit");
 }
 
 /// Takes a connection out of its socket. On an error the connection stays as it was.

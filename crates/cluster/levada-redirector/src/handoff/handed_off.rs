@@ -7,10 +7,11 @@ use levada_http::ConnectionEnd;
 use levada_net::{bpf::Steered, client::OpenConnection, handoff::Connection, stop::Stop};
 
 use crate::handoff::{
+    HandoffMetrics,
     channel::LEASE,
     front::{self, ChosenBackend, Responder},
     remote::{Event, Lease},
-    serve::{Observe, Serve, Turn},
+    serve::{Serve, Turn},
 };
 
 /// Kept while the connection is elsewhere. No task waits for it: the channel's task handles the back-end's
@@ -38,18 +39,18 @@ pub(crate) enum EventAction {
 }
 
 /// Counts a connection as open while it exists.
-pub(crate) struct CountedConnection(Arc<dyn Observe>);
+pub(crate) struct CountedConnection(Arc<HandoffMetrics>);
 
 impl CountedConnection {
-    pub(crate) fn new(observer: Arc<dyn Observe>) -> Self {
-        observer.open(true);
-        Self(observer)
+    pub(crate) fn new(metrics: &Arc<HandoffMetrics>) -> Self {
+        metrics.connections.open.inc();
+        Self(metrics.clone())
     }
 }
 
 impl Drop for CountedConnection {
     fn drop(&mut self) {
-        self.0.open(false);
+        self.0.connections.open.dec();
     }
 }
 
@@ -57,19 +58,19 @@ impl Drop for CountedConnection {
 struct CountedHandoff(CountedConnection);
 
 impl CountedHandoff {
-    fn new(observer: Arc<dyn Observe>) -> Self {
-        observer.remote(true);
-        Self(CountedConnection::new(observer))
+    fn new(metrics: &Arc<HandoffMetrics>) -> Self {
+        metrics.handed_over.inc();
+        Self(CountedConnection::new(metrics))
     }
 
-    fn observer(&self) -> &dyn Observe {
-        &*self.0.0
+    fn metrics(&self) -> &HandoffMetrics {
+        &self.0.0
     }
 }
 
 impl Drop for CountedHandoff {
     fn drop(&mut self) {
-        self.observer().remote(false);
+        self.metrics().handed_over.dec();
     }
 }
 
@@ -88,7 +89,7 @@ impl HandedOffConnection {
         choice: ChosenBackend<S>,
         open: OpenConnection,
     ) -> Box<Self> {
-        let (turn, counted) = (choice.turn, CountedHandoff::new(node.observer()));
+        let (turn, counted) = (choice.turn, CountedHandoff::new(node.metrics()));
         Box::new(Self { connection, steered, bytes, turn, is_measured: false, open, counted })
     }
 
@@ -116,7 +117,7 @@ impl HandedOffConnection {
             Event::Ended => {
                 self.measure();
                 self.turn.end();
-                self.counted.observer().handoff("ended");
+                self.counted.metrics().handoff("ended");
                 EventAction::Over
             }
             other => EventAction::Takes(other),
@@ -139,7 +140,7 @@ impl HandedOffConnection {
 
     /// Ends its record.
     pub(crate) fn end(self: Box<Self>, ending: ConnectionEnd) {
-        self.counted.observer().ended(ending);
+        self.counted.metrics().connections.ended(ending);
     }
 
     /// Whether the client has acknowledged anything of an answer since the connection left.
@@ -165,19 +166,19 @@ pub(crate) async fn attend<S: Serve>(
         match event {
             // A back-end may have started to answer just before its channel broke off.
             Event::Refused | Event::Vanished if !handed_off.was_answered() => {
-                node.observer().handoff("refused");
+                node.metrics().handoff("refused");
                 lease.end();
                 return front::go_on(node, handed_off, Responder::Here).await;
             }
             Event::Refused | Event::Vanished | Event::Lost => {
-                node.observer().handoff("lost");
+                node.metrics().handoff("lost");
                 handed_off.turn.lose();
                 tokio::time::sleep(STEERING_GRACE).await;
                 lease.end();
                 return handed_off.end(ConnectionEnd::Broken);
             }
             Event::GivenBack(connection, bytes) => {
-                node.observer().handoff("given-back");
+                node.metrics().handoff("given-back");
                 (handed_off.connection, handed_off.bytes) = (connection, bytes);
                 lease.end();
                 return front::go_on(node, handed_off, Responder::Anywhere).await;

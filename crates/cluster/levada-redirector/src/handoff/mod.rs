@@ -29,6 +29,7 @@ mod front_end;
 mod handed_off;
 mod head;
 mod link;
+mod metrics;
 mod remote;
 mod serve;
 mod settings;
@@ -38,7 +39,8 @@ pub use backend::{HandoffBackend, accept};
 pub use front::{Front, serve};
 pub use front_end::{FrontEnd, tend};
 pub use link::BackendLink;
-pub use serve::{Choice, Observe, Serve, Turn};
+pub use metrics::HandoffMetrics;
+pub use serve::{Choice, Serve, Turn};
 pub use settings::{
     AfterHandoff, BREAK_EVEN, HandoffBackendSettings, HandoffControl, HandoffSettings,
 };

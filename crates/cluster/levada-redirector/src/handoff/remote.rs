@@ -421,7 +421,7 @@ pub(crate) mod tests {
     };
 
     use super::*;
-    use crate::handoff::{ArrivedConnection, Choice, Front, Observe, SilencedSocket};
+    use crate::handoff::{ArrivedConnection, Choice, Front, HandoffMetrics, SilencedSocket};
 
     /// A node that is gone: only the frames say so.
     pub(crate) struct NoNode;
@@ -439,7 +439,7 @@ pub(crate) mod tests {
             unreachable!("the node is gone")
         }
 
-        fn observer(&self) -> Arc<dyn Observe> {
+        fn metrics(&self) -> &Arc<HandoffMetrics> {
             unreachable!("the node is gone")
         }
 

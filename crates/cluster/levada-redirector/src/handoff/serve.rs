@@ -6,7 +6,9 @@ use http::Request;
 use levada_http::{ConnectionEnd, ConnectionLimits};
 use levada_net::{client::ConnectionOwner, dormant::DormancyWatch, stop::Stop};
 
-use crate::handoff::{ArrivedConnection, Front, SilencedSocket, settings::HandoffControl};
+use crate::handoff::{
+    ArrivedConnection, Front, HandoffMetrics, SilencedSocket, settings::HandoffControl,
+};
 
 /// The node that hands connections over, or takes them.
 pub trait Serve: Send + Sync + Sized + 'static {
@@ -23,7 +25,7 @@ pub trait Serve: Send + Sync + Sized + 'static {
     fn limits(&self) -> ConnectionLimits;
 
     /// The counters of the node.
-    fn observer(&self) -> Arc<dyn Observe>;
+    fn metrics(&self) -> &Arc<HandoffMetrics>;
 
     /// Begins to watch connections that were taken over for clients that are gone, if that is configured. Called
     /// within the runtime.
@@ -76,16 +78,4 @@ pub trait Turn: Send {
     fn again(&mut self);
     /// The outcome of the request will not be known.
     fn lose(&mut self);
-}
-
-/// The counters that a handoff changes.
-pub trait Observe: Send + Sync {
-    /// The result of one handoff.
-    fn handoff(&self, result: &'static str);
-    /// A connection has ended.
-    fn ended(&self, ending: ConnectionEnd);
-    /// A connection that was elsewhere is open here from now on, or no longer.
-    fn open(&self, is_open: bool);
-    /// A back-end has a connection from now on, or no longer.
-    fn remote(&self, is_remote: bool);
 }

@@ -26,30 +26,23 @@ use arc_swap::{ArcSwap, Guard};
 use http::HeaderValue;
 use levada_net::stop::Spawn;
 use levada_policy::{
-    ClientShare, Cluster, LoadTable, Node as ClusterNode, NodeIndex, Pick, lard_thresholds,
+    ClientShare, Cluster, LoadTable, Node as ClusterNode, NodeIndex, lard_thresholds,
     weighted_lard_admission_limit,
 };
 use levada_tls::origin::ServerName;
 use levada_types::Timestamp;
 use levada_upstream::{
-    Address, Change, Clock, FairQueue, FirstLooks, HealthCheck, Origin, OutcomeCounter,
-    QueueCounts, Server, ServerBounds, ServerKind, ServerProtocols, WatchedServer, Wire,
-    watch_in_turn,
+    Address, Change, Clock, FairQueue, FirstLooks, HealthCheck, Origin, QueueCounts, Server,
+    ServerBounds, ServerKind, ServerProtocols, WatchedServer, Wire, watch_in_turn,
 };
 use parking_lot::Mutex;
 
 pub use member::Member;
 pub use send::{ChosenServer, Claim, ServerTurn, SitePolicy};
 
-use crate::{Decider, FoundBy, PolicyChoice, SharedDecider, SwitchServer, SwitchSettings};
-
-/// Shows operators what switches do.
-pub trait SwitchMetrics: OutcomeCounter + Send + Sync {
-    /// A policy has chosen a server.
-    fn decision(&self, policy: &'static str, pick: Pick);
-    /// Servers have joined or left: a policy has moved this part of the places of objects.
-    fn moved(&self, kind: ServerKind, policy: &'static str, part: f64);
-}
+use crate::{
+    Decider, FoundBy, PolicyChoice, PolicyMetrics, SharedDecider, SwitchServer, SwitchSettings,
+};
 
 /// A site's servers at work.
 pub struct Switch {
@@ -59,7 +52,7 @@ pub struct Switch {
     /// Held while the view is made again.
     making: Mutex<()>,
     clock: Clock,
-    metrics: Arc<dyn SwitchMetrics>,
+    metrics: Arc<PolicyMetrics>,
 }
 
 /// The servers as a decision sees them.
@@ -106,7 +99,7 @@ pub struct SwitchPlan<'a> {
 
 impl Switch {
     /// A switch that has sent nothing yet.
-    pub fn new(plan: &SwitchPlan<'_>, clock: Clock, metrics: Arc<dyn SwitchMetrics>) -> Arc<Self> {
+    pub fn new(plan: &SwitchPlan<'_>, clock: Clock, metrics: Arc<PolicyMetrics>) -> Arc<Self> {
         let members = plan.settings.servers.iter().map(|server| make(server, plan)).collect();
         let admission = plan.settings.admission;
         let switch = Arc::new(Self {

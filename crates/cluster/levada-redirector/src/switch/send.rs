@@ -127,7 +127,7 @@ impl Switch {
             // Each server of a switch counts its requests, and a policy has chosen it for this one.
             asks_beside: false,
             clock: self.clock,
-            counter: &*self.metrics,
+            metrics: &self.metrics.upstream,
         };
         levada_upstream::send(&mut servers, &retries, head, body).await
     }

@@ -19,8 +19,8 @@ use std::{
 };
 
 use levada_net::stop::once_changed;
+use levada_observe::metrics::{Counter, Gauge, Registry};
 use parking_lot::Mutex;
-use prometheus_client::metrics::counter::Counter;
 use tokio::{
     sync::{Notify, futures::Notified, watch},
     time::Instant,
@@ -40,7 +40,7 @@ pub struct Drain {
     /// Connections end with their next response. Every response looks at this flag.
     ends: AtomicBool,
     running: AtomicU64,
-    moved: Counter,
+    metrics: DrainMetrics,
     /// Notified of each drain, and of the stop.
     resting: Notify,
 }
@@ -97,9 +97,26 @@ impl Drop for Movable {
     }
 }
 
+/// The metrics of drains.
+#[derive(Clone)]
+pub struct DrainMetrics {
+    draining: Gauge,
+    moved: Counter,
+}
+
+impl DrainMetrics {
+    /// The metrics, which `registry` shows.
+    pub fn registered(registry: &mut Registry) -> Self {
+        Self {
+            draining: registry.metric("draining", "Whether the node drains"),
+            moved: registry.metric("downloads_moved", "Downloads that a drain ended in the middle"),
+        }
+    }
+}
+
 impl Drain {
-    /// `moved` counts the downloads that are ended.
-    pub fn new(moved: Counter) -> Arc<Self> {
+    /// A node that does not drain.
+    pub fn new(metrics: DrainMetrics) -> Arc<Self> {
         Arc::new(Self {
             begun: watch::Sender::new(false),
             closing: AtomicBool::new(false),
@@ -107,7 +124,7 @@ impl Drain {
             left: watch::Sender::new(false),
             ends: AtomicBool::new(false),
             running: AtomicU64::new(0),
-            moved,
+            metrics,
             resting: Notify::new(),
         })
     }
@@ -117,6 +134,7 @@ impl Drain {
         *self.bucket.lock() = Bucket { gap: gap(rate), next: Instant::now() };
         self.end_connections();
         self.begun.send_replace(true);
+        self.metrics.draining.set(1);
         self.rouse();
     }
 
@@ -140,6 +158,7 @@ impl Drain {
         self.closing.store(false, Relaxed);
         self.ends.store(*self.left.borrow(), Relaxed);
         self.begun.send_replace(false);
+        self.metrics.draining.set(0);
     }
 
     /// Whether downloads are being ended.
@@ -194,7 +213,7 @@ impl Drain {
     /// Whether a download may be ended now. If so, counts it.
     fn take(&self, now: Instant) -> bool {
         let taken = self.bucket.lock().take(now);
-        self.moved.inc_by(taken.into());
+        self.metrics.moved.inc_by(taken.into());
         taken
     }
 
@@ -205,7 +224,7 @@ impl Drain {
 
     /// The number of downloads ended in the middle since the start.
     pub fn moved(&self) -> u64 {
-        self.moved.get()
+        self.metrics.moved.get()
     }
 }
 
@@ -236,7 +255,7 @@ mod tests {
 
     #[test]
     fn only_what_is_long_and_began_before_is_ended() {
-        let drain = Drain::new(Counter::default());
+        let drain = Drain::new(DrainMetrics::registered(&mut Registry::default()));
         assert!(Movable::new(&drain, MIN_REST - 1).is_none());
         let mut early = Movable::new(&drain, MIN_REST + 10).unwrap();
         assert!(!early.ends());
@@ -255,7 +274,7 @@ mod tests {
 
     #[test]
     fn connections_end_in_a_drain_and_after_an_upgrade() {
-        let drain = Drain::new(Counter::default());
+        let drain = Drain::new(DrainMetrics::registered(&mut Registry::default()));
         drain.begin(1);
         assert!(drain.ends_connections());
         drain.undo();
@@ -267,7 +286,7 @@ mod tests {
 
     #[test]
     fn a_drain_that_was_undone_closes_nothing() {
-        let drain = Drain::new(Counter::default());
+        let drain = Drain::new(DrainMetrics::registered(&mut Registry::default()));
         let download = Movable::new(&drain, u64::MAX).unwrap();
         drain.begin(1_000);
         drain.undo();

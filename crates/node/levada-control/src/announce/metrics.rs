@@ -1,37 +1,35 @@
 //! The metrics of a route.
 
-use prometheus_client::{
-    metrics::{counter::Counter, family::Family, gauge::Gauge},
-    registry::Registry,
-};
+use levada_observe::metrics::{Counter, Family, Gauge, Registry};
 
 use levada_config::RouteLevel;
 
 use crate::announce::decide::RouteReason;
 
 /// The level of a route, its changes and its errors.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone)]
 pub struct RouteMetrics {
-    level: Gauge<i64>,
-    changes: Family<[(&'static str, &'static str); 2], Counter>,
+    level: Gauge,
+    changes: Family<[&'static str; 2], Counter>,
     pub(crate) errors: Counter,
 }
 
 impl RouteMetrics {
     /// The metrics, shown by `registry`.
     pub fn registered(registry: &mut Registry) -> Self {
-        let metrics = Self::default();
-        let help = "How the route is announced: 0 withdrawn, 1 as a backup, 2 normally";
-        registry.register("route_level", help, metrics.level.clone());
-        registry.register("route_changes", "Changes of the route", metrics.changes.clone());
-        let help = "Commands that the BGP daemon did not carry out";
-        registry.register("route_errors", help, metrics.errors.clone());
-        metrics
+        Self {
+            level: registry.metric(
+                "route_level",
+                "How the route is announced: 0 withdrawn, 1 as a backup, 2 normally",
+            ),
+            changes: registry.family("route_changes", "Changes of the route", ["level", "reason"]),
+            errors: registry
+                .metric("route_errors", "Commands that the BGP daemon did not carry out"),
+        }
     }
 
     pub(crate) fn changed(&self, level: RouteLevel, reason: RouteReason) {
-        let labels = [("level", level.as_str()), ("reason", reason.as_str())];
-        self.changes.get_or_create(&labels).inc();
+        self.changes.get_or_create(&[level.as_str(), reason.as_str()]).inc();
     }
 
     pub(crate) fn set(&self, level: RouteLevel) {

@@ -88,7 +88,7 @@ impl Cache {
         let cache = &settings.cache;
         let patience = settings.limits.drain_timeout + CLOSING;
         let store = Store::open_within(cache, &metrics.disk, patience)?;
-        let store = Arc::new(store.counting(metrics.variants_evicted.clone()));
+        let store = Arc::new(store.counting(metrics.cache.variants_evicted.clone()));
         // After the tier, which creates the directory and locks it against other nodes.
         let directory = cache.disk.as_ref().map(|disk| &*disk.path);
         let (in_cluster, expose_tags) = (settings.peering.is_some(), settings.purge.expose_tags);

@@ -37,7 +37,7 @@ use levada_body::{
 };
 use levada_cache::{CONDITIONAL, CacheStatus, RangeSet, RequestCacheFields, has_precondition};
 
-use levada_metrics::CacheResult;
+use levada_observe::metrics::CacheResult;
 
 use crate::{
     access_record::AccessRecord, body::ResponseBody, client_connection::ListenerKind,

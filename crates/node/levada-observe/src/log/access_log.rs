@@ -12,10 +12,9 @@ use std::{
     time::Duration,
 };
 
-use crate::otel::LogSender;
+use crate::{metrics::Counter, otel::LogSender};
 use http::HeaderMap;
 use parking_lot::Mutex;
-use prometheus_client::metrics::counter::Counter;
 
 use crate::log::{
     LineQueue, LogTarget, WeakLineQueue,

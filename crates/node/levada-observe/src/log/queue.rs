@@ -16,9 +16,11 @@ use std::{
 };
 
 use parking_lot::{Condvar, Mutex};
-use prometheus_client::metrics::counter::Counter;
 
-use crate::log::output::{LogTarget, Output, Written, count};
+use crate::{
+    log::output::{LogTarget, Output, Written, count},
+    metrics::Counter,
+};
 
 /// The most bytes that wait to be written.
 const BOUND: usize = 1 << 20;

@@ -7,16 +7,18 @@ use std::{
 };
 
 use bytes::Bytes;
-use prometheus_client::{metrics::counter::Counter, registry::Registry};
 use prost::Message;
 use tokio::{
     sync::{mpsc, watch},
     time::{Instant, sleep, timeout, timeout_at},
 };
 
-use crate::otel::{
-    message::{ExportResponse, Resource},
-    metrics,
+use crate::{
+    metrics::{Counter, MetricSnapshot, Registry},
+    otel::{
+        message::{ExportResponse, Resource},
+        metrics,
+    },
 };
 
 /// Items of a batch.
@@ -104,19 +106,17 @@ pub struct ExportMetrics {
 impl ExportMetrics {
     /// The counters, which `registry` shows.
     pub fn registered(registry: &mut Registry) -> Self {
-        let all = Self::default();
-        for (counts, signal) in
-            [&all.spans, &all.metric_points, &all.log_records].into_iter().zip(Signal::ALL)
-        {
+        let [spans, metric_points, log_records] = Signal::ALL.map(|signal| {
             let (items, name) = (signal.items(), signal.items().replace(' ', "_"));
             let help = format!("Items that the collector has taken: {items}");
-            registry.register(format!("{name}_exported"), help, counts.exported.clone());
+            let exported = registry.metric(&format!("{name}_exported"), &help);
             let help = format!(
                 "Items that were lost because the collector was too slow, failed, or refused them: {items}"
             );
-            registry.register(format!("{name}_dropped"), help, counts.dropped.clone());
-        }
-        all
+            let dropped = registry.metric(&format!("{name}_dropped"), &help);
+            ExportCounts { exported, dropped }
+        });
+        Self { spans, metric_points, log_records }
     }
 }
 
@@ -179,17 +179,17 @@ impl<C: Collector> Outbox<C> {
         queue.recv().await
     }
 
-    /// Exports the page of metrics each time, and once more when the node ends. `page` is `None` when it has ended.
+    /// Exports the metrics each time, and once more when the node ends. `read` is `None` when it has ended.
     pub(crate) async fn pages(
         mut self,
         every: Duration,
-        page: impl Fn() -> Option<String>,
+        read: impl Fn() -> Option<Vec<MetricSnapshot>>,
         resource: Resource,
     ) {
         let start = SystemTime::now();
         loop {
             let ends = timeout(every, stopped(&mut self.stop)).await.is_ok();
-            let Some(page) = page() else { return };
+            let Some(page) = read() else { return };
             let (points, message) = metrics::message(&resource, &page, start, SystemTime::now());
             self.send(points, message).await;
             if ends {

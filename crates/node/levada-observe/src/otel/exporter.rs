@@ -10,6 +10,7 @@ use tokio::{
     time::timeout,
 };
 
+use crate::metrics::MetricSnapshot;
 use crate::otel::{
     Collector, ExportMetrics, LogSender, Signal, Tracer,
     export::Outbox,
@@ -76,11 +77,11 @@ impl Exporter {
         }
     }
 
-    /// Starts the exports, once. `page` makes the page of metrics in OpenMetrics, while the node lives.
+    /// Starts the exports, once. `page` reads the metrics, while the node lives.
     pub fn start(
         &self,
         collector: impl Collector,
-        page: impl Fn() -> Option<String> + Send + Sync + 'static,
+        page: impl Fn() -> Option<Vec<MetricSnapshot>> + Send + Sync + 'static,
     ) {
         let Some(Queues { traces, records }) = self.queues.lock().take() else { return };
         let (collector, resource) = (Arc::new(collector), self.resource());
@@ -151,6 +152,7 @@ mod tests {
     use prost::Message as _;
 
     use super::*;
+    use crate::metrics::{Gauge, Registry};
     use crate::otel::{
         Attempt, BegunRequest, Delivery, DeliveryError, EndedRequest, LogRecord as Record,
         Severity, TRACEPARENT, Trace, TraceContext,
@@ -168,8 +170,10 @@ mod tests {
         Exporter::new(settings, metrics)
     }
 
-    fn page() -> Option<String> {
-        Some("# TYPE g gauge\ng 1\n# EOF\n".to_owned())
+    fn page() -> Option<Vec<MetricSnapshot>> {
+        let mut registry = Registry::default();
+        let _gauge: Gauge = registry.metric("g", "G");
+        Some(registry.read())
     }
 
     fn begin(tracer: &Arc<Tracer>, headers: &mut HeaderMap, from_peer: bool) -> Option<Arc<Trace>> {
@@ -242,7 +246,8 @@ mod tests {
 
     #[tokio::test]
     async fn spans_of_a_request_are_a_tree_below_its_caller() {
-        let (metrics, kept) = (ExportMetrics::default(), Kept::default());
+        let (metrics, kept) =
+            (ExportMetrics::registered(&mut Registry::default()), Kept::default());
         let exporter = exporter(0.0, &metrics);
         exporter.start(kept.clone(), page);
         let caller = TraceContext { trace: 7, span: 9, sampled: true };
@@ -282,7 +287,7 @@ mod tests {
 
     #[tokio::test]
     async fn caller_decides_and_otherwise_the_sample() {
-        let metrics = ExportMetrics::default();
+        let metrics = ExportMetrics::registered(&mut Registry::default());
         let tracer = |sample| exporter(sample, &metrics).tracer;
         let (never, always) = (tracer(0.0), tracer(1.0));
         let caller = |sampled| {
@@ -302,7 +307,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn collector_that_hangs_holds_up_nobody_and_lost_items_are_counted() {
-        let metrics = ExportMetrics::default();
+        let metrics = ExportMetrics::registered(&mut Registry::default());
         let exporter = exporter(1.0, &metrics);
         exporter.start(Hangs, page);
         for _ in 0..5000 {
@@ -319,7 +324,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn batch_is_sent_again_until_a_collector_is_back() {
-        let (metrics, kept) = (ExportMetrics::default(), Kept::default());
+        let (metrics, kept) =
+            (ExportMetrics::registered(&mut Registry::default()), Kept::default());
         let exporter = exporter(1.0, &metrics);
         exporter.start(Away(Mutex::new(3), kept.clone()), page);
         end(&begin(&exporter.tracer, &mut HeaderMap::new(), false).unwrap());
@@ -335,7 +341,8 @@ mod tests {
 
     #[tokio::test]
     async fn what_waits_at_the_end_is_sent_and_what_is_rejected_is_counted() {
-        let (metrics, kept) = (ExportMetrics::default(), Kept(Arc::default(), 1));
+        let (metrics, kept) =
+            (ExportMetrics::registered(&mut Registry::default()), Kept(Arc::default(), 1));
         let exporter = exporter(1.0, &metrics);
         let mut record = Record::new(Severity::Warn, "a line");
         record.add("k", 3);

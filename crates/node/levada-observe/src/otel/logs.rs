@@ -10,10 +10,10 @@ use std::{
 };
 
 use parking_lot::RwLock;
-use prometheus_client::metrics::counter::Counter;
 use prost::Message as _;
 use tokio::sync::mpsc;
 
+use crate::metrics::Counter;
 use crate::otel::{
     TraceContext,
     export::Batched,

@@ -5,9 +5,9 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::otel::{
-    families::{Family, FamilyKind, Label, Sample, families},
-    message::{
+use crate::{
+    metrics::{Buckets, Label, MetricKind, MetricSnapshot, Reading},
+    otel::message::{
         InstrumentationScope, KeyValue, Resource, attribute,
         metrics::{
             CUMULATIVE, Data, ExportMetricsServiceRequest, Gauge, Histogram, HistogramDataPoint,
@@ -16,16 +16,16 @@ use crate::otel::{
     },
 };
 
-/// The message for a page in OpenMetrics, and the number of its data points.
+/// The message for metrics, and the number of its data points.
 pub(crate) fn message(
     resource: &Resource,
-    page: &str,
+    metrics: &[MetricSnapshot],
     start: SystemTime,
     now: SystemTime,
 ) -> (u64, ExportMetricsServiceRequest) {
     let at = Moment { start: nanos(start), now: nanos(now) };
-    let metrics: Vec<_> = families(page).iter().map(|family| at.metric(family)).collect();
-    let points = metrics.iter().map(points).sum::<usize>() as u64;
+    let points = metrics.iter().map(|metric| metric.samples.len() as u64).sum();
+    let metrics = metrics.iter().map(|metric| at.metric(metric)).collect();
     let scope_metrics = vec![ScopeMetrics { scope: Some(InstrumentationScope::levada()), metrics }];
     let resource = Some(resource.clone());
     let resource_metrics = vec![ResourceMetrics { resource, scope_metrics }];
@@ -37,15 +37,6 @@ pub(crate) fn nanos(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
 }
 
-fn points(metric: &Metric) -> usize {
-    match &metric.data {
-        Some(Data::Gauge(gauge)) => gauge.data_points.len(),
-        Some(Data::Sum(sum)) => sum.data_points.len(),
-        Some(Data::Histogram(histogram)) => histogram.data_points.len(),
-        None => 0,
-    }
-}
-
 #[derive(Clone, Copy)]
 struct Moment {
     start: u64,
@@ -53,75 +44,60 @@ struct Moment {
 }
 
 impl Moment {
-    fn metric(self, family: &Family<'_>) -> Metric {
-        let numbers = || family.samples.iter().map(|sample| self.number(sample)).collect();
-        let data = match family.kind {
-            FamilyKind::Gauge => Data::Gauge(Gauge { data_points: numbers() }),
-            FamilyKind::Counter => Data::Sum(Sum {
-                data_points: numbers(),
+    fn metric(self, MetricSnapshot { name, help, kind, samples }: &MetricSnapshot) -> Metric {
+        let (mut numbers, mut histograms) = (Vec::new(), Vec::new());
+        for sample in samples {
+            match &sample.value {
+                Reading::Whole(value) => numbers.push(self.number(&sample.labels, *value as f64)),
+                Reading::Number(value) => numbers.push(self.number(&sample.labels, *value)),
+                Reading::Histogram(value) => histograms.push(self.histogram(&sample.labels, value)),
+            }
+        }
+        let data = match kind {
+            MetricKind::Gauge => Data::Gauge(Gauge { data_points: numbers }),
+            MetricKind::Counter => Data::Sum(Sum {
+                data_points: numbers,
                 aggregation_temporality: CUMULATIVE,
                 is_monotonic: true,
             }),
-            FamilyKind::Histogram => Data::Histogram(Histogram {
-                data_points: self.histograms(&family.samples),
+            MetricKind::Histogram => Data::Histogram(Histogram {
+                data_points: histograms,
                 aggregation_temporality: CUMULATIVE,
             }),
         };
         Metric {
-            name: family.name.to_owned(),
-            description: family.help.to_owned(),
-            unit: unit(family.name).to_owned(),
+            name: name.to_string(),
+            description: help.to_string(),
+            unit: unit(name).to_owned(),
             data: Some(data),
         }
     }
 
-    fn number(self, sample: &Sample<'_>) -> NumberDataPoint {
+    fn number(self, labels: &[Label], value: f64) -> NumberDataPoint {
         NumberDataPoint {
             start_time_unix_nano: self.start,
             time_unix_nano: self.now,
-            as_double: Some(sample.value),
-            attributes: attributes(&sample.labels),
+            as_double: Some(value),
+            attributes: attributes(labels),
         }
     }
 
-    /// The lines of one histogram stand next to each other, and have the same labels but for the bound.
-    fn histograms(self, samples: &[Sample<'_>]) -> Vec<HistogramDataPoint> {
-        let mut points: Vec<HistogramDataPoint> = Vec::new();
-        let (mut labels, mut below) = (None, 0);
-        for sample in samples {
-            let own: Vec<_> = sample.labels.iter().filter(|(name, _)| *name != "le").collect();
-            if labels.as_ref() != Some(&own) {
-                let attributes = attributes(own.iter().copied());
-                (labels, below) = (Some(own), 0);
-                points.push(HistogramDataPoint {
-                    start_time_unix_nano: self.start,
-                    time_unix_nano: self.now,
-                    attributes,
-                    ..HistogramDataPoint::default()
-                });
-            }
-            let Some(point) = points.last_mut() else { continue };
-            match sample.suffix {
-                "_sum" => point.sum = Some(sample.value),
-                "_count" => point.count = sample.value as u64,
-                "_bucket" => {
-                    // Buckets of the page count all below their bound, those of OTLP what they have alone.
-                    let count = sample.value as u64;
-                    point.bucket_counts.push(count.saturating_sub(below));
-                    below = count;
-                    let bound = sample.labels.iter().find(|(name, _)| *name == "le");
-                    let bound = bound.and_then(|(_, bound)| bound.parse().ok());
-                    point.explicit_bounds.extend(bound.filter(|bound: &f64| bound.is_finite()));
-                }
-                _ => {}
-            }
+    fn histogram(self, labels: &[Label], buckets: &Buckets) -> HistogramDataPoint {
+        let bounds = buckets.counts.iter().map(|(bound, _)| *bound);
+        HistogramDataPoint {
+            start_time_unix_nano: self.start,
+            time_unix_nano: self.now,
+            count: buckets.count(),
+            sum: Some(buckets.sum),
+            bucket_counts: buckets.counts.iter().map(|(_, count)| *count).collect(),
+            explicit_bounds: bounds.filter(|bound| bound.is_finite()).collect(),
+            attributes: attributes(labels),
         }
-        points
     }
 }
 
-fn attributes<'l>(labels: impl IntoIterator<Item = &'l Label<'l>>) -> Vec<KeyValue> {
-    labels.into_iter().map(|(name, value)| attribute(name, &**value)).collect()
+fn attributes(labels: &[Label]) -> Vec<KeyValue> {
+    labels.iter().map(|(name, value)| attribute(name, value.as_str())).collect()
 }
 
 /// The unit of UCUM for names that end in a base unit of Prometheus.
@@ -135,22 +111,42 @@ fn unit(name: &str) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{sync::Arc, time::Duration};
 
     use super::*;
+    use crate::metrics::Sample;
 
     #[test]
     fn counters_gauges_and_histograms_keep_their_values() {
-        let page = "# HELP a_bytes B.\n# TYPE a_bytes counter\na_bytes_total{x=\"y\"} 12\n\
-                    # TYPE g gauge\ng 2.5\n# TYPE h_seconds histogram\n\
-                    h_seconds_sum{s=\"a\"} 4.5\nh_seconds_count{s=\"a\"} 3\n\
-                    h_seconds_bucket{le=\"0.5\",s=\"a\"} 1\nh_seconds_bucket{le=\"2.0\",s=\"a\"} 3\n\
-                    h_seconds_bucket{le=\"+Inf\",s=\"a\"} 3\n\
-                    h_seconds_sum{s=\"b\"} 9.0\nh_seconds_count{s=\"b\"} 1\n\
-                    h_seconds_bucket{le=\"0.5\",s=\"b\"} 0\nh_seconds_bucket{le=\"2.0\",s=\"b\"} 0\n\
-                    h_seconds_bucket{le=\"+Inf\",s=\"b\"} 1\n# EOF\n";
+        let sample = |label: Option<(&'static str, &str)>, value| {
+            let labels = label.map(|(name, value)| (name, value.to_owned()));
+            Sample { labels: labels.into_iter().collect(), value }
+        };
+        let times = |sum, [first, second, third]: [u64; 3]| {
+            let counts = vec![(0.5, first), (2.0, second), (f64::INFINITY, third)];
+            Reading::Histogram(Buckets { sum, counts, native: None })
+        };
+        let metric = |name, kind, samples| MetricSnapshot {
+            name: Arc::from(name),
+            help: "".into(),
+            kind,
+            samples,
+        };
+        let histograms = vec![
+            sample(Some(("s", "a")), times(4.5, [1, 2, 0])),
+            sample(Some(("s", "b")), times(9.0, [0, 0, 1])),
+        ];
+        let page = [
+            metric(
+                "a_bytes",
+                MetricKind::Counter,
+                vec![sample(Some(("x", "y")), Reading::Whole(12))],
+            ),
+            metric("g", MetricKind::Gauge, vec![sample(None, Reading::Number(2.5))]),
+            metric("h_seconds", MetricKind::Histogram, histograms),
+        ];
         let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
-        let (points, message) = message(&Resource::default(), page, at(1), at(2));
+        let (points, message) = message(&Resource::default(), &page, at(1), at(2));
         assert_eq!(points, 4);
         let metrics = &message.resource_metrics[0].scope_metrics[0].metrics;
         let names: Vec<_> = metrics.iter().map(|m| (m.name.as_str(), m.unit.as_str())).collect();

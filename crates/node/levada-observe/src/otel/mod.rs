@@ -5,11 +5,10 @@
 //!   trace     Tracer: which requests are traced; Trace: the spans of one request
 //!   logs      LogSender: lines of logs as records
 //!      │ bounded queues, beyond which spans and records are dropped and counted
-//!   metrics   the page of metrics as a message, from its families
+//!   metrics   the metrics of a node as a message
 //!   export    batches on their way to a collector
 //!   exporter  all exports of a node, from its start to its end
 //!   message   the same in OTLP's protobuf
-//!   times     histograms of times, which metrics are made of
 //! ```
 //!
 //! A node without a collector has none of this: the caller holds an `Option`. The crate opens no connection; the
@@ -18,18 +17,14 @@
 mod context;
 mod export;
 mod exporter;
-mod families;
 mod logs;
 mod message;
 mod metrics;
-mod times;
 mod trace;
 
 pub use context::{TRACEPARENT, TraceContext};
 pub use export::{Collector, Delivery, DeliveryError, ExportCounts, ExportMetrics, Signal};
 pub use exporter::{ExportSettings, Exporter};
-pub use families::{Family, FamilyKind, Label, Sample, families};
 pub use logs::{LogRecord, LogSender, Severity, send_event};
 pub use message::Value;
-pub use times::{NativeBuckets, SCHEMA, TimeHistogram, zero_threshold};
 pub use trace::{Attempt, AttemptKind, BegunRequest, EndedRequest, Trace, Tracer};

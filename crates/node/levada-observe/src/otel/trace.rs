@@ -21,9 +21,9 @@ use std::{
 
 use http::HeaderMap;
 use parking_lot::Mutex;
-use prometheus_client::metrics::counter::Counter;
 use tokio::sync::mpsc;
 
+use crate::metrics::Counter;
 use crate::otel::{
     TRACEPARENT, TraceContext,
     export::Batched,
@@ -320,7 +320,7 @@ impl Trace {
         let mut state = self.state.lock();
         match state.spans.len() < SPANS {
             true => state.spans.push(span),
-            false => drop(self.tracer.dropped.inc()),
+            false => self.tracer.dropped.inc(),
         }
     }
 }
