@@ -66,7 +66,8 @@ fuzz_target!(|input: Input| {
         queue_bytes: 1 << 20,
         lock_timeout: std::time::Duration::ZERO,
     };
-    let Ok(disk) = Disk::open(settings, DiskMetrics::registered(&mut Registry::default())) else { return };
+    let metrics = DiskMetrics::registered(&mut Registry::default());
+    let Ok(disk) = Disk::open(settings, metrics) else { return };
     RUNTIME.block_on(async {
         for scanned in [false, true] {
             for n in names(&input) {
