@@ -189,7 +189,7 @@ impl SiteSettings {
     }
 }
 
-/// Everything that changes the answer of a server beside the URL: which servers are asked, by which protocol, under which
+/// Everything that changes the answer of a server apart from the URL: which servers are asked, by which protocol, under which
 /// name, and with which fields of the client and of the operator.
 fn question(servers: &SiteServers, handling: &Handling) -> String {
     let SiteServers { origins, switch, origin_host, protocols, tls, .. } = servers;

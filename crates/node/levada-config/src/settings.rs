@@ -121,7 +121,7 @@ pub struct Settings {
     pub seed: Option<u64>,
 }
 
-/// Reads the settings anew. The error says in lines for an operator why they cannot be used.
+/// Reads the settings again. The error says in lines for an operator why they cannot be used.
 pub struct SettingsReader(pub Box<dyn Fn() -> Result<Settings, String> + Send + Sync>);
 
 impl std::fmt::Debug for SettingsReader {
@@ -159,7 +159,7 @@ pub struct Listener {
     pub handshake: HandshakeSettings,
     /// Whether certificates are shown that the node orders by itself.
     pub acme: bool,
-    /// Whether HTTP/2 without TLS (prior knowledge) is accepted besides HTTP/1.1.
+    /// Whether HTTP/2 without TLS (prior knowledge) is accepted in addition to HTTP/1.1.
     pub h2c: bool,
     /// Whether HTTP/3 is served at the same address over UDP; with TLS only.
     pub http3: bool,
@@ -197,7 +197,7 @@ pub struct Admin {
     pub mode: u32,
     /// The token that orders need; `None`: orders come from this machine only.
     pub token: Option<String>,
-    /// Names of the listener beside `localhost` and IP addresses.
+    /// Names of the listener apart from `localhost` and IP addresses.
     pub hosts: Vec<String>,
 }
 
@@ -404,7 +404,7 @@ pub struct Handling {
     pub access: AccessSettings,
     /// Connections that switch to WebSocket.
     pub websocket: WebSocketSettings,
-    /// The fields that a shared fetch has beside those of the key.
+    /// The fields that a shared fetch has in addition to those of the key.
     pub fetch_fields: FetchFields,
     /// Whether responses that do not fit their URL are stored by HTTP's own rules only.
     pub deception_armour: bool,

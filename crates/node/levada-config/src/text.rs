@@ -1,4 +1,4 @@
-//! Values that a configuration writes as text, beside those of [`levada_types::text`]: addresses, URLs, host names, rules.
+//! Values that a configuration writes as text, apart from those of [`levada_types::text`]: addresses, URLs, host names, rules.
 //!
 //! Each is a type of its own that is always valid, and one of [`FORMATS`], which the schema and the shape check use.
 

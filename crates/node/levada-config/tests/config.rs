@@ -92,7 +92,7 @@ fn assert_known(value: &toml::Value, schema: &Json, path: &str) {
     }
 }
 
-/// Everything at once, in the order of the lines. `UPDATE_EXPECT=1` writes the reports anew.
+/// Everything at once, in the order of the lines. `UPDATE_EXPECT=1` writes the reports again.
 #[test]
 fn all_mistakes_are_reported_at_once() {
     for name in

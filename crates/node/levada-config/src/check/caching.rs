@@ -93,7 +93,7 @@ impl Check<'_, '_> {
         Some(has_any.then(|| Arc::new(rules)))
     }
 
-    /// The fields that shared fetches have beside those of the list.
+    /// The fields that shared fetches have in addition to those of the list.
     pub(super) fn fetch_fields(
         &mut self,
         of: &file::Handling,

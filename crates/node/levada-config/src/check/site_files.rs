@@ -1,4 +1,4 @@
-//! Directories that the node serves: whether they are there, and what cannot stand beside them.
+//! Directories that the node serves: whether they are there, and which keys exclude them.
 
 use std::collections::BTreeMap;
 

@@ -98,7 +98,7 @@ pub struct ForwardAuth {
     /// The URL of the question. A 2xx lets the request pass; clients get any other answer.
     #[schemars(length(min = 1), extend("examples" = ["http://10.0.3.1:9091/api/verify"]))]
     pub url: Option<String>,
-    /// The fields of the request that the server gets beside `X-Forwarded-Method`, `-Proto`, `-Host`, `-Uri` and
+    /// The fields of the request that the server gets in addition to `X-Forwarded-Method`, `-Proto`, `-Host`, `-Uri` and
     /// `-For`. The default is all but those about a body, ranges and conditions.
     #[schemars(extend("examples" = [["Authorization", "Cookie"]]))]
     pub request_headers: Option<Vec<String>>,
@@ -121,7 +121,7 @@ pub struct Cors {
     /// The origins of these pages; `https://*.example.com` for all below a host, `*` for all.
     #[schemars(extend("examples" = ["https://app.example.com"]))]
     pub origins: Option<OneOrMany<WebOrigin>>,
-    /// Methods that they may use beside GET, HEAD and POST.
+    /// Methods that they may use in addition to GET, HEAD and POST.
     #[schemars(extend("examples" = [["PUT", "DELETE"]]))]
     pub methods: Vec<String>,
     /// Request fields that they may set. The default is all that they ask for.

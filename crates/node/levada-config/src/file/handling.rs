@@ -39,15 +39,15 @@ pub struct Handling {
     /// Requests whose answers are not stored, in the same form.
     #[schemars(extend("examples" = [["cookie.session"]]))]
     pub no_store: Vec<String>,
-    /// A condition beside `bypass`, as an expression: docs/operate/expressions.md.
+    /// A further condition of `bypass`, as an expression: docs/operate/expressions.md.
     #[schemars(extend("examples" = ["'session' in request.cookies"]))]
     pub bypass_when: Option<String>,
-    /// A condition beside `no_store`, as an expression.
+    /// A further condition of `no_store`, as an expression.
     #[schemars(extend("examples" = ["has(request.query_params.preview)"]))]
     pub no_store_when: Option<String>,
     /// Cookies that are removed. Those of `cache_key.cookies` stay.
     pub strip_cookies: StripCookies,
-    /// Fields of requests that reach the origin with a fetch that others share, beside those of the key and of the
+    /// Fields of requests that reach the origin with a fetch that others share, in addition to those of the key and of the
     /// list in docs/operate/caching.md; `"*"` is all.
     #[schemars(extend("examples" = [["Origin", "X-Requested-With"]]))]
     pub fetch_fields: Vec<String>,
@@ -258,7 +258,7 @@ pub struct CacheKey {
     /// Cookies that count.
     #[schemars(extend("examples" = [["currency"]]))]
     pub cookies: Vec<String>,
-    /// Whether mobile, tablet and desktop, by `User-Agent`, are told apart.
+    /// Whether mobile, tablet and desktop, by `User-Agent`, are distinguished.
     pub device: bool,
     /// An expression whose value counts: docs/operate/expressions.md.
     #[schemars(extend("examples" = ["request.headers['x-beta'] == '1' ? 'beta' : ''"]))]

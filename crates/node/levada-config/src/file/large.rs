@@ -29,7 +29,7 @@ pub struct Large {
     /// policy chooses.
     #[schemars(range(min = 1, max = 64))]
     pub replicas: Option<u32>,
-    /// Measures against slow pieces, besides the timeout.
+    /// Measures against slow pieces, in addition to the timeout.
     pub retry: LargeRetry,
     /// A piece that takes this many times the average is requested from another node. The default is 5, as
     /// published.

@@ -22,12 +22,12 @@ pub struct Listen {
     pub tls: Vec<Certificate>,
     /// The versions, cipher suites and curves of TLS: docs/operate/tls.md.
     pub handshake: Handshake,
-    /// Whether the address shows the certificates that `[acme]` orders, besides those of `tls`:
+    /// Whether the address shows the certificates that `[acme]` orders, in addition to those of `tls`:
     /// docs/operate/certificates.md.
     pub acme: bool,
-    /// Whether HTTP/2 without TLS is accepted besides HTTP/1.1, for clients with prior knowledge.
+    /// Whether HTTP/2 without TLS is accepted in addition to HTTP/1.1, for clients with prior knowledge.
     pub h2c: bool,
-    /// Whether HTTP/3 is served besides, at the same port of UDP, and offered by `Alt-Svc`. It needs `tls`:
+    /// Whether HTTP/3 is served as well, at the same port of UDP, and offered by `Alt-Svc`. It needs `tls`:
     /// docs/operate/http3.md.
     pub http3: bool,
     /// Number of unacknowledged retransmissions after which a connection is reset, or `"off"`:
@@ -84,7 +84,7 @@ pub struct Admin {
     /// path of a socket. Never use a public address: reading needs no token.
     #[schemars(extend("examples" = ["127.0.0.1:9180"]))]
     pub listen: Option<OperatorAddress>,
-    /// The permissions of the socket's file. Whoever may write to it may give orders, without a token.
+    /// The permissions of the socket's file. Every program that may write to it may give orders, without a token.
     pub mode: FileMode,
     /// The token that orders need, at least 16 bytes. Without it, orders are accepted from this machine only.
     /// Prefer `${NAME}` or `token_file` to a literal value.
@@ -93,7 +93,7 @@ pub struct Admin {
     /// A file with the token; white space around it is ignored.
     #[schemars(extend("examples" = ["/etc/levada/admin-token"]))]
     pub token_file: Option<String>,
-    /// Names by which the listener may be addressed, besides IP addresses and `localhost`.
+    /// Names by which the listener may be addressed, in addition to IP addresses and `localhost`.
     #[schemars(extend("examples" = [["node-1.internal"]]))]
     pub hosts: Vec<String>,
     /// An address for `/metrics`, `/healthz` and `/readyz` only, for machines that may not see the rest.

@@ -28,7 +28,7 @@ pub struct OriginTls {
     /// have one of them.
     #[schemars(extend("examples" = [["sha256/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="]]))]
     pub pins: Vec<String>,
-    /// Whether any certificate will do: whoever is between the node and the origin can read and change everything.
+    /// Whether any certificate will do: everybody between the node and the origin can read and change everything.
     /// With `pins`, the key is still looked at.
     pub insecure_skip_verification: bool,
     /// The oldest version of TLS.

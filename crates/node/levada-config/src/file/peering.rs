@@ -26,7 +26,7 @@ pub struct Peering {
     pub secret_file: Option<String>,
     /// Certificates that authenticate peers, instead of a secret. Redirects are still signed with a secret.
     pub tls: Option<PeerTls>,
-    /// The name of a `[[discovery]]` table with the nodes of the cluster, beside the `[[peer]]` tables. Each node's
+    /// The name of a `[[discovery]]` table with the nodes of the cluster, in addition to the `[[peer]]` tables. Each node's
     /// `name` must be the one that the source gives it: docs/operate/discovery.md.
     #[schemars(extend("examples" = ["nodes"]))]
     pub discovery: Option<NodeName>,

@@ -19,7 +19,7 @@ pub struct Runtime {
     /// root.
     #[schemars(length(min = 1, max = 256), extend("examples" = ["levada"]))]
     pub user: Option<String>,
-    /// The group of the node, besides those that the user has. The default is the user's own.
+    /// The group of the node, in addition to those that the user has. The default is the user's own.
     #[schemars(length(min = 1, max = 256), extend("examples" = ["levada"]))]
     pub group: Option<String>,
 }

@@ -7,7 +7,7 @@ pub enum CacheResult {
     Hit,
     /// Fetched from an origin.
     Miss,
-    /// Stored but stale, and fetched anew.
+    /// Stored but stale, and fetched again.
     Expired,
     /// Stored but stale, and confirmed by the origin.
     Revalidated,

@@ -8,7 +8,7 @@ const PROTOBUF: &str = "application/vnd.google.protobuf";
 /// A format of the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageFormat {
-    /// Prometheus' text format 0.0.4, for whoever does not ask for another one.
+    /// Prometheus' text format 0.0.4, for clients that do not ask for another one.
     Text,
     /// OpenMetrics 1.0.
     OpenMetrics,
