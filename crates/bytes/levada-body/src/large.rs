@@ -2,10 +2,9 @@
 
 use std::collections::HashMap;
 
-use levada_fetch::Sources;
+use levada_fetch::{PieceCounts, Sources};
 use levada_observe::metrics::{Counter, Family, Gauge, NumberGauge, Registry};
 use levada_store::NoWindow;
-use levada_types::PieceCounts;
 use parking_lot::Mutex;
 
 /// The counters of large files.

@@ -10,7 +10,7 @@ use arc_swap::ArcSwapOption;
 use http::{HeaderValue, Response, StatusCode};
 use levada_access::{client_shares::ClientPlace, concurrency::ConcurrencyPlace};
 use levada_observe::log::{
-    AccessLine, LogEntry,
+    AccessLine, LogEntry, Pieces,
     access_log::{Log, Logs},
 };
 use levada_policy::{Outstanding, Pick, RequestOutcome};
@@ -20,7 +20,6 @@ use levada_control::status::LatencyBuckets;
 use levada_http::websocket::{EndReason, TunnelEnd};
 use levada_observe::metrics::{AnsweredRequest, CacheResult, Counter, SiteMetrics, Work, did};
 use levada_observe::otel::{BegunRequest, EndedRequest, Exporter, Trace, TraceContext, Tracer};
-use levada_types::PieceCounts;
 use levada_upstream::CollectorSettings;
 
 use crate::{
@@ -79,7 +78,7 @@ impl Telemetry {
 
 /// Counts of a transfer in pieces, which may still be running.
 pub(crate) trait TransferCounts: Send + Sync {
-    fn counts(&self) -> PieceCounts;
+    fn counts(&self) -> Pieces;
 }
 
 /// The record of one request.

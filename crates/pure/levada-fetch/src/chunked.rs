@@ -36,7 +36,7 @@ use std::{
     time::Duration,
 };
 
-use levada_types::{PieceCounts, Timestamp};
+use levada_types::Timestamp;
 
 use crate::{
     chunk_url::MAX_RETRIES,
@@ -156,6 +156,21 @@ pub enum Next<T> {
     Done,
     /// It cannot be had.
     Failed,
+}
+
+/// Counts of a transfer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PieceCounts {
+    /// Pieces that came.
+    pub pieces: u64,
+    /// Requests that replaced one that was late or failed.
+    pub retries: u64,
+    /// The part of the retries that replaced a late one.
+    pub late: u64,
+    /// Second requests for a piece while the first was still under way.
+    pub hedges: u64,
+    /// How often the client was ready for a piece that was not here yet.
+    pub stalls: u64,
 }
 
 /// A transfer of one file, or of a range of it.

@@ -15,7 +15,7 @@ mod source;
 mod timeout;
 
 pub use chunk_url::{ChunkUrl, MARKER, MAX_RETRIES};
-pub use chunked::{Choice, Chunked, Mode, Next, Plan, Progress, Request, RequestId};
+pub use chunked::{Choice, Chunked, Mode, Next, PieceCounts, Plan, Progress, Request, RequestId};
 pub use digest::{Algorithm, Digest};
 pub use held::Held;
 pub use source::Sources;

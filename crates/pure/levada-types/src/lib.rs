@@ -10,7 +10,6 @@ mod bytesize;
 #[cfg(feature = "config")]
 pub mod document;
 mod key;
-mod piece_counts;
 mod rate;
 mod request;
 mod rng;
@@ -24,7 +23,6 @@ pub use address_prefix::{AddressPrefix, NoPrefix};
 pub use admin_address::{AdminAddress, NoAdminAddress};
 pub use bytesize::{ByteSize, ParseByteSizeError};
 pub use key::{Key, hash64, weigh};
-pub use piece_counts::PieceCounts;
 pub use rate::{ParseRateError, parse_rate};
 pub use request::{Request, ServiceClass};
 pub use rng::Rng;

@@ -14,8 +14,9 @@ use bytes::Bytes;
 use http::HeaderMap;
 use levada_body::{DigestCheck, ReadAt, ReadError};
 use levada_control::status::{PieceSource, TransferStatus};
-use levada_fetch::{Choice, ChunkUrl, Chunked, Next, Plan, Request, RequestId};
-use levada_types::{PieceCounts, Timestamp};
+use levada_fetch::{Choice, ChunkUrl, Chunked, Next, PieceCounts, Plan, Request, RequestId};
+use levada_observe::log::Pieces;
+use levada_types::Timestamp;
 use levada_upstream::ServerFailure;
 use parking_lot::Mutex;
 use tokio::{
@@ -445,8 +446,9 @@ impl Drop for PieceReader {
 }
 
 impl TransferCounts for SharedTransfer {
-    fn counts(&self) -> PieceCounts {
-        self.state.lock().pieces.counts()
+    fn counts(&self) -> Pieces {
+        let PieceCounts { pieces, retries, hedges, stalls, .. } = self.state.lock().pieces.counts();
+        Pieces { pieces, retries, hedges, stalls }
     }
 }
 
@@ -483,6 +485,7 @@ impl SharedTransfer {
 impl Drop for SharedTransfer {
     fn drop(&mut self) {
         self.transfers.running.lock().remove(&self.place());
-        self.transfers.telemetry.metrics.large.transferred(self.counts());
+        let counts = self.state.lock().pieces.counts();
+        self.transfers.telemetry.metrics.large.transferred(counts);
     }
 }

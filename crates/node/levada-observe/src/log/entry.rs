@@ -5,7 +5,6 @@ use std::{cell::RefCell, fmt::Write as _, net::IpAddr, sync::Arc, time::Duration
 use crate::otel::TraceContext;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header};
-use levada_types::PieceCounts;
 
 use crate::log::{
     access_log::{Lines, Log},
@@ -110,7 +109,20 @@ pub struct LogEntry<'a> {
     /// Whether all of the body was sent.
     pub complete: bool,
     /// The counts of a large file's transfer.
-    pub pieces: Option<PieceCounts>,
+    pub pieces: Option<Pieces>,
+}
+
+/// The pieces of a large file that a request got.
+#[derive(Clone, Copy, Debug)]
+pub struct Pieces {
+    /// Pieces that came.
+    pub pieces: u64,
+    /// Requests that replaced one that was late or failed.
+    pub retries: u64,
+    /// Second requests for a piece while the first was still under way.
+    pub hedges: u64,
+    /// How often the client was ready for a piece that was not here yet.
+    pub stalls: u64,
 }
 
 thread_local! {
@@ -217,7 +229,7 @@ impl LogEntry<'_> {
 
     fn details(&self, out: &mut String) {
         if let Some(counts) = self.pieces {
-            let PieceCounts { pieces, retries, hedges, .. } = counts;
+            let Pieces { pieces, retries, hedges, .. } = counts;
             let _ = write!(out, " pieces={pieces} retries={retries} hedges={hedges}");
         }
         if let Some(id) = &self.line.request_id {

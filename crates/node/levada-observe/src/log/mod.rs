@@ -18,7 +18,7 @@ mod record;
 mod syslog;
 mod timestamp;
 
-pub use entry::{AccessLine, CapturedFields, LogEntry};
+pub use entry::{AccessLine, CapturedFields, LogEntry, Pieces};
 pub use format::{FORMAT_NAMES, FormatError, LogFormat, variables};
 pub use output::LogTarget;
 pub use queue::{LineQueue, WeakLineQueue};

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use levada_types::{PieceCounts, Rng};
+use levada_types::Rng;
 use proptest::prelude::*;
 
 use super::*;

@@ -25,9 +25,9 @@ mod wire;
 
 use std::{collections::BTreeSet, time::Duration};
 
-use levada_fetch::{Plan, Sources};
+use levada_fetch::{PieceCounts, Plan, Sources};
 use levada_policy::{Cluster, Deployment, LoadTable, Node, Policy, build};
-use levada_types::{PieceCounts, Rng, Timestamp};
+use levada_types::{Rng, Timestamp};
 
 pub use cases::{Case, compare};
 use run::Run;

@@ -7,9 +7,9 @@ use std::{
     time::Duration,
 };
 
-use levada_fetch::Chunked;
+use levada_fetch::{Chunked, PieceCounts};
 use levada_policy::{NodeIndex, PickContext};
-use levada_types::{Key, PieceCounts, Request, Timestamp};
+use levada_types::{Key, Request, Timestamp};
 
 use super::{
     Fault, Fetched, Settings, World,
