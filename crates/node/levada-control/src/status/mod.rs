@@ -16,7 +16,7 @@
 //! explain      makes explanations
 //! ```
 //!
-//! The crate does not know sockets or sites. A node fills the types, keeps [`Events`], [`History`] and
+//! The crate does not know sockets or sites. A node fills the types, keeps its [`events`](levada_cluster::events), [`History`] and
 //! [`PopularObjects`], and serves them.
 
 mod cluster;
