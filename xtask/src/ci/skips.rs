@@ -27,7 +27,7 @@ const ACCEPTED: &[(&str, &str)] = &[
     ("this machine is too busy", "a busy machine refuses no change"),
 ];
 
-/// What was left out, by reason.
+/// The checks and tests that were left out, by reason.
 #[derive(Default)]
 pub(super) struct Skips(BTreeMap<String, BTreeSet<String>>);
 

@@ -1,4 +1,4 @@
-//! What a node tells of its work.
+//! The metrics, traces and logs of a node.
 //!
 //! ```text
 //! log      log lines on their way to files, pipes, syslog and collectors; the formats of access logs

@@ -236,7 +236,7 @@ impl<T: Form> As<T> {
     /// Writes a value in its form.
     ///
     /// # Errors
-    /// Those of the serializer.
+    /// The errors of the serializer.
     pub fn serialize<S: Serializer>(value: &T::Value, to: S) -> Result<S::Ok, S::Error>
     where
         T: Serialize,

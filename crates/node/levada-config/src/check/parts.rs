@@ -1,4 +1,4 @@
-//! What many checks do: to look at each part of a list, or at a part that may be absent.
+//! Many checks look at each part of a list, or at a part that may be absent.
 
 use levada_types::document::Path;
 

@@ -184,7 +184,7 @@ impl Said<'_, '_> {
         self
     }
 
-    /// What comes of a value with a problem: none.
+    /// A value with a problem comes to nothing.
     pub fn none<T>(self) -> Option<T> {
         None
     }
