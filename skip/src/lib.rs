@@ -55,12 +55,21 @@ pub fn lacks(program: &str, package: &str) -> bool {
     !is_there
 }
 
-/// Whether Python or this module of it is missing, which skips the test. Debian has it in `package`.
+/// The Python that has this module: the one on the PATH, or that of the system, which another one on the PATH
+/// may hide. Packages of Debian bring modules to the latter.
+#[must_use]
+pub fn python(module: &str) -> Option<&'static str> {
+    ["python3", "/usr/bin/python3"].into_iter().find(|python| {
+        let mut python = Command::new(python);
+        python.args(["-c", &format!("import {module}")]).stderr(Stdio::null());
+        python.status().is_ok_and(|status| status.success())
+    })
+}
+
+/// Whether no Python has this module, which skips the test. Debian has it in `package`.
 #[must_use]
 pub fn lacks_module(module: &str, package: &str) -> bool {
-    let mut python = Command::new("python3");
-    python.args(["-c", &format!("import {module}")]).stderr(Stdio::null());
-    let is_there = python.status().is_ok_and(|status| status.success());
+    let is_there = python(module).is_some();
     if !is_there {
         skipped(format_args!("python3 has no {module} (Debian: {package})"));
     }

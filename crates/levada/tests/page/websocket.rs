@@ -34,7 +34,7 @@ impl World {
         if levada_skip::lacks_module("websockets", "python3-websockets") {
             return None;
         }
-        let mut server = Command::new("python3")
+        let mut server = Command::new(levada_skip::python("websockets").unwrap())
             .arg(program())
             .arg("server")
             .stdin(Stdio::piped())
@@ -61,7 +61,7 @@ impl World {
 
     /// Runs the client in Python, and returns the lines that it prints.
     fn client(&self, uri: &str, authority: &[&Path]) -> String {
-        let mut command = Command::new("python3");
+        let mut command = Command::new(levada_skip::python("websockets").unwrap());
         let output = command.arg(program()).args(["client", uri]).args(authority).output().unwrap();
         let said = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));

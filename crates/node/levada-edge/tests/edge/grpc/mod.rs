@@ -28,7 +28,7 @@ struct GrpcServer {
 
 impl GrpcServer {
     fn start() -> Self {
-        let mut process = Command::new("python3")
+        let mut process = Command::new(levada_skip::python("grpc").unwrap())
             .arg(program())
             .arg("server")
             .stdin(Stdio::piped())
@@ -51,7 +51,7 @@ impl Drop for GrpcServer {
 
 /// The output of a client that ends well.
 async fn client(arguments: &[&str]) -> String {
-    let mut command = Command::new("python3");
+    let mut command = Command::new(levada_skip::python("grpc").unwrap());
     command.arg(program()).args(arguments);
     let run = tokio::task::spawn_blocking(move || command.output().unwrap());
     let Output { status, stdout, stderr } = run.await.unwrap();

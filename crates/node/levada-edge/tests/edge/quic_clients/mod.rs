@@ -41,7 +41,7 @@ fn has_aioquic() -> bool {
 }
 
 async fn aioquic(world: &World, at: SocketAddr, case: &str) {
-    let mut command = Command::new("python3");
+    let mut command = Command::new(levada_skip::python("aioquic").unwrap());
     command
         .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/edge/quic_clients/client.py"))
         .arg(at.port().to_string())
