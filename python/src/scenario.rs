@@ -2,7 +2,7 @@
 
 use std::{error::Error as _, path::Path};
 
-use levada_scenario::{ChangeNames, Changes, SCENARIOS, SIMULATOR, Source};
+use levada_sim::scenario_file::{ChangeNames, Changes, SCENARIOS, SIMULATOR, Source};
 use levada_sim::{METRICS, Outcome, Scenario};
 use levada_trace::generate::GENERATORS;
 use pyo3::{
@@ -41,7 +41,7 @@ pub fn check(
     traces: &Traces,
 ) -> PyResult<String> {
     let path = Path::new(path);
-    let source = levada_scenario::read(path).map_err(|error| {
+    let source = levada_sim::scenario_file::read(path).map_err(|error| {
         let reason = error.source().map(|reason| format!(": {reason}")).unwrap_or_default();
         PyOSError::new_err(format!("{error}{reason}"))
     })?;
@@ -129,7 +129,7 @@ fn leave_out_nulls(tree: &mut Json) {
 /// The key of a run, as `levada sim run` stores its outcome.
 #[pyfunction]
 pub fn run_key(scenario: &str) -> PyResult<String> {
-    Ok(levada_scenario::run_key(&from_json(scenario)?))
+    Ok(levada_sim::scenario_file::run_key(&from_json(scenario)?))
 }
 
 /// The files that a scenario reads.

@@ -6,7 +6,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use levada_scenario::{Changes, CheckedScenario, Files, Source};
+use levada_sim::scenario_file::{Changes, CheckedScenario, Files, Source};
 use levada_sim::{Library, Prepared, Problems, Scenario};
 use levada_trace::Trace;
 use pyo3::prelude::*;
@@ -42,7 +42,7 @@ impl Traces {
     /// Checks the scenario in `source`. Other threads wait: most of them need the same trace.
     pub fn check(&self, source: &Source, directory: &Path, changes: &Changes) -> CheckedScenario {
         let mut loaded = self.lock();
-        let checked = levada_scenario::check(source, directory, changes, &mut loaded.library);
+        let checked = levada_sim::scenario_file::check(source, directory, changes, &mut loaded.library);
         if let Some(scenario) = &checked.scenario {
             self.bound(&mut loaded, scenario);
         }

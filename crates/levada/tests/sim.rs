@@ -8,7 +8,7 @@ use std::{
 };
 
 use levada_config::Source;
-use levada_scenario::{Changes, check};
+use levada_sim::scenario_file::{Changes, check};
 use levada_sim::{Library, Source as Files, run};
 use levada_trace::{RICE, Trace};
 use serde_json::Value as Json;

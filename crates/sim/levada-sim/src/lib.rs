@@ -29,6 +29,7 @@ pub mod queueing;
 mod redirector;
 mod run;
 mod scenario;
+pub mod scenario_file;
 mod server;
 mod slab;
 mod workload;

@@ -7,7 +7,7 @@ use levada_cache::eviction::EVICTIONS;
 use levada_client::command::CommandStatus;
 use levada_paper::PAPERS;
 use levada_policy::POLICIES;
-use levada_scenario::SCENARIOS;
+use levada_sim::scenario_file::SCENARIOS;
 use levada_sim::{METRICS, Scenario};
 use levada_topology::TOPOLOGIES;
 use levada_trace::generate::GENERATORS;

@@ -11,7 +11,7 @@ use std::{path::Path, time::Duration};
 use anyhow::{Context as _, bail};
 use levada_client::command::CommandStatus;
 use levada_paper::Case;
-use levada_scenario::{Changes, Files, matrix};
+use levada_sim::scenario_file::{Changes, Files, matrix};
 use levada_sim::{Arrivals, Library, Metric, Outcome, Policy, Remark, Scenario, Time};
 use serde::Serialize;
 
@@ -133,7 +133,7 @@ fn from_file(path: &Path) -> anyhow::Result<Named> {
     let directory = path.parent().unwrap_or(Path::new(""));
     let mut library = Library::new(Box::new(Files));
     let changes = Changes::default();
-    let checked = levada_scenario::check(&source, directory, &changes, &mut library);
+    let checked = levada_sim::scenario_file::check(&source, directory, &changes, &mut library);
     let name = path.file_stem().map_or_else(String::new, |stem| stem.display().to_string());
     match checked.scenario {
         Some(scenario) => Ok(Named { name, scenario }),

@@ -72,7 +72,7 @@ fn report(
         let mut cases = cases(tables);
         // Rows at several rates, and several tables, share a run.
         let mut seen = HashSet::new();
-        cases.retain(|case| seen.insert(levada_scenario::run_key(&case.scenario)));
+        cases.retain(|case| seen.insert(levada_sim::scenario_file::run_key(&case.scenario)));
         let runs: Vec<Json> = cases.iter().filter_map(|case| told(case, swept)).collect();
         serde_json::to_writer_pretty(&mut out, &json!({ "tables": reports, "runs": runs }))?;
         writeln!(out)?;

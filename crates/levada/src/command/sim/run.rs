@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, path::Path};
 use anyhow::{Context as _, bail};
 use levada_client::command::CommandStatus;
 use levada_paper::{Case, Column, Plot, Row, Table};
-use levada_scenario::{Changes, Files, read};
+use levada_sim::scenario_file::{Changes, Files, read};
 use levada_sim::{Arrivals, Library, Metric, Reading, Scenario};
 
 use super::{
@@ -64,7 +64,8 @@ fn scenarios(args: &SimRunArgs) -> anyhow::Result<Vec<Variant>> {
                     sets: sets.clone(),
                     ..Changes::default()
                 };
-                let checked = levada_scenario::check(&source, directory, &changes, &mut library);
+                let checked =
+                    levada_sim::scenario_file::check(&source, directory, &changes, &mut library);
                 match checked.scenario {
                     Some(scenario) => variants.push(Variant {
                         scenario,

@@ -6,7 +6,7 @@
 //! {"key":"6f2a...","case":"osdi02 normal fdr","seconds":31.4,"outcome":{...}}
 //! ```
 //!
-//! The key is that of `levada_scenario::run_key`: results of another version are never shown as this
+//! The key is that of `levada_sim::scenario_file::run_key`: results of another version are never shown as this
 //! version's.
 
 use std::{

@@ -12,7 +12,7 @@ use std::{
 
 use anyhow::bail;
 use levada_paper::Case;
-use levada_scenario::{Files, run_key};
+use levada_sim::scenario_file::{Files, run_key};
 use levada_sim::{End, Library, Outcome, run};
 
 use super::{args::SweepArgs, progress::Progress, stop::StopFlag, store::Store};

@@ -21,7 +21,7 @@ macro_rules! examples {
             name: $name,
             path: concat!("examples/sim/", $directory, $name, ".toml"),
             // By a link in the crate, so that its package has the files.
-            text: include_str!(concat!("../scenarios/", $directory, $name, ".toml")),
+            text: include_str!(concat!("../../scenarios/", $directory, $name, ".toml")),
         }),*]
     };
 }

@@ -8,6 +8,7 @@ const CRATES: &[&str] = &[
     "pure/levada-types",
     "pure/levada-policy",
     "pure/levada-cache",
+    "pure/levada-fetch",
     "sim/levada-trace",
     "sim/levada-topology",
     "sim/levada-sim",

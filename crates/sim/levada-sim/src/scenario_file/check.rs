@@ -6,7 +6,7 @@
 
 use std::path::Path as FilePath;
 
-use levada_sim::{Library, Policy, Problem as Wrong, Problems, Scenario};
+use crate::{Library, Policy, Problem as Wrong, Problems, Scenario};
 use levada_trace::generate::GENERATORS;
 use levada_types::document::{Findings, Node, Path, Source};
 

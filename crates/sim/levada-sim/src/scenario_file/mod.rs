@@ -2,7 +2,7 @@
 //!
 //! [`read`] finds a file or a listed scenario, [`check`] applies changes and names every mistake with
 //! its line, [`Files`] reads traces and topologies, and [`run_key`] identifies the run, so that its
-//! outcome can be stored. The command line and the Python package share this crate, and with it every
+//! outcome can be stored. The command line and the Python package share this module, and with it every
 //! error message and every key.
 
 mod check;

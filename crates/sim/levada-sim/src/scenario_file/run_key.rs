@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use levada_sim::Scenario;
+use crate::Scenario;
 use levada_types::hash64;
 
 /// Hash of the sources that determine an outcome (build.rs). Runs of another version of the simulator

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use levada_sim::Source;
+use crate::Source;
 use levada_trace::{Trace, TraceLimits, open};
 
 /// Source of files: this machine.
