@@ -14,6 +14,7 @@ const HELD: &[&str] = &[
     "levada-edge",
     "levada-http",
     "levada-lab",
+    "levada-node",
     "levada-redirector",
     "levada-store",
     "levada-upstream",

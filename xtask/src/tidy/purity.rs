@@ -63,8 +63,8 @@ fn impure_dependencies(name: &str) -> anyhow::Result<Vec<String>> {
 /// The two drivers are compared run for run, so that neither may depend on the other. The purity of
 /// the simulator covers the other direction.
 fn edge_knows_the_simulator() -> anyhow::Result<Option<String>> {
-    let found = dependencies("levada-edge")?.iter().any(|name| name == "levada-sim");
-    Ok(found.then(|| "levada-edge depends on levada-sim".to_owned()))
+    let found = dependencies("levada-node")?.iter().any(|name| name == "levada-sim");
+    Ok(found.then(|| "levada-node depends on levada-sim".to_owned()))
 }
 
 /// The crates that `name` depends on, directly or not, tests aside.

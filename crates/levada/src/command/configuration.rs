@@ -14,5 +14,5 @@ pub(crate) fn load(path: &Path) -> io::Result<Checked> {
 
 /// The reason why a node could not start by settings, if it could not.
 pub(crate) fn start_error(settings: &Settings) -> Option<String> {
-    levada_edge::check(settings).err().map(|error| error.to_string())
+    levada_node::check(settings).err().map(|error| error.to_string())
 }

@@ -135,7 +135,7 @@ fn of_configuration(file: &Path, args: &ExplainArgs) -> anyhow::Result<Json> {
     if let Some(wrong) = args.header.iter().find(|line| !asked.add_header(line)) {
         anyhow::bail!("--header {wrong:?}: write it as in `Accept-Language: en`");
     }
-    Ok(serde_json::to_value(levada_edge::explain(&settings, &asked)?)?)
+    Ok(serde_json::to_value(levada_node::explain(&settings, &asked)?)?)
 }
 
 fn print(out: &mut impl Write, explanation: &Json) -> io::Result<()> {

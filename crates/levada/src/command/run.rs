@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use levada_config::SettingsReader;
-use levada_edge::Predecessor;
+use levada_node::Predecessor;
 
 use super::configuration;
 use crate::cli::RunArgs;
@@ -27,7 +27,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<CommandStatus> {
     }
     // The edge logs its addresses; no caller waits for it to be ready.
     let reader = reader(args.config.clone());
-    levada_edge::run(settings, reader, predecessor, |_addresses| {})?;
+    levada_node::run(settings, reader, predecessor, |_addresses| {})?;
     Ok(CommandStatus::Success)
 }
 

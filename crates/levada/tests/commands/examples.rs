@@ -89,7 +89,7 @@ fn check(text: String) -> Report {
     let surroundings = Surroundings {
         directory: Path::new("/"),
         variable: &variable,
-        start_error: &|settings| levada_edge::check(settings).err().map(|error| error.to_string()),
+        start_error: &|settings| levada_node::check(settings).err().map(|error| error.to_string()),
     };
     levada_config::check(&Source { name: "block".to_owned(), text }, &surroundings).report
 }

@@ -14,7 +14,7 @@ use std::{
     thread,
 };
 
-use levada_edge::Predecessor;
+use levada_node::Predecessor;
 use load::{Client, Load, body_of};
 use node::{Node, Plan, eventually};
 use origin::Origin;

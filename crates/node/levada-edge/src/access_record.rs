@@ -30,19 +30,19 @@ use levada_config::AccessLog;
 use levada_failure::{BodyError, Failed, Failure};
 
 /// The parts of a node that records are written to.
-pub(crate) struct Telemetry {
+pub struct Telemetry {
     pub(crate) clock: Clock,
     pub(crate) metrics: Arc<Metrics>,
     /// The access logs of all sites.
-    pub(crate) logs: Logs,
+    pub logs: Logs,
     /// The access log of sites that have none of their own, if enabled.
-    pub(crate) log: ArcSwapOption<Log>,
+    pub log: ArcSwapOption<Log>,
     /// The times of responses to clients.
     pub(crate) latencies: LatencyBuckets,
     /// Requests that were refused because the node was full.
     pub(crate) refused: Counter,
     /// Exports traces, metrics and logs, if the node has a collector.
-    pub(crate) exporter: Option<Exporter>,
+    pub exporter: Option<Exporter>,
 }
 
 impl Telemetry {
@@ -61,7 +61,7 @@ impl Telemetry {
     }
 
     /// Waits for what is written and exported last. Readers and collectors that stand still cost two seconds.
-    pub(crate) async fn close(&self) {
+    pub async fn close(&self) {
         let exported = async {
             if let Some(exporter) = &self.exporter {
                 exporter.close().await;
@@ -71,7 +71,7 @@ impl Telemetry {
     }
 
     /// Opens an access log.
-    pub(crate) fn open(&self, log: Option<&AccessLog>) -> Result<Option<Arc<Log>>, StartError> {
+    pub fn open(&self, log: Option<&AccessLog>) -> Result<Option<Arc<Log>>, StartError> {
         log.map(|log| self.logs.open(log).map_err(StartError::Log)).transpose()
     }
 }
@@ -82,7 +82,7 @@ pub(crate) trait TransferCounts: Send + Sync {
 }
 
 /// The record of one request.
-pub(crate) struct AccessRecord {
+pub struct AccessRecord {
     telemetry: Arc<Telemetry>,
     started: Instant,
     /// When the connection became a tunnel.

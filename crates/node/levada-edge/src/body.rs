@@ -21,7 +21,7 @@ use levada_failure::BodyError;
 use crate::{access_record::AccessRecord, open_tunnel::OpenTunnel};
 
 /// The body of a response on its way to a client.
-pub(crate) struct ResponseBody {
+pub struct ResponseBody {
     source: Source,
     pace: Option<Box<Paced>>,
     /// Drops when the body has ended or was given up.

@@ -21,7 +21,7 @@ use levada_config::Limits;
 
 /// The kind of listener that a request arrived at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ListenerKind {
+pub enum ListenerKind {
     /// A listener for clients.
     Client {
         /// Whether over TLS.
@@ -33,7 +33,7 @@ pub(crate) enum ListenerKind {
 
 /// A client's connection, as the requests on it see it.
 #[derive(Debug)]
-pub(crate) struct ClientConnection {
+pub struct ClientConnection {
     pub(crate) listener: ListenerKind,
     pub(crate) client: IpAddr,
     /// Whether the other end has proved that it is a peer.
@@ -56,16 +56,20 @@ pub(crate) struct ClientConnection {
 }
 
 /// The other end of a connection.
-pub(crate) struct Who {
-    pub(crate) client: IpAddr,
-    pub(crate) is_peer: bool,
-    pub(crate) certified: Option<Arc<CertifiedClient>>,
+pub struct Who {
+    /// Its address.
+    pub client: IpAddr,
+    /// Whether it is a peer that has proved so.
+    pub is_peer: bool,
+    /// Its certificate, if it showed one.
+    pub certified: Option<Arc<CertifiedClient>>,
     /// The offer of HTTP/3 in its responses.
-    pub(crate) alt_svc: Option<HeaderValue>,
+    pub alt_svc: Option<HeaderValue>,
 }
 
 impl ClientConnection {
-    pub(crate) fn new(
+    /// A connection that has just come. `last_key` is that of its last request, for the watch for dormant ones.
+    pub fn new(
         listener: ListenerKind,
         who: Who,
         plain: bool,

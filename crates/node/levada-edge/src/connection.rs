@@ -53,7 +53,6 @@ use crate::{
     metrics::Metrics,
     node::Node,
     pipeline,
-    quic::Http3,
     tunnel::{self, TunnelSlot},
 };
 use levada_config::Limits;
@@ -64,23 +63,33 @@ use levada_failure::Failure;
 const BUFFER: usize = 256 << 10;
 
 /// The purpose of a listener, and the protocols that it speaks.
-pub(crate) struct ListenerRole {
-    pub(crate) listener: ListenerKind,
-    pub(crate) tls: Option<Door>,
+pub struct ListenerRole {
+    /// For clients or for peers.
+    pub listener: ListenerKind,
+    /// TLS; `None`: plain text.
+    pub tls: Option<Door>,
     /// The proof that peers give; `None`: TLS has one, or clients need none.
-    pub(crate) proof: Option<Arc<PeerProof>>,
+    pub proof: Option<Arc<PeerProof>>,
     /// HTTP/2 without TLS, by prior knowledge.
-    pub(crate) h2c: bool,
+    pub h2c: bool,
     /// HTTP/3 at the same address.
-    pub(crate) http3: Option<Http3>,
+    pub http3: Option<Http3>,
     /// How many connections may be open.
-    pub(crate) places: Arc<Semaphore>,
+    pub places: Arc<Semaphore>,
     /// Instead, at the listener for peers.
-    pub(crate) peer_places: Option<Arc<PeerPlaces>>,
+    pub peer_places: Option<Arc<PeerPlaces>>,
     /// The same number, as clients share it; `None`: they do not.
-    pub(crate) shares: Option<Arc<ClientShares>>,
+    pub shares: Option<Arc<ClientShares>>,
     /// The number of unanswered retransmissions after which a connection is given up; `None`: never.
-    pub(crate) dormant_retries: Option<u8>,
+    pub dormant_retries: Option<u8>,
+}
+
+/// HTTP/3 at one listener.
+pub struct Http3 {
+    /// How it is served.
+    pub config: levada_http::http3::ServerConfig,
+    /// The offer in responses over TCP.
+    pub alt_svc: HeaderValue,
 }
 
 impl ListenerRole {
@@ -233,7 +242,8 @@ async fn keep_place(role: &ListenerRole, open: &mut OpenConnection) -> Option<()
     Some(())
 }
 
-pub(crate) fn ended(metrics: &Metrics, client: IpAddr, ending: ConnectionEnd) {
+/// Counts a connection that has ended, and logs why if that is unusual.
+pub fn ended(metrics: &Metrics, client: IpAddr, ending: ConnectionEnd) {
     metrics.connections.ended(ending);
     match ending {
         ConnectionEnd::Finished | ConnectionEnd::Closed | ConnectionEnd::IdleTimeout => {}

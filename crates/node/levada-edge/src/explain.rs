@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The decision that a running node would take now. Changes nothing.
-pub(crate) fn live(node: &Node, asked: &ExplainedRequest) -> Result<Explanation, ExplainError> {
+pub fn live(node: &Node, asked: &ExplainedRequest) -> Result<Explanation, ExplainError> {
     let (asked, mut context) = received(node, asked)?;
     let (client, received) = (context.client, context.parts.clone());
     context.prepare();

@@ -1,4 +1,5 @@
-//! A Levada node: sockets around the policies and the cache.
+//! A request's way through a node: sockets around the policies and the cache. The process around it is in
+//! levada-node.
 //!
 //! Start with `pipeline.rs`: the life of a request, top to bottom. It calls, in order:
 //!
@@ -25,54 +26,35 @@
 
 mod access_record;
 mod adjust;
-mod admin;
 mod admission;
-mod body;
+pub mod body;
 mod bypass;
 mod cache;
-mod client_connection;
+pub mod client_connection;
 mod clock;
 mod compress;
-mod connection;
+pub mod connection;
 mod crossing;
 mod effects;
 mod error_page;
-mod explain;
-mod expressions;
+pub mod explain;
 mod files;
 mod forward;
 mod handoff;
 mod identify;
 mod large;
-mod listener;
-mod listeners;
-mod members;
-mod metrics;
-mod node;
+pub mod listener;
+pub mod metrics;
+pub mod node;
 mod open_tunnel;
-mod page;
-mod pipeline;
-mod quic;
-mod reload;
+pub mod pipeline;
 mod request;
 mod resource;
 mod respond;
-mod route;
 mod routes;
-mod run;
-mod site_builder;
-mod sites;
-mod start_error;
-mod status;
+pub mod site_builder;
+pub mod sites;
+pub mod start_error;
+pub mod status;
 mod subject;
-mod tend;
-mod tunnel;
-mod upgrade;
-mod watch;
-
-pub use levada_control::Counts;
-pub use levada_control::status::explain_settings as explain;
-pub use levada_control::upgrade::{Addresses, Predecessor};
-pub use levada_tls::pem::TlsError;
-pub use run::{Running, check, run};
-pub use start_error::StartError;
+pub mod tunnel;

@@ -32,7 +32,7 @@ use crate::{
 type Accepted = io::Result<(StdTcpStream, SocketAddr)>;
 
 /// Accepts connections until the node stops; those of clients when the node serves them.
-pub(crate) async fn accept(
+pub async fn accept(
     node: Arc<Node>,
     listener: std::net::TcpListener,
     role: Arc<ListenerRole>,
@@ -140,11 +140,7 @@ fn last(role: &ListenerRole, incoming: &Incoming) -> Option<(OwnedSemaphorePermi
 }
 
 /// The client's place among the connections of all. Without one, the connection is closed.
-pub(crate) fn share(
-    node: &Node,
-    role: &ListenerRole,
-    client: IpAddr,
-) -> Option<Option<ClientPlace>> {
+pub fn share(node: &Node, role: &ListenerRole, client: IpAddr) -> Option<Option<ClientPlace>> {
     // A trusted proxy connects for many clients.
     let shares = role.shares.as_ref().filter(|_| !node.trust.load().trusts(client));
     let pressure = node.memory.pressure();

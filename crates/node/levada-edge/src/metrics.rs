@@ -17,23 +17,30 @@ use levada_store::{CacheMetrics, disk::DiskMetrics};
 use levada_tls::{acme::CertificateMetrics, metrics::TlsMetrics};
 
 /// All metrics of a node.
-pub(crate) struct Metrics {
+pub struct Metrics {
     pub(crate) registry: Registry,
-    pub(crate) requests: RequestMetrics,
+    /// Requests and their responses.
+    pub requests: RequestMetrics,
     pub(crate) memory: MemoryMetrics,
-    pub(crate) connections_refused: Counter,
-    pub(crate) expression_failures: Counter,
+    /// Connections that were closed at once.
+    pub connections_refused: Counter,
+    /// Evaluations of expressions that failed.
+    pub expression_failures: Counter,
     pub(crate) log_lines_dropped: Counter,
     pub(crate) aborted: Counter,
-    pub(crate) policies: Arc<PolicyMetrics>,
-    pub(crate) takeover_objects: Gauge,
-    pub(crate) connections: ConnectionMetrics,
+    /// Decisions of policies.
+    pub policies: Arc<PolicyMetrics>,
+    /// Objects that a former process has left.
+    pub takeover_objects: Gauge,
+    /// Connections of clients and peers.
+    pub connections: ConnectionMetrics,
     pub(crate) handoffs: Arc<HandoffMetrics>,
     pub(crate) spliced: Counter,
     pub(crate) dormant_returned: Counter,
     pub(crate) drain: DrainMetrics,
     pub(crate) route: RouteMetrics,
-    pub(crate) quic: QuicMetrics,
+    /// HTTP/3.
+    pub quic: QuicMetrics,
     pub(crate) certificates: CertificateMetrics,
     pub(crate) discovery: DiscoveryMetrics,
     pub(crate) cache: CacheMetrics,
@@ -47,9 +54,11 @@ pub(crate) struct Metrics {
     pub(crate) compress: CompressMetrics,
     pub(crate) large: LargeMetrics,
     pub(crate) tunnels: TunnelMetrics,
-    pub(crate) cpu: CpuMetrics,
+    /// Processor time by kind of work.
+    pub cpu: CpuMetrics,
     pub(crate) exports: ExportMetrics,
-    pub(crate) tls: TlsMetrics,
+    /// Handshakes.
+    pub tls: TlsMetrics,
 }
 
 impl Metrics {
@@ -134,7 +143,7 @@ impl Metrics {
     }
 
     /// Counts a reload.
-    pub(crate) fn reloaded(&self, ok: bool) {
+    pub fn reloaded(&self, ok: bool) {
         self.reloads.get_or_create(&[if ok { "ok" } else { "failed" }]).inc();
         self.last_reload.set(i64::from(ok));
     }

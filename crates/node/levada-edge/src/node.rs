@@ -41,57 +41,68 @@ use levada_config::{Runtime, Settings, server_bounds};
 use levada_store::NodeName;
 
 /// A node.
-pub(crate) struct Node {
-    pub(crate) settings: ArcSwap<Settings>,
-    pub(crate) clock: Clock,
+pub struct Node {
+    /// The settings, replaced by each reload.
+    pub settings: ArcSwap<Settings>,
+    /// Its clock.
+    pub clock: Clock,
     /// The sites, replaced by each reload.
-    pub(crate) sites: Arc<ArcSwap<Sites>>,
-    pub(crate) workers: usize,
+    pub sites: Arc<ArcSwap<Sites>>,
+    /// The number of its threads that serve.
+    pub workers: usize,
     /// The sources of members.
-    pub(crate) discovery: Discovery,
+    pub discovery: Discovery,
     /// The sources of the cluster's nodes.
-    pub(crate) peer_sources: ArcSwap<PeerSources>,
+    pub peer_sources: ArcSwap<PeerSources>,
     /// Held while settings or members change.
-    pub(crate) changing: tokio::sync::Mutex<()>,
-    pub(crate) peers: Option<Arc<Peers>>,
+    pub changing: tokio::sync::Mutex<()>,
+    /// The nodes of its cluster.
+    pub peers: Option<Arc<Peers>>,
     /// The front-end of TCP handoff.
-    pub(crate) front: FrontEnd<Node>,
+    pub front: FrontEnd<Node>,
     /// The back-end of TCP handoff.
-    pub(crate) backend: Option<Arc<HandoffBackend>>,
+    pub backend: Option<Arc<HandoffBackend>>,
     /// Stored responses, and the fetches into them.
-    pub(crate) cache: Arc<Cache>,
+    pub cache: Arc<Cache>,
     /// Carries out purge orders.
-    pub(crate) purging: Arc<PurgeEndpoint>,
+    pub purging: Arc<PurgeEndpoint>,
     pub(crate) identifier: ArcSwap<Identifier>,
-    pub(crate) trust: ArcSwap<TrustBoundary>,
+    /// The senders whose statements about clients are believed.
+    pub trust: ArcSwap<TrustBoundary>,
     /// The way to origins and peers.
     pub(crate) forwarder: Arc<Forwarder>,
     /// The shared state of transfers in pieces.
-    pub(crate) large: Arc<Transfers>,
+    pub large: Arc<Transfers>,
     /// Error pages of origins.
     pub(crate) pages: KeptPages,
     /// Clients whose connections were given up as dormant.
     pub(crate) given_up: Arc<GivenUpClients>,
-    pub(crate) drain: Arc<Drain>,
-    pub(crate) route: Option<Arc<Route>>,
+    /// The state of a drain.
+    pub drain: Arc<Drain>,
+    /// The anycast route that it announces.
+    pub route: Option<Arc<Route>>,
     /// The things that are missing before the node serves clients.
-    pub(crate) awaited: Awaited,
+    pub awaited: Awaited,
     /// The certificates that it shows.
-    pub(crate) certificates: Arc<Certificates>,
-    pub(crate) capacity: Arc<ClientShares>,
+    pub certificates: Arc<Certificates>,
+    /// The requests that may be in service.
+    pub capacity: Arc<ClientShares>,
     /// The tunnels that may be open.
     pub(crate) tunnels: Arc<ClientShares>,
-    pub(crate) memory: Arc<MemoryBound>,
-    pub(crate) metrics: Arc<Metrics>,
-    pub(crate) telemetry: Arc<Telemetry>,
+    /// The bound on its memory.
+    pub memory: Arc<MemoryBound>,
+    /// Its metrics.
+    pub metrics: Arc<Metrics>,
+    /// Its logs and traces.
+    pub telemetry: Arc<Telemetry>,
     /// Its events.
-    pub(crate) events: Arc<Events>,
+    pub events: Arc<Events>,
     /// The last 15 minutes.
-    pub(crate) history: Arc<History>,
+    pub history: Arc<History>,
     /// The objects that clients request most.
-    pub(crate) popular: PopularObjects,
+    pub popular: PopularObjects,
     /// The sizes of their sets.
-    pub(crate) set_sizes: SetSizes,
+    pub set_sizes: SetSizes,
     pacer: ArcSwapOption<Pacer>,
     pub(crate) name: Arc<NodeName>,
 }
@@ -102,7 +113,7 @@ fn redirectors(peers: Option<&Peers>) -> u32 {
 }
 
 /// Whether any server of a switch takes connections by handoff.
-pub(crate) fn hands_over(settings: &Settings) -> bool {
+pub fn hands_over(settings: &Settings) -> bool {
     let switches = settings.sites.iter().filter_map(|site| site.servers.switch.as_ref());
     let mut servers = switches.flat_map(|switch| &switch.servers);
     servers.any(|server| server.handoff.is_some())
@@ -116,7 +127,7 @@ fn backend(settings: &Settings) -> Result<Option<HandoffBackend>, BpfError> {
 }
 
 /// Follows the sources of the cluster's nodes.
-pub(crate) fn follow_peers(settings: &Settings, discovery: &Discovery) -> PeerSources {
+pub fn follow_peers(settings: &Settings, discovery: &Discovery) -> PeerSources {
     let Some(peering) = &settings.peering else { return PeerSources::default() };
     PeerSources::follow(&settings.name, peering, &settings.discovery, discovery)
 }
@@ -124,7 +135,7 @@ pub(crate) fn follow_peers(settings: &Settings, discovery: &Discovery) -> PeerSo
 impl Node {
     /// Builds a node. `former` is called when all that can fail is done, but for the disk tier and what follows
     /// it, and gives the state of the purges of a former process.
-    pub(crate) fn new(
+    pub fn new(
         settings: Settings,
         former: impl FnOnce(&Settings) -> Result<Option<String>, StartError>,
     ) -> Result<Arc<Self>, StartError> {
@@ -242,13 +253,13 @@ impl Node {
     }
 
     /// The settings at this moment.
-    pub(crate) fn settings(&self) -> Guard<Arc<Settings>> {
+    pub fn settings(&self) -> Guard<Arc<Settings>> {
         self.settings.load()
     }
 
     /// Takes over settings that can change while the node runs, except for sites, the list of peers and listeners.
     /// Returns the former ones.
-    pub(crate) fn set(&self, settings: Settings) -> Arc<Settings> {
+    pub fn set(&self, settings: Settings) -> Arc<Settings> {
         let limits = &settings.limits;
         self.certificates.set(settings.acme.as_ref(), &settings.certificate_files());
         self.identifier.store(Arc::new(self.identifier.load().with_hops(limits.max_hops)));
@@ -270,7 +281,7 @@ impl Node {
     }
 
     /// The parts that sites with these settings are built from.
-    pub(crate) fn site_builder<'a>(&'a self, settings: &'a Settings) -> SiteBuilder<'a> {
+    pub fn site_builder<'a>(&'a self, settings: &'a Settings) -> SiteBuilder<'a> {
         let (clock, metrics, workers) = (self.clock, &self.metrics, self.workers);
         let (telemetry, discovery) = (&self.telemetry, &self.discovery);
         let redirectors = redirectors(self.peers.as_deref());
@@ -278,7 +289,7 @@ impl Node {
     }
 
     /// Lets the policies of all sites go on with the number of nodes that there are now.
-    pub(crate) fn follow_redirectors(&self) {
+    pub fn follow_redirectors(&self) {
         let redirectors = redirectors(self.peers.as_deref());
         for site in self.sites.load().iter() {
             for decider in site.pieces.iter().chain([&site.decider]) {
@@ -295,7 +306,7 @@ impl Node {
     }
 
     /// Requests at origins, and requests that wait for admission.
-    pub(crate) fn misses(&self) -> (usize, usize) {
+    pub fn misses(&self) -> (usize, usize) {
         let sites = self.sites.load();
         sites.iter().fold((0, 0), |(admitted, waiting), site| {
             let one = site.misses.counts();
@@ -304,7 +315,7 @@ impl Node {
     }
 
     /// Why a site cannot be served, if there is one: its servers are all down, or none is known.
-    pub(crate) fn cut_off(&self) -> Option<String> {
+    pub fn cut_off(&self) -> Option<String> {
         let sites = self.sites.load();
         let of_site = |site: &Arc<Site>| {
             let (servers, hosts) = (site.servers(), site.settings.hosts.join(", "));

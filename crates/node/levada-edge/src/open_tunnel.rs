@@ -6,7 +6,7 @@ use levada_access::client_shares::ClientPlace;
 use levada_upstream::ServerEnd;
 
 /// See the module.
-pub(crate) struct OpenTunnel {
+pub struct OpenTunnel {
     pub(crate) server: ServerEnd,
     /// The longest time without a byte.
     pub(crate) idle_timeout: Duration,

@@ -54,7 +54,7 @@ use crate::{
 ///
 /// Futures that wait for a server are boxed, and a request is admitted before its future exists: a
 /// future is moved whole before it first runs, and a hit must not pay for the size of other paths.
-pub(crate) fn serve<'a>(
+pub fn serve<'a>(
     node: &'a Arc<Node>,
     connection: &'a Arc<ClientConnection>,
     request: Request<ClientBody>,

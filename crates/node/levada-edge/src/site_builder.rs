@@ -30,7 +30,7 @@ use levada_config::{
 use levada_upstream::PacedQueue;
 
 /// The parts of the node that sites need.
-pub(crate) struct SiteBuilder<'a> {
+pub struct SiteBuilder<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) clock: Clock,
     pub(crate) metrics: &'a Arc<Metrics>,
@@ -46,7 +46,7 @@ pub(crate) struct SiteBuilder<'a> {
 ///
 /// # Errors
 /// When a policy cannot be built, or a log cannot be opened.
-pub(crate) fn plan_sites(
+pub fn plan_sites(
     builder: &SiteBuilder<'_>,
     before: Option<(&Settings, &Sites)>,
 ) -> Result<PlannedSites, StartError> {
@@ -81,12 +81,12 @@ pub(crate) fn plan_sites(
 }
 
 /// The sites of settings. Former ones have not changed before [`PlannedSites::make`].
-pub(crate) struct PlannedSites(Vec<SitePlan>);
+pub struct PlannedSites(Vec<SitePlan>);
 
 impl PlannedSites {
     /// Makes the sites, by a builder with the settings by which they were planned. Origins and switches that stay go
     /// on with what is new for them.
-    pub(crate) fn make(self, builder: &SiteBuilder<'_>) -> Sites {
+    pub fn make(self, builder: &SiteBuilder<'_>) -> Sites {
         // A site follows those of its routes.
         let (mut sites, mut of_routes) = (Vec::with_capacity(self.0.len()), Vec::new());
         for plan in self.0 {
@@ -229,7 +229,7 @@ fn make_site(
 }
 
 /// Follows all sources of these settings.
-pub(crate) fn follow_all(settings: &Settings, discovery: &Discovery) -> Vec<Sources> {
+pub fn follow_all(settings: &Settings, discovery: &Discovery) -> Vec<Sources> {
     let of_site = |site: &SiteSettings| {
         let routes = site.routes.all.iter().filter_map(|route| route.servers.as_ref());
         let all = routes.chain([&site.servers]);
@@ -245,7 +245,7 @@ fn follow(servers: &SiteServers, settings: &Settings, discovery: &Discovery) -> 
 }
 
 /// Goes on with the members that the sources of a site name now.
-pub(crate) fn change_members(builder: &SiteBuilder<'_>, site: &Site) {
+pub fn change_members(builder: &SiteBuilder<'_>, site: &Site) {
     match (&site.switch, &site.settings.servers.switch) {
         (Some(switch), Some(settings)) => {
             let settings = site.sources.servers(settings);

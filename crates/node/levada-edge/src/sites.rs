@@ -19,23 +19,26 @@ use crate::{clock::Clock, routes::Routes};
 use levada_config::{Delivery, Handling, HostTable, LargeSettings, MissLimits, SiteSettings};
 
 /// A site at work.
-pub(crate) struct Site {
+pub struct Site {
     /// The identifier for purges: the hash of its first host, the same on every node.
     pub(crate) id: u64,
-    pub(crate) settings: SiteSettings,
+    /// Its settings.
+    pub settings: SiteSettings,
     /// How requests are handled that no route takes.
     pub(crate) handling: Arc<Handling>,
     /// The route whose servers these are; `None` for the site itself.
-    pub(crate) route: Option<Arc<str>>,
+    pub route: Option<Arc<str>>,
     pub(crate) routes: Option<Routes>,
-    pub(crate) decider: SharedDecider,
+    /// Its policy.
+    pub decider: SharedDecider,
     /// Chooses the node for a piece of a large file, where pieces have a number of replicas of their own.
     pub(crate) pieces: Option<SharedDecider>,
-    pub(crate) origins: Arc<Origins>,
+    /// Its origins.
+    pub origins: Arc<Origins>,
     /// Where the members of origins and servers come from.
-    pub(crate) sources: Sources,
+    pub sources: Sources,
     /// The servers that the policy chooses among, in place of origins.
-    pub(crate) switch: Option<Arc<Switch>>,
+    pub switch: Option<Arc<Switch>>,
     /// The directory that this node serves, in place of origins.
     pub(crate) files: Option<FileDirectory>,
     /// The service classes of requests; `None` where all are normal.
@@ -85,7 +88,7 @@ impl Site {
     }
 
     /// Its name for operators: the first host, and the route if these are the servers of one.
-    pub(crate) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         let host = self.settings.hosts.first().map_or("", String::as_str);
         match &self.route {
             Some(route) => format!("{host} {route}"),
@@ -151,7 +154,7 @@ impl Site {
     }
 
     /// Its servers: origins, or those of its switch.
-    pub(crate) fn servers(&self) -> Vec<Arc<Server>> {
+    pub fn servers(&self) -> Vec<Arc<Server>> {
         let origins = self.origins.list();
         let switched = self.switch.as_ref().map(|switch| switch.view().members.clone());
         let switched = switched.iter().flatten().map(|member| member.server.clone());
@@ -215,7 +218,7 @@ impl PurgedSites for SitesNow {
 }
 
 /// All sites of a node.
-pub(crate) struct Sites {
+pub struct Sites {
     by_host: HostTable<Arc<Site>>,
     all: Vec<Arc<Site>>,
 }
@@ -232,7 +235,8 @@ impl Sites {
         self.by_host.find(host)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Site>> {
+    /// All sites; those of routes come before theirs.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Site>> {
         self.all.iter()
     }
 }

@@ -23,7 +23,7 @@ const HOTTEST: usize = 24;
 
 impl Node {
     /// The state of the node, for operators, pages and peers.
-    pub(crate) fn status(&self) -> NodeStatus {
+    pub fn status(&self) -> NodeStatus {
         let (totals, sites, limits) = (self.totals(), self.sites.load(), &self.settings().limits);
         let count = |result| {
             self.metrics.requests.count(false, result) + self.metrics.requests.count(true, result)
@@ -68,7 +68,7 @@ impl Node {
     }
 
     /// The states of all nodes of the cluster.
-    pub(crate) async fn cluster(&self) -> Vec<ClusterNode> {
+    pub async fn cluster(&self) -> Vec<ClusterNode> {
         let own = self.status();
         match &self.peers {
             Some(peers) => ask_cluster(own, &peers.membership()).await,
@@ -80,7 +80,7 @@ impl Node {
     }
 
     /// The reasons why the node is not ready, in words.
-    pub(crate) fn missing(&self) -> Vec<String> {
+    pub fn missing(&self) -> Vec<String> {
         let mut missing = self.awaited.missing();
         if missing.is_empty() && !self.purging.serves() {
             missing.push("start: the listeners for clients are not open yet".to_owned());
@@ -93,7 +93,7 @@ impl Node {
     }
 
     /// The progress of a drain.
-    pub(crate) fn draining(&self) -> DrainStatus {
+    pub fn draining(&self) -> DrainStatus {
         DrainStatus {
             draining: self.drain.is_on(),
             downloads: self.drain.running(),
@@ -103,7 +103,7 @@ impl Node {
     }
 
     /// All metrics at this moment.
-    pub(crate) fn read_metrics(&self) -> Vec<MetricSnapshot> {
+    pub fn read_metrics(&self) -> Vec<MetricSnapshot> {
         let metrics = &self.metrics;
         let tiers = &self.cache.tiers;
         metrics.cache.show(&self.cache.store, tiers.memory.bytes(), &tiers.loans);
@@ -134,7 +134,7 @@ impl Node {
     }
 
     /// The counts of the node since its start.
-    pub(crate) fn totals(&self) -> Totals {
+    pub fn totals(&self) -> Totals {
         let (metrics, requests) = (&self.metrics, &self.metrics.requests);
         let count = |result| requests.count(false, result) + requests.count(true, result);
         let all = |from_peer: bool| {
@@ -179,7 +179,7 @@ impl Node {
     }
 
     /// The objects that clients request most, with the nodes that are responsible for them.
-    pub(crate) fn hottest(&self, sites: &Sites) -> Vec<HotObject> {
+    pub fn hottest(&self, sites: &Sites) -> Vec<HotObject> {
         let alone = || Cluster::new(vec![PolicyNode::new(&self.name.token)], LoadTable::new(1));
         let nodes = match &self.peers {
             Some(peers) => peers.now().cluster().clone(),
@@ -230,7 +230,7 @@ fn origin_statuses(sites: &Sites) -> Vec<ServerStatus> {
 }
 
 /// The sites with switches, in the order of the sites.
-pub(crate) fn switched(sites: &Sites) -> Vec<SwitchedSite> {
+pub fn switched(sites: &Sites) -> Vec<SwitchedSite> {
     let of_site = |site: &Arc<Site>| {
         let name = match &site.route {
             Some(_) => site.name(),

@@ -101,7 +101,8 @@ pub(crate) async fn open(
 #[derive(Default)]
 pub(crate) struct TunnelSlot(Mutex<Option<Opened>>);
 
-pub(crate) type Opened = (Box<OpenTunnel>, Option<Box<AccessRecord>>);
+/// A tunnel whose handshake has been answered, and the record of its request.
+pub type Opened = (Box<OpenTunnel>, Option<Box<AccessRecord>>);
 
 impl TunnelSlot {
     pub(crate) fn put(&self, tunnel: Opened) {
@@ -128,7 +129,7 @@ impl TunnelSlot {
 }
 
 /// The tunnel that the response to a CONNECT opens. A success that opens none would look like one.
-pub(crate) fn opened(response: &mut Response<ResponseBody>) -> Option<Opened> {
+pub fn opened(response: &mut Response<ResponseBody>) -> Option<Opened> {
     let opened = response.body_mut().take_tunnel();
     if opened.is_none() && response.status().is_success() {
         *response.status_mut() = StatusCode::NOT_IMPLEMENTED;
@@ -153,7 +154,8 @@ pub(crate) fn switch_stream(
     spawn_until_cut(cut, tunnel);
 }
 
-pub(crate) async fn run(
+/// Moves the bytes of a tunnel until it ends. `ahead` has come from the client already.
+pub async fn run(
     node: &Node,
     (tunnel, mut record): Opened,
     client: impl AsyncRead + AsyncWrite,

@@ -52,15 +52,15 @@ const NO_PARTS: Duration = Duration::from_secs(600);
 const CLOSING: Duration = Duration::from_secs(15);
 
 /// The stored responses of a node, and the fetches into them.
-pub(crate) struct Cache {
+pub struct Cache {
     pub(crate) clock: Clock,
-    pub(crate) store: Arc<Store>,
+    pub store: Arc<Store>,
     pub(crate) fills: Arc<Fills>,
     /// The fetches of single blocks that are under way.
     pub(crate) block_flights: Arc<SingleFlight<BlockOutcome>>,
     /// Where bodies are kept in blocks: in the store, and outside it.
-    pub(crate) tiers: Arc<BlockTiers>,
-    pub(crate) purges: Arc<Purges>,
+    pub tiers: Arc<BlockTiers>,
+    pub purges: Arc<Purges>,
     /// URIs for which the origin does not send ranges, or not ones that could be stored.
     pub(crate) no_parts: Remembered,
     /// Keys whose responses turned out not to be storable: their requests do not wait for each other.
@@ -121,7 +121,7 @@ impl Cache {
     }
 
     /// Fetches, and copies that are being made.
-    pub(crate) fn flights(&self) -> usize {
+    pub fn flights(&self) -> usize {
         self.fills.count() + self.block_flights.count() + self.copies.count()
     }
 

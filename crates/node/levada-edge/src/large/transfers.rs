@@ -20,7 +20,7 @@ use levada_store::{NoWindow, NodeName, WindowRoom, WindowShare};
 const SHOWN: usize = 20;
 
 /// The transfers of a node: the state that they share.
-pub(crate) struct Transfers {
+pub struct Transfers {
     pub(super) name: Arc<NodeName>,
     pub(super) telemetry: Arc<Telemetry>,
     pub(super) peers: Option<Arc<Peers>>,
@@ -96,7 +96,7 @@ impl Transfers {
     }
 
     /// Forgets what was known about the slots of nodes that have joined or left.
-    pub(crate) fn follow(&self, before: &Membership, after: &Membership) {
+    pub fn follow(&self, before: &Membership, after: &Membership) {
         let mut sources = self.sources.lock();
         let differ = |one: &Membership, other: &Membership| {
             let is_new = |member: &&Arc<Member>| other.named(&member.server.name).is_none();

@@ -1,0 +1,336 @@
+//! The admin listener: metrics, health, status, explain, orders. Plain HTTP on an address that is never
+//! public. `admin_access` says who may do what.
+
+use std::{convert::Infallible, net::IpAddr, pin::pin, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{
+    HeaderValue, Method, Request, Response, StatusCode,
+    header::{ACCEPT, CONTENT_TYPE},
+};
+use http_body_util::Full;
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use levada_cluster::admin_access;
+use levada_cluster::events::EventKind;
+use levada_control::page::{Page, PageBody, Stalled};
+use levada_edge::{explain, node::Node, sites::Site, status::switched};
+use levada_net::{admin_listener::AdminListener, stop::Stop};
+use percent_encoding::percent_decode_str;
+use serde::Serialize;
+
+use crate::{
+    page::{self, NodePage},
+    reload::Reloader,
+    upgrade::upgrade,
+};
+use levada_control::upgrade::NotUpgraded;
+use levada_observe::metrics::PageFormat;
+
+/// The pages of a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pages {
+    All,
+    /// Metrics and health only.
+    Metrics,
+}
+
+/// How long an answer may take after the node has started to stop.
+const LAST_ANSWER: Duration = Duration::from_secs(1);
+/// The paths of [`Pages::Metrics`].
+const METRICS_PAGES: [&str; 3] = ["/metrics", "/healthz", "/readyz"];
+
+/// Serves the admin listener, or the one for metrics, until the node stops.
+pub(crate) async fn serve(
+    reloader: Arc<Reloader>,
+    pages: Pages,
+    listener: AdminListener,
+    stop: Stop,
+) {
+    let page = Arc::new(Page::new(Arc::new(NodePage::new(reloader.node.clone()))));
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = stop.begun() => return,
+        };
+        let Ok((stream, client)) = accepted else {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        let (reloader, page, cut) = (reloader.clone(), page.clone(), stop.clone());
+        tokio::spawn(async move {
+            let (reloader, page, stop) = (&reloader, &page, &cut);
+            let service = service_fn(|request: Request<Incoming>| async move {
+                let shown = match pages {
+                    Pages::All => page::answer(page, &reloader.node, client, &request),
+                    Pages::Metrics => None,
+                };
+                let answer = match (shown, pages) {
+                    (Some(shown), _) => return Ok::<_, Infallible>(shown),
+                    (None, Pages::All) => administer(reloader, stop, client, request).await,
+                    (None, Pages::Metrics) => metrics_page(&reloader.node, request).await,
+                };
+                Ok(answer.map(PageBody::Whole))
+            });
+            let served = hyper::server::conn::http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(Duration::from_secs(30))
+                .serve_connection(TokioIo::new(Stalled::new(stream)), service);
+            let mut served = pin!(served);
+            // An admin connection works while the node drains, but does not delay its end. Who has asked for
+            // an upgrade gets the answer.
+            tokio::select! {
+                served = served.as_mut() => if let Err(error) = served {
+                    tracing::debug!(%error, "admin connection");
+                },
+                () = cut.begun() => {
+                    served.as_mut().graceful_shutdown();
+                    let _ = tokio::time::timeout(LAST_ANSWER, served).await;
+                }
+            }
+        });
+    }
+}
+
+/// Answers a request on the admin listener.
+async fn administer(
+    reloader: &Arc<Reloader>,
+    stop: &Stop,
+    client: Option<IpAddr>,
+    request: Request<Incoming>,
+) -> Response<Full<Bytes>> {
+    let node = &reloader.node;
+    let settings = node.settings.load_full();
+    if !page::names_this_listener(&settings, client, request.headers()) {
+        let message = "this Host is not an IP address, localhost or one of `hosts` in [admin]\n";
+        return text(StatusCode::MISDIRECTED_REQUEST, message);
+    }
+    let (is_post, is_get) = (request.method() == Method::POST, request.method() == Method::GET);
+    let path = request.uri().path();
+    // A purge has a token of its own.
+    let is_purge = is_post && path == "/purge";
+    let token = settings.admin.as_ref().and_then(|admin| admin.token.as_deref());
+    let by_socket = client.is_none();
+    if is_post
+        && !(is_purge && node.settings().purge.token.is_some())
+        && let Err(refusal) = admin_access::may_order(token, client, request.headers())
+    {
+        return text(refusal.status(), refusal.as_str());
+    }
+    if is_purge {
+        let answer = node.purging.handle_operator(request, by_socket).await;
+        return answer.into_response(|text| Full::new(Bytes::from(text)));
+    }
+    if is_get && path == "/purge" {
+        let order = argument(&request, "order").unwrap_or_default();
+        let answer = node.purging.handle_question(&order);
+        return answer.into_response(|text| Full::new(Bytes::from(text)));
+    }
+    if is_get && path == "/cluster" {
+        return json(StatusCode::OK, &node.cluster().await);
+    }
+    if is_get && path == "/route" {
+        return routed(node, &request).await;
+    }
+    if is_post && ORDERS.contains(&path) {
+        return carry_out(reloader, stop, &request).await;
+    }
+    answer_aside(node, request).await
+}
+
+/// Answers a request on the listener for metrics.
+async fn metrics_page(node: &Arc<Node>, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    if METRICS_PAGES.contains(&request.uri().path()) {
+        return answer_aside(node, request).await;
+    }
+    text(StatusCode::NOT_FOUND, "metrics and health only: /metrics /healthz /readyz\n")
+}
+
+/// Answers on a thread that does not serve clients: pages of a node with thousands of sites take long to make.
+async fn answer_aside(node: &Arc<Node>, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    let node = node.clone();
+    let answered = tokio::task::spawn_blocking(move || answer(&node, &request)).await;
+    answered.unwrap_or_else(|error| text(StatusCode::SERVICE_UNAVAILABLE, &format!("{error}\n")))
+}
+
+fn answer(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    if request.method() != Method::GET && request.method() != Method::HEAD {
+        let orders = ORDERS.join(", ");
+        let message = format!("only GET, and POST to /purge, {orders}\n");
+        return text(StatusCode::METHOD_NOT_ALLOWED, &message);
+    }
+    match request.uri().path() {
+        "/" => text(
+            StatusCode::OK,
+            "a page for browsers; /live /metrics /healthz /readyz /status /cluster /events /drain /route /servers /purge?order=ORDER /explain?url=URL, \
+             POST /purge /reload /upgrade?binary=PATH /drain?rate=N /drain?undo /servers/drain?server=NAME /servers/resume?server=NAME\n",
+        ),
+        "/healthz" => text(StatusCode::OK, "alive\n"),
+        "/readyz" => ready(node),
+        "/metrics" => page_of_metrics(node, request.headers().get(ACCEPT)),
+        "/status" => json(StatusCode::OK, &node.status()),
+        "/events" => json(StatusCode::OK, &node.events.since(0)),
+        "/drain" => json(StatusCode::OK, &node.draining()),
+        "/servers" => json(StatusCode::OK, &switched(&node.sites.load())),
+        "/explain" => explained(node, request),
+        _ => text(StatusCode::NOT_FOUND, "no such page; / lists them\n"),
+    }
+}
+
+/// The paths that operators post to, in addition to `/purge`.
+const ORDERS: [&str; 5] = ["/reload", "/upgrade", "/drain", "/servers/drain", "/servers/resume"];
+
+/// Carries out an operator's order.
+async fn carry_out(
+    reloader: &Arc<Reloader>,
+    stop: &Stop,
+    request: &Request<Incoming>,
+) -> Response<Full<Bytes>> {
+    // As for purges: a web page cannot make its reader's browser send this type.
+    let kind = request.headers().get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+    if !kind.starts_with(b"application/json") {
+        let message = "say that it is JSON: Content-Type: application/json\n";
+        return text(StatusCode::UNSUPPORTED_MEDIA_TYPE, message);
+    }
+    let node = &reloader.node;
+    let drained = match request.uri().path() {
+        "/reload" => {
+            return match reloader.reload(stop).await {
+                Ok(changes) => json(StatusCode::OK, &serde_json::json!({ "changed": changes })),
+                Err(reason) => text(StatusCode::UNPROCESSABLE_ENTITY, &format!("{reason}\n")),
+            };
+        }
+        "/upgrade" => {
+            let binary = argument(request, "binary").map(Into::into);
+            return match upgrade(reloader, binary, stop).await {
+                Ok(upgraded) => json(StatusCode::OK, &upgraded),
+                Err(error @ NotUpgraded::Busy) => text(StatusCode::CONFLICT, &format!("{error}\n")),
+                Err(error) => text(StatusCode::UNPROCESSABLE_ENTITY, &format!("{error}\n")),
+            };
+        }
+        "/drain" => return drain(node, request),
+        path => path == "/servers/drain",
+    };
+    let server = argument(request, "server").unwrap_or_default();
+    match drain_server(node, &server, argument(request, "site").as_deref(), drained) {
+        Ok(()) => json(StatusCode::OK, &switched(&node.sites.load())),
+        Err(reason) => text(StatusCode::NOT_FOUND, &format!("{reason}\n")),
+    }
+}
+
+/// Drains a server of switches, or undoes that, on every site or on the site of one host.
+fn drain_server(
+    node: &Node,
+    server: &str,
+    host: Option<&str>,
+    drained: bool,
+) -> Result<(), String> {
+    let sites = node.sites.load();
+    let wanted = |site: &&Arc<Site>| {
+        host.is_none_or(|host| site.settings.hosts.iter().any(|own| own.eq_ignore_ascii_case(host)))
+    };
+    let switches = sites.iter().filter(wanted).filter_map(|site| site.switch.as_deref());
+    let switches: Vec<_> = switches.collect();
+    let sites = levada_control::status::drain_server(&switches, server, drained)?;
+    tracing::info!(server, drained, sites, "an operator changed a server's drain");
+    Ok(())
+}
+
+/// Begins a drain, or undoes it.
+fn drain(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    if request.uri().query() == Some("undo") {
+        node.drain.undo();
+        tracing::info!("the drain is undone");
+        node.events.tell(EventKind::DrainUndone, "the node is in service again");
+        return json(StatusCode::OK, &node.draining());
+    }
+    let rate = match argument(request, "rate").map(|rate| rate.parse()) {
+        None => node.settings().limits.drain_rate,
+        Some(Ok(rate @ 1..)) => rate,
+        Some(_) => {
+            let message = "rate is a number of downloads per second, at least 1\n";
+            return text(StatusCode::BAD_REQUEST, message);
+        }
+    };
+    node.drain.begin(rate);
+    // A node with a route ends downloads only after the route is withdrawn.
+    if node.route.is_none() {
+        node.drain.close();
+    }
+    let downloads = node.drain.running();
+    tracing::info!(downloads, "draining");
+    node.events.tell(EventKind::DrainBegun, format!("the node drains: {downloads} long downloads"));
+    json(StatusCode::OK, &node.draining())
+}
+
+/// The node's route, at once or, with `after`, when it has changed.
+async fn routed(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    let Some(route) = &node.route else {
+        return text(StatusCode::NOT_FOUND, "the configuration has no [route]\n");
+    };
+    let after = argument(request, "after").and_then(|number| number.parse().ok());
+    if let Some(number) = after {
+        route.wait_for_change(number).await;
+    }
+    json(StatusCode::OK, &route.status(node.clock.uptime()))
+}
+
+/// A query argument.
+fn argument(request: &Request<Incoming>, name: &str) -> Option<String> {
+    arguments(request, name).into_iter().next()
+}
+
+fn arguments(request: &Request<Incoming>, name: &str) -> Vec<String> {
+    let query = request.uri().query().unwrap_or_default();
+    let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let values = pairs.filter(|(key, _)| *key == name);
+    values.map(|(_, value)| percent_decode_str(value).decode_utf8_lossy().into_owned()).collect()
+}
+
+/// Ready when the node serves clients, does not drain, and every site has an origin or server that is up.
+fn ready(node: &Node) -> Response<Full<Bytes>> {
+    let missing = node.missing();
+    let ready = missing.is_empty();
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    json(status, &serde_json::json!({ "ready": ready, "missing": missing }))
+}
+
+fn page_of_metrics(node: &Node, accept: Option<&HeaderValue>) -> Response<Full<Bytes>> {
+    let format = PageFormat::accepted(accept.and_then(|a| a.to_str().ok()).unwrap_or_default());
+    let mut response = Response::new(Full::from(format.page(&node.read_metrics())));
+    let kind = HeaderValue::from_static(format.content_type());
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}
+
+fn explained(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    let url = argument(request, "url").unwrap_or_default();
+    let mut asked = levada_control::status::ExplainedRequest::new(&url);
+    asked.key = argument(request, "key");
+    if let Some(client) = argument(request, "client").and_then(|text| text.parse().ok()) {
+        asked.client = client;
+    }
+    // A line that is no field adds nothing.
+    for line in arguments(request, "header") {
+        asked.add_header(&line);
+    }
+    match explain::live(node, &asked) {
+        Ok(explanation) => json(StatusCode::OK, &explanation),
+        Err(error) => text(StatusCode::BAD_REQUEST, &format!("{error}\n")),
+    }
+}
+
+fn json(status: StatusCode, body: &impl Serialize) -> Response<Full<Bytes>> {
+    let text_body = serde_json::to_string_pretty(body).unwrap_or_default() + "\n";
+    let mut response = text(status, &text_body);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+fn text(status: StatusCode, body: &str) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::copy_from_slice(body.as_bytes())));
+    *response.status_mut() = status;
+    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}

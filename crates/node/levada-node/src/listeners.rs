@@ -1,0 +1,339 @@
+//! The listeners for clients and peers: which are open, and what they are for.
+//!
+//! A reload opens those that are new before it changes anything, then lets all of them go on with new roles:
+//! a certificate that was renewed has the same file name. Connections stay as they are.
+
+use std::{
+    io,
+    net::{SocketAddr, TcpListener},
+    os::fd::OwnedFd,
+    sync::Arc,
+    time::Duration,
+};
+
+use levada_access::{connection_places::ConnectionPlaces, peer_places::PeerPlaces};
+use levada_control::upgrade::{
+    ListenerSockets, OfferedSockets, OpenSockets, PassedSockets, SocketError,
+};
+use levada_edge::{
+    client_connection::ListenerKind,
+    connection::ListenerRole,
+    listener,
+    node::{Node, hands_over},
+    start_error::StartError,
+};
+use levada_http::http3::{Endpoints, PreparedEndpoint};
+use levada_net::stop::Stop;
+use levada_tls::acme::{Certificates, PROOF_PROTOCOL};
+use levada_tls::{
+    by_name,
+    door::{Door, DoorSettings, SiteDoor},
+    peer,
+    tickets::TicketKeys,
+};
+use parking_lot::Mutex;
+use tokio::{runtime::Handle, sync::Semaphore, task::AbortHandle};
+
+use crate::quic;
+use levada_config::{Listener, PeerTrust, Settings, SiteSettings};
+
+/// The most connections at the listener for peers that have not proved that they come from one.
+const UNPROVEN: usize = 256;
+/// How long connections are accepted that wait at a listener which is about to close.
+const LAST_CONNECTIONS: Duration = Duration::from_millis(250);
+
+/// The protocols of clients, and that of proofs for an authority.
+const WITH_PROOFS: [&[u8]; 3] = [b"h2", b"http/1.1", PROOF_PROTOCOL];
+
+/// See the module.
+pub(crate) struct Listeners {
+    /// The places of clients' connections.
+    pub(crate) places: ConnectionPlaces,
+    /// The certificates that the node orders.
+    certificates: Arc<Certificates>,
+    /// The schedulers of all workers.
+    runtimes: Mutex<Vec<Handle>>,
+    open: Mutex<Vec<OpenListener>>,
+    /// The sockets for operators, metrics and front-ends.
+    others: Mutex<OpenSockets>,
+    quic: Endpoints,
+    accepting: Mutex<Vec<AbortHandle>>,
+    /// The keys of session tickets, which outlive reloads.
+    tickets: Mutex<Option<Arc<TicketKeys>>>,
+}
+
+struct OpenListener {
+    sockets: Arc<ListenerSockets>,
+    role: Arc<ListenerRole>,
+    accepting: Vec<AbortHandle>,
+}
+
+/// The listeners of settings. Nothing has changed before [`Listeners::change`].
+pub(crate) struct PreparedListeners {
+    listeners: Vec<PreparedListener>,
+    tickets: Arc<TicketKeys>,
+}
+
+/// A listener that is ready to accept connections.
+struct PreparedListener {
+    sockets: Arc<ListenerSockets>,
+    /// Whether the sockets are bound and do not listen yet.
+    is_new: bool,
+    /// The same sockets for the tasks that accept, each with its worker.
+    doors: Vec<(usize, TcpListener)>,
+    role: Arc<ListenerRole>,
+    /// For HTTP/3.
+    endpoint: Option<PreparedEndpoint>,
+}
+
+/// The roles of all addresses, and the keys of the session tickets that they give.
+type Roles = (Vec<(SocketAddr, ListenerRole)>, Arc<TicketKeys>);
+
+impl PreparedListeners {
+    /// Lets connections wait at the addresses that are new.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub(crate) fn listen(&self) -> Result<(), StartError> {
+        let new = self.listeners.iter().filter(|listener| listener.is_new);
+        Ok(new.map(|listener| &listener.sockets).try_for_each(|sockets| sockets.listen())?)
+    }
+}
+
+impl Listeners {
+    /// No listeners yet, for so many connections of clients.
+    pub(crate) fn new(connections: usize, certificates: &Arc<Certificates>) -> Self {
+        Self {
+            places: ConnectionPlaces::new(connections),
+            certificates: certificates.clone(),
+            runtimes: Mutex::default(),
+            open: Mutex::default(),
+            others: Mutex::default(),
+            quic: Endpoints::default(),
+            accepting: Mutex::default(),
+            tickets: Mutex::default(),
+        }
+    }
+
+    /// Accepts connections at these sockets, which are those of the settings in order.
+    pub(crate) fn start(
+        &self,
+        node: &Arc<Node>,
+        runtimes: Vec<Handle>,
+        sockets: Vec<ListenerSockets>,
+        stop: &Stop,
+    ) -> Result<(), StartError> {
+        *self.runtimes.lock() = runtimes;
+        let (all, tickets) = self.roles(&node.settings())?;
+        let listeners = sockets.into_iter().zip(all);
+        let prepared = |(sockets, (_, role))| self.prepared(Arc::new(sockets), role, false);
+        let listeners = listeners.map(prepared).collect::<Result<_, _>>()?;
+        self.change(node, PreparedListeners { listeners, tickets }, stop);
+        Ok(())
+    }
+
+    /// Reads the certificates of these settings, and takes the addresses that are new. Nothing changes.
+    ///
+    /// # Errors
+    /// When a certificate or an address cannot be used.
+    pub(crate) fn prepare(&self, settings: &Settings) -> Result<PreparedListeners, StartError> {
+        let workers = self.runtimes.lock().len();
+        let mut open: Vec<_> = self.open.lock().iter().map(|one| one.sockets.clone()).collect();
+        let (all, tickets) = self.roles(settings)?;
+        let mut listeners = Vec::new();
+        for (address, role) in all {
+            let known = open.iter().position(|sockets| sockets.wanted == address);
+            let sockets = match known {
+                Some(there) => open.remove(there),
+                None => Arc::new(ListenerSockets::bind(address, workers, hands_over(settings))?),
+            };
+            listeners.push(self.prepared(sockets, role, known.is_none())?);
+        }
+        Ok(PreparedListeners { listeners, tickets })
+    }
+
+    fn prepared(
+        &self,
+        sockets: Arc<ListenerSockets>,
+        mut role: ListenerRole,
+        is_new: bool,
+    ) -> Result<PreparedListener, StartError> {
+        if let Some(http3) = &mut role.http3 {
+            http3.alt_svc = levada_http::http3::alt_svc(sockets.address.port());
+        }
+        self.ready(sockets, Arc::new(role), is_new)
+    }
+
+    fn ready(
+        &self,
+        sockets: Arc<ListenerSockets>,
+        role: Arc<ListenerRole>,
+        is_new: bool,
+    ) -> Result<PreparedListener, StartError> {
+        let workers = self.runtimes.lock();
+        let endpoint = match workers.first().filter(|_| role.http3.is_some()) {
+            None => None,
+            Some(worker) => {
+                let udp = sockets.udp(&mut PassedSockets::default())?;
+                let refused = |why| SocketError::Udp { address: sockets.address, why };
+                Some(self.quic.prepare(udp, worker).map_err(refused)?)
+            }
+        };
+        let doors = sockets.by_worker(workers.len())?;
+        Ok(PreparedListener { sockets, is_new, doors, role, endpoint })
+    }
+
+    /// Goes on with these listeners. Others are closed; their connections stay.
+    pub(crate) fn change(&self, node: &Arc<Node>, prepared: PreparedListeners, stop: &Stop) {
+        *self.tickets.lock() = Some(prepared.tickets);
+        self.accept(node, prepared.listeners, stop);
+    }
+
+    fn accept(&self, node: &Arc<Node>, listeners: Vec<PreparedListener>, stop: &Stop) {
+        let mut open = self.open.lock();
+        for former in open.drain(..) {
+            former.accepting.iter().for_each(AbortHandle::abort);
+        }
+        self.quic.refuse();
+        let runtimes = self.runtimes.lock();
+        for PreparedListener { sockets, doors, role, endpoint, .. } in listeners {
+            node.metrics.tls.stapled(role.tls.as_ref().map_or(&[], Door::answers));
+            let accept = |(worker, door): (usize, TcpListener)| {
+                let accepting = listener::accept(node.clone(), door, role.clone(), stop.clone());
+                runtimes[worker].spawn(accepting).abort_handle()
+            };
+            let mut accepting: Vec<_> = doors.into_iter().map(accept).collect();
+            if let Some(endpoint) = endpoint {
+                sockets.keep_udp(&endpoint.udp);
+                self.quic.keep(&endpoint);
+                accepting.extend(quic::accept(endpoint, node, &role, &runtimes, stop));
+            }
+            open.push(OpenListener { sockets, role, accepting });
+        }
+    }
+
+    /// The schedulers of all workers.
+    pub(crate) fn workers(&self) -> Vec<Handle> {
+        self.runtimes.lock().clone()
+    }
+
+    /// Reads the certificates of these settings, to find what is wrong with them.
+    pub(crate) fn check(&self, settings: &Settings) -> Result<(), StartError> {
+        self.roles(settings).map(drop)
+    }
+
+    /// Adds listeners that are not for clients and peers: copies of their sockets, and who accepts there.
+    pub(crate) fn add(&self, others: OpenSockets, accepting: Vec<AbortHandle>) {
+        *self.others.lock() = others;
+        *self.accepting.lock() = accepting;
+    }
+
+    /// Copies of all sockets, for another process.
+    pub(crate) fn offered(&self) -> io::Result<(Vec<OfferedSockets>, Vec<OwnedFd>)> {
+        let open = self.open.lock();
+        self.others.lock().offered(open.iter().map(|listener| &*listener.sockets))
+    }
+
+    /// Accepts no more connections of clients and peers at sockets that another process has `taken`, in the order
+    /// in which they were offered. At others, those that wait already are accepted.
+    pub(crate) fn close(&self, taken: &[bool]) {
+        let open = self.open.lock();
+        let mut later = Vec::new();
+        for (at, listener) in open.iter().enumerate() {
+            match taken.get(at) {
+                Some(false) => later.extend(listener.accepting.iter().cloned()),
+                _ => listener.accepting.iter().for_each(AbortHandle::abort),
+            }
+        }
+        self.quic.refuse();
+        if !later.is_empty() {
+            tokio::spawn(async move {
+                tokio::time::sleep(LAST_CONNECTIONS).await;
+                later.iter().for_each(AbortHandle::abort);
+            });
+        }
+    }
+
+    /// Accepts no more connections of operators and front-ends: another process does.
+    pub(crate) fn close_others(&self) {
+        self.accepting.lock().iter().for_each(AbortHandle::abort);
+    }
+
+    /// Lets go of all sockets. A task that still accepts connections there has copies.
+    pub(crate) fn forget(&self) {
+        self.open.lock().clear();
+        *self.others.lock() = OpenSockets::default();
+    }
+
+    /// Accepts connections for clients and peers again.
+    pub(crate) fn open_again(&self, node: &Arc<Node>, stop: &Stop) {
+        let of = |one: &OpenListener| self.ready(one.sockets.clone(), one.role.clone(), false);
+        let listeners: Result<Vec<_>, _> = self.open.lock().iter().map(of).collect();
+        match listeners {
+            Ok(listeners) => self.accept(node, listeners, stop),
+            Err(error) => tracing::error!(%error, "connections cannot be accepted again"),
+        }
+    }
+
+    fn door(&self, listener: &Listener, with: &DoorSettings<'_>) -> Result<Door, StartError> {
+        let door = by_name::client_facing(&listener.tls, with, |files| match listener.acme {
+            false => Arc::new(files),
+            true => self.certificates.resolver(Box::new(move |name| files.of(name))),
+        });
+        Ok(door?)
+    }
+
+    /// The addresses of the settings and their roles.
+    fn roles(&self, settings: &Settings) -> Result<Roles, StartError> {
+        let mut all = Vec::new();
+        let secret = settings.peering.as_ref().and_then(|peering| peering.trust.secret());
+        let tickets = settings.tickets.keys(secret, self.tickets.lock().as_deref())?;
+        let sites: Vec<SiteDoor<'_>> = settings.sites.iter().map(SiteSettings::door).collect();
+        for listener in &settings.listeners {
+            let with = DoorSettings {
+                handshake: &listener.handshake,
+                sites: &sites,
+                protocols: if listener.acme { &WITH_PROOFS } else { &WITH_PROOFS[..2] },
+                tickets: &tickets,
+            };
+            let tls = listener.is_encrypted().then(|| self.door(listener, &with)).transpose()?;
+            let http3 = quic::of(listener, tls.as_ref(), &settings.limits)?;
+            let role = ListenerRole {
+                listener: ListenerKind::Client { tls: tls.is_some() },
+                tls,
+                proof: None,
+                h2c: listener.h2c,
+                http3,
+                dormant_retries: listener.dormant_retries,
+                places: self.places.all.clone(),
+                peer_places: None,
+                shares: Some(self.places.shares.clone()),
+            };
+            all.push((listener.address, role));
+        }
+        if let Some(peering) = &settings.peering {
+            let tls = match &peering.trust {
+                PeerTrust::Secret(_) => None,
+                PeerTrust::Mtls { identity, authority, .. } => {
+                    Some(Door::from(peer::server(identity, authority)?))
+                }
+            };
+            // Peers have connection limits of their own: clients cannot keep the cluster from working.
+            let role = ListenerRole {
+                listener: ListenerKind::Peer,
+                tls,
+                proof: levada_cluster::nodes::proof(&peering.trust, &settings.name),
+                // While the protocol changes, node by node, peers come with both.
+                h2c: true,
+                http3: None,
+                // A peer does not change its address: no dormant check.
+                dormant_retries: None,
+                places: Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)),
+                peer_places: Some(PeerPlaces::new(settings.limits.connections, UNPROVEN)),
+                shares: None,
+            };
+            all.push((peering.listen, role));
+        }
+        Ok((all, tickets))
+    }
+}

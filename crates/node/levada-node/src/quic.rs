@@ -1,0 +1,157 @@
+//! HTTP/3 at the listeners for clients, by `levada_http::http3`.
+
+use std::{net::IpAddr, sync::Arc};
+
+use http::{Request, Response};
+use http_body_util::BodyExt as _;
+use hyper::rt::Executor as _;
+use levada_access::{client_shares::ClientPlace, memory_bound::MemoryPressure};
+use levada_edge::{
+    body::ResponseBody,
+    client_connection::{ClientConnection, ListenerKind, Who},
+    connection::{self, Http3, ListenerRole},
+    listener,
+    node::Node,
+    pipeline,
+    start_error::StartError,
+    tunnel,
+};
+use levada_http::http3::{
+    self, PreparedEndpoint, QuicMetrics, RequestBody, Serve, TunnelStream, UNPROVEN,
+};
+use levada_http::{ConnectionEnd, ConnectionLimits};
+use levada_net::stop::Stop;
+use levada_observe::metrics::Gauge;
+use levada_tls::door::Door;
+use levada_upstream::{ClientBody, QuicBodyError};
+use tokio::{runtime::Handle, sync::OwnedSemaphorePermit, task::AbortHandle};
+
+use levada_config::{Limits, Listener};
+
+/// HTTP/3 as the listener and the limits of connections have it. `None` if the listener does not serve it.
+pub(crate) fn of(
+    listener: &Listener,
+    tls: Option<&Door>,
+    limits: &Limits,
+) -> Result<Option<Http3>, StartError> {
+    let Some(tls) = tls.filter(|_| listener.http3) else { return Ok(None) };
+    let config = http3::server_config(tls.config(), &limits.of_connection());
+    let config = config.map_err(|why| StartError::Http3 { address: listener.address, why })?;
+    Ok(Some(Http3 { config, alt_svc: http3::alt_svc(listener.address.port()) }))
+}
+
+/// Accepts connections at this endpoint, when the node serves clients.
+pub(crate) fn accept(
+    endpoint: PreparedEndpoint,
+    node: &Arc<Node>,
+    role: &Arc<ListenerRole>,
+    workers: &[Handle],
+    stop: &Stop,
+) -> Option<AbortHandle> {
+    let config = role.http3.as_ref()?.config.clone();
+    let first = workers.first()?;
+    let served = Arc::new(QuicListener { node: node.clone(), role: role.clone() });
+    let (node, workers, stop) = (node.clone(), workers.to_vec(), stop.clone());
+    let accepting = async move {
+        tokio::select! {
+            () = node.purging.until_serving() => {}
+            () = stop.begun() => return,
+        }
+        let patience = node.settings().limits.drain_timeout;
+        endpoint.accept(served, config, workers, stop, patience).await;
+    };
+    Some(first.spawn(accepting).abort_handle())
+}
+
+/// The node behind one listener.
+struct QuicListener {
+    node: Arc<Node>,
+    role: Arc<ListenerRole>,
+}
+
+/// A connection among all, and among those of its client.
+struct QuicPlace {
+    open: Gauge,
+    _place: OwnedSemaphorePermit,
+    _share: Option<ClientPlace>,
+}
+
+impl Drop for QuicPlace {
+    fn drop(&mut self) {
+        self.open.dec();
+    }
+}
+
+impl Serve for QuicListener {
+    type Connection = ClientConnection;
+    type Body = ResponseBody;
+    type Place = QuicPlace;
+    type Tunnel = tunnel::Opened;
+
+    fn limits(&self) -> ConnectionLimits {
+        self.node.settings().limits.of_connection()
+    }
+
+    fn asks_for_proof(&self, under_way: usize) -> bool {
+        under_way >= UNPROVEN || self.node.memory.pressure() != MemoryPressure::None
+    }
+
+    fn place(&self, client: IpAddr) -> Option<QuicPlace> {
+        let Ok(_place) = self.role.places.clone().try_acquire_owned() else {
+            self.node.metrics.connections_refused.inc();
+            return None;
+        };
+        // A proxy that states its clients does so over TCP.
+        if self.node.trust.load().announces(client) {
+            return None;
+        }
+        let _share = listener::share(&self.node, &self.role, client)?;
+        let open = self.node.metrics.connections.open.clone();
+        open.inc();
+        Some(QuicPlace { open, _place, _share })
+    }
+
+    fn connection(&self, client: IpAddr) -> Arc<ClientConnection> {
+        let listener = ListenerKind::Client { tls: true };
+        let who = Who { client, is_peer: false, certified: None, alt_svc: None };
+        ClientConnection::new(listener, who, false, Arc::default())
+    }
+
+    async fn serve(
+        self: &Arc<Self>,
+        connection: &Arc<ClientConnection>,
+        request: Request<RequestBody>,
+    ) -> Response<ResponseBody> {
+        let boxed =
+            |body: RequestBody| ClientBody::Quic(Box::pin(body.map_err(QuicBodyError::from)));
+        pipeline::serve(&self.node, connection, request.map(boxed)).await
+    }
+
+    fn opened(&self, response: &mut Response<ResponseBody>) -> Option<tunnel::Opened> {
+        tunnel::opened(response)
+    }
+
+    async fn run(&self, opened: tunnel::Opened, client: TunnelStream, stop: &Stop) {
+        tunnel::run(&self.node, opened, client, Vec::new(), stop).await;
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.node.metrics.cpu.execute(task);
+    }
+
+    async fn drained(&self) {
+        self.node.drain.begun().await;
+    }
+
+    async fn left(&self) {
+        self.node.drain.left().await;
+    }
+
+    fn ended(&self, client: IpAddr, ending: ConnectionEnd) {
+        connection::ended(&self.node.metrics, client, ending);
+    }
+
+    fn metrics(&self) -> &QuicMetrics {
+        &self.node.metrics.quic
+    }
+}

@@ -1,0 +1,366 @@
+//! Runs a node: sockets, threads, signals, and an orderly end.
+
+use std::{sync::Arc, time::Duration};
+
+use levada_edge::{
+    node::{Node, hands_over},
+    start_error::StartError,
+};
+use levada_observe::metrics::Registry;
+use levada_tls::acme::{CertificateMetrics, Certificates};
+use levada_types::format_duration;
+use tokio::{net::TcpListener, runtime};
+
+use levada_cluster::events::Events;
+use levada_control::Counts;
+use levada_control::status::History;
+use levada_control::upgrade::{
+    Addresses, NodeSockets, PassedSockets, Predecessor, SocketError, UpgradePhase, systemd,
+};
+use levada_net::{
+    signals::Signals,
+    stop::{self, Stop, Stopper},
+};
+
+use crate::{
+    admin::{self, Pages},
+    listeners::Listeners,
+    members,
+    reload::Reloader,
+    tend::tend,
+    upgrade::Inheritance,
+};
+use levada_config::{Runtime, Settings, SettingsReader};
+
+/// Runs a node until TERM, INT or QUIT, then lets running requests end within the drain timeout. Calls
+/// `ready` when the node has caught up with the purges of its cluster and every address is being
+/// listened on. On HUP the node takes over the settings that `reader` reads, as far as they can change. On
+/// HUP and USR1 it opens the access log again. Takes over from its `predecessor`, if there is one, and ends
+/// when another process has taken over from it.
+///
+/// # Errors
+/// When an address, a certificate, a policy or the log cannot be used. Nothing is left half started.
+pub fn run(
+    settings: Settings,
+    reader: SettingsReader,
+    mut predecessor: Option<Predecessor>,
+    ready: impl FnOnce(&Addresses),
+) -> Result<(), StartError> {
+    let runtime = settings.runtime;
+    levada_control::upgrade::raise_file_limit(settings.limits.connections as u64);
+    let mut passed = match &mut predecessor {
+        Some(predecessor) => std::mem::take(&mut predecessor.sockets),
+        None => PassedSockets::from_systemd(),
+    };
+    let sockets = open_sockets(&settings, &mut passed)?;
+    levada_control::upgrade::become_user(&settings, &reader)?;
+    let main = build_runtime(runtime)?;
+    main.block_on(async move {
+        settings.check()?;
+        check(&settings)?;
+        let connections = settings.limits.connections;
+        let mut inherited = predecessor.map(|predecessor| Inheritance::of(predecessor, passed));
+        let node = Node::new(settings, |settings| match &mut inherited {
+            Some(inherited) => inherited.take(settings),
+            None => Ok(None),
+        })?;
+        let listeners = Listeners::new(connections, &node.certificates);
+        inherited.iter_mut().for_each(|inherited| inherited.ready(&node));
+        let reloader = Arc::new(Reloader::new(node.clone(), listeners, Some(reader)));
+        let (stopper, stop) = stop::channel();
+        let addresses = sockets.addresses.clone();
+        let doors = start(&reloader, sockets, &stop)?;
+        let served = reloader.clone();
+        let mut signals = Signals::register();
+        let serving = async {
+            let caught_up = inherited.as_ref().is_some_and(|inherited| inherited.is_complete);
+            open_doors(&node, doors, (caught_up, &stop)).await?;
+            if let Some(inherited) = inherited {
+                inherited.serving(served);
+            }
+            systemd::ready();
+            tokio::spawn(systemd::watch(reloader.listeners.workers()));
+            ready(&addresses);
+            addresses.log(&node.settings().name);
+            std::future::pending().await
+        };
+        let ended = tokio::select! {
+            failed = serving => failed,
+            () = until_signalled(&mut signals, &reloader, &stop) => Ok(()),
+            () = reloader.upgrades.until(UpgradePhase::Succeeded) => {
+                reloader.listeners.forget();
+                leave(&mut signals, &reloader, &stop).await;
+                Ok(())
+            }
+        };
+        end(&reloader, stopper, stop).await;
+        ended
+    })
+}
+
+/// Whether a node could serve at the listeners of these settings. It reads certificates. What other programs have or do
+/// is not looked at: a node may run during a check of its next settings.
+///
+/// # Errors
+/// With the first reason why it could not, as [`run`] would have it.
+pub fn check(settings: &Settings) -> Result<(), StartError> {
+    Listeners::new(0, &Certificates::new(CertificateMetrics::registered(&mut Registry::default())))
+        .check(settings)
+}
+
+/// Opens the sockets of a node that were not passed to this process.
+fn open_sockets(
+    settings: &Settings,
+    passed: &mut PassedSockets,
+) -> Result<NodeSockets, SocketError> {
+    let workers = match settings.runtime {
+        Runtime::Shared(_) => 1,
+        Runtime::PerCore(cores) => cores.max(1),
+    };
+    NodeSockets::open(settings, workers, hands_over(settings), passed)
+}
+
+/// A node within this process, for tests and for programs that embed one. Dropping it cuts everything
+/// at once; [`stop`](Self::stop) lets requests end.
+pub struct Running {
+    /// Where it can be reached.
+    pub addresses: Addresses,
+    reloader: Arc<Reloader>,
+    stopper: Option<Stopper>,
+    stop: Option<Stop>,
+}
+
+impl Running {
+    /// Starts a node on the current runtime.
+    ///
+    /// # Errors
+    /// As [`run`].
+    pub async fn start(settings: Settings) -> Result<Self, StartError> {
+        Self::start_with(settings, None).await
+    }
+
+    /// Starts a node on the current runtime, whose settings can be read again.
+    ///
+    /// # Errors
+    /// As [`run`].
+    pub async fn start_with(
+        settings: Settings,
+        reader: Option<SettingsReader>,
+    ) -> Result<Self, StartError> {
+        let workers = 1;
+        let early_data = hands_over(&settings);
+        let mut passed = PassedSockets::default();
+        let sockets = NodeSockets::open(&settings, workers, early_data, &mut passed)?;
+        let connections = settings.limits.connections;
+        let node = Node::new(settings, |_| Ok(None))?;
+        let listeners = Listeners::new(connections, &node.certificates);
+        let reloader = Arc::new(Reloader::new(node.clone(), listeners, reader));
+        let (stopper, stop) = stop::channel();
+        let addresses = sockets.addresses.clone();
+        let doors = start(&reloader, sockets, &stop)?;
+        open_doors(&node, doors, (false, &stop)).await?;
+        Ok(Self { addresses, reloader, stopper: Some(stopper), stop: Some(stop) })
+    }
+
+    /// The requests and connections at this moment: all zero when the node is idle.
+    pub fn counts(&self) -> Counts {
+        let node = &self.reloader.node;
+        let outstanding = node.peers.as_ref().map_or(0, |peers| peers.outstanding());
+        let sites = node.sites.load();
+        let lists: Vec<_> = sites.iter().map(|site| site.origins.list().clone()).collect();
+        let origins = lists.iter().flat_map(|list| list.all());
+        let (busy, waiting) = origins
+            .map(|origin| origin.server.counts())
+            .fold((0, 0), |(b, w), one| (b + one.admitted, w + one.waiting));
+        let switches = sites.iter().filter_map(|site| site.switch.as_ref());
+        let (switched, switch_waiting) = switches.fold((0, 0), |(s, w), switch| {
+            let counts = switch.counts();
+            let held: u32 = switch.view().members.iter().map(|member| member.held()).sum();
+            (s + counts.admitted.max(held as usize), w + counts.waiting)
+        });
+        let (misses, misses_waiting) = node.misses();
+        Counts {
+            misses,
+            misses_waiting,
+            switched,
+            switch_waiting,
+            in_flight: node.metrics.requests.in_flight.get(),
+            in_service: node.capacity.held(),
+            outstanding,
+            origin_connections_busy: busy,
+            waiting,
+            fills: node.cache.flights(),
+            filling_bytes: node.cache.tiers.memory.bytes(),
+            lent_bytes: node.cache.tiers.loans.bytes(),
+            sending_files: node.cache.store.sending(),
+        }
+    }
+
+    /// The events of the node.
+    pub fn events(&self) -> &Arc<Events> {
+        &self.reloader.node.events
+    }
+
+    /// The last 15 minutes of the node.
+    pub fn history(&self) -> &Arc<History> {
+        &self.reloader.node.history
+    }
+
+    /// Ends the node in order, as a signal would.
+    pub async fn stop(mut self) {
+        if let (Some(stopper), Some(stop)) = (self.stopper.take(), self.stop.take()) {
+            end(&self.reloader, stopper, stop).await;
+        }
+    }
+}
+
+fn build_runtime(runtime: Runtime) -> Result<runtime::Runtime, StartError> {
+    let built = match runtime {
+        Runtime::Shared(threads) if threads > 1 => {
+            runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()
+        }
+        _ => runtime::Builder::new_current_thread().enable_all().build(),
+    };
+    built.map_err(StartError::Runtime)
+}
+
+/// Starts the node's tasks: the first worker on this runtime, the others on threads of their own. Peers
+/// and operators can connect from now on.
+fn start(
+    reloader: &Arc<Reloader>,
+    mut sockets: NodeSockets,
+    stop: &Stop,
+) -> Result<Vec<std::net::TcpListener>, StartError> {
+    let doors = sockets.doors();
+    let mut accepting = Vec::new();
+    let node = &reloader.node;
+    let mut runtimes = vec![runtime::Handle::current()];
+    for index in 1..node.workers {
+        runtimes.push(worker(index, stop)?);
+    }
+    reloader.listeners.start(node, runtimes, sockets.listeners, stop)?;
+    for (pages, listener) in [(Pages::All, sockets.admin), (Pages::Metrics, sockets.metrics)] {
+        let Some(listener) = listener else { continue };
+        let listener = listener.start().map_err(StartError::Runtime)?;
+        let serving = admin::serve(reloader.clone(), pages, listener, stop.clone());
+        accepting.push(tokio::spawn(serving).abort_handle());
+    }
+    if let (Some(listener), Some(backend)) = (sockets.control, &node.backend) {
+        let (node, backend, stop) = (node.clone(), backend.clone(), stop.clone());
+        let serving = tokio::spawn(async move {
+            tokio::select! {
+                () = node.purging.until_serving() => {}
+                () = stop.begun() => return,
+            }
+            if let Ok(listener) = TcpListener::from_std(listener) {
+                levada_redirector::handoff::accept(node, backend, listener, stop).await;
+            }
+        });
+        accepting.push(serving.abort_handle());
+    }
+    reloader.listeners.add(sockets.others, accepting);
+    tend(node, stop);
+    let (keeping, stop) = (reloader.clone(), stop.clone());
+    tokio::spawn(async move {
+        let Reloader { node, registrar, upgrades, .. } = &*keeping;
+        registrar.keep(node.purging.until_serving(), upgrades, &node.awaited, &stop).await;
+    });
+    Ok(doors)
+}
+
+/// Lets clients and front-ends in, when the node has learned what was purged while it was away. With
+/// `caught_up` it was not away.
+async fn open_doors(
+    node: &Arc<Node>,
+    doors: Vec<std::net::TcpListener>,
+    (caught_up, stop): (bool, &Stop),
+) -> Result<(), StartError> {
+    members::settle(node, stop).await;
+    if !caught_up {
+        let patience = node.settings().peering.as_ref().map_or(Duration::ZERO, |p| p.catch_up);
+        node.purging.catch_up(patience).await;
+    }
+    doors.iter().try_for_each(levada_control::upgrade::listen)?;
+    node.purging.serve();
+    Ok(())
+}
+
+/// Starts a worker with a scheduler, sockets and pools of its own.
+fn worker(index: usize, stop: &Stop) -> Result<runtime::Handle, StartError> {
+    let stop = stop.clone();
+    let runtime =
+        runtime::Builder::new_current_thread().enable_all().build().map_err(StartError::Runtime)?;
+    let handle = runtime.handle().clone();
+    let work = move || {
+        levada_upstream::set_worker(index);
+        runtime.block_on(async move {
+            stop.begun().await;
+            drop(stop);
+            // The connections of this worker go on until the process ends.
+            std::future::pending::<()>().await;
+        });
+    };
+    let named = std::thread::Builder::new().name(format!("worker-{index}"));
+    named.spawn(work).map_err(StartError::Runtime)?;
+    Ok(handle)
+}
+
+/// Returns on a signal to stop. Until then it reloads on each HUP, and opens the access log again on each
+/// USR1.
+async fn until_signalled(signals: &mut Signals, reloader: &Arc<Reloader>, stop: &Stop) {
+    // The result is in the log and in the metrics.
+    let reload = async || drop(reloader.reload(stop).await);
+    let reopen = async || reloader.node.telemetry.logs.reopen();
+    signals.until_stopped(reload, reopen).await;
+}
+
+/// How long the disk cache may take to write its queue and its index.
+const DISK_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often it is looked whether connections are left.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Waits until no connections are left after another process has taken over, at most for half of the drain
+/// timeout, or until a signal.
+async fn leave(signals: &mut Signals, reloader: &Arc<Reloader>, stop: &Stop) {
+    let node = &reloader.node;
+    let patience = node.settings().limits.drain_timeout / 2;
+    let gone = async {
+        reloader.upgrades.until(UpgradePhase::Over).await;
+        while node.metrics.connections.open.get() > 0 {
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    tokio::select! {
+        _ = tokio::time::timeout(patience, gone) => {}
+        () = until_signalled(signals, reloader, stop) => {}
+    }
+}
+
+/// Lets running requests end, within the drain timeout.
+async fn end(reloader: &Arc<Reloader>, stopper: Stopper, stop: Stop) {
+    let node = &reloader.node;
+    let mut limit = node.settings().limits.drain_timeout;
+    if reloader.upgrades.has_succeeded() {
+        limit /= 2;
+        reloader.upgrades.until(UpgradePhase::Over).await;
+    } else {
+        reloader.upgrades.give_up();
+        systemd::stopping();
+        node.cache.store.is_to_end();
+        if let Some(route) = &node.route {
+            route.end(node.clock.uptime()).await;
+        }
+    }
+    reloader.listeners.forget();
+    tracing::info!(limit = %format_duration(limit), "stopping: no new connections, waiting for running requests");
+    node.drain.end_connections();
+    stopper.begin();
+    node.drain.rouse();
+    drop(stop);
+    if tokio::time::timeout(limit, stopper.done()).await.is_err() {
+        tracing::warn!("the drain timeout is over: cutting the remaining connections");
+    }
+    node.telemetry.close().await;
+    let closing = node.clone();
+    let _ = tokio::task::spawn_blocking(move || closing.cache.store.close(DISK_TIMEOUT)).await;
+}

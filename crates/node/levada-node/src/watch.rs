@@ -1,0 +1,60 @@
+//! Watches the node itself: a sample every second, and events of what has changed.
+
+use std::{sync::Arc, time::Duration};
+
+use levada_cluster::events::unix_time;
+use levada_control::status::{RefusalWatch, RouteWatch, ServerWatch, SetWatch, Watched};
+use levada_edge::node::Node;
+use tokio::{task::spawn_blocking, time::MissedTickBehavior};
+
+/// How often peers and the route are looked at. What costs more is looked at every second.
+const LOOK: Duration = Duration::from_millis(250);
+const LOOKS_PER_SECOND: usize = 4;
+
+/// Watches the node while it runs.
+pub(crate) async fn watch(node: Arc<Node>) {
+    let mut ticks = tokio::time::interval(LOOK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (mut peers, mut servers) = (ServerWatch::default(), ServerWatch::default());
+    let (mut route, mut sets) = (RouteWatch::default(), SetWatch::default());
+    let mut refusals = RefusalWatch::default();
+    for look in 0usize.. {
+        ticks.tick().await;
+        if let Some(known) = &node.peers {
+            let now = known.membership();
+            let seen: Vec<_> = now.others().map(|member| (0, member.server.clone())).collect();
+            peers.look(Watched::Peers, &seen, |_| String::new(), &node.events);
+        }
+        if let Some(of_node) = &node.route {
+            route.look(of_node.level(), &node.events);
+        }
+        if look % LOOKS_PER_SECOND != 0 {
+            continue;
+        }
+        let totals = node.totals();
+        refusals.look(totals.refused, node.settings().limits.capacity, &node.events);
+        node.history.add(totals);
+        node.popular.second_is_over();
+        let of_sites = (node.clone(), servers, sets);
+        let looked = spawn_blocking(move || look_at_sites(of_sites)).await;
+        let Ok(again) = looked else { return };
+        (servers, sets) = again;
+    }
+}
+
+/// A node may have thousands of sites: clients do not wait behind this.
+fn look_at_sites(
+    (node, mut servers, mut sets): (Arc<Node>, ServerWatch, SetWatch),
+) -> (ServerWatch, SetWatch) {
+    let sites = node.sites.load_full();
+    let numbered = (0..).zip(sites.iter());
+    let seen: Vec<_> = numbered
+        .flat_map(|(at, site)| site.servers().into_iter().map(move |server| (at, server)))
+        .collect();
+    let owner = |at| sites.iter().nth(at).map_or_else(String::new, |site| site.name());
+    servers.look(Watched::Servers, &seen, owner, &node.events);
+    let hottest = node.hottest(&sites);
+    sets.look(&hottest, &node.events);
+    node.set_sizes.note(&hottest, (unix_time() * 1e3) as u64);
+    (servers, sets)
+}
