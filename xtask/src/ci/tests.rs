@@ -2,7 +2,7 @@
 //! each test in a process of its own, gives up what hangs, and lists flaky tests at the end
 //! (`.config/nextest.toml`).
 
-use std::fs;
+use std::{fs, thread};
 
 use super::skips::{self, Skips};
 use crate::workspace::{cargo, succeed};
@@ -17,8 +17,11 @@ pub(super) fn run(packages: &[&str], skips: &mut Skips) -> anyhow::Result<()> {
         succeed(cargo(&[arguments, packages].concat()).env("LEVADA_SKIPS", skips::file()))
     };
     let result = if skips.has("second and third tries of tests", "nextest") {
+        // Tests wait for timers, sockets and disks more than they compute.
+        let threads = (2 * thread::available_parallelism()?.get()).to_string();
+        let nextest = ["nextest", "run", "--profile", "ci", "--test-threads", &threads];
         // Nextest does not run the examples in documentation.
-        test(&["test", "--doc"]).and_then(|()| test(&["nextest", "run", "--profile", "ci"]))
+        test(&["test", "--doc"]).and_then(|()| test(&nextest))
     } else {
         test(&["test"])
     };

@@ -6,7 +6,8 @@ use crate::support::{nodes::*, *};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn flood_of_distinct_urls_stays_within_bounds() {
-    const URLS: usize = 100_000;
+    /// More objects than the memory has room for.
+    const URLS: usize = 40_000;
     const CONNECTIONS: usize = 8;
     const DEPTH: usize = 50;
     let origin = Origin::start().await;
