@@ -3,6 +3,7 @@
 use std::{
     io,
     net::{SocketAddr, TcpListener},
+    time::Duration,
 };
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
@@ -11,6 +12,10 @@ use crate::tcp;
 
 /// The most connections that wait in the kernel to be accepted.
 const BACKLOG: i32 = 4096;
+
+/// The wait before the next connection is accepted after one that failed. The usual cause is a lack of file
+/// descriptors, which passes when connections end.
+pub const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
 
 /// Bytes of a connection that the system holds while it cannot send them. Without this bound they are
 /// megabytes, and copying them for a thousand readers that stand still delays the next client.

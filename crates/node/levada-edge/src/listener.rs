@@ -4,7 +4,6 @@ use std::{
     io,
     net::{IpAddr, SocketAddr, TcpStream as StdTcpStream},
     sync::Arc,
-    time::Duration,
 };
 
 use levada_access::{
@@ -16,6 +15,7 @@ use levada_net::{
     client::{OpenConnection, watched},
     handoff,
     incoming::Incoming,
+    listening,
     stop::{self, Stop},
 };
 use levada_observe::metrics::Work;
@@ -123,11 +123,10 @@ pub async fn accept(
                     }
                 }
             }
-            // The usual cause is a lack of file descriptors. It passes when connections end.
             Err(error) => {
                 handed.flush();
                 tracing::warn!(%error, "cannot accept a connection");
-                tokio::time::sleep(Duration::from_millis(50)).await;
+                tokio::time::sleep(listening::ACCEPT_BACKOFF).await;
             }
         }
     }

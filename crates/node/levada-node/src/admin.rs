@@ -54,7 +54,7 @@ pub(crate) async fn serve(
             () = stop.begun() => return,
         };
         let Ok((stream, client)) = accepted else {
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            tokio::time::sleep(levada_net::listening::ACCEPT_BACKOFF).await;
             continue;
         };
         let (reloader, page, cut) = (reloader.clone(), page.clone(), stop.clone());
