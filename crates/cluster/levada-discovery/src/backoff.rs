@@ -5,12 +5,13 @@ use std::{
     time::Duration,
 };
 
+use levada_types::Backoff;
 use tokio::time::Instant;
 
-/// Pauses that double from [`FIRST_BACKOFF`] to the longest one, and start again after a success that lasted.
-pub(crate) struct Backoff {
-    next: Duration,
-    longest: Duration,
+/// Pauses that grow with each failure, and start again after a success that lasted.
+pub(crate) struct Pauses {
+    backoff: Backoff,
+    failures: u32,
     attempt_began: Instant,
 }
 
@@ -21,23 +22,24 @@ const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
 /// An attempt that lasted so long was a success.
 const LASTING: Duration = Duration::from_secs(15);
 
-impl Backoff {
+impl Pauses {
     pub(crate) fn new() -> Self {
         Self::up_to(LONGEST_BACKOFF)
     }
 
     pub(crate) fn up_to(longest: Duration) -> Self {
-        Self { next: FIRST_BACKOFF, longest, attempt_began: Instant::now() }
+        let backoff = Backoff::new(FIRST_BACKOFF, longest);
+        Self { backoff, failures: 0, attempt_began: Instant::now() }
     }
 
     /// Waits after an attempt that failed. The pause is between half and all of its nominal length, so that nodes
     /// that lost a server together do not come back together.
     pub(crate) async fn pause(&mut self) {
         if self.attempt_began.elapsed() > LASTING {
-            self.next = FIRST_BACKOFF;
+            self.failures = 0;
         }
-        tokio::time::sleep(self.next.mul_f64(0.5 + 0.5 * chance())).await;
-        self.next = (self.next * 2).min(self.longest);
+        self.failures = self.failures.saturating_add(1);
+        tokio::time::sleep(self.backoff.after(self.failures).mul_f64(0.5 + 0.5 * chance())).await;
         self.attempt_began = Instant::now();
     }
 }

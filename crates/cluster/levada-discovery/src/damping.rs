@@ -7,16 +7,14 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use levada_types::Timestamp;
+use levada_types::{Backoff, Timestamp};
 
 use crate::Member;
 
 /// A member that comes back within this time is flapping.
 const FLAPPING: Duration = Duration::from_secs(60);
-/// The first delay of a leave.
-const FIRST_DELAY: Duration = Duration::from_secs(10);
-/// The longest delay. A member that the source has named for as long is forgiven.
-const LONGEST_DELAY: Duration = Duration::from_secs(600);
+/// The delay of a leave. A member that the source has named for the longest one is forgiven.
+const LEAVE_DELAY: Backoff = Backoff::new(Duration::from_secs(10), Duration::from_secs(600));
 /// The most members that are remembered after they have left. Beyond it, those are forgotten that left first.
 const REMEMBERED: usize = 10_000;
 
@@ -115,15 +113,12 @@ impl Tracked {
 
     fn missed(&mut self, now: Timestamp) {
         let State::Named { since } = self.state else { return };
-        if now.since(since) >= LONGEST_DELAY {
+        if now.since(since) >= LEAVE_DELAY.longest() {
             self.flaps = 0;
         }
         self.state = match self.flaps {
             0 => State::Gone { since: now },
-            flaps => {
-                let delay = FIRST_DELAY * 2u32.pow((flaps - 1).min(10));
-                State::Leaving { until: now + delay.min(LONGEST_DELAY) }
-            }
+            flaps => State::Leaving { until: now + LEAVE_DELAY.after(flaps) },
         };
     }
 

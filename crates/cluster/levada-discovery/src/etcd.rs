@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use self::client::{Etcd, Event, KeyValue, Quality, WatchError};
 pub use self::registration::{Leave, register};
-use crate::{Endpoint, EtcdSource, Member, Report, api::ApiError, backoff::Backoff};
+use crate::{Endpoint, EtcdSource, Member, Report, api::ApiError, backoff::Pauses};
 
 /// A watch without news for so long is replaced by a list, since its server may hang.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -20,7 +20,7 @@ const SILENCE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Reports the members of a prefix. It never returns.
 pub(crate) async fn follow(source: &EtcdSource, report: &Report) {
     let mut members = Members { prefix: &source.prefix, known: None };
-    let mut backoff = Backoff::new();
+    let mut pauses = Pauses::new();
     // Servers that failed one after the other.
     let mut failed = 0;
     for endpoint in source.endpoints.iter().cycle() {
@@ -33,7 +33,7 @@ pub(crate) async fn follow(source: &EtcdSource, report: &Report) {
             }
             report.failed(format!("{endpoint}: {error}"));
         }
-        backoff.pause().await;
+        pauses.pause().await;
     }
     // Without endpoints, which the configuration refuses.
     std::future::pending().await

@@ -21,7 +21,7 @@ use self::{
 use crate::{
     KubernetesSource, Report,
     api::{ANSWER_TIMEOUT, ApiError},
-    backoff::Backoff,
+    backoff::Pauses,
 };
 
 /// How long one watch lasts; the server ends it. The next one goes on from the last version.
@@ -30,12 +30,12 @@ const WATCH_TIMEOUT: Duration = Duration::from_secs(60);
 /// Reports the ready endpoints of a service. It never returns.
 pub(crate) async fn follow(source: &KubernetesSource, report: &Report) {
     let mut follower = Follower { source, report, known: None };
-    let mut backoff = Backoff::new();
+    let mut pauses = Pauses::new();
     loop {
         if let Err(error) = follower.list_and_watch().await {
             report.failed(error.to_string());
         }
-        backoff.pause().await;
+        pauses.pause().await;
     }
 }
 

@@ -20,6 +20,7 @@ use hickory_resolver::{
         rr::{Name, RData, RecordType},
     },
 };
+use levada_types::Backoff;
 use parking_lot::Mutex;
 use tokio::{
     sync::{Semaphore, watch},
@@ -33,10 +34,8 @@ use crate::{Member, Report, ResolverSettings, SystemFiles};
 pub(crate) const FILES_INTERVAL: Duration = Duration::from_secs(1);
 /// Questions under way at once. 10,000 names must not flood a DNS server when a node starts.
 const AT_ONCE: usize = 64;
-/// The time after which a question without an answer is asked again; it doubles each time,
-const FIRST_BACKOFF: Duration = Duration::from_secs(1);
-/// up to this.
-const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
+/// The time after which a question without an answer is asked again.
+const RETRY_BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(10));
 
 /// How names are resolved at this moment, and when that changes.
 pub(crate) struct Resolvers {
@@ -139,7 +138,7 @@ impl Rounds {
         };
         let wait = match self.failures {
             0 => wait,
-            failures => (FIRST_BACKOFF * 2u32.pow((failures - 1).min(8))).min(LONGEST_BACKOFF),
+            failures => RETRY_BACKOFF.after(failures),
         };
         tokio::select! {
             () = tokio::time::sleep(wait) => {}

@@ -36,7 +36,7 @@ use std::{
     time::Duration,
 };
 
-use levada_types::Timestamp;
+use levada_types::{Backoff, Timestamp};
 
 use crate::{
     chunk_url::MAX_RETRIES,
@@ -47,8 +47,9 @@ use crate::{
 /// Half of the pieces take longer than the average, and few take this many times as long.
 const AMPLE: u32 = 2;
 
-/// The wait before the third try of a piece that failed. It doubles with each further failure.
-const RETRY_BACKOFF: Duration = Duration::from_millis(100);
+/// The wait before the third try of a piece that failed, and before later ones. The second try is made at once.
+const RETRY_BACKOFF: Backoff =
+    Backoff::new(Duration::from_millis(100), Duration::from_millis(6400));
 
 /// The treatment of slow pieces, in addition to the timeout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -534,7 +535,7 @@ impl<T> Chunked<T> {
             slot.tried.push(source);
         }
         slot.failures += 1;
-        slot.not_before = now + pause(slot.failures);
+        slot.not_before = now + RETRY_BACKOFF.after(slot.failures.saturating_sub(1));
         if slot.tries.is_empty() && slot.failures >= self.plan.tries {
             self.failed = true;
         }
@@ -716,14 +717,6 @@ impl<T> Chunked<T> {
         let full = self.slots.len() >= self.width.min(self.needed()) || self.next >= self.end();
         let rest = self.slots.iter().all(|other| other.came || other.number == slot.number);
         self.stalled && full && rest
-    }
-}
-
-/// How long after this many failures a piece is asked for again: at once, then 100 ms, 200 ms, up to 6.4 s.
-fn pause(failures: u32) -> Duration {
-    match failures {
-        0 | 1 => Duration::ZERO,
-        more => RETRY_BACKOFF * (1 << (more - 2).min(6)),
     }
 }
 

@@ -24,6 +24,8 @@
 
 use std::{collections::BTreeMap, ops::Range, time::Duration};
 
+use levada_types::Backoff;
+
 use crate::{Digest, Held};
 
 /// The settings of the caller.
@@ -689,9 +691,7 @@ impl Resume {
         if self.poor >= self.settings.hopeless {
             return After::Failed(Trouble::NoProgress { connections: self.poor });
         }
-        After::Again(
-            FIRST_BACKOFF.saturating_mul(1 << (self.poor - 1).min(10)).min(LONGEST_BACKOFF),
-        )
+        After::Again(RETRY_BACKOFF.after(self.poor))
     }
 
     /// `lane` got no connection, or an answer that says to come later, after `asked_pause` if it says.
@@ -704,13 +704,10 @@ impl Resume {
         if self.outages >= self.settings.retries {
             return After::Failed(Trouble::Outage);
         }
-        let pause = FIRST_OUTAGE_BACKOFF
-            .saturating_mul(1 << self.outages.min(10))
-            .min(LONGEST_OUTAGE_BACKOFF);
         self.outages += 1;
-        After::Again(
-            asked_pause.map_or(pause, |asked| asked.min(LONGEST_OUTAGE_BACKOFF).max(pause)),
-        )
+        let pause = OUTAGE_BACKOFF.after(self.outages);
+        let asked = asked_pause.unwrap_or_default().min(OUTAGE_BACKOFF.longest());
+        After::Again(asked.max(pause))
     }
 
     /// The complete file has these digests, which are wrong. If it was put together from several responses they
@@ -772,12 +769,10 @@ fn algorithm(digest: &str) -> &str {
 
 /// Fewer new bytes than this are no progress: a connection costs more than they are worth.
 const LEAST_GAIN: u64 = 1024;
-/// The wait after the first connection without progress; it doubles.
-const FIRST_BACKOFF: Duration = Duration::from_millis(100);
-const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
-/// The wait after the first outage; it doubles.
-const FIRST_OUTAGE_BACKOFF: Duration = Duration::from_secs(1);
-const LONGEST_OUTAGE_BACKOFF: Duration = Duration::from_secs(600);
+/// The wait after connections without progress.
+const RETRY_BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
+/// The wait after outages.
+const OUTAGE_BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(600));
 /// How often a file may be started again because it has changed.
 const MOST_RESTARTS: u32 = 4;
 /// How many names of one version are remembered.

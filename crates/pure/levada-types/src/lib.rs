@@ -6,6 +6,7 @@
 
 mod address_prefix;
 mod admin_address;
+mod backoff;
 mod bytesize;
 #[cfg(feature = "config")]
 pub mod document;
@@ -21,6 +22,7 @@ pub mod values;
 
 pub use address_prefix::{AddressPrefix, NoPrefix};
 pub use admin_address::{AdminAddress, NoAdminAddress};
+pub use backoff::Backoff;
 pub use bytesize::{ByteSize, ParseByteSizeError};
 pub use key::{Key, hash64, weigh};
 pub use rate::{ParseRateError, parse_rate};

@@ -6,6 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use levada_types::Backoff;
+
 /// The kind of a fault, as metrics and log name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -51,8 +53,7 @@ impl Kind {
 }
 
 /// The wait after the first failure, which doubles: one failure costs little, and a dead disk is tried each minute.
-const FIRST_BACKOFF: Duration = Duration::from_millis(100);
-const LONGEST_BACKOFF: Duration = Duration::from_secs(60);
+const RETRY_BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(60));
 
 /// How long something that fails is left alone: twice as long every time, until it works again.
 #[derive(Debug, Default)]
@@ -75,10 +76,8 @@ impl Pause {
     pub(super) fn failed(&mut self, now: Instant) {
         // Faults at the same time count as one.
         if self.is_over(now) {
-            let pause =
-                FIRST_BACKOFF.saturating_mul(1 << self.failures.min(16)).min(LONGEST_BACKOFF);
             self.failures = self.failures.saturating_add(1);
-            self.until = Some(now + pause);
+            self.until = Some(now + RETRY_BACKOFF.after(self.failures));
         }
     }
 
@@ -129,7 +128,7 @@ mod tests {
         assert_eq!(pauses[11], 60_000);
         pause.worked();
         pause.failed(now);
-        assert_eq!(pause.until(), Some(now + FIRST_BACKOFF));
+        assert_eq!(pause.until(), Some(now + RETRY_BACKOFF.after(1)));
     }
 
     #[test]

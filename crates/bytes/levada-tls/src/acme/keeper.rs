@@ -11,6 +11,7 @@ use std::{
 };
 
 use instant_acme::{Account, Error};
+use levada_types::Backoff;
 use tokio::task::JoinSet;
 
 use crate::acme::{
@@ -36,9 +37,11 @@ const ORDER_TIMEOUT: Duration = Duration::from_secs(20 * 60);
 /// The interval at which a node that is not the first asks the others: a new certificate shows everywhere within it.
 const ASK_INTERVAL: Duration = Duration::from_secs(15);
 /// The first and the longest wait after a server that could not be reached: a restart, and half an hour of an outage.
-const UNREACHABLE_BACKOFF: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(1800)];
+const UNREACHABLE_BACKOFF: Backoff =
+    Backoff::new(Duration::from_secs(5), Duration::from_secs(1800));
 /// The first and the longest wait after a refusal. Authorities limit failed proofs per hour.
-const REFUSED_BACKOFF: [Duration; 2] = [Duration::from_secs(120), Duration::from_secs(6 * 3600)];
+const REFUSED_BACKOFF: Backoff =
+    Backoff::new(Duration::from_secs(120), Duration::from_secs(6 * 3600));
 /// The wait after a failure of the own disk: an operator who has made room sees the order go on within this time.
 const STORAGE_BACKOFF: Duration = Duration::from_secs(30);
 /// The wait beyond the time that a server names, whose clock may differ.
@@ -366,12 +369,8 @@ impl OrderFailure {
         match self {
             Self::Limited { wait, .. } => *wait + LIMIT_GRACE,
             Self::Storage(_) => STORAGE_BACKOFF,
-            Self::Unreachable(_) => {
-                schedule::retry(failures, UNREACHABLE_BACKOFF[0], UNREACHABLE_BACKOFF[1], seed)
-            }
-            Self::Refused(_) => {
-                schedule::retry(failures, REFUSED_BACKOFF[0], REFUSED_BACKOFF[1], seed)
-            }
+            Self::Unreachable(_) => schedule::retry(failures, UNREACHABLE_BACKOFF, seed),
+            Self::Refused(_) => schedule::retry(failures, REFUSED_BACKOFF, seed),
         }
     }
 

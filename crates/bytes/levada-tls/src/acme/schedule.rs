@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use levada_types::{Key, hash64, weigh};
+use levada_types::{Backoff, Key, hash64, weigh};
 
 const DAY: i64 = 86_400;
 /// A node waits for the one before it so long, and for its proof, when there is no certificate yet.
@@ -32,8 +32,8 @@ pub(crate) fn alarms(left: i64, alarm: i64) -> usize {
 }
 
 /// The wait before the next try, after so many failures in a row.
-pub(crate) fn retry(failures: u32, first: Duration, longest: Duration, seed: u64) -> Duration {
-    let wait = first.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(longest);
+pub(crate) fn retry(failures: u32, backoff: Backoff, seed: u64) -> Duration {
+    let wait = backoff.after(failures);
     let jitter = spread(wait.as_millis() as i64 / 4, seed ^ u64::from(failures));
     wait + Duration::from_millis(jitter.unsigned_abs())
 }
@@ -90,11 +90,10 @@ mod tests {
     }
 
     #[test]
-    fn waits_grow_up_to_their_bound() {
-        let wait = |failures| {
-            retry(failures, Duration::from_secs(120), Duration::from_secs(21_600), 0).as_secs()
-        };
-        assert_eq!([1, 2, 3, 8, 9, 100].map(wait), [120, 240, 480, 15_360, 21_600, 21_600]);
+    fn certificates_are_tried_again_at_different_times() {
+        let backoff = Backoff::new(Duration::from_secs(120), Duration::from_secs(21_600));
+        let waits = [0, 7, 29_999].map(|seed| retry(1, backoff, seed ^ 1).as_millis());
+        assert_eq!(waits, [120_000, 120_007, 149_999]);
     }
 
     #[test]

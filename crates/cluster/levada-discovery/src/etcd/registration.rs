@@ -9,7 +9,7 @@ use super::{
     client::{Etcd, Quality},
     value,
 };
-use crate::{Endpoint, Registration, api::ApiError, backoff::Backoff};
+use crate::{Endpoint, Registration, api::ApiError, backoff::Pauses};
 
 /// A node that is gone without a word is a member for so long.
 const LEASE_SECONDS: u64 = 10;
@@ -71,7 +71,7 @@ impl<F: Fn(Option<String>)> Registered<'_, F> {
     /// Renews the lease, for ever.
     async fn keep(&mut self) -> Infallible {
         let endpoints = &self.registration.source.endpoints;
-        let mut backoff = Backoff::up_to(RENEWAL_INTERVAL);
+        let mut pauses = Pauses::up_to(RENEWAL_INTERVAL);
         // Servers that failed one after the other.
         let mut failed = 0;
         for endpoint in endpoints.iter().cycle() {
@@ -93,7 +93,7 @@ impl<F: Fn(Option<String>)> Registered<'_, F> {
                     }
                 }
             }
-            backoff.pause().await;
+            pauses.pause().await;
         }
         // Without endpoints, which the configuration refuses.
         std::future::pending().await

@@ -17,6 +17,7 @@ use levada_net::{
     stop::Stop,
     tcp::TcpInfo,
 };
+use levada_types::Backoff;
 use parking_lot::Mutex;
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -450,7 +451,7 @@ async fn part(stream: &ClientSocket, is_shut: bool, limits: &ConnectionLimits) {
         let _ = socket2::SockRef::from(socket).shutdown(Shutdown::Write);
     }
     let (mut left, mut looked, mut acknowledged) = (limits.send.time, Instant::now(), None);
-    let (mut scratch, mut pause, mut waits) = ([0; 1024], SHORTEST_INTERVAL, None);
+    let (mut scratch, mut looks, mut waits) = ([0; 1024], 0, None);
     loop {
         let ended = loop {
             match socket.try_read(&mut scratch) {
@@ -481,13 +482,15 @@ async fn part(stream: &ClientSocket, is_shut: bool, limits: &ConnectionLimits) {
             return;
         }
         // The kernel does not notify about the last acknowledgement.
-        let look = now + pause;
-        pause = (pause * 2).min(LONGEST_INTERVAL);
+        looks += 1;
         match ended {
-            true => tokio::time::sleep_until(look).await,
+            true => tokio::time::sleep(LOOK_INTERVAL.after(looks)).await,
             false => drop(
-                tokio::time::timeout_at(until.min(after(LONGEST_INTERVAL)), socket.readable())
-                    .await,
+                tokio::time::timeout_at(
+                    until.min(after(LOOK_INTERVAL.longest())),
+                    socket.readable(),
+                )
+                .await,
             ),
         }
     }
@@ -495,6 +498,5 @@ async fn part(stream: &ClientSocket, is_shut: bool, limits: &ConnectionLimits) {
 
 /// How long a client that has received everything may take to close its side.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
-/// The interval of checks whether a client has received everything; it doubles.
-const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
-const LONGEST_INTERVAL: Duration = Duration::from_millis(250);
+/// The interval of checks whether a client has received everything.
+const LOOK_INTERVAL: Backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(250));

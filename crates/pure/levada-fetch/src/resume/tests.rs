@@ -190,7 +190,7 @@ fn a_server_that_resets_after_every_byte_is_given_up() {
         resume.on_answer(0, &part(start..10_000, 10_000, strong("\"a\"")));
         take(&mut resume, 0, 1);
         match resume.on_end(0, false) {
-            After::Again(pause) => assert!(pause >= FIRST_BACKOFF),
+            After::Again(pause) => assert!(pause >= RETRY_BACKOFF.after(1)),
             After::Failed(trouble) => {
                 assert_eq!(round, 10);
                 assert_eq!(trouble, Trouble::NoProgress { connections: 10 });
