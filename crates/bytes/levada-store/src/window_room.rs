@@ -10,31 +10,26 @@
 //! share return the excess as soon as the pieces in it have been taken. A part is reserved for new
 //! transfers, so that they need not wait for that.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The memory for windows.
 pub struct WindowRoom {
     bytes: u64,
+    /// The free bytes, which transfers get in the order of arrival.
+    free: Arc<Semaphore>,
     state: Mutex<WindowRoomState>,
 }
 
 struct WindowRoomState {
-    free: u64,
     transfers: u64,
-    /// Transfers that wait for their first piece's memory, by their tickets.
-    waiting: BTreeMap<u64, WaitingTransfer>,
-    last_ticket: u64,
+    /// Transfers that wait for their first piece's memory.
+    waiting: usize,
     /// How many may wait, and for how long.
     length: usize,
     wait: Duration,
-}
-
-struct WaitingTransfer {
-    piece: u64,
-    grant: oneshot::Sender<WindowShare>,
 }
 
 /// The reserve for new transfers: one part in this many.
@@ -54,28 +49,19 @@ pub enum NoWindow {
 /// The share of one transfer, in pieces. Dropping it returns the memory.
 pub struct WindowShare {
     room: Arc<WindowRoom>,
-    piece: u64,
-    pieces: u64,
+    piece: u32,
+    memory: OwnedSemaphorePermit,
 }
 
 /// A transfer in the queue; leaves it when dropped.
-struct QueuedTransfer<'a> {
-    room: &'a WindowRoom,
-    ticket: u64,
-}
+struct QueuedTransfer<'a>(&'a WindowRoom);
 
 impl WindowRoom {
     /// Room for so many bytes. Nobody waits before it until [`bound`](Self::bound) allows that.
     pub fn new(bytes: u64) -> Arc<Self> {
-        let state = WindowRoomState {
-            free: bytes,
-            transfers: 0,
-            waiting: BTreeMap::new(),
-            last_ticket: 0,
-            length: 0,
-            wait: Duration::ZERO,
-        };
-        Arc::new(Self { bytes, state: Mutex::new(state) })
+        let state = WindowRoomState { transfers: 0, waiting: 0, length: 0, wait: Duration::ZERO };
+        let free = usize::try_from(bytes).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
+        Arc::new(Self { bytes, free: Arc::new(Semaphore::new(free)), state: Mutex::new(state) })
     }
 
     /// Sets how many transfers may wait, and for how long. Transfers that wait keep their deadline.
@@ -86,13 +72,13 @@ impl WindowRoom {
 
     /// How many transfers wait.
     pub fn waiting(&self) -> usize {
-        self.state.lock().waiting.len()
+        self.state.lock().waiting
     }
 
     /// Takes memory for one piece of `piece` bytes, for a new transfer, if it need not wait for that.
     pub fn enter_now(self: &Arc<Self>, piece: u64) -> Option<WindowShare> {
-        let mut state = self.state.lock();
-        (state.waiting.is_empty() && state.take(piece)).then(|| self.share(piece))
+        let piece = u32::try_from(piece).ok()?.max(1);
+        Some(self.share(piece, self.free.clone().try_acquire_many_owned(piece).ok()?))
     }
 
     /// Waits for memory for one piece of `piece` bytes, for a new transfer.
@@ -103,55 +89,29 @@ impl WindowRoom {
         if piece > self.bytes {
             return Err(NoWindow::TooSmall);
         }
-        let (ticket, wait, granted) = {
+        if let Some(share) = self.enter_now(piece) {
+            return Ok(share);
+        }
+        let wait = {
             let mut state = self.state.lock();
-            if state.waiting.is_empty() && state.take(piece) {
-                return Ok(self.share(piece));
-            }
-            if state.waiting.len() >= state.length {
+            if state.waiting >= state.length {
                 return Err(NoWindow::QueueFull);
             }
-            let (grant, granted) = oneshot::channel();
-            state.last_ticket += 1;
-            let ticket = state.last_ticket;
-            state.waiting.insert(ticket, WaitingTransfer { piece, grant });
-            (ticket, state.wait, granted)
+            state.waiting += 1;
+            state.wait
         };
-        let _queued = QueuedTransfer { room: self, ticket };
+        let _queued = QueuedTransfer(self);
+        let piece = u32::try_from(piece.max(1)).map_err(|_| NoWindow::TooSmall)?;
+        let granted = self.free.clone().acquire_many_owned(piece);
         let granted = tokio::time::timeout(wait, granted).await;
-        granted.ok().and_then(Result::ok).ok_or(NoWindow::QueueTimeout)
+        let memory = granted.ok().and_then(Result::ok).ok_or(NoWindow::QueueTimeout)?;
+        Ok(self.share(piece, memory))
     }
 
     /// The share of a transfer that has taken memory for its first piece.
-    fn share(self: &Arc<Self>, piece: u64) -> WindowShare {
-        WindowShare { room: self.clone(), piece: piece.max(1), pieces: 1 }
-    }
-
-    /// Gives free memory to transfers that wait. If one of them waits no more, its share is dropped, and the
-    /// memory goes to the next.
-    fn grant(self: &Arc<Self>) {
-        while let Some(WaitingTransfer { piece, grant }) = {
-            let mut state = self.state.lock();
-            state.admit_next()
-        } {
-            let _ = grant.send(self.share(piece));
-        }
-    }
-}
-
-impl WindowRoomState {
-    /// Takes memory for the first piece of a transfer.
-    fn take(&mut self, piece: u64) -> bool {
-        let Some(free) = self.free.checked_sub(piece.max(1)) else { return false };
-        self.free = free;
-        self.transfers += 1;
-        true
-    }
-
-    /// The transfer that has waited longest, if there is memory for it, which it takes.
-    fn admit_next(&mut self) -> Option<WaitingTransfer> {
-        let piece = self.waiting.first_key_value()?.1.piece;
-        self.take(piece).then(|| self.waiting.pop_first()).flatten().map(|(_, waiting)| waiting)
+    fn share(self: &Arc<Self>, piece: u32, memory: OwnedSemaphorePermit) -> WindowShare {
+        self.state.lock().transfers += 1;
+        WindowShare { room: self.clone(), piece, memory }
     }
 }
 
@@ -159,50 +119,45 @@ impl WindowShare {
     /// Adjusts the share towards `wanted` pieces as far as is fair, and never below the `held` ones.
     /// Returns the number of pieces.
     pub fn adjust(&mut self, held: usize, wanted: usize) -> usize {
-        let (held, wanted) = (held.max(1) as u64, wanted.max(1) as u64);
-        let mut state = self.room.state.lock();
-        let waiting = state.waiting.len() as u64;
-        let fair = (self.room.bytes / (state.transfers + waiting) / self.piece).max(1);
-        let reserve = self.room.bytes / RESERVE;
-        let scarce = waiting > 0 || state.free < reserve;
+        let (held, wanted, piece) = (held.max(1), wanted.max(1), self.piece as usize);
+        let WindowRoom { bytes, free, state } = &*self.room;
+        let (transfers, waiting) = {
+            let state = state.lock();
+            (state.transfers, state.waiting)
+        };
+        let fair = bytes / (transfers + waiting as u64) / u64::from(self.piece);
+        let (fair, reserve) = ((fair as usize).max(1), (bytes / RESERVE) as usize);
+        let scarce = waiting > 0 || free.available_permits() < reserve;
         let most = if scarce { wanted.min(fair) } else { wanted };
-        let beyond = self.pieces.saturating_sub(most.max(held));
-        self.pieces -= beyond;
-        state.free += beyond * self.piece;
-        // Memory that was just returned is for other transfers, and so is all while somebody waits.
-        while beyond == 0 && waiting == 0 && self.pieces < wanted {
-            let left = if self.pieces < fair { 0 } else { reserve };
-            if state.free < self.piece + left {
+        let mut pieces = self.memory.num_permits() / piece;
+        let beyond = pieces.saturating_sub(most.max(held));
+        if beyond > 0 || waiting > 0 {
+            // Memory that was just returned is for other transfers, and so is all while somebody waits.
+            drop(self.memory.split(beyond * piece));
+            return pieces - beyond;
+        }
+        while pieces < wanted {
+            let left = if pieces < fair { 0 } else { reserve };
+            if free.available_permits() < piece + left {
                 break;
             }
-            state.free -= self.piece;
-            self.pieces += 1;
+            let Ok(more) = free.clone().try_acquire_many_owned(self.piece) else { break };
+            self.memory.merge(more);
+            pieces += 1;
         }
-        drop(state);
-        if beyond > 0 && waiting > 0 {
-            self.room.grant();
-        }
-        self.pieces as usize
+        pieces
     }
 }
 
 impl Drop for WindowShare {
     fn drop(&mut self) {
-        let is_awaited = {
-            let mut state = self.room.state.lock();
-            state.free += self.pieces * self.piece;
-            state.transfers -= 1;
-            !state.waiting.is_empty()
-        };
-        if is_awaited {
-            self.room.grant();
-        }
+        self.room.state.lock().transfers -= 1;
     }
 }
 
 impl Drop for QueuedTransfer<'_> {
     fn drop(&mut self) {
-        self.room.state.lock().waiting.remove(&self.ticket);
+        self.0.state.lock().waiting -= 1;
     }
 }
 
@@ -269,8 +224,7 @@ mod tests {
         assert_eq!(first.adjust(3, 2), 3);
         assert!(room.enter_now(10).is_some());
         drop(first);
-        let state = room.state.lock();
-        assert_eq!((state.free, state.transfers), (80, 0));
+        assert_eq!((room.free.available_permits(), room.state.lock().transfers), (80, 0));
     }
 
     #[tokio::test]
@@ -290,7 +244,7 @@ mod tests {
         let mut third = poll(&mut third).unwrap().unwrap();
         assert_eq!(third.adjust(1, 8), 4, "nobody waits any more: all but the reserve");
         drop((first, second, third));
-        assert_eq!(room.state.lock().free, 80);
+        assert_eq!(room.free.available_permits(), 80);
     }
 
     #[tokio::test]
@@ -318,6 +272,6 @@ mod tests {
         let _first = room.enter(10).await.unwrap();
         assert_eq!(room.enter(10).await.err(), Some(NoWindow::QueueTimeout));
         assert_eq!(room.enter(11).await.err(), Some(NoWindow::TooSmall));
-        assert!(room.state.lock().waiting.is_empty());
+        assert_eq!(room.waiting(), 0);
     }
 }

@@ -14,16 +14,15 @@
 //! others, and no piece waits for ever. The wait is not bounded while the origin sends to anyone.
 
 use std::{
-    collections::BTreeMap,
     future::Future,
     sync::Arc,
     time::{Duration, Instant},
 };
 
+use levada_policy::ClientShare;
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
 
-use crate::ServerFailure;
+use crate::{AdmittedRequest, FairQueue, ServerFailure, queue::CHECK_INTERVAL};
 
 /// Responses at once, before anything is known of the origin: the window of one large file. Fewer of them make the
 /// first file of a node slower.
@@ -40,22 +39,15 @@ const LATE: u32 = 4;
 const SPARE: Duration = Duration::from_millis(200);
 /// The time by which a piece may be overtaken for each piece before it.
 const AHEAD: Duration = Duration::from_secs(20);
-/// The interval at which a request that waits checks whether the origin sends to others and whether it is still
-/// wanted. Waits last for seconds.
-const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// As many notices reach the asking node in the time of its timeout.
 const NOTICES: u32 = 4;
 
 /// The queue before long responses of one site's origins.
-pub struct PacedQueue(Mutex<PacedState>);
-
-struct PacedState {
-    pace: Pace,
-    /// Places that are taken.
-    taken: usize,
-    /// The requests that wait, in the order of their turns. The number tells those of one moment apart.
-    waiting: BTreeMap<(Instant, u64), oneshot::Sender<PacedPlace>>,
-    last: u64,
+pub struct PacedQueue {
+    queue: Arc<FairQueue<()>>,
+    pace: Mutex<Pace>,
+    /// When the queue was made: turns are times since then.
+    made: Instant,
 }
 
 #[derive(Debug)]
@@ -70,21 +62,16 @@ struct Pace {
 /// A place for one long response; free again when dropped.
 pub struct PacedPlace {
     queue: Arc<PacedQueue>,
+    _admitted: AdmittedRequest<()>,
     begun: Instant,
-}
-
-/// A request in the queue; leaves it when dropped.
-struct PacedRequest<'a> {
-    queue: &'a PacedQueue,
-    turn: (Instant, u64),
 }
 
 impl PacedQueue {
     /// The queue of one of so many nodes.
     pub fn new(nodes: usize) -> Arc<Self> {
         let pace = Pace::new(nodes);
-        let state = PacedState { pace, taken: 0, waiting: BTreeMap::new(), last: 0 };
-        Arc::new(Self(Mutex::new(state)))
+        let queue = FairQueue::new(ClientShare::All, pace.limit as usize, LENGTH, Duration::MAX);
+        Arc::new(Self { queue, pace: Mutex::new(pace), made: Instant::now() })
     }
 
     /// Waits for a place for a piece that its client takes after `ahead` others, as long as it `is_wanted`.
@@ -99,37 +86,25 @@ impl PacedQueue {
         moving: impl Fn() -> bool,
         is_wanted: impl Fn() -> bool,
     ) -> Result<PacedPlace, ServerFailure> {
-        let (turn, mut place) = {
-            let mut state = self.0.lock();
-            if state.waiting.is_empty() && state.has_place() {
-                state.taken += 1;
-                return Ok(PacedPlace::new(self));
-            }
-            if state.waiting.len() >= LENGTH {
-                return Err(ServerFailure::QueueFull);
-            }
-            let (sender, place) = oneshot::channel();
-            state.last += 1;
-            let turn = (Instant::now() + AHEAD * ahead, state.last);
-            state.waiting.insert(turn, sender);
-            (turn, place)
-        };
-        let _request = PacedRequest { queue: self, turn };
+        let place =
+            |_admitted| PacedPlace { queue: self.clone(), _admitted, begun: Instant::now() };
+        if let Some(admitted) = self.queue.enter_now(()) {
+            return Ok(place(admitted));
+        }
         let mut moved = Instant::now();
-        loop {
-            let granted = tokio::time::timeout(CHECK_INTERVAL, &mut place).await;
+        let turn = (moved - self.made) + AHEAD * ahead;
+        let check = || {
             if !is_wanted() {
                 return Err(ServerFailure::QueueTimeout);
-            }
-            if let Ok(place) = granted {
-                return place.map_err(|_| ServerFailure::QueueFull);
-            }
-            if moving() {
+            } else if moving() {
                 moved = Instant::now();
             } else if moved.elapsed() >= timeout {
                 return Err(ServerFailure::ResponseTimeout);
             }
-        }
+            Ok(())
+        };
+        let admitted = self.queue.enter_while((), turn, check).await?;
+        is_wanted().then(|| place(admitted)).ok_or(ServerFailure::QueueTimeout)
     }
 
     /// Awaits an outcome, and calls `tell` every second while it is awaited and the origin is `moving`: more often
@@ -153,59 +128,17 @@ impl PacedQueue {
 
     /// Requests that wait.
     pub fn waiting(&self) -> usize {
-        self.0.lock().waiting.len()
-    }
-
-    /// Gives places that are free to the requests that wait.
-    fn admit(self: &Arc<Self>) {
-        loop {
-            let Some(next) = self.0.lock().next() else { return };
-            // If its request waits no more, the place is dropped, and goes to the next.
-            let _ = next.send(PacedPlace::new(self));
-        }
-    }
-}
-
-impl PacedState {
-    fn has_place(&self) -> bool {
-        self.taken < self.pace.limit as usize
-    }
-
-    /// The next request for which there is a place; that place counts as taken.
-    fn next(&mut self) -> Option<oneshot::Sender<PacedPlace>> {
-        let (_, next) = if self.has_place() { self.waiting.pop_first()? } else { return None };
-        self.taken += 1;
-        Some(next)
+        self.queue.counts().waiting
     }
 }
 
 impl PacedPlace {
-    fn new(queue: &Arc<PacedQueue>) -> Self {
-        Self { queue: queue.clone(), begun: Instant::now() }
-    }
-
     /// The head of the response has come, or there is none.
     pub fn answered(&self, is_good: bool) {
-        let now = Instant::now();
-        {
-            let mut state = self.queue.0.lock();
-            let waits = !state.waiting.is_empty();
-            state.pace.answered(now - self.begun, is_good, waits, now);
-        }
-        self.queue.admit();
-    }
-}
-
-impl Drop for PacedPlace {
-    fn drop(&mut self) {
-        self.queue.0.lock().taken -= 1;
-        self.queue.admit();
-    }
-}
-
-impl Drop for PacedRequest<'_> {
-    fn drop(&mut self) {
-        self.queue.0.lock().waiting.remove(&self.turn);
+        let PacedQueue { queue, pace, .. } = &*self.queue;
+        let (now, mut pace) = (Instant::now(), pace.lock());
+        pace.answered(now - self.begun, is_good, queue.counts().waiting > 0, now);
+        queue.limit(pace.limit as usize);
     }
 }
 

@@ -1,7 +1,8 @@
 //! The fair queue before a limited number of places: at a site's origins, at the servers of a switch, at
 //! one server.
 //!
-//! [`Turns`] decides who is next; this file waits, bounds the wait, and frees a place on drop.
+//! [`Turns`] decides who is next; this file waits, bounds the wait, and frees a place on drop. A request that leaves
+//! the queue, or does not take the place that it is given, leaves it to the next.
 //!
 //! At the origins of a site the queue is fair to clients. Misses must not overload the origin,
 //! for any URLs that are requested (OSDI'02 Sec. 5.2.4: requests for invalid or random URLs). At a switch and at
@@ -17,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use levada_policy::{ClientShare, Full, Turns};
+use levada_policy::{ClientShare, Full, Ticket, Turns};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -47,6 +48,8 @@ struct Reader {
 
 /// A reader that takes nothing for this long has fallen behind.
 const BEHIND: Duration = Duration::from_secs(1);
+/// The interval at which a request that waits checks whether readers have fallen behind, and whether it may wait on.
+pub(crate) const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How many requests are admitted, wait, and may be admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +73,7 @@ pub struct AdmittedRequest<C: Ord + Copy> {
 struct QueuedRequest<'a, C: Ord + Copy> {
     queue: &'a FairQueue<C>,
     client: C,
-    ticket: u64,
+    ticket: Ticket,
 }
 
 impl<C: Ord + Copy> FairQueue<C> {
@@ -109,27 +112,40 @@ impl<C: Ord + Copy> FairQueue<C> {
     /// # Errors
     /// When the queue is full, or no place became free in time.
     pub async fn enter(self: &Arc<Self>, client: C) -> Result<AdmittedRequest<C>, ServerFailure> {
-        let (ticket, wait, place) = {
-            let mut state = self.state.lock();
-            if state.turns.take(client) {
+        if let Some(place) = self.enter_now(client) {
+            return Ok(place);
+        }
+        let wait = self.state.lock().wait;
+        let entering = self.enter_while(client, Duration::ZERO, || Ok(()));
+        tokio::time::timeout(wait, entering).await.unwrap_or(Err(ServerFailure::QueueTimeout))
+    }
+
+    /// Waits for a place as long as `check` allows, behind the client's requests of the same rank or a lower one.
+    ///
+    /// # Errors
+    /// When the queue is full, or with that of `check`.
+    pub(crate) async fn enter_while(
+        self: &Arc<Self>,
+        client: C,
+        rank: Duration,
+        mut check: impl FnMut() -> Result<(), ServerFailure>,
+    ) -> Result<AdmittedRequest<C>, ServerFailure> {
+        let (ticket, mut place) = {
+            let turns = &mut self.state.lock().turns;
+            if turns.take(client) {
                 return Ok(AdmittedRequest::new(self, client));
             }
             let (sender, place) = oneshot::channel();
-            let ticket =
-                state.turns.wait(client, sender).map_err(|Full| ServerFailure::QueueFull)?;
-            (ticket, state.wait, place)
+            let ticket = turns.wait(client, rank, sender);
+            (ticket.map_err(|Full| ServerFailure::QueueFull)?, place)
         };
         let _queued = QueuedRequest { queue: self, client, ticket };
-        let (mut place, mut over) =
-            (std::pin::pin!(place), std::pin::pin!(tokio::time::sleep(wait)));
         loop {
             self.lend(Instant::now());
-            tokio::select! {
-                biased;
+            match tokio::time::timeout(CHECK_INTERVAL, &mut place).await {
                 // Without a place it gave way to a client that waits less often.
-                place = &mut place => return place.map_err(|_| ServerFailure::QueueFull),
-                () = &mut over => return Err(ServerFailure::QueueTimeout),
-                () = tokio::time::sleep(BEHIND) => {}
+                Ok(place) => return place.map_err(|_| ServerFailure::QueueFull),
+                Err(_) => check()?,
             }
         }
     }

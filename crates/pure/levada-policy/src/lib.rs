@@ -57,7 +57,7 @@ pub use policy::{
     Candidates, LoadBound, Pick, PickContext, PickReason, Policy, RequestOutcome, Tracked,
 };
 pub use registry::{BuildError, build, find};
-pub use turns::{ClientShare, Full, Turns};
+pub use turns::{ClientShare, Full, Ticket, Turns};
 
 /// All policies, in the order of the documentation: those of other proxies first, then each
 /// paper's. Command lines, documents and the conformance tests iterate over this list.

@@ -10,9 +10,13 @@
 //! Turns go round the clients that wait, not the requests: a client with five hundred requests in the
 //! queue delays only its own. When the queue is full, the client that waits most often gives way. Turns
 //! help little while slow answers of a few clients hold every place, so a share can depend on what is free.
-//! Where all requests count as one client, turns are the order of arrival.
+//! Where all requests count as one client, turns are the order of arrival. A client's own requests may have another
+//! order: each has a rank, and the lowest one goes first.
 
-use std::collections::{BTreeMap, VecDeque, btree_map::Entry::Occupied};
+use std::{
+    collections::{BTreeMap, VecDeque, btree_map::Entry::Occupied},
+    time::Duration,
+};
 
 /// The part of the places that one client may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,18 +43,20 @@ pub struct Turns<C, W> {
     tickets: u64,
 }
 
+/// The rank of a waiter, and its number in the order of arrival.
+pub type Ticket = (Duration, u64);
+
 #[derive(Debug)]
 struct Client<W> {
     taken: usize,
-    /// With growing tickets.
-    waiting: VecDeque<(u64, W)>,
+    waiting: BTreeMap<Ticket, W>,
     /// Whether it stands in `order`.
     has_turn: bool,
 }
 
 impl<W> Default for Client<W> {
     fn default() -> Self {
-        Self { taken: 0, waiting: VecDeque::new(), has_turn: false }
+        Self { taken: 0, waiting: BTreeMap::new(), has_turn: false }
     }
 }
 
@@ -122,21 +128,22 @@ impl<C: Ord + Copy, W> Turns<C, W> {
         self.taken += 1;
     }
 
-    /// Queues a waiter of `client` and returns its ticket. In a full queue, the latest waiter of the
+    /// Queues a waiter of `client` and returns its ticket. In a full queue, the last waiter of the
     /// client that waits most often is dropped for it.
     ///
     /// # Errors
     /// When no client waits more often than this one would.
-    pub fn wait(&mut self, client: C, waiter: W) -> Result<u64, Full> {
+    pub fn wait(&mut self, client: C, rank: Duration, waiter: W) -> Result<Ticket, Full> {
         let waits = self.clients.get(&client).map_or(0, |client| client.waiting.len());
         if self.waiting >= self.length && !self.make_room(waits) {
             return Err(Full);
         }
         self.tickets += 1;
         self.waiting += 1;
-        self.clients.entry(client).or_default().waiting.push_back((self.tickets, waiter));
+        let ticket = (rank, self.tickets);
+        self.clients.entry(client).or_default().waiting.insert(ticket, waiter);
         self.give_turn(client);
-        Ok(self.tickets)
+        Ok(ticket)
     }
 
     /// Frees a place of `client`. Returns who gets it; that place counts as taken. Call
@@ -165,7 +172,7 @@ impl<C: Ord + Copy, W> Turns<C, W> {
             let client = self.order.remove(at)?;
             let Some(theirs) = self.clients.get_mut(&client) else { continue };
             theirs.has_turn = false;
-            let Some((_, waiter)) = theirs.waiting.pop_front() else { continue };
+            let Some((_, waiter)) = theirs.waiting.pop_first() else { continue };
             theirs.taken += 1;
             self.taken += 1;
             self.waiting -= 1;
@@ -176,10 +183,9 @@ impl<C: Ord + Copy, W> Turns<C, W> {
     }
 
     /// Takes a waiter out of the queue, if it is still there.
-    pub fn withdraw(&mut self, client: C, ticket: u64) {
+    pub fn withdraw(&mut self, client: C, ticket: Ticket) {
         let Some(theirs) = self.clients.get_mut(&client) else { return };
-        if let Ok(at) = theirs.waiting.binary_search_by_key(&ticket, |(ticket, _)| *ticket) {
-            theirs.waiting.remove(at);
+        if theirs.waiting.remove(&ticket).is_some() {
             self.waiting -= 1;
             self.tidy(client);
         }
@@ -202,14 +208,14 @@ impl<C: Ord + Copy, W> Turns<C, W> {
         }
     }
 
-    /// Drops the latest waiter of the client that waits most often, for a client that has `waits`
+    /// Drops the last waiter of the client that waits most often, for a client that has `waits`
     /// waiters.
     fn make_room(&mut self, waits: usize) -> bool {
         let greediest = self.clients.values_mut().max_by_key(|client| client.waiting.len());
         let Some(greediest) = greediest.filter(|client| client.waiting.len() > waits + 1) else {
             return false;
         };
-        greediest.waiting.pop_back();
+        greediest.waiting.pop_last();
         self.waiting -= 1;
         true
     }
@@ -259,7 +265,7 @@ mod tests {
         let mut turns = dynamic(2, 20);
         assert!(turns.take(9) && turns.take(8));
         for (waiter, client) in (0..).zip([1, 1, 1, 1, 2, 3, 3]) {
-            turns.wait(client, waiter).unwrap();
+            turns.wait(client, Duration::ZERO, waiter).unwrap();
         }
         let (mut leaving, mut served) = (VecDeque::from([8, 9]), Vec::new());
         while let Some(client) = leaving.pop_front() {
@@ -277,15 +283,31 @@ mod tests {
         let mut turns = dynamic(1, 3);
         assert!(turns.take(9));
         for waiter in 0..3 {
-            turns.wait(1, waiter).unwrap();
+            turns.wait(1, Duration::ZERO, waiter).unwrap();
         }
-        assert_eq!(turns.wait(1, 3), Err(Full));
-        assert!(turns.wait(2, 4).is_ok());
+        assert_eq!(turns.wait(1, Duration::ZERO, 3), Err(Full));
+        assert!(turns.wait(2, Duration::ZERO, 4).is_ok());
         assert!(!turns.clients[&1].waiting.iter().any(|(_, waiter)| *waiter == 2));
         // With two against one, no client gives way any more.
-        assert_eq!(turns.wait(2, 5), Err(Full));
-        assert!(turns.wait(3, 6).is_ok());
-        assert_eq!((turns.wait(4, 7), turns.waiting()), (Err(Full), 3));
+        assert_eq!(turns.wait(2, Duration::ZERO, 5), Err(Full));
+        assert!(turns.wait(3, Duration::ZERO, 6).is_ok());
+        assert_eq!((turns.wait(4, Duration::ZERO, 7), turns.waiting()), (Err(Full), 3));
+    }
+
+    #[test]
+    fn waiters_of_one_client_go_by_rank_and_then_by_arrival() {
+        let mut turns = dynamic(1, 10);
+        assert!(turns.take(9));
+        for (waiter, rank) in (0..).zip([15, 1, 0, 1, 0]) {
+            turns.wait(1, Duration::from_secs(rank), waiter).unwrap();
+        }
+        let mut next = turns.leave(9);
+        let served = std::iter::from_fn(|| {
+            let (client, waiter) = next.take()?;
+            next = turns.leave(client);
+            Some(waiter)
+        });
+        assert_eq!(served.collect::<Vec<_>>(), [2, 4, 1, 3, 0]);
     }
 
     /// An event in the life of a queue.
@@ -322,7 +344,7 @@ mod tests {
                 match step {
                     Step::Enter(client) if turns.take(client) => taken.push(client),
                     Step::Enter(client) => {
-                        if let Ok(ticket) = turns.wait(client, number) {
+                        if let Ok(ticket) = turns.wait(client, Duration::ZERO, number) {
                             waiting.push((client, ticket, number));
                         }
                     }
