@@ -20,15 +20,13 @@ use http_body_util::{BodyExt as _, Full, Limited};
 use hyper_util::rt::TokioIo;
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 use parking_lot::Mutex;
-use rustls::{
-    ClientConfig, RootCertStore,
-    pki_types::{CertificateDer, ServerName, pem::PemObject},
-};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
 };
 use tokio_rustls::TlsConnector;
+
+use crate::origin::{Authorities, ClientConfig, OriginTls, ServerName};
 
 /// The time limit for one request. Authorities answer within seconds; some are slow under load.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -106,13 +104,11 @@ pub(crate) struct AcmeClient {
 impl AcmeClient {
     /// A client that trusts the authorities of a PEM file, or those of the system.
     pub(crate) fn new(authority: Option<&Path>, says: Arc<ServerSays>) -> Result<Self, String> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|error| error.to_string())?
-            .with_root_certificates(authorities(authority)?)
-            .with_no_client_auth();
-        Ok(Self { tls: Arc::new(config), says })
+        let authorities = authority.map(|file| Authorities::File(file.to_owned()));
+        let tls =
+            OriginTls { authorities: authorities.into_iter().collect(), ..OriginTls::default() };
+        let tls = tls.config(&[b"http/1.1"]).map_err(|error| error.to_string())?;
+        Ok(Self { tls, says })
     }
 
     /// The body of a plain answer.
@@ -216,28 +212,6 @@ where
     let answer = answering.await;
     connection.abort();
     answer
-}
-
-fn authorities(file: Option<&Path>) -> Result<RootCertStore, String> {
-    let mut roots = RootCertStore::empty();
-    let Some(file) = file else {
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        if roots.is_empty() {
-            roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-        }
-        return Ok(roots);
-    };
-    let wrong = |why: String| format!("{}: {why}; give a readable PEM file", file.display());
-    let certificates = CertificateDer::pem_file_iter(file)
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(|error| wrong(error.to_string()))?;
-    for certificate in certificates {
-        roots.add(certificate).map_err(|error| wrong(error.to_string()))?;
-    }
-    match roots.is_empty() {
-        true => Err(wrong("it holds no certificate".to_owned())),
-        false => Ok(roots),
-    }
 }
 
 #[cfg(test)]
