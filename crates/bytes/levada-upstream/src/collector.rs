@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{Address, Origin, Server, ServerBounds, UpstreamHead, Wire};
+use crate::{Origin, Server, UpstreamHead};
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri,
@@ -12,7 +12,6 @@ use levada_observe::metrics::MetricSnapshot;
 use levada_observe::otel::{
     Collector, Delivery, DeliveryError, ExportMetrics, ExportSettings, Exporter, Signal,
 };
-use levada_tls::origin;
 
 /// Where traces, metrics and logs go, and which ones.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,19 +67,10 @@ impl CollectorSettings {
     }
 
     fn messages(&self) -> Messages {
-        let address = Address::from(&self.server);
-        let wire =
-            Wire { tls: self.server.tls().then(|| origin::client(false)), ..Wire::default() };
-        let bounds = ServerBounds {
-            connections: Signal::ALL.len(),
-            queue: 0,
-            queue_timeout: TIMEOUT,
-            connect_timeout: TIMEOUT,
-            response_timeout: TIMEOUT,
-        };
+        let server = Server::of_node(&self.server, [Signal::ALL.len(), 0], TIMEOUT, 1);
         let mut headers: HeaderMap = self.headers.iter().cloned().collect();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
-        if let Ok(host) = HeaderValue::from_str(&address.host()) {
+        if let Ok(host) = HeaderValue::from_str(&server.address.host()) {
             headers.insert(HOST, host);
         }
         let heads = self.targets.0.clone().map(|uri| UpstreamHead {
@@ -89,7 +79,6 @@ impl CollectorSettings {
             headers: headers.clone(),
             ..UpstreamHead::get("/")
         });
-        let server = Server::new(address.to_string().into(), address, wire, bounds, 1);
         Messages { server, heads }
     }
 }

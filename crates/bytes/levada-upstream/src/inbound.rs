@@ -13,7 +13,7 @@ use levada_http::{UpstreamConnection, ZeroCopyQueue, judge_response_trailers};
 use levada_observe::metrics::Counter;
 
 use crate::{
-    AdmittedRequest, InboundError, RequestBody, ResponseGuard, Server,
+    AdmittedRequest, InboundError, RequestBody, ResponseGuard, Server, ServerFailure,
     http2::Http2Body,
     switched::{ServerEnd, TunnelHold},
 };
@@ -107,6 +107,22 @@ impl Inbound {
             self.give_back();
         }
         Poll::Ready(item)
+    }
+
+    /// The whole body, if it has at most so many bytes. Read to its end, the connection can be used again.
+    ///
+    /// # Errors
+    /// When it is longer, or breaks off.
+    pub async fn whole(mut self, most: usize) -> Result<Bytes, ServerFailure> {
+        let mut bytes = Vec::new();
+        while let Some(frame) = std::future::poll_fn(|cx| self.poll_frame(cx)).await {
+            let frame = frame.map_err(|_| ServerFailure::NoResponse)?;
+            bytes.extend(frame.data_ref().map_or(&[][..], |data| data));
+            if bytes.len() > most {
+                return Err(ServerFailure::BadResponse);
+            }
+        }
+        Ok(bytes.into())
     }
 
     /// Bounds the bytes of the body that are read at once, for callers with a memory budget.

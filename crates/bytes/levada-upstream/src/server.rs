@@ -17,10 +17,10 @@ use levada_policy::ClientShare;
 use rustls::pki_types::ServerName;
 
 use crate::{
-    Address, AdmittedRequest, FairQueue, Health, Inbound, QueueCounts, RequestBody, ServerFailure,
-    ServerProtocols, UpstreamHead, UpstreamResponse, Wire, connect, head_time::HeadTime,
-    http2::Http2Pool, inbound::InboundSource, notices::take_interim, pool::Pool,
-    request_body::Progress, switched,
+    Address, AdmittedRequest, FairQueue, Health, Inbound, Origin, QueueCounts, RequestBody,
+    ServerFailure, ServerProtocols, UpstreamHead, UpstreamResponse, Wire, connect,
+    head_time::HeadTime, http2::Http2Pool, inbound::InboundSource, notices::take_interim,
+    pool::Pool, request_body::Progress, switched,
 };
 
 /// Header fields of an origin's response.
@@ -73,6 +73,26 @@ impl Server {
         workers: usize,
     ) -> Arc<Self> {
         Self::with_health(name, address, wire, bounds, workers, Arc::default())
+    }
+
+    /// A server that is up and gets requests of the node itself. The timeout is for each step of an exchange.
+    pub fn of_node(
+        origin: &Origin,
+        [connections, queue]: [usize; 2],
+        timeout: Duration,
+        workers: usize,
+    ) -> Arc<Self> {
+        let address = Address::from(origin);
+        let tls = origin.tls().then(|| levada_tls::origin::client(false));
+        let bounds = ServerBounds {
+            connections,
+            queue,
+            queue_timeout: timeout,
+            connect_timeout: timeout,
+            response_timeout: timeout,
+        };
+        let wire = Wire { tls, ..Wire::default() };
+        Self::new(address.to_string().into(), address, wire, bounds, workers)
     }
 
     /// The same server at another address or with other protocols: with this one's name and health, and with
@@ -324,17 +344,7 @@ impl Server {
     ) -> Result<(StatusCode, Bytes), ServerFailure> {
         let response = self.exchange_at(None, head, RequestBody::Text(body)).await;
         let response = response.map_err(|unsent| unsent.failure)?;
-        let (status, mut reply) = (response.status(), response.into_body());
-        let mut bytes = Vec::new();
-        // Read to its end, the connection can be used again.
-        while let Some(frame) = std::future::poll_fn(|cx| reply.poll_frame(cx)).await {
-            let frame = frame.map_err(|_| ServerFailure::NoResponse)?;
-            bytes.extend(frame.data_ref().map_or(&[][..], |data| data));
-            if bytes.len() > most {
-                return Err(ServerFailure::BadResponse);
-            }
-        }
-        Ok((status, bytes.into()))
+        Ok((response.status(), response.into_body().whole(most).await?))
     }
 
     /// The version of the PROXY protocol by which it gets to know clients.

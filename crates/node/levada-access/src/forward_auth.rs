@@ -7,16 +7,12 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, StatusCode,
     header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, EXPECT, HOST, RANGE},
 };
 use levada_cache::strip_response;
-use levada_tls::origin;
-use levada_upstream::{
-    Address, Inbound, Origin, RequestBody, Server, ServerBounds, ServerFailure, UpstreamHead, Wire,
-};
+use levada_upstream::{Address, Origin, RequestBody, Server, ServerFailure, UpstreamHead};
 
 use crate::cdn_loop::{CDN_ID, CDN_LOOP};
 use crate::{
@@ -96,19 +92,9 @@ impl fmt::Debug for ForwardAuth {
 impl ForwardAuth {
     /// The server at work, with connections of each of the `workers`. `None` if its host cannot stand in a field.
     pub(crate) fn new(settings: &ForwardAuthSettings, workers: usize) -> Option<Self> {
-        let ForwardAuthSettings { server, timeout, .. } = settings;
-        let address = Address::from(server);
-        let tls = server.tls().then(|| origin::client(false));
-        let wire = Wire { tls, ..Wire::default() };
-        let host = HeaderValue::from_str(&address.host()).ok()?;
-        let bounds = ServerBounds {
-            connections: CONNECTIONS,
-            queue: 4 * CONNECTIONS,
-            queue_timeout: *timeout,
-            connect_timeout: *timeout,
-            response_timeout: *timeout,
-        };
-        let server = Server::new(address.to_string().into(), address, wire, bounds, workers);
+        let places = [CONNECTIONS, 4 * CONNECTIONS];
+        let server = Server::of_node(&settings.server, places, settings.timeout, workers);
+        let host = HeaderValue::from_str(&server.address.host()).ok()?;
         Some(Self { settings: settings.clone(), server, host })
     }
 
@@ -183,7 +169,7 @@ impl ForwardAuth {
         let mut headers = parts.headers;
         strip_response(&mut headers);
         headers.remove(CONTENT_LENGTH);
-        let body = whole(body).await?;
+        let body = body.whole(LARGEST_ANSWER).await?;
         if !headers.contains_key(CACHE_CONTROL) {
             headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         }
@@ -195,19 +181,6 @@ impl ForwardAuth {
             reason: Some("the server of forward_auth refuses"),
         })
     }
-}
-
-/// A body, read to its end.
-async fn whole(mut body: Inbound) -> Result<Bytes, ServerFailure> {
-    let mut bytes = Vec::new();
-    while let Some(frame) = std::future::poll_fn(|cx| body.poll_frame(cx)).await {
-        let frame = frame.map_err(|_| ServerFailure::NoResponse)?;
-        bytes.extend(frame.data_ref().map_or(&[][..], |data| data));
-        if bytes.len() > LARGEST_ANSWER {
-            return Err(ServerFailure::BadResponse);
-        }
-    }
-    Ok(bytes.into())
 }
 
 /// HTTP/2 lets a client divide its cookies over several fields; HTTP/1.1 knows one (RFC 9113 Sec. 8.2.3).
