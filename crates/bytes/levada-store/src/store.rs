@@ -49,6 +49,8 @@ struct VariantBound {
 const QUEUE: RangeInclusive<u64> = 8 << 20..=64 << 20;
 /// Records on disk that are gone through in a second.
 const SWEEP_RATE: u32 = 50_000;
+/// The time that the disk tier has to write its queue and its index when the store closes.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The fate of a record on disk.
 pub enum LabelVerdict {
@@ -406,10 +408,10 @@ impl Store {
         self.memory.adopt(key, entry.0.clone())
     }
 
-    /// Writes what waits to be written, within this time.
-    pub fn close(&self, within: Duration) {
+    /// Writes what waits to be written, and the index, as far as there is time.
+    pub fn close(&self) {
         if let Some(disk) = &self.disk {
-            disk.close(within);
+            disk.close(CLOSE_TIMEOUT);
         }
     }
 

@@ -9,7 +9,7 @@ use levada_net::stop::{Stop, spawn_until};
 use crate::{reload::change_peers, tend::tend_sites};
 
 /// How long a start or a reload waits for the first answer of a source.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const SETTLE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Carries the changes of sources to sites, for ever.
 pub(crate) async fn follow(node: Arc<Node>, stop: Stop) {
@@ -53,7 +53,7 @@ fn change_sites(node: &Node, uses: impl Fn(&Site) -> bool) {
 /// Waits for the first answers of all sources, within bounds: a node that starts must not refuse the requests
 /// of a moment, and must not wait for a source that says nothing.
 pub(crate) async fn settle(node: &Arc<Node>, stop: &Stop) {
-    node.discovery.settle(PATIENCE).await;
+    node.discovery.settle(SETTLE_TIMEOUT).await;
     change_nodes(node, stop);
     change_sites(node, |site| site.sources.any());
 }

@@ -29,7 +29,7 @@ use tokio::runtime::Handle;
 
 use crate::{
     listeners::{Listeners, PreparedListeners},
-    members::PATIENCE,
+    members::SETTLE_TIMEOUT,
     tend::{tend_peers, tend_sites},
 };
 use levada_config::{Settings, SettingsReader, changes};
@@ -104,7 +104,7 @@ impl Reloader {
         // Peers and sites change to members that are known.
         let peer_sources = follow_peers(&settings, &node.discovery);
         let followed = follow_all(&settings, &node.discovery);
-        Handle::current().block_on(node.discovery.settle(PATIENCE));
+        Handle::current().block_on(node.discovery.settle(SETTLE_TIMEOUT));
         let peers = node.peers.as_ref().zip(settings.peering.as_ref());
         let nodes = |peering| peer_sources.nodes(&settings.name, peering);
         let peers = peers.map(|(peers, peering)| peers.prepare(&nodes(peering))).transpose();
@@ -217,8 +217,8 @@ fn change_sites(node: &Node, after: Arc<Sites>, stop: &Stop) -> Arc<Sites> {
 /// the last one to have them.
 fn release<T>(former: Arc<T>) {
     let used = || Arc::strong_count(&former) > 1;
-    (0..RELEASE_LOOKS).take_while(|_| used()).for_each(|_| std::thread::sleep(RELEASE_LOOK));
+    (0..RELEASE_LOOKS).take_while(|_| used()).for_each(|_| std::thread::sleep(RELEASE_INTERVAL));
 }
 
-const RELEASE_LOOK: Duration = Duration::from_millis(10);
+const RELEASE_INTERVAL: Duration = Duration::from_millis(10);
 const RELEASE_LOOKS: usize = 100;

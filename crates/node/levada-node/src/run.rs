@@ -314,10 +314,8 @@ async fn until_signalled(signals: &mut Signals, reloader: &Arc<Reloader>, stop: 
     signals.until_stopped(reload, reopen).await;
 }
 
-/// How long the disk cache may take to write its queue and its index.
-const DISK_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often it is looked whether connections are left.
-const LOOK: Duration = Duration::from_millis(50);
+/// The interval of checks whether connections are left.
+const LEAVE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Waits until no connections are left after another process has taken over, at most for half of the drain
 /// timeout, or until a signal.
@@ -327,7 +325,7 @@ async fn leave(signals: &mut Signals, reloader: &Arc<Reloader>, stop: &Stop) {
     let gone = async {
         reloader.upgrades.until(UpgradePhase::Over).await;
         while node.metrics.connections.open.get() > 0 {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(LEAVE_INTERVAL).await;
         }
     };
     tokio::select! {
@@ -362,5 +360,5 @@ async fn end(reloader: &Arc<Reloader>, stopper: Stopper, stop: Stop) {
     }
     node.telemetry.close().await;
     let closing = node.clone();
-    let _ = tokio::task::spawn_blocking(move || closing.cache.store.close(DISK_TIMEOUT)).await;
+    let _ = tokio::task::spawn_blocking(move || closing.cache.store.close()).await;
 }

@@ -1,7 +1,7 @@
 //! Replaces the process of a running node: the part of the old process, and the part of the new one.
 //! docs/operate/upgrade.md has the steps in order.
 
-use std::{io, path::PathBuf, sync::Arc, time::Duration};
+use std::{io, path::PathBuf, sync::Arc};
 
 use bytes::Bytes;
 use http::{Method, Request};
@@ -20,9 +20,6 @@ use tokio::task::spawn_blocking;
 
 use crate::reload::Reloader;
 use levada_config::Settings;
-
-/// How long the disk cache may take to write its queue and its index.
-const DISK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Replaces this process. Goes on when the operator goes away.
 pub(crate) async fn upgrade(
@@ -68,7 +65,7 @@ async fn replaced(
     let mut orders = node.purging.place.pause().await;
     let purges = node.cache.purges.let_go().await?;
     let store = node.cache.store.clone();
-    blocking(move || store.close(DISK_TIMEOUT)).await;
+    blocking(move || store.close()).await;
     let opened = match step(successor, move |successor| successor.let_go(purges)).await {
         Ok((ready, ())) => {
             reloader.listeners.close(&prepared.taken);

@@ -7,13 +7,13 @@ use levada_control::status::{RefusalWatch, RouteWatch, ServerWatch, SetWatch, Wa
 use levada_edge::node::Node;
 use tokio::{task::spawn_blocking, time::MissedTickBehavior};
 
-/// How often peers and the route are looked at. What costs more is looked at every second.
-const LOOK: Duration = Duration::from_millis(250);
+/// The interval at which peers and the route are looked at. What costs more is looked at every second.
+const WATCH_INTERVAL: Duration = Duration::from_millis(250);
 const LOOKS_PER_SECOND: usize = 4;
 
 /// Watches the node while it runs.
 pub(crate) async fn watch(node: Arc<Node>) {
-    let mut ticks = tokio::time::interval(LOOK);
+    let mut ticks = tokio::time::interval(WATCH_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut peers, mut servers) = (ServerWatch::default(), ServerWatch::default());
     let (mut route, mut sets) = (RouteWatch::default(), SetWatch::default());

@@ -26,8 +26,8 @@ use crate::{
 const BOUND: usize = 1 << 20;
 /// The thread writes at once when this many bytes wait.
 const BATCH: usize = 64 << 10;
-/// The time between two attempts to reach a syslog daemon.
-const PAUSE: Duration = Duration::from_secs(1);
+/// The wait before a syslog daemon that took nothing is tried again.
+const RETRY_BACKOFF: Duration = Duration::from_secs(1);
 /// The thread needs little.
 const STACK: usize = 256 << 10;
 
@@ -166,7 +166,7 @@ impl Writer {
                     self.shared.dropped.inc_by(count(&lines[done..]));
                     return;
                 }
-                std::thread::sleep(PAUSE);
+                std::thread::sleep(RETRY_BACKOFF);
             }
         }
     }

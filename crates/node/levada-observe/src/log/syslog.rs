@@ -44,7 +44,7 @@ pub const FACILITIES: [&str; 24] = [
 /// Severity `info`.
 const INFO: usize = 6;
 /// The time after which a server that takes nothing is given up.
-const PATIENCE: Duration = Duration::from_secs(5);
+const SERVER_TIMEOUT: Duration = Duration::from_secs(5);
 /// The most bytes that are sent by one call.
 const BATCH: usize = 16 << 10;
 
@@ -171,7 +171,7 @@ impl Connection {
             SyslogTransport::Unix(path) => {
                 let socket = UnixDatagram::unbound()?;
                 socket.connect(path)?;
-                socket.set_write_timeout(Some(PATIENCE))?;
+                socket.set_write_timeout(Some(SERVER_TIMEOUT))?;
                 Ok(Self::Unix(socket))
             }
             SyslogTransport::Udp(place) => first_of(place, |address| {
@@ -181,12 +181,12 @@ impl Connection {
                 };
                 let socket = UdpSocket::bind(any)?;
                 socket.connect(address)?;
-                socket.set_write_timeout(Some(PATIENCE))?;
+                socket.set_write_timeout(Some(SERVER_TIMEOUT))?;
                 Ok(Self::Udp(socket))
             }),
             SyslogTransport::Tcp(place) => first_of(place, |address| {
-                let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-                stream.set_write_timeout(Some(PATIENCE))?;
+                let stream = TcpStream::connect_timeout(&address, SERVER_TIMEOUT)?;
+                stream.set_write_timeout(Some(SERVER_TIMEOUT))?;
                 Ok(Self::Tcp(stream))
             }),
         }

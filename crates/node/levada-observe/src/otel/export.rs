@@ -24,13 +24,13 @@ use crate::{
 /// Items of a batch.
 const BATCH: usize = 512;
 /// The time until a batch is sent that is not full.
-const DELAY: Duration = Duration::from_secs(1);
+const BATCH_DELAY: Duration = Duration::from_secs(1);
 /// The time that a collector has for a batch.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// The time until a batch is sent again, which doubles each time.
-const PAUSE: Duration = Duration::from_millis(500);
-/// How often failures are logged.
-const LOGGED: Duration = Duration::from_secs(60);
+const DELIVERY_TIMEOUT: Duration = Duration::from_secs(10);
+/// The wait before a batch is sent again, which doubles until the timeout.
+const RETRY_BACKOFF: Duration = Duration::from_millis(500);
+/// The interval at which failures are logged.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The kinds of data that a collector takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,7 +156,7 @@ impl<C: Collector> Outbox<C> {
     ) {
         while let Some(first) = self.next(&mut queue).await {
             let (mut count, mut waiting) = (first.count(), vec![first]);
-            let until = Instant::now() + DELAY;
+            let until = Instant::now() + BATCH_DELAY;
             while count < BATCH {
                 let Ok(Some(more)) = timeout_at(until, self.next(&mut queue)).await else { break };
                 count += more.count();
@@ -200,7 +200,7 @@ impl<C: Collector> Outbox<C> {
 
     async fn send(&mut self, items: u64, message: impl Message) {
         let message = Bytes::from(message.encode_to_vec());
-        let (until, mut pause) = (Instant::now() + PATIENCE, PAUSE);
+        let (until, mut pause) = (Instant::now() + DELIVERY_TIMEOUT, RETRY_BACKOFF);
         let taken = loop {
             let delivery = timeout_at(until, self.collector.deliver(self.signal, message.clone()));
             match delivery.await {
@@ -228,7 +228,7 @@ impl<C: Collector> Outbox<C> {
 
     fn lost(&mut self, items: u64, reason: &str) {
         self.counts.dropped.inc_by(items);
-        if self.logged.is_none_or(|logged| logged.elapsed() > LOGGED) {
+        if self.logged.is_none_or(|logged| logged.elapsed() > LOG_INTERVAL) {
             self.logged = Some(Instant::now());
             let of = self.signal.items();
             tracing::warn!(lost = items, of, reason, "the collector has not taken all");

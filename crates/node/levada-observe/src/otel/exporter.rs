@@ -39,7 +39,7 @@ pub struct ExportSettings {
 }
 
 /// The most time that the end of a node waits for its collector.
-const CLOSE: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The exports of a node.
 pub struct Exporter {
@@ -115,7 +115,7 @@ impl Exporter {
                 let _ = task.await;
             }
         };
-        if timeout(CLOSE, ended).await.is_err() {
+        if timeout(CLOSE_TIMEOUT, ended).await.is_err() {
             running.iter().for_each(|task| task.abort());
             tracing::warn!("the collector has not taken the last data of this node in time");
         }
@@ -318,7 +318,7 @@ mod tests {
         assert_eq!(metrics.log_records.dropped.get(), 5000 - logs::QUEUE as u64);
         let begun = tokio::time::Instant::now();
         exporter.close().await;
-        assert_eq!(begun.elapsed(), CLOSE);
+        assert_eq!(begun.elapsed(), CLOSE_TIMEOUT);
         assert_eq!(metrics.spans.exported.get() + metrics.log_records.exported.get(), 0);
     }
 
