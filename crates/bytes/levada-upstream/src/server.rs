@@ -17,8 +17,8 @@ use levada_policy::ClientShare;
 use rustls::pki_types::ServerName;
 
 use crate::{
-    Address, AdmittedRequest, FairQueue, Health, Inbound, Origin, QueueCounts, RequestBody,
-    ServerFailure, ServerProtocols, UpstreamHead, UpstreamResponse, Wire, connect,
+    Address, AdmittedRequest, FairQueue, Health, HealthCheck, Inbound, Origin, QueueCounts,
+    RequestBody, ServerFailure, ServerProtocols, UpstreamHead, UpstreamResponse, Wire, connect,
     head_time::HeadTime, http2::Http2Pool, inbound::InboundSource, notices::take_interim,
     pool::Pool, request_body::Progress, switched,
 };
@@ -301,13 +301,10 @@ pub(crate) struct Unsent {
 }
 
 impl Server {
-    /// Whether the server accepts a connection, which is then closed. The caller bounds the time.
-    pub async fn is_reachable(&self) -> bool {
-        connect::is_possible(&self.address).await
-    }
-
-    /// Whether the server answers `path` with a status below 400.
-    pub async fn answers(self: &Arc<Self>, path: &str, host: Option<&HeaderValue>) -> bool {
+    /// Whether the server answers the path of `check` with a status below 400; without a path, whether it can be
+    /// connected to.
+    pub async fn passes(self: &Arc<Self>, check: &HealthCheck, host: Option<&HeaderValue>) -> bool {
+        let Some(path) = &check.path else { return connect::is_possible(&self.address).await };
         let mut head = UpstreamHead::get(path);
         let own = HeaderValue::from_str(&self.address.host()).ok();
         if let Some(host) = host.or(own.as_ref()) {

@@ -20,6 +20,7 @@ mod decider;
 pub mod handoff;
 mod metrics;
 mod origins;
+mod server_plan;
 mod settings;
 mod shared_deciders;
 mod sizes;
@@ -29,7 +30,8 @@ mod switch;
 pub use classes::Classes;
 pub use decider::{Decider, DeciderDeployment, PreparedDecider, SharedDecider, retried};
 pub use metrics::{PolicyMetrics, ServerMetrics, ShownServers};
-pub use origins::{OriginList, OriginOrder, OriginPlan, Origins, WatchedOrigin};
+pub use origins::{OriginList, OriginOrder, Origins, WatchedOrigin};
+pub use server_plan::{Connect, ServerPlan};
 pub use settings::{
     AdmissionLimits, ClassSettings, FoundBy, KeyFrom, PolicyChoice, SwitchServer, SwitchSettings,
 };
@@ -37,5 +39,5 @@ pub use shared_deciders::SharedDeciders;
 pub use sizes::Sizes;
 pub use sources::{Found, Sources};
 pub use switch::{
-    ChosenServer, Claim, Connect, Member, ServerTurn, SitePolicy, Switch, SwitchPlan, SwitchView,
+    ChosenServer, Claim, Member, ServerTurn, SitePolicy, Switch, SwitchPlan, SwitchView,
 };

@@ -22,15 +22,14 @@ use std::{
 use arc_swap::{ArcSwap, Guard};
 use http::HeaderValue;
 use levada_net::stop::Spawn;
-use levada_tls::origin::ServerName;
 use levada_upstream::{
-    Change, Clock, FirstLooks, HealthCheck, Origin, Server, ServerBounds, ServerFailure,
-    ServerKind, ServerProtocols, WatchedServer, watch_in_turn,
+    Change, Clock, FirstLooks, HealthCheck, Origin, Server, ServerFailure, ServerKind,
+    WatchedServer, watch_in_turn,
 };
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 
-use crate::{sources::Found, switch::Connect};
+use crate::{server_plan::ServerPlan, sources::Found};
 
 /// The origins of a site at work.
 pub struct Origins {
@@ -69,24 +68,6 @@ pub struct WatchedOrigin {
     watch: Mutex<Option<AbortHandle>>,
 }
 
-/// What origins are made from.
-pub struct OriginPlan<'a> {
-    /// Their health checks.
-    pub check: &'a HealthCheck,
-    /// The host of health checks.
-    pub host: Option<HeaderValue>,
-    /// The protocols by which they are reached.
-    pub protocols: ServerProtocols,
-    /// The address and the protocols of an origin.
-    pub connect: Connect<'a>,
-    /// The name that they are asked for in TLS, if it is not their host.
-    pub server_name: Option<ServerName<'static>>,
-    /// The bounds of a server.
-    pub bounds: ServerBounds,
-    /// Threads that send requests.
-    pub workers: usize,
-}
-
 impl Origins {
     /// No origins yet.
     pub fn new() -> Arc<Self> {
@@ -95,7 +76,7 @@ impl Origins {
 
     /// Goes on with another list: the members of each origin of the configuration. Those that stay are the same
     /// servers.
-    pub fn change(&self, plan: &OriginPlan<'_>, found: Vec<Vec<Found>>) {
+    pub fn change(&self, plan: &ServerPlan<'_>, found: Vec<Vec<Found>>) {
         let _making = self.making.lock();
         let before = self.list.load_full();
         let known: Known<'_> =
@@ -157,30 +138,20 @@ impl OriginList {
 type Known<'a> = HashMap<&'a Origin, &'a Arc<WatchedOrigin>>;
 
 /// The origin that this member is already, or a new one.
-fn keep(known: &Known<'_>, found: &Found, plan: &OriginPlan<'_>) -> Arc<WatchedOrigin> {
+fn keep(known: &Known<'_>, found: &Found, plan: &ServerPlan<'_>) -> Arc<WatchedOrigin> {
     let is_alike = |old: &&&Arc<WatchedOrigin>| {
-        old.check == *plan.check
-            && old.host == plan.host
-            && old.server.protocols() == plan.protocols
-            && old.server.server_name() == plan.server_name.as_ref()
+        old.check == *plan.check && old.host == plan.host && plan.reaches(&old.server)
     };
     let known = known.get(&found.origin).filter(is_alike);
     if let Some(known) = known {
-        known.server.set_bounds(plan.bounds);
-        if found.origin.tls() {
-            known.server.set_tls((plan.connect)(&found.origin, plan.protocols).1.tls);
-        }
+        plan.renew(&known.server, &found.origin);
         if known.weight == found.weight && known.source == found.source {
             return Arc::clone(known);
         }
     }
     let make = || {
-        let (address, wire) = (plan.connect)(&found.origin, plan.protocols);
-        let name = match (&found.source, &found.name) {
-            (Some(source), Some(name)) => format!("{source}/{name}").into(),
-            _ => address.to_string().into(),
-        };
-        Server::new(name, address, wire, plan.bounds, plan.workers)
+        let name = found.source.as_ref().zip(found.name.as_ref());
+        plan.make(&found.origin, name.map(|(source, name)| format!("{source}/{name}").into()))
     };
     Arc::new(WatchedOrigin {
         server: known.map_or_else(make, |known| known.server.clone()),
@@ -310,10 +281,7 @@ impl WatchedServer for WatchedOrigin {
     }
 
     async fn probe(&self) -> bool {
-        match &self.check.path {
-            None => self.server.is_reachable().await,
-            Some(path) => self.server.answers(path, self.host.as_ref()).await,
-        }
+        self.server.passes(&self.check, self.host.as_ref()).await
     }
 
     fn counts_answers(&self) -> bool {

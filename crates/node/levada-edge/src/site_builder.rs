@@ -11,7 +11,7 @@ use levada_discovery::Discovery;
 use levada_observe::log::access_log::Log;
 use levada_policy::BuildError;
 use levada_redirector::{
-    DeciderDeployment, OriginPlan, Origins, PreparedDecider, SharedDecider, SharedDeciders,
+    DeciderDeployment, Origins, PreparedDecider, ServerPlan, SharedDecider, SharedDeciders,
     Sources, Switch, SwitchPlan,
 };
 
@@ -261,18 +261,8 @@ fn change_origins(
     origins: &Origins,
     sources: &Sources,
 ) {
-    let servers = &site.servers;
-    let way = Way::of(servers);
-    let plan = OriginPlan {
-        check: &servers.health,
-        host: probed_host(site),
-        protocols: servers.protocols,
-        server_name: way.server_name(),
-        connect: Box::new(move |origin, protocols| way.to(origin, protocols)),
-        bounds: server_bounds(&builder.settings.limits),
-        workers: builder.workers,
-    };
-    origins.change(&plan, sources.found(servers.origins.iter()));
+    let plan = server_plan(builder, site);
+    origins.change(&plan, sources.found(site.servers.origins.iter()));
 }
 
 fn switch_plan<'a>(
@@ -281,19 +271,22 @@ fn switch_plan<'a>(
     decider: &'a SharedDecider,
     settings: &'a SwitchSettings,
 ) -> SwitchPlan<'a> {
+    let mut servers = server_plan(builder, site);
+    servers.bounds.connections = SwitchPlan::CONNECTIONS;
+    SwitchPlan { settings, policy: &site.servers.policy, decider, servers }
+}
+
+fn server_plan<'a>(builder: &SiteBuilder<'_>, site: &'a SiteSettings) -> ServerPlan<'a> {
     let servers = &site.servers;
     let way = Way::of(servers);
-    SwitchPlan {
-        settings,
+    ServerPlan {
         check: &servers.health,
-        policy: &servers.policy,
         host: probed_host(site),
         protocols: servers.protocols,
         server_name: way.server_name(),
         connect: Box::new(move |origin, protocols| way.to(origin, protocols)),
         bounds: server_bounds(&builder.settings.limits),
         workers: builder.workers,
-        decider,
     }
 }
 

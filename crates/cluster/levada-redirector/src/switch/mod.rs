@@ -29,11 +29,10 @@ use levada_policy::{
     ClientShare, Cluster, LoadTable, Node as ClusterNode, NodeIndex, lard_thresholds,
     weighted_lard_admission_limit,
 };
-use levada_tls::origin::ServerName;
 use levada_types::Timestamp;
 use levada_upstream::{
-    Address, Change, Clock, FairQueue, FirstLooks, HealthCheck, Origin, QueueCounts, Server,
-    ServerBounds, ServerKind, ServerProtocols, WatchedServer, Wire, watch_in_turn,
+    Change, Clock, FairQueue, FirstLooks, HealthCheck, QueueCounts, Server, ServerKind,
+    WatchedServer, watch_in_turn,
 };
 use parking_lot::Mutex;
 
@@ -41,7 +40,8 @@ pub use member::Member;
 pub use send::{ChosenServer, Claim, ServerTurn, SitePolicy};
 
 use crate::{
-    Decider, FoundBy, PolicyChoice, PolicyMetrics, SharedDecider, SwitchServer, SwitchSettings,
+    Decider, FoundBy, PolicyChoice, PolicyMetrics, ServerPlan, SharedDecider, SwitchServer,
+    SwitchSettings,
 };
 
 /// A site's servers at work.
@@ -69,32 +69,21 @@ pub struct SwitchView {
     thresholds: Option<(u64, u64)>,
 }
 
-/// The way to a server: its address and its protocols, with the version of the PROXY protocol by which it gets
-/// to know clients.
-pub type Connect<'a> = Box<dyn Fn(&Origin, ServerProtocols) -> (Address, Wire) + 'a>;
-
 /// The settings of a switch and of its site.
 pub struct SwitchPlan<'a> {
-    /// The servers.
+    /// The switch.
     pub settings: &'a SwitchSettings,
-    /// Their health checks.
-    pub check: &'a HealthCheck,
-    /// The policy that chooses among them.
+    /// The policy that chooses among its servers.
     pub policy: &'a PolicyChoice,
     /// The same at work.
     pub decider: &'a SharedDecider,
-    /// The host of health checks.
-    pub host: Option<HeaderValue>,
-    /// The protocols by which they are reached.
-    pub protocols: ServerProtocols,
-    /// The address and the protocols of a server.
-    pub connect: Connect<'a>,
-    /// The name that servers are asked for in TLS, if it is not their host.
-    pub server_name: Option<ServerName<'static>>,
-    /// The bounds of a server, except for its connections.
-    pub bounds: ServerBounds,
-    /// Threads that send requests.
-    pub workers: usize,
+    /// What its servers are made from.
+    pub servers: ServerPlan<'a>,
+}
+
+impl SwitchPlan<'_> {
+    /// The bound on the connections of one server: the queue before all of them has the one that counts.
+    pub const CONNECTIONS: usize = 1_000_000;
 }
 
 impl Switch {
@@ -124,10 +113,7 @@ impl Switch {
         let members: Vec<_> = (plan.settings.servers.iter())
             .map(|server| {
                 let same = |(old, member): &&(&SwitchServer, &Arc<Member>)| {
-                    let by = member.server.protocols();
-                    old.origin == server.origin
-                        && by == plan.protocols
-                        && member.server.server_name() == plan.server_name.as_ref()
+                    old.origin == server.origin && plan.servers.reaches(&member.server)
                 };
                 let old = known.get(server.name.as_str()).filter(same);
                 old.map_or_else(
@@ -137,11 +123,7 @@ impl Switch {
                         member
                     },
                     |(_, member)| {
-                        member.server.set_bounds(bounds(plan));
-                        if server.origin.tls() {
-                            let (_, wire) = (plan.connect)(&server.origin, plan.protocols);
-                            member.server.set_tls(wire.tls);
-                        }
+                        plan.servers.renew(&member.server, &server.origin);
                         Arc::clone(member)
                     },
                 )
@@ -152,7 +134,7 @@ impl Switch {
             gone.sit(&LoadTable::new(0), None);
             gone.stop_watch();
         }
-        if *before.check != *plan.check || before.host != plan.host {
+        if *before.check != *plan.servers.check || before.host != plan.servers.host {
             before.members.iter().for_each(|member| member.stop_watch());
         }
         self.decider.store(plan.decider.clone());
@@ -268,8 +250,8 @@ impl SwitchView {
             cluster: Cluster::new(nodes, loads.clone()),
             members,
             loads,
-            check: Arc::new(plan.check.clone()),
-            host: plan.host.clone(),
+            check: Arc::new(plan.servers.check.clone()),
+            host: plan.servers.host.clone(),
             thresholds: lard_thresholds(&plan.policy.name, &plan.policy.parameters),
         }
     }
@@ -318,18 +300,8 @@ impl SwitchView {
     }
 }
 
-/// The bound on connections is the switch's own, which a reload can change.
-const CONNECTIONS: usize = 1_000_000;
-
-/// The bounds of a server; the queue before all servers bounds its connections.
-fn bounds(plan: &SwitchPlan<'_>) -> ServerBounds {
-    ServerBounds { connections: CONNECTIONS, ..plan.bounds }
-}
-
 fn make(server: &SwitchServer, plan: &SwitchPlan<'_>) -> Arc<Member> {
-    let (address, wire) = (plan.connect)(&server.origin, plan.protocols);
-    let name = server.name.as_str().into();
-    Member::new(Server::new(name, address, wire, bounds(plan), plan.workers))
+    Member::new(plan.servers.make(&server.origin, Some(server.name.as_str().into())))
 }
 
 /// A server under watch.
@@ -352,11 +324,7 @@ impl WatchedServer for WatchedMember {
     }
 
     async fn probe(&self) -> bool {
-        let server = &self.member.server;
-        match &self.check.path {
-            None => server.is_reachable().await,
-            Some(path) => server.answers(path, self.host.as_ref()).await,
-        }
+        self.member.server.passes(&self.check, self.host.as_ref()).await
     }
 
     fn changed(&self, change: Change) {
