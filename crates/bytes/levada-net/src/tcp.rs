@@ -46,25 +46,8 @@ impl TcpInfo {
     /// When it is not a TCP socket, or not on Linux.
     #[cfg(target_os = "linux")]
     pub fn of(socket: &impl AsFd) -> io::Result<Self> {
-        use std::os::fd::AsRawFd as _;
-
         let mut bytes = [0u8; 256];
-        let mut length = bytes.len() as libc::socklen_t;
-        // SAFETY: the kernel writes at most `length` bytes to `bytes`, which is that large, and the
-        // descriptor is open while it is borrowed.
-        #[expect(unsafe_code)]
-        let status = unsafe {
-            libc::getsockopt(
-                socket.as_fd().as_raw_fd(),
-                libc::IPPROTO_TCP,
-                libc::TCP_INFO,
-                bytes.as_mut_ptr().cast(),
-                &raw mut length,
-            )
-        };
-        if status < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        get(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut bytes)?;
         Ok(Self::read(&bytes))
     }
 
@@ -203,17 +186,45 @@ pub fn set_receive_low_water_mark(socket: &impl AsFd, bytes: u16) -> io::Result<
 
 #[cfg(target_os = "linux")]
 fn set(socket: &impl AsFd, level: i32, option: i32, value: libc::c_int) -> io::Result<()> {
+    put(socket, level, option, &value.to_ne_bytes())
+}
+
+/// Sets an option of a socket whose value has no pointers.
+#[cfg(target_os = "linux")]
+pub(crate) fn put(socket: &impl AsFd, level: i32, option: i32, value: &[u8]) -> io::Result<()> {
     use std::os::fd::AsRawFd as _;
 
-    // SAFETY: the kernel reads one integer; the descriptor is open while it is borrowed.
+    // SAFETY: the kernel reads `value` with its own length; the descriptor is open while it is
+    // borrowed.
     #[expect(unsafe_code)]
     let status = unsafe {
         libc::setsockopt(
             socket.as_fd().as_raw_fd(),
             level,
             option,
-            (&raw const value).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
+            value.as_ptr().cast(),
+            value.len() as libc::socklen_t,
+        )
+    };
+    if status < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Reads an option of a socket.
+#[cfg(target_os = "linux")]
+pub(crate) fn get(socket: &impl AsFd, level: i32, option: i32, value: &mut [u8]) -> io::Result<()> {
+    use std::os::fd::AsRawFd as _;
+
+    let mut length = value.len() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes to `value`, which is that large; the
+    // descriptor is open while it is borrowed.
+    #[expect(unsafe_code)]
+    let status = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            level,
+            option,
+            value.as_mut_ptr().cast(),
+            &raw mut length,
         )
     };
     if status < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }

@@ -8,6 +8,8 @@ use std::{
     sync::atomic::AtomicU32,
 };
 
+use crate::tcp;
+
 /// A program that the kernel has verified and compiled.
 pub(super) struct Program(OwnedFd);
 
@@ -68,37 +70,9 @@ impl Program {
 
     /// Attaches the program to a socket as its filter.
     pub(super) fn filter(&self, socket: &impl AsFd) -> io::Result<()> {
-        let program: c_int = self.0.as_raw_fd();
-        // SAFETY: the kernel reads one integer; the descriptor is open as long as it is borrowed.
-        #[expect(unsafe_code)]
-        let status = unsafe {
-            libc::setsockopt(
-                socket.as_fd().as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_ATTACH_BPF,
-                (&raw const program).cast(),
-                size_of::<c_int>() as libc::socklen_t,
-            )
-        };
-        if status < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        let program = self.0.as_raw_fd().to_ne_bytes();
+        tcp::put(socket, libc::SOL_SOCKET, libc::SO_ATTACH_BPF, &program)
     }
-}
-
-/// Detaches the filter of a socket.
-pub(super) fn unfilter(socket: &impl AsFd) -> io::Result<()> {
-    let nothing: c_int = 0;
-    // SAFETY: the kernel reads one integer; the descriptor is open as long as it is borrowed.
-    #[expect(unsafe_code)]
-    let status = unsafe {
-        libc::setsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_DETACH_FILTER,
-            (&raw const nothing).cast(),
-            size_of::<c_int>() as libc::socklen_t,
-        )
-    };
-    if status < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 impl AsFd for Program {

@@ -8,11 +8,13 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use socket2::SockRef;
+
 use super::{
     BpfError,
     assembler::{Assembler, JumpLabel, Register::*, Size::*},
     flows::{self, Flow, FlowHash, Flows, SLOT, SLOTS},
-    kernel::{self, Program, ProgramType},
+    kernel::{Program, ProgramType},
     latest::LatestSteerings,
     packet::{self, ACK, IcmpErrors, PASS, SYN},
     steer6::{Neighbour6, Steered6, Steering6},
@@ -176,7 +178,7 @@ impl Steering {
 /// # Errors
 /// When it was not blocked.
 pub fn unblock_input(socket: &impl AsFd) -> io::Result<()> {
-    kernel::unfilter(socket)
+    SockRef::from(socket).detach_filter()
 }
 
 /// Blocks the input of sockets: the kernel neither takes nor answers what comes for them.

@@ -3,13 +3,16 @@
 use std::{
     io,
     net::{SocketAddr, TcpStream},
-    os::fd::{AsFd, AsRawFd as _},
+    os::fd::AsFd,
 };
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use super::{Connection, Window, state::is_end};
-use crate::bpf::{InputBlocker, unblock_input};
+use crate::{
+    bpf::{InputBlocker, unblock_input},
+    tcp,
+};
 
 /// Checks whether this process may use `TCP_REPAIR`.
 ///
@@ -280,34 +283,9 @@ fn get_word(socket: &impl AsFd, option: i32) -> io::Result<u32> {
 }
 
 fn put(socket: &impl AsFd, option: i32, value: &[u8]) -> io::Result<()> {
-    // SAFETY: the kernel reads `value` with its own length; the descriptor is open while it is
-    // borrowed.
-    #[expect(unsafe_code)]
-    let status = unsafe {
-        libc::setsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::IPPROTO_TCP,
-            option,
-            value.as_ptr().cast(),
-            value.len() as libc::socklen_t,
-        )
-    };
-    if status < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    tcp::put(socket, libc::IPPROTO_TCP, option, value)
 }
 
 fn get(socket: &impl AsFd, option: i32, value: &mut [u8]) -> io::Result<()> {
-    let mut length = value.len() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `length` bytes to `value`, which is that large; the
-    // descriptor is open while it is borrowed.
-    #[expect(unsafe_code)]
-    let status = unsafe {
-        libc::getsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::IPPROTO_TCP,
-            option,
-            value.as_mut_ptr().cast(),
-            &raw mut length,
-        )
-    };
-    if status < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    tcp::get(socket, libc::IPPROTO_TCP, option, value)
 }
