@@ -2,35 +2,21 @@
 
 #[cfg(target_os = "linux")]
 mod anycast;
-#[path = "anycast/args.rs"]
-mod anycast_args;
 mod args;
 #[cfg(target_os = "linux")]
 mod cap;
-#[path = "cap/args.rs"]
-mod cap_args;
 #[cfg(target_os = "linux")]
 mod changes;
-#[path = "changes/args.rs"]
-mod changes_args;
 #[cfg(target_os = "linux")]
 mod cluster;
 #[cfg(target_os = "linux")]
 mod emulation;
-#[path = "emulation/args.rs"]
-mod emulation_args;
 #[cfg(target_os = "linux")]
 mod faults;
-#[path = "faults/args.rs"]
-mod faults_args;
 #[cfg(target_os = "linux")]
 mod lard;
-#[path = "lard/args.rs"]
-mod lard_args;
 #[cfg(target_os = "linux")]
 mod policies;
-#[path = "policies/args.rs"]
-mod policies_args;
 #[cfg(target_os = "linux")]
 mod wire;
 

@@ -26,7 +26,7 @@ use super::{
     draw, is_whole,
     sender::{self, Sender},
 };
-use crate::anycast_args::DisruptionsArgs;
+use crate::args::anycast::DisruptionsArgs;
 use levada_client::command::CommandStatus;
 use levada_report::chart::{Axes, Figure, lines};
 

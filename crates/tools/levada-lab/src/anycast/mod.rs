@@ -15,7 +15,7 @@ use std::{
 
 use anyhow::Context as _;
 
-use super::anycast_args::{AnycastArgs, AnycastCommand, EveryArgs};
+use super::args::anycast::{AnycastArgs, AnycastCommand, EveryArgs};
 use levada_client::command::CommandStatus;
 use levada_report::chart::{Figure, Page};
 

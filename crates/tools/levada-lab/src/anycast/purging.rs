@@ -29,7 +29,7 @@ use super::{
     draw,
     sender::{self, Sender},
 };
-use crate::anycast_args::PurgingArgs;
+use crate::args::anycast::PurgingArgs;
 use levada_client::command::CommandStatus;
 use levada_report::chart::{Axes, Curve, Figure, lines};
 

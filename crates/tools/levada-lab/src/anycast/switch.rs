@@ -33,7 +33,7 @@ use super::{
     draw, is_whole,
     sender::{self, Sender},
 };
-use crate::anycast_args::{Daemon, SwitchArgs};
+use crate::args::anycast::{Daemon, SwitchArgs};
 use levada_client::command::{CommandStatus, admin_client};
 use levada_report::chart::{Axes, Curve, lines};
 

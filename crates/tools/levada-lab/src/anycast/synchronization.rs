@@ -24,7 +24,7 @@ use super::{
     draw,
     sender::{self, Sender},
 };
-use crate::anycast_args::SynchronizationArgs;
+use crate::args::anycast::SynchronizationArgs;
 use levada_client::command::CommandStatus;
 use levada_report::chart::{Axes, Figure, lines};
 

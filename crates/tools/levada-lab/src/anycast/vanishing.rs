@@ -28,7 +28,7 @@ use tokio::{
 use super::sender::{self, Sender};
 use levada_client::command::{CommandStatus, admin_client};
 
-use crate::anycast_args::VanishingArgs;
+use crate::args::anycast::VanishingArgs;
 
 /// Makes the clients vanish, and measures the state that remains.
 ///

@@ -17,7 +17,7 @@ use levada_sim::{
 use levada_types::ServiceClass;
 
 use super::{
-    cap_args::{CapArgs, MixName},
+    args::cap::{CapArgs, MixName},
     emulation::{
         cluster::Spec,
         run::{self, Run, Window},

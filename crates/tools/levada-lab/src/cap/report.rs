@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{CapRow, CapSetup, site};
 use crate::{
-    cap_args::{CapArgs, MixName},
+    args::cap::{CapArgs, MixName},
     emulation::{
         report::{
             Claim, LabReport, QUALITY_1, QUALITY_2, handed_over, machine_was_busy, misprediction,

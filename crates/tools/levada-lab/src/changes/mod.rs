@@ -41,7 +41,7 @@ use self::{
     register::Change,
 };
 use crate::{
-    changes_args::ChangesArgs,
+    args::changes::ChangesArgs,
     cluster::{objects::Objects, origin},
 };
 

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{ChangeOutcome, counts::Problem, handed::BACKS, nodes::NODES, register::Change};
 use crate::{
-    changes_args::ChangesArgs,
+    args::changes::ChangesArgs,
     emulation::report::{Claim, LabReport},
 };
 

@@ -27,7 +27,7 @@ use tokio::{
     time::Instant,
 };
 
-use crate::emulation_args::{BackendArgs, ServiceCost};
+use crate::args::emulation::{BackendArgs, ServiceCost};
 use levada_client::command::{CommandStatus, content, end_with_stdin};
 
 /// Serves until it is stopped.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::run::Run;
 use levada_client::command::CommandStatus;
 
-use crate::emulation_args::Transport;
+use crate::args::emulation::Transport;
 
 /// A report in progress.
 pub(crate) struct LabReport {

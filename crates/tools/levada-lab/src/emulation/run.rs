@@ -17,7 +17,7 @@ use super::{
     hosts::Hosts,
     processor,
 };
-use crate::emulation_args::Transport;
+use crate::args::emulation::Transport;
 
 /// The results of a measurement.
 #[derive(Clone, Debug)]

@@ -60,8 +60,8 @@ use self::{
     tally::Tally,
 };
 use crate::{
+    args::faults::FaultsArgs,
     cluster::{objects::Objects, origin},
-    faults_args::FaultsArgs,
 };
 
 /// The results of a row.

@@ -7,8 +7,8 @@ use serde_json::json;
 
 use super::{FaultOutcome, network::NODES, register::Fault};
 use crate::{
+    args::faults::FaultsArgs,
     emulation::report::{Claim, LabReport},
-    faults_args::FaultsArgs,
 };
 
 /// Prints the setup.

@@ -11,6 +11,7 @@ use levada_types::ByteSize;
 use tokio::task::JoinSet;
 
 use crate::{
+    args::lard::LardArgs,
     cluster::RETRY_BACKOFF,
     emulation::{
         client::Client,
@@ -18,7 +19,6 @@ use crate::{
         run,
         trace::{ROOT, renamed},
     },
-    lard_args::LardArgs,
 };
 
 /// A trace that clients share: each takes the next request, and the trace starts again at its end.

@@ -16,12 +16,12 @@ use levada_sim::prototype::Measured;
 
 use self::load::Replay;
 use super::{
+    args::lard::LardArgs,
     emulation::{
         cluster::Spec,
         run::{self, Run, Window},
         strategy::Strategy,
     },
-    lard_args::LardArgs,
 };
 use levada_client::command::CommandStatus;
 

@@ -9,7 +9,7 @@ use levada_sim::{
 };
 
 use super::LardSetup;
-use crate::{emulation::strategy::Strategy, lard_args::LardArgs};
+use crate::{args::lard::LardArgs, emulation::strategy::Strategy};
 
 /// Plays the trace in virtual time.
 ///

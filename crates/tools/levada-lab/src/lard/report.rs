@@ -7,11 +7,11 @@ use serde_json::json;
 
 use super::{LardRow, LardSetup};
 use crate::{
+    args::lard::LardArgs,
     emulation::report::{
         Claim, LabReport, QUALITY_1, QUALITY_2, handed_over, machine_was_busy, misprediction,
         nothing_failed, percent, quality,
     },
-    lard_args::LardArgs,
 };
 use levada_client::command::CommandStatus;
 

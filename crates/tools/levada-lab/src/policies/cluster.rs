@@ -26,9 +26,9 @@ use levada_sim::prototype::server_name;
 use tempfile::TempDir;
 
 use crate::{
+    args::policies::PoliciesArgs,
     cluster::{READY_INTERVAL, START_TIMEOUT},
     emulation::{cluster::directory, hosts::levada},
-    policies_args::PoliciesArgs,
 };
 
 /// The differences between clusters.

@@ -24,8 +24,8 @@ use self::{
     scenario::ScenarioOutcome,
 };
 use crate::{
+    args::policies::{PoliciesArgs, PoliciesScenario},
     emulation::strategy::Strategy,
-    policies_args::{PoliciesArgs, PoliciesScenario},
 };
 
 /// The checked options.

@@ -15,8 +15,8 @@ use super::{
     scenario::{self, MISSED},
 };
 use crate::{
+    args::policies::{PoliciesArgs, PoliciesScenario},
     emulation::strategy::Strategy,
-    policies_args::{PoliciesArgs, PoliciesScenario},
 };
 
 /// The capacity in virtual time, 0 if even the first rate is not carried; `None` for a scenario that

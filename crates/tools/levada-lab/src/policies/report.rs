@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::{PoliciesSetup, PolicyRow, cluster::FRONTS, load::Period, scenario::ScenarioOutcome};
 use crate::{
+    args::policies::PoliciesArgs,
     emulation::report::{Claim, LabReport, percent},
-    policies_args::PoliciesArgs,
 };
 
 /// Prints the setup.

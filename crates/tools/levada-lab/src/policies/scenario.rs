@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::load::{Crowd, LIMIT, Load, Period};
-use crate::policies_args::{PoliciesArgs, PoliciesScenario};
+use crate::args::policies::{PoliciesArgs, PoliciesScenario};
 
 /// The results of a scenario.
 #[derive(Clone, Debug)]

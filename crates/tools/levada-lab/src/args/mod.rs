@@ -1,4 +1,12 @@
-//! The options of `levada lab`.
+//! The options of `levada lab`, which every system has.
+
+pub(crate) mod anycast;
+pub(crate) mod cap;
+pub(crate) mod changes;
+pub(crate) mod emulation;
+pub(crate) mod faults;
+pub(crate) mod lard;
+pub(crate) mod policies;
 
 use std::{net::Ipv4Addr, time::Duration};
 
@@ -6,10 +14,9 @@ use clap::{Args, Subcommand};
 use levada_client::command::option::{rate, time};
 use levada_net::wire::parse_loss;
 
-use super::{
-    anycast_args::AnycastArgs, cap_args::CapArgs, changes_args::ChangesArgs,
-    emulation_args::BackendArgs, faults_args::FaultsArgs, lard_args::LardArgs,
-    policies_args::PoliciesArgs,
+use self::{
+    anycast::AnycastArgs, cap::CapArgs, changes::ChangesArgs, emulation::BackendArgs,
+    faults::FaultsArgs, lard::LardArgs, policies::PoliciesArgs,
 };
 
 /// Runs real programs on emulated networks, and before emulated servers, within this machine

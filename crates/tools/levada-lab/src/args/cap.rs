@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 use levada_client::command::option::size;
 use levada_types::ByteSize;
 
-use crate::emulation_args::PrototypeArgs;
+use crate::args::emulation::PrototypeArgs;
 
 /// The prototype of WWW10: a Web switch and servers with files and services, in real processes.
 ///

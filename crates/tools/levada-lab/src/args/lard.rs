@@ -7,7 +7,7 @@ use clap::Args;
 use levada_client::command::option::size;
 use levada_types::ByteSize;
 
-use crate::emulation_args::PrototypeArgs;
+use crate::args::emulation::PrototypeArgs;
 
 /// The prototype of ASPLOS'98: a front-end and back-ends with bounded memories, in real processes.
 ///
