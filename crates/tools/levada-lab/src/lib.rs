@@ -7,8 +7,7 @@ mod args;
 mod cap;
 #[cfg(target_os = "linux")]
 mod changes;
-#[cfg(target_os = "linux")]
-mod cluster;
+pub mod cluster;
 #[cfg(target_os = "linux")]
 mod emulation;
 #[cfg(target_os = "linux")]

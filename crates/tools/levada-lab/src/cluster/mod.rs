@@ -1,7 +1,10 @@
 //! The parts that labs of clusters share: the objects of a load, the origin that has them, and the waits of all labs.
 
+#[cfg(target_os = "linux")]
 pub(crate) mod objects;
+#[cfg(target_os = "linux")]
 pub(crate) mod origin;
+pub mod server;
 
 use std::time::Duration;
 

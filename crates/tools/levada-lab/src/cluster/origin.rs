@@ -9,25 +9,18 @@ use std::{
 
 use anyhow::Context as _;
 use bytes::Bytes;
-use futures_util::stream;
 use http::{
     HeaderMap, Method, Request, Response, StatusCode,
     header::{self, HeaderName},
 };
-use http_body_util::StreamBody;
-use hyper::{
-    body::{Body, Frame},
-    service::service_fn,
-};
-use hyper_util::rt::TokioIo;
-use levada_client::command::content;
+use hyper::body::Body;
 use levada_types::Key;
-use tokio::{
-    net::{TcpListener, TcpStream},
-    task::spawn_local,
-};
+use tokio::{net::TcpListener, task::spawn_local};
 
-use super::objects::{Objects, VersionedObject};
+use super::{
+    objects::{Objects, VersionedObject},
+    server::{accept, body, converse},
+};
 
 /// Serves on a free port until the runtime ends; returns its address.
 ///
@@ -36,26 +29,13 @@ use super::objects::{Objects, VersionedObject};
 pub(crate) async fn start(address: IpAddr, objects: Rc<Objects>) -> anyhow::Result<SocketAddr> {
     let listener = TcpListener::bind((address, 0)).await.context("the origin cannot listen")?;
     let address = listener.local_addr()?;
-    spawn_local(async move {
-        loop {
-            if let Ok((stream, _)) = listener.accept().await {
-                spawn_local(converse(stream, objects.clone()));
-            }
-        }
-    });
+    spawn_local(accept(listener, move |stream| {
+        let objects = objects.clone();
+        spawn_local(converse(stream, move |request| {
+            std::future::ready(answer(&objects, &request))
+        }));
+    }));
     Ok(address)
-}
-
-async fn converse(stream: TcpStream, objects: Rc<Objects>) {
-    let _ = stream.set_nodelay(true);
-    let service = service_fn(|request| {
-        let response = answer(&objects, &request);
-        async move { response }
-    });
-    // A broken connection concerns the node at its other end.
-    let _ = hyper::server::conn::http1::Builder::new()
-        .serve_connection(TokioIo::new(stream), service)
-        .await;
 }
 
 fn answer<T>(
@@ -64,7 +44,7 @@ fn answer<T>(
 ) -> http::Result<Response<impl Body<Data = Bytes, Error = Infallible> + use<T>>> {
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
     let Some(object) = objects.find(request.uri().path()).filter(|_| is_read) else {
-        return Response::builder().status(StatusCode::NOT_FOUND).body(body(Key(0), 0..0));
+        return Response::builder().status(StatusCode::NOT_FOUND).body(body(Key(0), 0..0, drop));
     };
     let version = object.newest();
     let etag = object.etag(version);
@@ -81,7 +61,7 @@ fn answer<T>(
         let text = format!("bytes {}-{}/{}", range.start, range.end - 1, object.size);
         response = response.header(header::CONTENT_RANGE, text);
     }
-    response.body(body(object.key(version), range))
+    response.body(body(object.key(version), range, drop))
 }
 
 /// The status, and the bytes of the response's body.
@@ -108,19 +88,6 @@ fn asked(range: &str, size: u64) -> Option<Range<u64>> {
     };
     (range.start < range.end).then_some(range)
 }
-
-/// The bytes of a version, made while they are sent.
-fn body(key: Key, range: Range<u64>) -> impl Body<Data = Bytes, Error = Infallible> {
-    StreamBody::new(stream::unfold(range, move |rest| {
-        let mut piece = vec![0; PIECE.min(rest.end - rest.start) as usize];
-        content::write(key, rest.start, &mut piece);
-        let next = rest.start + piece.len() as u64..rest.end;
-        std::future::ready((!piece.is_empty()).then(|| (Ok(Frame::data(piece.into())), next)))
-    }))
-}
-
-/// Bytes made at a time.
-const PIECE: u64 = 64 << 10;
 
 #[cfg(test)]
 mod tests {
