@@ -72,6 +72,21 @@ pub async fn try_get(
     told(&admin.into(), Request::get(target).body(Full::default())?, timeout).await
 }
 
+/// The sum of all series whose lines on the page of metrics begin with `name`.
+///
+/// # Errors
+/// As of [`get`].
+pub async fn metric(
+    admin: impl Into<AdminAddress>,
+    name: &str,
+    timeout: Duration,
+) -> anyhow::Result<f64> {
+    let page = get(admin, "/metrics", timeout).await?;
+    let page = String::from_utf8_lossy(&page);
+    let lines = page.lines().filter(|line| line.starts_with(name));
+    Ok(lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum())
+}
+
 async fn told(
     admin: &AdminAddress,
     request: Request<Full<Bytes>>,

@@ -1,5 +1,15 @@
-//! The parts that labs of clusters share: the objects of a load, the origin that has them, and the waits of all labs.
+//! The parts that labs of clusters share, and `levada demo` with them.
+//!
+//! ```text
+//! nodes            starts nodes with their configurations, logs and ports
+//! load - client    sends requests, one after another or when they are due, and receives their responses
+//! server           accepts and answers, with bodies that a client can verify
+//! objects, origin  the objects of a load that changes, and the origin that has them
+//! ```
 
+pub mod client;
+pub mod load;
+pub mod nodes;
 #[cfg(target_os = "linux")]
 pub(crate) mod objects;
 #[cfg(target_os = "linux")]
@@ -8,14 +18,87 @@ pub mod server;
 
 use std::time::Duration;
 
+#[cfg(target_os = "linux")]
+use {
+    anyhow::ensure,
+    levada_net::lab::Host,
+    tokio::{
+        runtime::Handle,
+        signal::unix::{SignalKind, signal},
+        task::LocalSet,
+        time::{Instant, sleep},
+    },
+};
+
 /// The timeout for a node to start: it takes less than a second, on a busy machine some.
 pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The interval at which it is asked whether it has started: short against a start.
 pub(crate) const READY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The wait of a client after a failed request, so that a cluster that fails is not flooded.
-pub(crate) const RETRY_BACKOFF: Duration = Duration::from_millis(100);
-
 /// The time without a byte after which a client gives up: longer than any fault that a node is to hide.
 pub(crate) const SILENCE_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Runs `work` on this thread, or on one whose network is that of `host`; `None` when it was interrupted.
+///
+/// # Errors
+/// Those of the work.
+#[cfg(target_os = "linux")]
+pub(crate) fn until_interrupted<T: Send, F: Future<Output = anyhow::Result<T>>>(
+    host: Option<&Host>,
+    work: impl FnOnce() -> F + Send,
+) -> anyhow::Result<Option<T>> {
+    let run = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(LocalSet::new().run_until(async {
+            let mut interrupt = signal(SignalKind::interrupt())?;
+            tokio::select! {
+                outcome = work() => outcome.map(Some),
+                _ = interrupt.recv() => Ok(None),
+            }
+        }))
+    };
+    match host {
+        Some(host) => host.namespace().run(run)?,
+        None => run(),
+    }
+}
+
+/// Starts a process on a host, or where this thread is.
+///
+/// # Errors
+/// If it cannot be started.
+#[cfg(target_os = "linux")]
+pub(crate) fn spawn_on<T: Send>(
+    host: Option<&Host>,
+    spawn: impl FnOnce() -> anyhow::Result<T> + Send,
+) -> anyhow::Result<T> {
+    let Some(host) = host else { return spawn() };
+    let runtime = Handle::current();
+    host.namespace().run(|| {
+        let _entered = runtime.enter();
+        spawn()
+    })?
+}
+
+/// Requests one object after another until a front-end has handed off connections to two back-ends and more: it tries
+/// each once a second. `ask` sends a request and returns the count; `without` says how to do without.
+///
+/// # Errors
+/// If no connection is handed off, or the front-end does not answer.
+#[cfg(target_os = "linux")]
+pub(crate) async fn until_handed_off(
+    backs: usize,
+    without: &str,
+    mut ask: impl AsyncFnMut(usize) -> anyhow::Result<u64>,
+) -> anyhow::Result<()> {
+    let begun = Instant::now();
+    for number in 0.. {
+        if ask(number).await? >= 2 * backs as u64 {
+            break;
+        }
+        ensure!(begun.elapsed() < START_TIMEOUT, "no connection is handed off here: {without}");
+        sleep(READY_INTERVAL).await;
+    }
+    Ok(())
+}

@@ -1,24 +1,37 @@
-//! A front-end and its back-ends, each a process of this same executable.
+//! A front-end and its back-ends, each a process of this same executable: on loopback, or on an emulated network, where
+//! connections can be handed over (docs/operate/handoff.md).
 
-use std::{any::Any, net::SocketAddr, process::Stdio, time::Duration};
+use std::{
+    fs::File,
+    net::SocketAddr,
+    path::PathBuf,
+    process::{self, Stdio},
+    time::Duration,
+};
 
 use anyhow::{Context as _, bail};
 use futures_util::future::try_join_all;
+use levada_client::command::{
+    admin_client,
+    node::{Addresses, Node, configuration_head, free_addresses},
+};
+use levada_net::lab::{self, Host, LabCluster};
 use levada_sim::prototype::server_name;
-use tempfile::TempDir;
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
     process::{Child, ChildStdin, Command},
+    time::timeout,
 };
 
 use super::{
     backend::{USAGE, UsageReport},
+    client::Client,
     processor,
 };
-use crate::cluster::START_TIMEOUT;
-use levada_client::command::{
-    admin_client,
-    node::{Node, PORT_TRIES, configuration_head, free_addresses, port_was_taken},
+use crate::cluster::{
+    START_TIMEOUT,
+    nodes::{Nodes, with_free_ports},
+    spawn_on, until_handed_off,
 };
 
 /// The cluster to start.
@@ -37,23 +50,14 @@ pub(crate) struct Spec {
 
 /// The processes. They end when this is dropped, and also when this process is killed.
 pub(crate) struct Cluster {
-    /// The address for clients.
-    pub(crate) address: SocketAddr,
-    /// The admin address of the front-end.
-    pub(super) admin: SocketAddr,
-    /// Process number of the front-end.
-    pub(super) front: u32,
-    /// Addresses of the back-ends.
-    pub(super) backends: Vec<SocketAddr>,
-    /// Process numbers of the back-ends, and of other processes next to them.
-    pub(super) behind: Vec<u32>,
-    /// Everything that ends with this value.
-    pub(super) _processes: Box<dyn Any>,
+    front: Nodes,
+    backends: Vec<BackendProcess>,
+    /// On an emulated network, the processes that take connections over for the back-ends.
+    takers: Vec<lab::Child>,
 }
 
-/// A back-end on loopback. It ends with its standard input, a pipe that the system closes when this
-/// process ends.
-struct BackendProcess {
+/// A back-end. It ends with its standard input, a pipe that the system closes when this process ends.
+pub(crate) struct BackendProcess {
     address: SocketAddr,
     child: Child,
     _leash: Option<ChildStdin>,
@@ -73,28 +77,76 @@ impl Cluster {
     ///
     /// # Errors
     /// If one does not start, with its log.
-    pub(crate) async fn start(spec: &Spec) -> anyhow::Result<Self> {
-        let backends =
-            try_join_all((0..spec.backends).map(|_| BackendProcess::start(&spec.options))).await?;
-        let directory = directory()?;
-        let mut tries = 1;
-        loop {
-            match front(spec, &backends, &directory).await {
-                Ok(front) => {
-                    return Ok(Self {
-                        address: front.addresses.clients,
-                        admin: front.addresses.admin,
-                        front: front.pid().context("the front-end has ended")?,
-                        backends: backends.iter().map(|backend| backend.address).collect(),
-                        behind: backends.iter().filter_map(|backend| backend.child.id()).collect(),
-                        _processes: Box::new((front, backends, directory)),
-                    });
-                }
-                // Another process took one of the ports between its release and its use.
-                Err(error) if tries < PORT_TRIES && port_was_taken(&error) => tries += 1,
-                Err(error) => return Err(error),
-            }
+    pub(crate) async fn on_loopback(spec: &Spec) -> anyhow::Result<Self> {
+        let start = |_| BackendProcess::start(None, &spec.options);
+        let backends = try_join_all((0..spec.backends).map(start)).await?;
+        let listed = |backend: &BackendProcess| Listed { address: backend.address, handoff: None };
+        let servers: Vec<_> = backends.iter().map(listed).collect();
+        let (front, _) = with_free_ports(async || {
+            let mut front = Nodes::new(PREFIX)?;
+            let addresses = free_addresses(1).context("no free ports on 127.0.0.1")?[0];
+            let text = configuration(spec, addresses, "", &servers);
+            front.all.push(front.node("front", addresses, &text)?);
+            front.start(|_, node| node.spawn()).await?;
+            Ok(front)
+        })
+        .await?;
+        Ok(Self { front, backends, takers: Vec::new() })
+    }
+
+    /// Starts all on hosts and waits until connections are handed over. The caller runs on the clients' host.
+    ///
+    /// # Errors
+    /// If a program does not start, or no connection is handed over.
+    pub(crate) async fn on_hosts(spec: &Spec, hosts: &LabCluster) -> anyhow::Result<Self> {
+        let mut front = Nodes::new(PREFIX)?;
+        let [secret, log] = ["secret", "front.log"].map(|name| front.directory().join(name));
+        let token = u64::from(process::id()) << 32 | spec.seed;
+        std::fs::write(&secret, format!("{token:032x}\n"))?;
+        let service = SocketAddr::from((LabCluster::SERVICE, 80));
+        let (mut backends, mut takers, mut servers) = (Vec::new(), Vec::new(), Vec::new());
+        for (at, back) in (0..).zip(&hosts.backs) {
+            let [address, taker] =
+                [8080, 7072].map(|port| SocketAddr::from((LabCluster::back(at), port)));
+            let options = [&spec.options[..], &[format!("--listen={address}")]].concat();
+            backends.push(BackendProcess::start(Some(back), &options).await?);
+            let mut command = process::Command::new(executable()?);
+            command.args(["--log-level", "warn", "handoff-backend"]);
+            command.args([format!("--interface={DEVICE}"), format!("--listen={taker}")]);
+            command.args([format!("--service={service}"), format!("--to=http://{address}")]);
+            command.arg(format!("--name=back{at}")).arg("--secret-file").arg(&secret);
+            let log = File::options().create(true).append(true).open(&log)?;
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+            takers.push(back.start(command)?);
+            servers.push(Listed { address, handoff: Some(taker) });
         }
+        let admin = SocketAddr::from((LabCluster::FRONT, 9180));
+        let addresses = Addresses { clients: service, peers: service, admin };
+        let besides = format!(
+            "[handoff]\ninterfaces = \"{DEVICE}\"\nsecret_file = \"{}\"\nafter = \"stay\"",
+            secret.display()
+        );
+        let text = configuration(spec, addresses, &besides, &servers);
+        front.all.push(front.node("front", addresses, &text)?);
+        front.start(|_, node| spawn_on(Some(&hosts.front), || node.spawn())).await?;
+        let cluster = Self { front, backends, takers };
+        let client = Client::of(service, true);
+        let ask = async |file| {
+            let _ = client.get(&format!("/file/first-{file}/1"), 1).await;
+            cluster.handed().await
+        };
+        let ready = until_handed_off(hosts.backs.len(), "`--transport proxy` does without", ask);
+        ready.await.with_context(|| std::fs::read_to_string(&log).unwrap_or_default())?;
+        Ok(cluster)
+    }
+
+    fn front(&self) -> &Node {
+        &self.front.all[0]
+    }
+
+    /// The address for clients.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.front().addresses.clients
     }
 
     /// The totals of each back-end.
@@ -103,7 +155,7 @@ impl Cluster {
     /// When one does not answer.
     pub(crate) async fn reports(&self) -> anyhow::Result<Vec<UsageReport>> {
         let each = self.backends.iter().map(|backend| async {
-            let body = admin_client::get(*backend, USAGE, ANSWER_TIMEOUT).await?;
+            let body = admin_client::get(backend.address, USAGE, ANSWER_TIMEOUT).await?;
             anyhow::Ok(serde_json::from_slice(&body)?)
         });
         try_join_all(each).await
@@ -114,12 +166,9 @@ impl Cluster {
     /// # Errors
     /// If it does not answer.
     pub(crate) async fn handed(&self) -> anyhow::Result<u64> {
-        let metrics = admin_client::get(self.admin, "/metrics", ANSWER_TIMEOUT).await?;
-        let metrics = String::from_utf8_lossy(&metrics);
-        let of = |name: &str| {
-            metrics.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
-        };
-        Ok(of("levada_handoffs_total{result=\"ended\"}").unwrap_or(0))
+        let ended = "levada_handoffs_total{result=\"ended\"}";
+        let admin = self.front().addresses.admin;
+        Ok(admin_client::metric(admin, ended, ANSWER_TIMEOUT).await? as u64)
     }
 
     /// Processor times of all processes.
@@ -127,41 +176,25 @@ impl Cluster {
     /// # Errors
     /// When one is gone.
     pub(crate) fn times(&self) -> anyhow::Result<Times> {
-        let mut backends = Duration::ZERO;
-        for process in &self.behind {
-            backends += processor::time_of(*process)?;
-        }
+        let backends = self.backends.iter().filter_map(|backend| backend.child.id());
+        let takers = self.takers.iter().map(|taker| taker.process.id());
         Ok(Times {
-            front: processor::time_of(self.front)?,
-            backends,
-            clients: processor::time_of(std::process::id())?,
+            front: processor::time_of(self.front().pid().context("the front-end has ended")?)?,
+            backends: backends.chain(takers).map(processor::time_of).sum::<anyhow::Result<_>>()?,
+            clients: processor::time_of(process::id())?,
         })
     }
 }
 
-/// The directory of the front-end's configuration and log.
-pub(crate) fn directory() -> anyhow::Result<TempDir> {
-    tempfile::Builder::new()
-        .prefix("levada-lab-")
-        .tempdir()
-        .context("cannot make a temporary directory (TMPDIR chooses where)")
-}
-
 /// A server in the front-end's configuration.
-pub(super) struct Listed {
-    pub(super) address: SocketAddr,
+struct Listed {
+    address: SocketAddr,
     /// Its address for connections that are handed over.
-    pub(super) handoff: Option<SocketAddr>,
+    handoff: Option<SocketAddr>,
 }
 
 /// The front-end's configuration, as an operator would write it.
-pub(super) fn configuration(
-    spec: &Spec,
-    clients: SocketAddr,
-    admin: SocketAddr,
-    besides: &str,
-    servers: &[Listed],
-) -> String {
+fn configuration(spec: &Spec, addresses: Addresses, besides: &str, servers: &[Listed]) -> String {
     let mut text = format!(
         r#"seed = {seed}
 {head}
@@ -181,7 +214,7 @@ admission = {{ at_once = {at_once}, queue = 100000, wait = "1h" }}
 {site}
 "#,
         seed = spec.seed,
-        head = configuration_head("front", clients, admin),
+        head = configuration_head("front", addresses.clients, addresses.admin),
         policy = spec.policy,
         at_once = spec.at_once,
         site = spec.site,
@@ -198,41 +231,22 @@ admission = {{ at_once = {at_once}, queue = 100000, wait = "1h" }}
     text
 }
 
-async fn front(
-    spec: &Spec,
-    backends: &[BackendProcess],
-    directory: &TempDir,
-) -> anyhow::Result<Node> {
-    let addresses = free_addresses(1).context("no free ports on 127.0.0.1")?[0];
-    let servers = backends.iter().map(|b| Listed { address: b.address, handoff: None });
-    let servers: Vec<_> = servers.collect();
-    let text = configuration(spec, addresses.clients, addresses.admin, "", &servers);
-    let config = directory.path().join("front.toml");
-    std::fs::write(&config, text)?;
-    let mut front = Node::new("front".to_owned(), addresses, config, directory.path().join("log"));
-    front.spawn()?;
-    front.ready().await?;
-    Ok(front)
-}
-
 impl BackendProcess {
-    async fn start(options: &[String]) -> anyhow::Result<Self> {
-        let executable = std::env::current_exe().context("cannot find this executable")?;
-        let mut child = Command::new(executable)
-            .args(["--log-level", "warn", "lab", "backend", "--stop-with-stdin"])
-            .args(options)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            // The lab handles ctrl-c and then ends its processes.
-            .process_group(0)
-            .kill_on_drop(true)
-            .spawn()
-            .context("cannot start a back-end")?;
+    /// Starts a back-end on a host, or where this thread is, and waits until it listens.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub(crate) async fn start(host: Option<&Host>, options: &[String]) -> anyhow::Result<Self> {
+        let mut command = Command::new(executable()?);
+        command.args(["--log-level", "warn", "lab", "backend", "--stop-with-stdin"]).args(options);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        // The lab handles ctrl-c and then ends its processes.
+        command.process_group(0).kill_on_drop(true);
+        let mut child = spawn_on(host, || command.spawn().context("cannot start a back-end"))?;
         let leash = child.stdin.take();
         let stdout = child.stdout.take().context("a back-end has no standard output")?;
         let mut line = String::new();
-        let read =
-            tokio::time::timeout(START_TIMEOUT, BufReader::new(stdout).read_line(&mut line)).await;
+        let read = timeout(START_TIMEOUT, BufReader::new(stdout).read_line(&mut line)).await;
         read.context("a back-end did not start in time")??;
         match line.trim().parse() {
             Ok(address) => Ok(Self { address, child, _leash: leash }),
@@ -241,7 +255,19 @@ impl BackendProcess {
     }
 }
 
+fn executable() -> anyhow::Result<PathBuf> {
+    std::env::current_exe().context("cannot find this executable")
+}
+
+/// The names of directories of labs begin with it.
+pub(crate) const PREFIX: &str = "levada-lab-";
+const DEVICE: &str = LabCluster::DEVICE;
 /// Most connections to a back-end: more than there are clients.
 const MOST: usize = 10_000;
 /// The timeout for a page of a process, all of which share the machine with the load.
-pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The directory of a lab.
+pub(crate) fn directory() -> anyhow::Result<tempfile::TempDir> {
+    Ok(tempfile::Builder::new().prefix(PREFIX).tempdir()?)
+}

@@ -9,7 +9,6 @@
 pub(super) mod backend;
 pub(super) mod client;
 pub(super) mod cluster;
-pub(super) mod hosts;
 mod processor;
 pub(super) mod report;
 pub(super) mod run;

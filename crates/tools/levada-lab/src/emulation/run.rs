@@ -4,20 +4,20 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use levada_net::lab::LabCluster;
 use levada_sim::{machine::Usage, prototype::Measured};
 use serde_json::{Value, json};
-use tokio::{
-    signal::unix::{SignalKind, signal},
-    time::Instant,
-};
+use tokio::time::Instant;
 
 use super::{
     backend::UsageReport,
     cluster::{Cluster, Spec, Times},
-    hosts::Hosts,
     processor,
 };
-use crate::args::emulation::Transport;
+use crate::{
+    args::emulation::Transport,
+    cluster::{load::ClosedLoop, until_interrupted},
+};
 
 /// The results of a measurement.
 #[derive(Clone, Debug)]
@@ -55,51 +55,34 @@ impl Window {
     }
 }
 
-/// Clients at work on a cluster.
-pub(crate) trait Clients {
-    /// Stops them; returns the number of their failed requests.
-    fn end(self) -> u64;
-}
-
 /// Starts a cluster and clients, and measures; `None` if ctrl-c was pressed before the end.
 ///
 /// # Errors
 /// If a process does not start, or dies. Handed-over connections need root.
-pub(crate) fn measure<C: Clients>(
+pub(crate) fn measure(
     transport: Transport,
     spec: &Spec,
     window: Window,
-    start: impl FnOnce(&Cluster) -> C + Send,
+    start: impl FnOnce(&Cluster) -> ClosedLoop + Send,
 ) -> anyhow::Result<Option<Run>> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    match transport {
-        Transport::Proxy => runtime.block_on(run(Cluster::start(spec), window, start)),
+    let hosts = match transport {
+        Transport::Proxy => None,
         Transport::Handoff => {
-            let hosts = Hosts::new(spec.backends)?;
-            // This thread makes all its connections on the clients' host.
-            let running = || runtime.block_on(run(hosts.start(spec), window, start));
-            hosts.clients().namespace().run(running)?
+            let backs = u8::try_from(spec.backends);
+            let backs = backs.context("the network has no addresses for this many back-ends")?;
+            Some(LabCluster::new(backs)?)
         }
-    }
-}
-
-async fn run<C: Clients>(
-    starting: impl Future<Output = anyhow::Result<Cluster>>,
-    window: Window,
-    start: impl FnOnce(&Cluster) -> C,
-) -> anyhow::Result<Option<Run>> {
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let measuring = async {
-        let cluster = starting.await?;
+    };
+    // This thread makes all its connections on the clients' host.
+    until_interrupted(hosts.as_ref().map(|hosts| &hosts.client), async || {
+        let cluster = match &hosts {
+            None => Cluster::on_loopback(spec).await?,
+            Some(hosts) => Cluster::on_hosts(spec, hosts).await?,
+        };
         let clients = start(&cluster);
         let looks = looks(&cluster, window).await?;
-        let failed = clients.end();
-        Run::of(&looks, failed)
-    };
-    tokio::select! {
-        run = measuring => run.map(Some),
-        _ = interrupt.recv() => Ok(None),
-    }
+        Run::of(&looks, clients.end())
+    })
 }
 
 /// A snapshot of a cluster.

@@ -2,21 +2,19 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+    atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
 use anyhow::{Context as _, ensure};
 use levada_trace::{RICE, Trace, TraceLimits, TraceObject};
 use levada_types::ByteSize;
-use tokio::task::JoinSet;
 
 use crate::{
     args::lard::LardArgs,
-    cluster::RETRY_BACKOFF,
+    cluster::load::ClosedLoop,
     emulation::{
         client::Client,
         cluster::Cluster,
-        run,
         trace::{ROOT, renamed},
     },
 };
@@ -27,12 +25,6 @@ pub(super) struct Replay {
     /// The name of its source.
     pub(super) source: String,
     place: AtomicUsize,
-}
-
-/// Clients at work.
-pub(super) struct LardClients {
-    tasks: JoinSet<()>,
-    failed: Arc<AtomicU64>,
 }
 
 impl Replay {
@@ -87,49 +79,28 @@ impl Replay {
         (self.bytes() as f64 * f64::from(32 << 20) / RICE.bytes as f64) as u64
     }
 
-    /// Starts clients that run until they are stopped, with a connection for each request or one for all.
+    /// Starts clients that run until they are stopped, with a connection `once` for each request or one for all.
     pub(super) fn start(
         self: &Arc<Self>,
         clients: usize,
         once: bool,
         cluster: &Cluster,
-    ) -> LardClients {
-        let server = cluster.address;
+    ) -> ClosedLoop {
         self.place.store(0, Relaxed);
-        let failed = Arc::<AtomicU64>::default();
-        let mut tasks = JoinSet::new();
-        for _ in 0..clients {
-            let (replay, failed) = (self.clone(), failed.clone());
-            tasks.spawn(async move {
-                let mut client = Client::of(server);
-                if once {
-                    client = client.asking_once();
-                }
-                loop {
-                    let TraceObject { name, size } = replay.next();
-                    let target = &name[ROOT..];
-                    if let Err(error) = client.get(target, *size).await {
-                        failed.fetch_add(1, Relaxed);
-                        tracing::warn!(%error, target, "a request failed");
-                        tokio::time::sleep(RETRY_BACKOFF).await;
-                    }
-                }
-            });
-        }
-        LardClients { tasks, failed }
+        ClosedLoop::start((0..clients).map(|_| {
+            let (replay, client) = (self.clone(), Client::of(cluster.address(), once));
+            async move || {
+                let TraceObject { name, size } = replay.next();
+                let target = &name[ROOT..];
+                client.get(target, *size).await.with_context(|| target.to_owned()).map(drop)
+            }
+        }))
     }
 
     fn next(&self) -> &TraceObject {
         let requests = self.trace.requests();
         let object = requests[self.place.fetch_add(1, Relaxed) % requests.len()];
         &self.trace.objects()[object as usize]
-    }
-}
-
-impl run::Clients for LardClients {
-    fn end(mut self) -> u64 {
-        self.tasks.abort_all();
-        self.failed.load(Relaxed)
     }
 }
 

@@ -10,25 +10,19 @@
 //! limit it. So a node's link is the bottleneck, or its origin, whose disk is emulated: it stands for
 //! the node's own disk.
 
-use std::{
-    net::{Ipv4Addr, SocketAddr},
-    path::Path,
-    time::Instant,
-};
+use std::net::{Ipv4Addr, SocketAddr};
 
-use anyhow::{bail, ensure};
-use levada_client::command::{admin_client, node::configuration_head};
+use levada_client::command::node::{Addresses, configuration_head};
 use levada_net::{
-    lab::{Access, Child, Ethernet, Host, Network},
+    lab::{Access, Ethernet, Host, Network},
     wire::{Shape, Wire},
 };
 use levada_sim::prototype::server_name;
-use tempfile::TempDir;
 
 use crate::{
     args::policies::PoliciesArgs,
-    cluster::{READY_INTERVAL, START_TIMEOUT},
-    emulation::{cluster::directory, hosts::levada},
+    cluster::{nodes::Nodes, spawn_on},
+    emulation::cluster::{BackendProcess, PREFIX},
 };
 
 /// The differences between clusters.
@@ -45,8 +39,7 @@ pub(super) struct NodeSpec<'a> {
 pub(super) struct NodeCluster {
     /// The front-ends' addresses for clients.
     pub(super) fronts: Vec<SocketAddr>,
-    _programs: Vec<Child>,
-    _directory: TempDir,
+    _programs: (Nodes, Vec<BackendProcess>),
 }
 
 /// The hosts, without programs.
@@ -87,72 +80,41 @@ impl ClusterHosts {
     /// # Errors
     /// If a program does not start, with its log.
     pub(super) async fn start(&self, spec: &NodeSpec<'_>) -> anyhow::Result<NodeCluster> {
-        let directory = directory()?;
-        let log = directory.path().join("log");
-        let mut programs = Vec::new();
-        let mut admins = Vec::new();
-        for (at, node) in (0..).zip(&self.nodes) {
+        let (mut nodes, mut backends) = (Nodes::new(PREFIX)?, Vec::new());
+        for (at, _) in (0..).zip(&self.nodes) {
             let origin = SocketAddr::from((ORIGIN, ORIGIN_PORT + u16::from(at)));
-            let mut backend = levada(&log)?;
-            backend.args(["lab", "backend", "--memory=0B", "--cpu=1000"]);
-            backend.args([format!("--listen={origin}"), format!("--disk={}", spec.disk)]);
-            programs.push(self.hub.start(backend)?);
-            let admin = SocketAddr::from((behind(at), ADMIN_PORT));
+            let disk = format!("--disk={}", spec.disk);
+            let options =
+                ["--memory=0B".into(), "--cpu=1000".into(), disk, format!("--listen={origin}")];
+            backends.push(BackendProcess::start(None, &options).await?);
+            let clients = SocketAddr::from((Ipv4Addr::UNSPECIFIED, NODE_PORT));
+            let addresses = addresses(clients, (behind(at), ADMIN_PORT));
             let name = server_name(at.into());
-            let text = node_configuration(&name, origin, admin, spec.memory);
-            programs.push(start(node, directory.path(), &log, &name, &text)?);
-            admins.push(admin);
+            let text = node_configuration(&name, origin, addresses, spec.memory);
+            nodes.all.push(nodes.node(&name, addresses, &text)?);
         }
         let mut fronts = Vec::new();
         for number in 0..FRONTS {
             let clients = SocketAddr::from((Ipv4Addr::LOCALHOST, 8080 + number));
-            let admin = SocketAddr::from((Ipv4Addr::LOCALHOST, ADMIN_PORT + number));
+            let addresses = addresses(clients, (Ipv4Addr::LOCALHOST, ADMIN_PORT + number));
             let name = format!("front{number}");
-            let text = front_configuration(&name, clients, admin, spec.policy, self.nodes.len());
-            programs.push(start(&self.hub, directory.path(), &log, &name, &text)?);
+            let text = front_configuration(&name, addresses, spec.policy, self.nodes.len());
+            nodes.all.push(nodes.node(&name, addresses, &text)?);
             fronts.push(clients);
-            admins.push(admin);
         }
-        for admin in admins {
-            if let Err(error) = ready(admin).await {
-                let said = std::fs::read_to_string(&log).unwrap_or_default();
-                bail!("{error:#}; {}", said.trim_end());
-            }
-        }
-        Ok(NodeCluster { fronts, _programs: programs, _directory: directory })
+        // The front-ends are on the hub, as the caller is.
+        nodes.start(|at, node| spawn_on(self.nodes.get(at), || node.spawn())).await?;
+        Ok(NodeCluster { fronts, _programs: (nodes, backends) })
     }
 }
 
-/// Starts a node with this configuration.
-fn start(
-    host: &Host,
-    directory: &Path,
-    log: &Path,
-    name: &str,
-    text: &str,
-) -> anyhow::Result<Child> {
-    let file = directory.join(format!("{name}.toml"));
-    std::fs::write(&file, text)?;
-    let mut command = levada(log)?;
-    command.arg("run").arg("-c").arg(file);
-    Ok(host.start(command)?)
+/// The addresses of a node without peers.
+fn addresses(clients: SocketAddr, admin: (Ipv4Addr, u16)) -> Addresses {
+    Addresses { clients, peers: clients, admin: admin.into() }
 }
 
-async fn ready(admin: SocketAddr) -> anyhow::Result<()> {
-    let begun = Instant::now();
-    while admin_client::get(admin, "/readyz", START_TIMEOUT).await.is_err() {
-        ensure!(
-            begun.elapsed() < START_TIMEOUT,
-            "the node with the admin address {admin} is not ready"
-        );
-        tokio::time::sleep(READY_INTERVAL).await;
-    }
-    Ok(())
-}
-
-fn node_configuration(name: &str, origin: SocketAddr, admin: SocketAddr, memory: u64) -> String {
-    let clients = SocketAddr::from((Ipv4Addr::UNSPECIFIED, NODE_PORT));
-    configuration_head(name, clients, admin)
+fn node_configuration(name: &str, origin: SocketAddr, own: Addresses, memory: u64) -> String {
+    configuration_head(name, own.clients, own.admin)
         + &format!(
             r#"
 [cache]
@@ -167,14 +129,8 @@ health_check = {{ interval = "0s" }}
         )
 }
 
-fn front_configuration(
-    name: &str,
-    clients: SocketAddr,
-    admin: SocketAddr,
-    policy: &str,
-    nodes: usize,
-) -> String {
-    let mut text = configuration_head(name, clients, admin)
+fn front_configuration(name: &str, own: Addresses, policy: &str, nodes: usize) -> String {
+    let mut text = configuration_head(name, own.clients, own.admin)
         + &format!(
             r#"
 [limits]

@@ -5,11 +5,17 @@ use std::{cell::RefCell, collections::HashMap, net::SocketAddr, rc::Rc, time::Du
 
 use levada_trace::{RICE, Trace, TraceObject};
 use levada_types::Rng;
-use tokio::{task::JoinSet, time::Instant};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep_until, timeout},
+};
 
-use crate::emulation::{
-    client::Client,
-    trace::{ROOT, renamed, url},
+use crate::{
+    cluster::load::{open_loop, poisson},
+    emulation::{
+        client::Client,
+        trace::{ROOT, renamed, url},
+    },
 };
 
 /// The documents, and the order in which they are requested.
@@ -51,17 +57,14 @@ impl Documents {
 /// Load on a cluster, and what came of it so far.
 pub(super) struct Load<'a> {
     documents: &'a Documents,
-    fronts: Vec<Front>,
+    fronts: Vec<Rc<Client>>,
     records: Rc<RefCell<Vec<Record>>>,
     tasks: JoinSet<()>,
     rng: Rng,
     next: usize,
-    /// When the next request is due.
+    /// When the next period begins.
     due: Instant,
 }
-
-/// A front-end and the idle connections to it.
-type Front = (SocketAddr, Rc<RefCell<Vec<Client>>>);
 
 /// A request.
 #[derive(Clone, Copy, Debug)]
@@ -88,7 +91,7 @@ impl<'a> Load<'a> {
     pub(super) fn new(documents: &'a Documents, fronts: &[SocketAddr], seed: u64) -> Self {
         Self {
             documents,
-            fronts: fronts.iter().map(|front| (*front, Rc::default())).collect(),
+            fronts: fronts.iter().map(|front| Rc::new(Client::of(*front, false))).collect(),
             records: Rc::default(),
             tasks: JoinSet::new(),
             rng: Rng::new(seed),
@@ -105,35 +108,26 @@ impl<'a> Load<'a> {
         length: Duration,
         crowd: Option<Crowd>,
     ) -> (Instant, Instant) {
-        let begin = self.due;
-        let end = begin + length;
-        while self.due < end {
-            tokio::time::sleep_until(self.due).await;
-            self.send(crowd);
-            self.due += Duration::from_secs_f64(self.rng.exponential() / rate);
-        }
-        self.due = end;
-        tokio::time::sleep_until(end).await;
+        let (begin, rng) = (self.due, Rng::new(self.rng.bits()));
+        let times = poisson(rate, (Duration::ZERO, length), rng);
+        open_loop(begin, times.map(|at| (at, ())), |due, ()| self.send(due, crowd)).await;
+        self.due = begin + length;
+        sleep_until(self.due).await;
         while self.tasks.try_join_next().is_some() {}
-        (begin, end)
+        (begin, self.due)
     }
 
-    fn send(&mut self, crowd: Option<Crowd>) {
+    fn send(&mut self, begun: Instant, crowd: Option<Crowd>) {
         let object = self.choose(crowd).clone();
-        let (address, idle) = self.fronts[self.next % self.fronts.len()].clone();
+        let client = self.fronts[self.next % self.fronts.len()].clone();
         let records = self.records.clone();
         let number = records.borrow().len();
-        // From when it was due: a late generator must not make the cluster look quick.
-        let begun = self.due;
         records.borrow_mut().push(Record { begun, end: None });
         self.tasks.spawn_local(async move {
-            let client = idle.borrow_mut().pop();
-            let mut client = client.unwrap_or_else(|| Client::of(address));
             let target = &object.name[ROOT..];
-            let asked = tokio::time::timeout(ANSWER_TIMEOUT, client.get(target, object.size)).await;
+            let asked = timeout(ANSWER_TIMEOUT, client.get(target, object.size)).await;
             let end = match asked.map_err(anyhow::Error::from).flatten() {
                 Ok(headers) => {
-                    idle.borrow_mut().push(client);
                     let (node, hit) = served_by(&headers);
                     Ended::Answered { after: begun.elapsed(), hit, node }
                 }

@@ -13,10 +13,6 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use levada_client::command::CommandStatus;
-use tokio::{
-    signal::unix::{SignalKind, signal},
-    task::LocalSet,
-};
 
 use self::{
     cluster::{ClusterHosts, NodeSpec},
@@ -25,6 +21,7 @@ use self::{
 };
 use crate::{
     args::policies::{PoliciesArgs, PoliciesScenario},
+    cluster::until_interrupted,
     emulation::strategy::Strategy,
 };
 
@@ -57,10 +54,9 @@ pub(super) fn run(args: &PoliciesArgs) -> anyhow::Result<CommandStatus> {
     for scenario in args.scenario.iter().copied() {
         for strategy in &setup.strategies {
             let predicted = predict::capacity(args, &setup, scenario, strategy)?;
-            // This thread makes all its connections on the hub.
-            let measured =
-                hosts.hub.namespace().run(|| one(args, &setup, &hosts, scenario, strategy))?;
-            let Some(outcome) = measured? else { return Ok(CommandStatus::ProblemsFound) };
+            let Some(outcome) = one(args, &setup, &hosts, scenario, strategy)? else {
+                return Ok(CommandStatus::ProblemsFound);
+            };
             let row = PolicyRow { scenario, policy: strategy.policy.name, outcome, predicted };
             report::row(&mut report, &row)?;
             rows.push(row);
@@ -77,21 +73,14 @@ fn one(
     scenario: PoliciesScenario,
     strategy: &Strategy,
 ) -> anyhow::Result<Option<ScenarioOutcome>> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let policy = strategy.table(1.0);
     let spec = NodeSpec { policy: &policy, disk: scenario::disk(scenario), memory: setup.memory };
-    runtime.block_on(LocalSet::new().run_until(async {
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let measuring = async {
-            let cluster = hosts.start(&spec).await?;
-            let load = Load::new(&setup.documents, &cluster.fronts, args.seed.into());
-            anyhow::Ok(scenario::play(scenario, args, load).await)
-        };
-        tokio::select! {
-            outcome = measuring => outcome.map(Some),
-            _ = interrupt.recv() => Ok(None),
-        }
-    }))
+    // This thread makes all its connections on the hub.
+    until_interrupted(Some(&hosts.hub), async || {
+        let cluster = hosts.start(&spec).await?;
+        let load = Load::new(&setup.documents, &cluster.fronts, args.seed.into());
+        Ok(scenario::play(scenario, args, load).await)
+    })
 }
 
 impl PoliciesSetup {

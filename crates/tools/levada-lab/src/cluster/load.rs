@@ -1,0 +1,79 @@
+//! The generator of load of all labs and of the demo. What it asks for, and how it judges an answer, are parts that are
+//! handed in.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use levada_types::Rng;
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep, sleep_until},
+};
+
+/// The times of requests whose distances are exponentially distributed with a mean of `1 / rate`, between two moments.
+pub fn poisson(
+    rate: f64,
+    (from, until): (Duration, Duration),
+    mut rng: Rng,
+) -> impl Iterator<Item = Duration> {
+    let next = move |at: &Duration| {
+        let gap = Duration::try_from_secs_f64(rng.exponential() / rate).ok()?;
+        at.checked_add(gap).filter(|at| *at < until)
+    };
+    std::iter::successors(Some(from), next).skip(1)
+}
+
+/// An open loop: begins each request when it is due, whether or not earlier ones have been answered. `send` gets the
+/// due time, since a late generator must not make a cluster look quick, and does not wait for the answer.
+pub async fn open_loop<T>(
+    begin: Instant,
+    arrivals: impl Iterator<Item = (Duration, T)>,
+    mut send: impl FnMut(Instant, T),
+) {
+    for (at, what) in arrivals {
+        sleep_until(begin + at).await;
+        send(begin + at, what);
+    }
+}
+
+/// A closed loop: clients that send one request after another, until they are stopped.
+pub struct ClosedLoop {
+    clients: JoinSet<()>,
+    failed: Arc<AtomicU64>,
+}
+
+impl ClosedLoop {
+    /// Starts clients on this thread; each call of one is a request and fails when its answer is wrong.
+    pub fn start(
+        clients: impl IntoIterator<Item = impl AsyncFnMut() -> anyhow::Result<()> + 'static>,
+    ) -> Self {
+        let (mut tasks, failed) = (JoinSet::new(), Arc::<AtomicU64>::default());
+        for mut ask in clients {
+            let failed = failed.clone();
+            tasks.spawn_local(async move {
+                loop {
+                    if let Err(error) = ask().await {
+                        failed.fetch_add(1, Relaxed);
+                        tracing::warn!("a request failed: {error:#}");
+                        sleep(RETRY_BACKOFF).await;
+                    }
+                }
+            });
+        }
+        Self { clients: tasks, failed }
+    }
+
+    /// Stops the clients; returns the number of failed requests.
+    pub fn end(mut self) -> u64 {
+        self.clients.abort_all();
+        self.failed.load(Relaxed)
+    }
+}
+
+/// The wait of a client after a failed request, so that a cluster that fails is not flooded.
+const RETRY_BACKOFF: Duration = Duration::from_millis(100);
