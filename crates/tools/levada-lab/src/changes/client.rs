@@ -7,21 +7,11 @@
 use std::{cell::RefCell, net::SocketAddr, sync::Arc};
 
 use bytes::Bytes;
-use http::{
-    HeaderMap, Request, Response,
-    header::{CONNECTION, HOST},
-};
+use http::{HeaderMap, HeaderValue, Request, Response, header::CONNECTION};
 use http_body_util::Empty;
-use hyper::{
-    body::Incoming,
-    client::conn::{http1, http2},
-};
+use hyper::{body::Incoming, client::conn::http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
-    task::spawn_local,
-};
+use tokio::{net::TcpStream, task::spawn_local};
 use tokio_rustls::{
     TlsConnector,
     client::TlsStream,
@@ -39,6 +29,7 @@ use super::{
     counts::{Counts, Problem},
     settings::HOST_NAME,
 };
+use crate::cluster::client::{Connection, IdleConnections, fields, handshake, request};
 
 /// How a client sends its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,8 +81,8 @@ impl ClientKind {
 }
 
 /// A connection that has answered.
-pub(super) enum Connection {
-    Http1(http1::SendRequest<Empty<Bytes>>),
+pub(super) enum ChangedConnection {
+    Http1(Connection),
     /// It is kept from the beginning.
     Http2,
 }
@@ -101,12 +92,12 @@ pub(super) struct NodeClient {
     http: SocketAddr,
     https: SocketAddr,
     tls: [Arc<ClientConfig>; 2],
-    kept: RefCell<Vec<http1::SendRequest<Empty<Bytes>>>>,
-    kept_tls: RefCell<Vec<http1::SendRequest<Empty<Bytes>>>>,
+    kept: IdleConnections,
+    kept_tls: IdleConnections,
     http2: RefCell<Option<http2::SendRequest<Empty<Bytes>>>>,
 }
 
-type Answered = (Connection, Response<Incoming>);
+type Answered = (ChangedConnection, Response<Incoming>);
 type Failure = (Problem, String);
 
 impl NodeClient {
@@ -143,34 +134,31 @@ impl NodeClient {
         target: &str,
         counts: &Counts,
     ) -> Result<Answered, Failure> {
-        let ask = || request(target, !kind.is_kept());
-        let kept = {
-            let mut idle = self.idle(kind).borrow_mut();
-            idle.retain(http1::SendRequest::is_ready);
-            idle.pop().filter(|_| kind.is_kept())
-        };
+        let ask = || get(target, !kind.is_kept());
+        let kept = self.idle(kind).take().filter(|_| kind.is_kept());
         if let Some(mut kept) = kept {
             match kept.send_request(ask()).await {
-                Ok(response) => return Ok((Connection::Http1(kept), response)),
+                Ok(response) => return Ok((ChangedConnection::Http1(kept), response)),
                 Err(_) => counts.resent(),
             }
         }
         let mut connection = match kind {
             ClientKind::KeptTls | ClientKind::NewTls => {
-                handshake(self.secured(&self.tls[0]).await?).await?
+                handshake(self.secured(&self.tls[0]).await?).await
             }
-            _ => handshake(connect(self.http).await?).await?,
-        };
+            _ => handshake(connect(self.http).await?).await,
+        }
+        .map_err(no_response)?;
         let response = connection.send_request(ask()).await.map_err(no_response)?;
-        Ok((Connection::Http1(connection), response))
+        Ok((ChangedConnection::Http1(connection), response))
     }
 
     async fn over_http2(&self, target: &str, counts: &Counts) -> Result<Answered, Failure> {
         let url = format!("https://{HOST_NAME}{target}");
         let kept = self.http2.borrow().clone().filter(http2::SendRequest::is_ready);
         if let Some(mut kept) = kept {
-            match kept.send_request(request(&url, false)).await {
-                Ok(response) => return Ok((Connection::Http2, response)),
+            match kept.send_request(get(&url, false)).await {
+                Ok(response) => return Ok((ChangedConnection::Http2, response)),
                 Err(_) => counts.resent(),
             }
         }
@@ -179,19 +167,17 @@ impl NodeClient {
         let (mut sender, connection) = shaken.map_err(no_response)?;
         spawn_local(async move { drop(connection.await) });
         *self.http2.borrow_mut() = Some(sender.clone());
-        let response = sender.send_request(request(&url, false)).await.map_err(no_response)?;
-        Ok((Connection::Http2, response))
+        let response = sender.send_request(get(&url, false)).await.map_err(no_response)?;
+        Ok((ChangedConnection::Http2, response))
     }
 
     /// Keeps a connection for further requests, unless the server said that it closes it.
-    pub(super) async fn keep(&self, kind: ClientKind, connection: Connection, fields: &HeaderMap) {
-        let closes = fields.get(CONNECTION).is_some_and(|value| value == "close");
-        if let Connection::Http1(mut connection) = connection
+    pub(super) async fn keep(&self, kind: ClientKind, connection: ChangedConnection, closes: bool) {
+        if let ChangedConnection::Http1(connection) = connection
             && kind.is_kept()
             && !closes
-            && connection.ready().await.is_ok()
         {
-            self.idle(kind).borrow_mut().push(connection);
+            self.idle(kind).keep(connection).await;
         }
     }
 
@@ -206,7 +192,7 @@ impl NodeClient {
         Ok(shown.ok_or_else(|| anyhow::anyhow!("no certificate was shown"))?.clone().into_owned())
     }
 
-    fn idle(&self, kind: ClientKind) -> &RefCell<Vec<http1::SendRequest<Empty<Bytes>>>> {
+    fn idle(&self, kind: ClientKind) -> &IdleConnections {
         if kind == ClientKind::KeptTls { &self.kept_tls } else { &self.kept }
     }
 
@@ -237,27 +223,14 @@ async fn connect(address: SocketAddr) -> Result<TcpStream, Failure> {
     Ok(stream)
 }
 
-/// A connection for HTTP/1.
-pub(super) async fn handshake(
-    stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
-) -> Result<http1::SendRequest<Empty<Bytes>>, Failure> {
-    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(no_response)?;
-    // The request that uses a broken connection reports the error.
-    spawn_local(async move { drop(connection.await) });
-    Ok(sender)
-}
-
 /// A GET of the site.
-pub(super) fn request(target: &str, closes: bool) -> Request<Empty<Bytes>> {
-    let mut request = Request::new(Empty::new());
-    *request.uri_mut() = target.parse().unwrap_or_default();
-    if !target.starts_with("https:") {
-        request.headers_mut().insert(HOST, http::HeaderValue::from_static(HOST_NAME));
-    }
+pub(super) fn get(target: &str, closes: bool) -> Request<Empty<Bytes>> {
+    let mut fields =
+        if target.starts_with("https:") { HeaderMap::new() } else { fields(HOST_NAME) };
     if closes {
-        request.headers_mut().insert(CONNECTION, http::HeaderValue::from_static("close"));
+        fields.insert(CONNECTION, HeaderValue::from_static("close"));
     }
-    request
+    request(target, &fields)
 }
 
 fn no_response(error: hyper::Error) -> Failure {

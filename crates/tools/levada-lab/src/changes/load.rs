@@ -2,13 +2,15 @@
 
 use std::{cell::RefCell, rc::Rc, time::Duration};
 
-use http::{StatusCode, header::ETAG};
-use http_body_util::BodyExt as _;
+use http::{
+    HeaderName, StatusCode,
+    header::{CONNECTION, ETAG},
+};
 use levada_client::command::content::Verifier;
 use levada_types::Rng;
 use tokio::{
     task::JoinSet,
-    time::{Instant, sleep, sleep_until, timeout},
+    time::{Instant, timeout},
 };
 
 use super::{
@@ -18,6 +20,8 @@ use super::{
 };
 use crate::cluster::{
     SILENCE_TIMEOUT,
+    client::{BodyEnd, Reader},
+    load::{open_loop, poisson},
     objects::{HIT_SIZE, Objects, VersionedObject},
 };
 
@@ -33,16 +37,13 @@ pub(super) struct ChangeLoad {
 impl ChangeLoad {
     /// Sends requests until `end`, and waits until all of them have ended.
     pub(super) async fn offer(&self, rate: f64, end: Instant, mut rng: Rng) {
-        let (mut due, mut tasks) = (Instant::now(), JoinSet::new());
-        for number in 0.. {
-            due += Duration::from_secs_f64(rng.exponential() / rate);
-            if due >= end {
-                break;
-            }
-            sleep_until(due).await;
+        let (begin, mut choices) = (Instant::now(), Rng::new(rng.bits()));
+        let times = poisson(rate, (Duration::ZERO, end - begin), rng);
+        let mut tasks = JoinSet::new();
+        open_loop(begin, times.zip(0..), |due, number| {
             while tasks.try_join_next().is_some() {}
-            let object = self.objects.choose(&mut rng);
-            let kind = ClientKind::choose(self.front.is_some(), &mut rng);
+            let object = self.objects.choose(&mut choices);
+            let kind = ClientKind::choose(self.front.is_some(), &mut choices);
             let door = match self.front.as_ref().filter(|_| kind.is_of_front()) {
                 Some(front) => front.clone(),
                 None => self.next(number),
@@ -57,7 +58,8 @@ impl ChangeLoad {
                     counts.took(begun, due.elapsed());
                 }
             });
-        }
+        })
+        .await;
         tasks.join_all().await;
     }
 
@@ -80,25 +82,21 @@ async fn request(
     let exchange = door.client.exchange(kind, &target, counts);
     let late = |_| Err((Problem::Failed, "no response in time".to_owned()));
     let (connection, response) = timeout(SILENCE_TIMEOUT, exchange).await.unwrap_or_else(late)?;
-    let (head, mut body) = response.into_parts();
-    if head.status != StatusCode::OK {
-        return Err((Problem::Failed, format!("status {}", head.status.as_u16())));
+    if response.status() != StatusCode::OK {
+        return Err((Problem::Failed, format!("status {}", response.status().as_u16())));
     }
-    let etag = head.headers.get(ETAG).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let field = |name: HeaderName| response.headers().get(name)?.to_str().ok();
+    let (etag, closes) = (field(ETAG).unwrap_or_default(), field(CONNECTION) == Some("close"));
     let version = object.version_of(etag);
     let version = version.ok_or_else(|| (Problem::Wrong, format!("the tag {etag}")))?;
     let mut verifier = Verifier::new(object.key(version));
-    loop {
-        let cut = |why: &str| (Problem::Cut, format!("{why} in {} bytes", object.size));
-        let frame =
-            timeout(SILENCE_TIMEOUT, body.frame()).await.map_err(|_| cut("no byte in time"))?;
-        let Some(frame) = frame else { break };
-        let frame = frame.map_err(|error| cut(&format!("broken ({error})")))?;
-        if let Some(piece) = frame.data_ref() {
-            verifier.take(piece);
-            // Large bodies last while the cluster changes.
-            sleep(Duration::from_secs_f64(piece.len() as f64 / READING)).await;
-        }
+    // Large bodies last while the cluster changes.
+    let mut reader = Reader::new(READING, SILENCE_TIMEOUT);
+    let cut = |why: &str| Err((Problem::Cut, format!("{why} in {} bytes", object.size)));
+    match reader.receive(response, |piece| verifier.take(piece)).await {
+        BodyEnd::Whole => {}
+        BodyEnd::Stalled => return cut("no byte in time"),
+        BodyEnd::Broken(error) => return cut(&format!("broken ({error})")),
     }
     if !verifier.is_right() {
         return Err((Problem::Wrong, "other bytes".to_owned()));
@@ -106,7 +104,7 @@ async fn request(
     if verifier.bytes() != object.size {
         return Err((Problem::Cut, format!("{} of {} bytes", verifier.bytes(), object.size)));
     }
-    door.client.keep(kind, connection, &head.headers).await;
+    door.client.keep(kind, connection, closes).await;
     Ok(())
 }
 

@@ -27,11 +27,7 @@ use std::{net::Ipv4Addr, rc::Rc};
 use levada_client::command::CommandStatus;
 use levada_net::lab::{self, LabCluster};
 use levada_types::Rng;
-use tokio::{
-    signal::unix::{SignalKind, signal},
-    task::LocalSet,
-    time::{Instant, sleep_until},
-};
+use tokio::time::{Instant, sleep_until};
 
 use self::{
     counts::{Counts, Phase},
@@ -42,7 +38,7 @@ use self::{
 };
 use crate::{
     args::changes::ChangesArgs,
-    cluster::{objects::Objects, origin},
+    cluster::{objects::Objects, origin, until_interrupted},
 };
 
 /// The results of a row.
@@ -69,11 +65,7 @@ pub(super) fn run(args: &ChangesArgs) -> anyhow::Result<CommandStatus> {
     let mut report = report::begin(args, left_out.as_deref())?;
     let mut rows = Vec::new();
     for change in chosen {
-        let outcome = match &left_out {
-            Some(_) => until_interrupted(args, change, None)?,
-            None => on_hosts(args, change)?,
-        };
-        let Some(outcome) = outcome else {
+        let Some(outcome) = one(args, change, left_out.is_none())? else {
             return Ok(CommandStatus::ProblemsFound);
         };
         report::row(&mut report, change, &outcome)?;
@@ -83,24 +75,14 @@ pub(super) fn run(args: &ChangesArgs) -> anyhow::Result<CommandStatus> {
 }
 
 /// One change; `None` when it was interrupted. All but front-end and back-ends is on the clients' host.
-fn on_hosts(args: &ChangesArgs, change: &Change) -> anyhow::Result<Option<ChangeOutcome>> {
-    let hosts = LabCluster::new(BACKS)?;
-    hosts.client.namespace().run(|| until_interrupted(args, change, Some(&hosts)))?
-}
-
-fn until_interrupted(
+fn one(
     args: &ChangesArgs,
     change: &Change,
-    hosts: Option<&LabCluster>,
+    hands_off: bool,
 ) -> anyhow::Result<Option<ChangeOutcome>> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(LocalSet::new().run_until(async {
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        tokio::select! {
-            outcome = play(args, change, hosts) => outcome.map(Some),
-            _ = interrupt.recv() => Ok(None),
-        }
-    }))
+    let hosts = hands_off.then(|| LabCluster::new(BACKS)).transpose()?;
+    let hosts = hosts.as_ref();
+    until_interrupted(hosts.map(|hosts| &hosts.client), || play(args, change, hosts))
 }
 
 /// Starts a cluster and loads it: to fill the caches, then to measure, then while it changes.

@@ -10,12 +10,11 @@ use std::{
 use anyhow::{Context as _, bail};
 use levada_client::command::{
     admin_client,
-    node::{Addresses, Node, PORT_TRIES, free_addresses, port_was_taken},
+    node::{Addresses, free_addresses},
 };
 use levada_net::lab::LabCluster;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
 use super::{
@@ -24,7 +23,13 @@ use super::{
     held_sockets::hold,
     settings::{ClusterSettings, LabAuthority, NodePlace},
 };
-use crate::emulation::cluster::directory;
+use crate::{
+    cluster::{
+        nodes::{Nodes, with_free_ports},
+        tell,
+    },
+    emulation::cluster::PREFIX,
+};
 
 /// A node as the load sees it.
 pub(super) struct ChangedDoor {
@@ -41,8 +46,7 @@ pub(super) struct ChangedNodes {
     /// The front-end and its back-ends, if connections are handed off.
     pub(super) handed: Option<HandedNodes>,
     authority: LabAuthority,
-    nodes: Vec<Node>,
-    directory: TempDir,
+    nodes: Nodes,
 }
 
 impl ChangedNodes {
@@ -57,71 +61,50 @@ impl ChangedNodes {
         holds_sockets: bool,
         hosts: Option<&LabCluster>,
     ) -> anyhow::Result<Self> {
-        let mut tries = 1;
-        loop {
-            let prepared = Self::prepare(origin, seed, holds_sockets);
-            let started = async {
-                let mut nodes = prepared?;
-                nodes.start_all(hosts).await.map(|()| nodes)
-            };
-            match started.await {
-                Ok(nodes) => return Ok(nodes),
-                // Another process took one of the ports between its release and its use.
-                Err(error) if tries < PORT_TRIES && port_was_taken(&error) => tries += 1,
-                Err(error) => return Err(error),
-            }
+        let (mut nodes, _) = with_free_ports(async || {
+            let mut nodes = Self::prepare(origin, seed, holds_sockets)?;
+            // The fifth node is added later.
+            let later = nodes.nodes.all.pop();
+            nodes.nodes.start(|_, node| node.spawn()).await?;
+            nodes.nodes.all.extend(later);
+            Ok(nodes)
+        })
+        .await?;
+        (0..NODES).for_each(|at| nodes.door(at).serves.set(true));
+        if let Some(hosts) = hosts {
+            let ClusterSettings { origin, token, .. } = &nodes.settings;
+            let handed = HandedNodes::start(hosts, *origin, token, &nodes.authority);
+            nodes.handed = Some(handed.await?);
         }
+        Ok(nodes)
     }
 
     fn prepare(origin: SocketAddr, seed: u32, holds_sockets: bool) -> anyhow::Result<Self> {
-        let (directory, authority) = (directory()?, LabAuthority::new()?);
+        let (mut nodes, authority) = (Nodes::new(PREFIX)?, LabAuthority::new()?);
         let token = format!("{:032x}", u64::from(std::process::id()) << 32 | u64::from(seed));
+        let settings = ClusterSettings::new(origin, token, NODES);
         let all = free_addresses(2 * (NODES + 1)).context("no free ports on 127.0.0.1")?;
-        let (mut places, mut nodes, mut doors) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut places, mut doors) = (Vec::new(), Vec::new());
         for (at, pair) in all.chunks_exact(2).enumerate() {
-            let (name, own) = (format!("node{at}"), directory.path().join(format!("node{at}")));
-            std::fs::create_dir_all(own.join("cache"))?;
-            authority.renew(&own)?;
+            let name = format!("node{at}");
+            let directory = nodes.directory().join(&name);
+            std::fs::create_dir_all(directory.join("cache"))?;
+            authority.renew(&directory)?;
             let (addresses, https) = (pair[0], pair[1].clients);
             let client = NodeClient::new(addresses.clients, https, &authority.certificate)?;
             doors.push(Rc::new(ChangedDoor { serves: Cell::new(false), client }));
-            let (config, log) = (own.join("levada.toml"), own.join("log"));
-            let node = Node::new(name.clone(), addresses, config, log);
-            let Addresses { clients, peers, admin } = addresses;
-            nodes.push(match holds_sockets && at < NODES {
-                true => hold(node, &[clients, https, peers, admin])?,
+            places.push(NodePlace { name, addresses, https, extra: pair[1].peers, directory });
+        }
+        for (at, place) in places.iter().enumerate() {
+            let node = nodes.node(&place.name, place.addresses, &settings.file(place, &places))?;
+            let Addresses { clients, peers, admin } = place.addresses;
+            nodes.all.push(match holds_sockets && at < NODES {
+                true => hold(node, &[clients, place.https, peers, admin])?,
                 false => node,
             });
-            let extra = pair[1].peers;
-            places.push(NodePlace { name, addresses, https, extra, directory: own });
         }
-        Ok(Self {
-            settings: ClusterSettings::new(origin, token, NODES),
-            doors: Rc::new(RefCell::new(doors)),
-            places,
-            handed: None,
-            authority,
-            nodes,
-            directory,
-        })
-    }
-
-    async fn start_all(&mut self, hosts: Option<&LabCluster>) -> anyhow::Result<()> {
-        self.write()?;
-        for at in 0..NODES {
-            self.nodes[at].spawn()?;
-        }
-        for at in 0..NODES {
-            self.nodes[at].ready().await?;
-            self.door(at).serves.set(true);
-        }
-        if let Some(hosts) = hosts {
-            let ClusterSettings { origin, token, .. } = &self.settings;
-            let directory = self.directory.path();
-            let handed = HandedNodes::start(hosts, *origin, directory, token, &self.authority);
-            self.handed = Some(handed.await?);
-        }
-        Ok(())
+        let doors = Rc::new(RefCell::new(doors));
+        Ok(Self { settings, doors, places, handed: None, authority, nodes })
     }
 
     /// The node as the load sees it.
@@ -139,8 +122,8 @@ impl ChangedNodes {
     /// # Errors
     /// If it does not start.
     pub(super) async fn add(&mut self, at: usize) -> anyhow::Result<()> {
-        self.nodes[at].spawn()?;
-        self.nodes[at].ready().await?;
+        self.nodes.all[at].spawn()?;
+        self.nodes.all[at].ready().await?;
         self.door(at).serves.set(true);
         Ok(())
     }
@@ -150,10 +133,8 @@ impl ChangedNodes {
     /// # Errors
     /// If it has ended by itself.
     pub(super) async fn remove(&mut self, at: usize) -> anyhow::Result<()> {
-        let process = self.nodes[at].pid().and_then(|process| i32::try_from(process).ok());
-        let process = process.and_then(Pid::from_raw).context("it has ended by itself")?;
-        kill_process(process, Signal::TERM)?;
-        let ended = tokio::time::timeout(END_TIMEOUT, self.nodes[at].end()).await;
+        tell(&self.nodes.all[at], Signal::TERM)?;
+        let ended = tokio::time::timeout(END_TIMEOUT, self.nodes.all[at].end()).await;
         ended.context("it does not end")??;
         Ok(())
     }
@@ -164,8 +145,7 @@ impl ChangedNodes {
     /// If one cannot be written.
     pub(super) fn write(&self) -> anyhow::Result<()> {
         for place in &self.places {
-            let file = place.directory.join("levada.toml");
-            std::fs::write(file, self.settings.file(place, &self.places))?;
+            self.nodes.configure(&place.name, &self.settings.file(place, &self.places))?;
         }
         Ok(())
     }

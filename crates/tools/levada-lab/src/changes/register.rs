@@ -8,11 +8,12 @@ use http::StatusCode;
 use tokio::{net::TcpStream, time::sleep};
 
 use super::{
-    client::{handshake, request},
+    client::get,
     handed::FRONT,
     nodes::{ChangedNodes, NODES},
     settings::HOST_NAME,
 };
+use crate::cluster::client::handshake;
 
 /// A change.
 pub(super) struct Change {
@@ -95,9 +96,8 @@ async fn listener(nodes: &mut ChangedNodes, _turn: u32) -> anyhow::Result<()> {
     for at in &all {
         let address = nodes.places[*at].extra;
         let stream = TcpStream::connect(address).await.context("the new listener")?;
-        let shaken = handshake(stream).await;
-        let mut connection = shaken.map_err(|(_, why)| anyhow::anyhow!(why))?;
-        let response = connection.send_request(request("/object/0", false)).await?;
+        let mut connection = handshake(stream).await?;
+        let response = connection.send_request(get("/object/0", false)).await?;
         ensure!(response.status() == StatusCode::OK, "the new listener: {}", response.status());
         drop(http_body_util::BodyExt::collect(response.into_body()).await?);
         kept.push((address, connection));
@@ -106,7 +106,7 @@ async fn listener(nodes: &mut ChangedNodes, _turn: u32) -> anyhow::Result<()> {
     nodes.settings.extra = false;
     nodes.reload(&all, "[[listen]]").await?;
     for (address, mut connection) in kept {
-        let response = connection.send_request(request("/object/0", false)).await;
+        let response = connection.send_request(get("/object/0", false)).await;
         let response = response.context("an old connection of a listener that is gone")?;
         ensure!(response.status() == StatusCode::OK, "an old connection: {}", response.status());
         drop(http_body_util::BodyExt::collect(response.into_body()).await?);
@@ -138,9 +138,8 @@ async fn site(nodes: &mut ChangedNodes, turn: u32) -> anyhow::Result<()> {
     nodes.reload(&all, &host).await?;
     for at in all {
         let stream = TcpStream::connect(nodes.places[at].addresses.clients).await?;
-        let shaken = handshake(stream).await;
-        let mut connection = shaken.map_err(|(_, why)| anyhow::anyhow!(why))?;
-        let mut asked = request("/object/0", true);
+        let mut connection = handshake(stream).await?;
+        let mut asked = get("/object/0", true);
         asked.headers_mut().insert(http::header::HOST, host.parse()?);
         let status = connection.send_request(asked).await?.status();
         ensure!(status == StatusCode::OK, "node{at} answers for the new site with {status}");

@@ -20,8 +20,10 @@ use std::time::Duration;
 
 #[cfg(target_os = "linux")]
 use {
-    anyhow::ensure,
+    anyhow::{Context as _, ensure},
+    levada_client::command::node::Node,
     levada_net::lab::Host,
+    rustix::process::{Pid, Signal, kill_process},
     tokio::{
         runtime::Handle,
         signal::unix::{SignalKind, signal},
@@ -79,6 +81,17 @@ pub(crate) fn spawn_on<T: Send>(
         let _entered = runtime.enter();
         spawn()
     })?
+}
+
+/// Sends a signal to a node.
+///
+/// # Errors
+/// If it has ended by itself.
+#[cfg(target_os = "linux")]
+pub(crate) fn tell(node: &Node, signal: Signal) -> anyhow::Result<()> {
+    let pid = node.pid().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+    let pid = pid.with_context(|| format!("{} has ended by itself", node.name))?;
+    Ok(kill_process(pid, signal)?)
 }
 
 /// Requests one object after another until a front-end has handed off connections to two back-ends and more: it tries

@@ -1,10 +1,11 @@
 //! The starter of clusters: nodes as processes of this same executable, with their files in one directory.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use anyhow::Context as _;
 use levada_client::command::node::{Addresses, Node, PORT_TRIES, port_was_taken};
 use tempfile::TempDir;
+use tokio::time::sleep;
 
 /// Nodes with a directory for their files. Their processes end when this is dropped, and also when this process is
 /// killed.
@@ -91,8 +92,14 @@ pub async fn with_free_ports<C>(
     let mut restarts = 0;
     loop {
         match start().await {
-            Err(error) if restarts + 1 < PORT_TRIES && port_was_taken(&error) => restarts += 1,
+            Err(error) if restarts + 1 < PORT_TRIES && port_was_taken(&error) => {
+                restarts += 1;
+                sleep(PORT_BACKOFF).await;
+            }
             started => return Ok((started?, restarts)),
         }
     }
 }
+
+/// The wait before a cluster is started again.
+const PORT_BACKOFF: Duration = Duration::from_millis(200);

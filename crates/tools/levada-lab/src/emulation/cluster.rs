@@ -266,8 +266,3 @@ const DEVICE: &str = LabCluster::DEVICE;
 const MOST: usize = 10_000;
 /// The timeout for a page of a process, all of which share the machine with the load.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// The directory of a lab.
-pub(crate) fn directory() -> anyhow::Result<tempfile::TempDir> {
-    Ok(tempfile::Builder::new().prefix(PREFIX).tempdir()?)
-}

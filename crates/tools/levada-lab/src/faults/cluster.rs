@@ -11,11 +11,10 @@ use std::{
 use anyhow::Context as _;
 use levada_client::command::{
     admin_client,
-    node::{Addresses, Node, PORT_TRIES, free_addresses, port_was_taken},
+    node::{Addresses, Node, free_addresses},
 };
-use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
-use tokio::{runtime::Handle, time::sleep};
+use levada_net::lab::Host;
+use rustix::process::Signal;
 
 use super::{
     clocks,
@@ -25,7 +24,13 @@ use super::{
     load::HOST_NAME,
     network::{FaultHosts, NODES},
 };
-use crate::emulation::cluster::directory;
+use crate::{
+    cluster::{
+        nodes::{Nodes, with_free_ports},
+        spawn_on, tell,
+    },
+    emulation::cluster::PREFIX,
+};
 
 /// The differences between clusters.
 pub(super) struct ClusterSpec<'a> {
@@ -44,9 +49,8 @@ pub(super) struct ClusterSpec<'a> {
 /// The processes. They end when this is dropped, and also when this process is killed.
 pub(super) struct Cluster<'a> {
     pub(super) doors: Rc<[Door]>,
-    nodes: Vec<Node>,
+    nodes: Nodes,
     pub(super) hosts: Option<&'a FaultHosts>,
-    directory: TempDir,
 }
 
 impl<'a> Cluster<'a> {
@@ -55,77 +59,48 @@ impl<'a> Cluster<'a> {
     /// # Errors
     /// If a node does not start, with its log.
     pub(super) async fn start(spec: &ClusterSpec<'a>) -> anyhow::Result<Self> {
-        let mut tries = 1;
-        loop {
+        let (cluster, _) = with_free_ports(async || {
             let mut cluster = Self::prepare(spec)?;
-            match cluster.start_all().await {
-                Ok(()) => return Ok(cluster),
-                // Another process took one of the ports between its release and its use.
-                Err(error) if tries < PORT_TRIES && port_was_taken(&error) => tries += 1,
-                Err(error) => return Err(error),
-            }
-        }
+            let spawn = |at, node: &mut Node| spawn_on(host(spec.hosts, at), || node.spawn());
+            cluster.nodes.start(spawn).await?;
+            Ok(cluster)
+        })
+        .await?;
+        (0..NODES).for_each(|at| cluster.open(at));
+        Ok(cluster)
     }
 
     fn prepare(spec: &ClusterSpec<'a>) -> anyhow::Result<Self> {
-        let directory = directory()?;
+        let mut nodes = Nodes::new(PREFIX)?;
         let all = match spec.hosts {
             Some(_) => FaultHosts::addresses(),
             None => free_addresses(NODES).context("no free ports on 127.0.0.1")?,
         };
-        let (mut nodes, mut doors) = (Vec::new(), Vec::new());
+        let mut doors = Vec::new();
         for (at, addresses) in all.iter().enumerate() {
             let name = format!("node{at}");
-            let config = directory.path().join(format!("{name}.toml"));
-            let cache = cache(directory.path(), at);
+            let cache = cache(nodes.directory(), at);
             std::fs::create_dir_all(&cache)?;
-            std::fs::write(&config, configuration(spec, at, &all, &cache))?;
-            let log = directory.path().join(format!("{name}.log"));
-            doors.push(Door::new(name.clone(), addresses));
-            let mut node = Node::new(name, *addresses, config, log);
+            let mut node = nodes.node(&name, *addresses, &configuration(spec, at, &all, &cache))?;
+            doors.push(Door::new(name, addresses));
             if spec.unread_log {
                 node = node.with_unread_output();
             }
             if spec.small_disk {
-                let file_system = directory.path().join(format!("disk{at}"));
+                let file_system = nodes.directory().join(format!("disk{at}"));
                 node = node.wrapped_by(file_system::in_small_file_system(&file_system));
             }
             if spec.own_clocks {
-                node = node.wrapped_by(clocks::with_own_clock(&clock(directory.path(), at))?);
+                node = node.wrapped_by(clocks::with_own_clock(&clock(nodes.directory(), at))?);
             }
-            nodes.push(node);
+            nodes.all.push(node);
         }
-        Ok(Self { doors: doors.into(), nodes, hosts: spec.hosts, directory })
+        Ok(Self { doors: doors.into(), nodes, hosts: spec.hosts })
     }
 
-    async fn start_all(&mut self) -> anyhow::Result<()> {
-        for at in 0..NODES {
-            self.spawn(at)?;
-        }
-        for at in 0..NODES {
-            self.ready(at).await?;
-        }
-        Ok(())
-    }
-
-    /// Starts the process of a node, on its host.
-    fn spawn(&mut self, at: usize) -> anyhow::Result<()> {
-        let (runtime, node) = (Handle::current(), &mut self.nodes[at]);
-        let mut spawn = || {
-            let _entered = runtime.enter();
-            node.spawn()
-        };
-        match self.hosts {
-            Some(hosts) => hosts.nodes[at].namespace().run(spawn)?,
-            None => spawn(),
-        }
-    }
-
-    /// Waits until a node is ready, and opens it to clients.
-    async fn ready(&mut self, at: usize) -> anyhow::Result<()> {
-        self.nodes[at].ready().await?;
-        self.doors[at].open(self.nodes[at].pid());
-        Ok(())
+    /// Opens a node to clients.
+    fn open(&self, at: usize) {
+        self.doors[at].open(self.nodes.all[at].pid());
     }
 
     /// Starts a node that has ended.
@@ -133,22 +108,21 @@ impl<'a> Cluster<'a> {
     /// # Errors
     /// If it does not start, with its log.
     pub(super) async fn restart(&mut self, at: usize) -> anyhow::Result<()> {
-        let mut tries = 1;
-        loop {
-            self.spawn(at)?;
-            match self.ready(at).await {
-                // A connection has the port as its own end.
-                Err(error) if tries < PORT_TRIES && port_was_taken(&error) => tries += 1,
-                result => return result,
-            }
-            sleep(PORT_BACKOFF).await;
-        }
+        let (host, node) = (host(self.hosts, at), &mut self.nodes.all[at]);
+        // A connection may have the port as its own end.
+        with_free_ports(async || {
+            spawn_on(host, || node.spawn())?;
+            node.ready().await
+        })
+        .await?;
+        self.open(at);
+        Ok(())
     }
 
     /// Kills a node.
     pub(super) async fn kill(&mut self, at: usize) {
         self.doors[at].strike();
-        self.nodes[at].kill().await;
+        self.nodes.all[at].kill().await;
     }
 
     /// Ends a node as an operator does, who sends it no further requests.
@@ -157,8 +131,8 @@ impl<'a> Cluster<'a> {
     /// If it has ended by itself.
     pub(super) async fn stop(&mut self, at: usize) -> anyhow::Result<()> {
         self.doors[at].close();
-        self.tell(at, Signal::TERM)?;
-        self.nodes[at].end().await.map(drop)
+        tell(&self.nodes.all[at], Signal::TERM)?;
+        self.nodes.all[at].end().await.map(drop)
     }
 
     /// Suspends a node.
@@ -167,7 +141,7 @@ impl<'a> Cluster<'a> {
     /// If it has ended by itself.
     pub(super) fn suspend(&self, at: usize) -> anyhow::Result<()> {
         self.doors[at].strike();
-        self.tell(at, Signal::STOP)
+        tell(&self.nodes.all[at], Signal::STOP)
     }
 
     /// Resumes a node, and opens it to clients.
@@ -175,17 +149,10 @@ impl<'a> Cluster<'a> {
     /// # Errors
     /// If it has ended by itself.
     pub(super) fn resume(&self, at: usize) -> anyhow::Result<()> {
-        self.tell(at, Signal::CONT)?;
+        tell(&self.nodes.all[at], Signal::CONT)?;
         self.doors[at].strike();
-        self.doors[at].open(self.nodes[at].pid());
+        self.open(at);
         Ok(())
-    }
-
-    fn tell(&self, at: usize, signal: Signal) -> anyhow::Result<()> {
-        let node = &self.nodes[at];
-        let pid = node.pid().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
-        let pid = pid.with_context(|| format!("{} has ended by itself", node.name))?;
-        Ok(kill_process(pid, signal)?)
     }
 
     /// Sets the clock of a node, which need not run, to this many seconds from the machine's.
@@ -193,13 +160,13 @@ impl<'a> Cluster<'a> {
     /// # Errors
     /// If the file cannot be written.
     pub(super) fn set_clock(&self, at: usize, seconds: i64) -> io::Result<()> {
-        clocks::write(&clock(self.directory.path(), at), seconds)
+        clocks::write(&clock(self.nodes.directory(), at), seconds)
     }
 
     /// The nodes that have ended by themselves, or do not answer.
     pub(super) async fn lost(&mut self) -> Vec<String> {
         let mut lost = Vec::new();
-        for node in &mut self.nodes {
+        for node in &mut self.nodes.all {
             if let Err(error) = node.ready().await {
                 lost.push(format!("{error:#}"));
             }
@@ -211,20 +178,15 @@ impl<'a> Cluster<'a> {
     pub(super) async fn metric(&self, name: &str) -> f64 {
         let mut sum = 0.0;
         for door in self.doors.iter() {
-            let page =
-                admin_client::get(door.admin, "/metrics", ANSWER_TIMEOUT).await.unwrap_or_default();
-            let page = String::from_utf8_lossy(&page);
-            let lines = page.lines().filter(|line| line.starts_with(name));
-            sum +=
-                lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>();
+            sum += admin_client::metric(door.admin, name, ANSWER_TIMEOUT).await.unwrap_or_default();
         }
         sum
     }
 
     /// The directory of a node's cache, as this process sees it.
     pub(super) fn cache(&self, at: usize) -> PathBuf {
-        let cache = cache(self.directory.path(), at);
-        match self.nodes[at].pid() {
+        let cache = cache(self.nodes.directory(), at);
+        match self.nodes.all[at].pid() {
             // A node may have file systems of its own.
             Some(process) => {
                 let rest = cache.strip_prefix("/").unwrap_or(&cache);
@@ -233,6 +195,11 @@ impl<'a> Cluster<'a> {
             None => cache,
         }
     }
+}
+
+/// The host of a node, if it has one.
+fn host(hosts: Option<&FaultHosts>, at: usize) -> Option<&Host> {
+    hosts.map(|hosts| &hosts.nodes[at])
 }
 
 /// The file that says how far the clock of a node is from the machine's.
@@ -316,7 +283,5 @@ origin = "http://{liar}"
 pub(super) const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// `limits.memory` of the nodes.
 pub(super) const MEMORY: u64 = 160 << 20;
-/// The wait before a node is started at other ports.
-const PORT_BACKOFF: Duration = Duration::from_millis(200);
 /// The timeout for a page of a node: a node that a fault keeps busy is left out.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);

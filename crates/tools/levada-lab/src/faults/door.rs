@@ -1,14 +1,11 @@
 //! A node as clients, the purger and the watch of the memory see it: its addresses, whether it takes
 //! requests, and its process.
 
-use std::{
-    cell::{Cell, RefCell},
-    net::SocketAddr,
-};
+use std::{cell::Cell, net::SocketAddr};
 
 use levada_client::command::node::Addresses;
 
-use super::client::Connection;
+use crate::cluster::client::IdleConnections;
 
 /// A node from outside.
 pub(super) struct Door {
@@ -20,7 +17,8 @@ pub(super) struct Door {
     /// Grows whenever the node is struck, so that requests at it are not judged, and recovers.
     life: Cell<u64>,
     process: Cell<Option<u32>>,
-    idle: RefCell<Vec<(u64, Connection)>>,
+    /// Connections that were opened since it was struck last.
+    pub(super) idle: IdleConnections,
 }
 
 impl Door {
@@ -33,7 +31,7 @@ impl Door {
             serves: Cell::new(false),
             life: Cell::default(),
             process: Cell::default(),
-            idle: RefCell::default(),
+            idle: IdleConnections::default(),
         }
     }
 
@@ -51,6 +49,7 @@ impl Door {
     /// Closes the node, and counts no request that is at it now.
     pub(super) fn strike(&self) {
         self.close();
+        self.idle.clear();
         self.life.set(self.life.get() + 1);
     }
 
@@ -65,20 +64,5 @@ impl Door {
 
     pub(super) fn process(&self) -> Option<u32> {
         self.process.get()
-    }
-
-    /// The idle connection that was used last.
-    pub(super) fn kept(&self) -> Option<Connection> {
-        let mut idle = self.idle.borrow_mut();
-        idle.retain(|(life, connection)| *life == self.life() && connection.is_ready());
-        idle.pop().map(|(_, connection)| connection)
-    }
-
-    /// Keeps a connection for further requests.
-    pub(super) async fn keep(&self, mut connection: Connection) {
-        let life = self.life();
-        if connection.ready().await.is_ok() {
-            self.idle.borrow_mut().push((life, connection));
-        }
     }
 }

@@ -15,6 +15,8 @@ use tokio::{
     time::sleep,
 };
 
+use crate::cluster::server::accept;
+
 /// The lies, each with the first part of its paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lie {
@@ -55,13 +57,9 @@ pub(super) const LIES: &[(Lie, &str)] = &[
 pub(super) async fn start(address: IpAddr) -> anyhow::Result<SocketAddr> {
     let listener = TcpListener::bind((address, 0)).await.context("an origin cannot listen")?;
     let address = listener.local_addr()?;
-    spawn_local(async move {
-        loop {
-            if let Ok((stream, _)) = listener.accept().await {
-                spawn_local(converse(stream));
-            }
-        }
-    });
+    spawn_local(accept(listener, |stream| {
+        spawn_local(converse(stream));
+    }));
     Ok(address)
 }
 

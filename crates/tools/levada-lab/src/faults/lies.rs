@@ -5,15 +5,16 @@ use std::time::Duration;
 use http::{Response, StatusCode};
 use hyper::body::Incoming;
 use levada_client::command::content::Verifier;
-use tokio::{task::JoinSet, time::Instant};
+use tokio::task::JoinSet;
 
 use super::{
-    client::{self, BodyEnd, Waiting},
+    client,
     cluster::Cluster,
     liar::{self, LIAR_NAME, LIES, Lie},
     stage::Stage,
     tally::Verdict,
 };
+use crate::cluster::client::BodyEnd;
 
 /// Requests every lie in turn, of all nodes.
 pub(super) async fn request_all(
@@ -50,8 +51,7 @@ async fn judge(lie: Lie, target: &str, response: Response<Incoming>) -> Verdict 
         return Verdict::Right;
     }
     let mut verifier = Verifier::new(liar::key(target));
-    let waiting = Waiting::since(Instant::now());
-    let end = client::receive(response.into_body(), &waiting, |piece| verifier.take(piece)).await;
+    let end = client::reader().receive(response, |piece| verifier.take(piece)).await;
     let whole = verifier.bytes() == liar::SIZE as u64 && lie == Lie::Longer;
     match end {
         _ if !verifier.is_right() => Verdict::Wrong(format!("other bytes in {target}")),

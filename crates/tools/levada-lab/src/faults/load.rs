@@ -3,20 +3,21 @@
 
 use std::{cell::RefCell, rc::Rc, time::Duration};
 
-use http::{StatusCode, header::ETAG};
+use http::{HeaderName, StatusCode, header::ETAG};
 use levada_client::command::content::Verifier;
 use levada_types::Rng;
-use tokio::{
-    task::JoinSet,
-    time::{Instant, sleep_until},
-};
+use tokio::{task::JoinSet, time::Instant};
 
 use super::{
-    client::{self, BodyEnd, Waiting},
+    client,
     door::Door,
     tally::{Tally, Verdict},
 };
-use crate::cluster::objects::{HIT_SIZE, Objects, VersionedObject};
+use crate::cluster::{
+    client::{BodyEnd, Reader},
+    load::{open_loop, poisson},
+    objects::{HIT_SIZE, Objects, VersionedObject},
+};
 
 /// The load on a cluster.
 pub(super) struct Load {
@@ -28,16 +29,13 @@ pub(super) struct Load {
 impl Load {
     /// Sends requests until `end`, and waits until all of them have ended.
     pub(super) async fn offer(&self, rate: f64, end: Instant, mut rng: Rng) {
-        let (mut due, mut tasks) = (Instant::now(), JoinSet::new());
-        for number in 0.. {
-            due += Duration::from_secs_f64(rng.exponential() / rate);
-            if due >= end {
-                break;
-            }
-            sleep_until(due).await;
+        let (begin, mut choices) = (Instant::now(), Rng::new(rng.bits()));
+        let times = poisson(rate, (Duration::ZERO, end - begin), rng);
+        let mut tasks = JoinSet::new();
+        open_loop(begin, times.zip(0..), |due, number| {
             while tasks.try_join_next().is_some() {}
-            let object = self.objects.choose(&mut rng);
-            let Some(at) = self.next(number) else { continue };
+            let object = self.objects.choose(&mut choices);
+            let Some(at) = self.next(number) else { return };
             // The node may be struck before the task begins.
             let life = self.doors[at].life();
             let (objects, doors, tally) =
@@ -48,7 +46,8 @@ impl Load {
                     request(object, door, life, &client, due, &tally).await;
                 }
             });
-        }
+        })
+        .await;
         tasks.join_all().await;
     }
 
@@ -68,9 +67,10 @@ async fn request(
     tally: &RefCell<Tally>,
 ) {
     let oldest = object.oldest();
-    let waiting = Waiting::since(due);
-    let (verdict, hit) = judge(object, oldest, door, client, &waiting).await;
-    let waited = waiting.so_far();
+    let mut reader = client::reader();
+    let (verdict, hit) = judge(object, oldest, door, client, &mut reader).await;
+    // Without the pauses of the client's own reading.
+    let waited = due.elapsed().saturating_sub(reader.paused());
     tracing::debug!(node = %door.name, target = %object.target(), ?waited, hit, ?verdict, "a request");
     let mut tally = tally.borrow_mut();
     match door.life() == life {
@@ -85,7 +85,7 @@ async fn judge(
     oldest: u64,
     door: &Door,
     client: &str,
-    waiting: &Waiting,
+    reader: &mut Reader,
 ) -> (Verdict, bool) {
     let fields = client::fields(HOST_NAME, client);
     let (connection, response) = match client::send(door, &object.target(), &fields).await {
@@ -93,22 +93,22 @@ async fn judge(
         Err(reason) => return (Verdict::Failed(reason), false),
     };
     let hit = client::is_hit(&response);
-    let (head, body) = response.into_parts();
-    if head.status != StatusCode::OK {
-        let why = head.headers.get("proxy-status").and_then(|value| value.to_str().ok());
-        let reason = format!("status {} {}", head.status.as_u16(), why.unwrap_or_default());
+    let field = |name: HeaderName| response.headers().get(name)?.to_str().ok();
+    if response.status() != StatusCode::OK {
+        let why = field(HeaderName::from_static("proxy-status")).unwrap_or_default();
+        let reason = format!("status {} {why}", response.status().as_u16());
         return (Verdict::Failed(reason), false);
     }
-    let etag = head.headers.get(ETAG).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let etag = field(ETAG).unwrap_or_default();
     let Some(version) = object.version_of(etag) else {
         return (Verdict::Wrong(format!("no version has the tag {etag}")), false);
     };
     let mut verifier = Verifier::new(object.key(version));
-    let end = client::receive(body, waiting, |piece| verifier.take(piece)).await;
+    let end = reader.receive(response, |piece| verifier.take(piece)).await;
     let place = || format!("{} of {} bytes of {}", verifier.bytes(), object.size, object.target());
     let verdict = match end {
         _ if !verifier.is_right() => Verdict::Wrong(format!("other bytes within {}", place())),
-        BodyEnd::Broken => Verdict::Cut(format!("broken in {}", kind(object))),
+        BodyEnd::Broken(_) => Verdict::Cut(format!("broken in {}", kind(object))),
         BodyEnd::Stalled => Verdict::Cut(format!("no byte in time in {}", kind(object))),
         BodyEnd::Whole if verifier.bytes() != object.size => Verdict::Wrong(place()),
         BodyEnd::Whole if version < oldest => {
@@ -116,8 +116,8 @@ async fn judge(
         }
         BodyEnd::Whole => Verdict::Right,
     };
-    if end == BodyEnd::Whole {
-        door.keep(connection).await;
+    if matches!(end, BodyEnd::Whole) {
+        door.idle.keep(connection).await;
     }
     (verdict, hit)
 }

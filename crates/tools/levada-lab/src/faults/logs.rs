@@ -5,12 +5,7 @@ use std::time::Duration;
 use http::{HeaderValue, header::USER_AGENT};
 use tokio::task::JoinSet;
 
-use super::{
-    client::{self, Waiting},
-    cluster::Cluster,
-    load::HOST_NAME,
-    stage::Stage,
-};
+use super::{client, cluster::Cluster, load::HOST_NAME, stage::Stage};
 
 /// Requests small objects of all nodes, and states a long name of its program.
 pub(super) async fn fill(cluster: &mut Cluster<'_>, stage: &Stage<'_>) -> anyhow::Result<()> {
@@ -31,9 +26,8 @@ pub(super) async fn fill(cluster: &mut Cluster<'_>, stage: &Stage<'_>) -> anyhow
             let Ok((connection, response)) = client::send(door, &target, &fields).await else {
                 return;
             };
-            let waiting = Waiting::since(tokio::time::Instant::now());
-            client::receive(response.into_body(), &waiting, |_| {}).await;
-            door.keep(connection).await;
+            client::reader().receive(response, |_| {}).await;
+            door.idle.keep(connection).await;
         });
     }
     Ok(())

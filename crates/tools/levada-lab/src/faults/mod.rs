@@ -45,8 +45,7 @@ use anyhow::bail;
 use levada_client::command::CommandStatus;
 use levada_types::Rng;
 use tokio::{
-    signal::unix::{SignalKind, signal},
-    task::{LocalSet, spawn_local},
+    task::spawn_local,
     time::{Instant, sleep},
 };
 
@@ -61,7 +60,7 @@ use self::{
 };
 use crate::{
     args::faults::FaultsArgs,
-    cluster::{objects::Objects, origin},
+    cluster::{objects::Objects, origin, until_interrupted},
 };
 
 /// The results of a row.
@@ -96,7 +95,7 @@ pub(super) fn run(args: &FaultsArgs) -> anyhow::Result<CommandStatus> {
             }
             Err(why) => bail!("{}: {why}", fault.name),
         }
-        let Some(outcome) = on_hosts(args, fault)? else { return Ok(CommandStatus::ProblemsFound) };
+        let Some(outcome) = one(args, fault)? else { return Ok(CommandStatus::ProblemsFound) };
         report::row(&mut report, fault, &outcome)?;
         rows.push((fault, outcome));
     }
@@ -104,28 +103,11 @@ pub(super) fn run(args: &FaultsArgs) -> anyhow::Result<CommandStatus> {
 }
 
 /// One fault; `None` when it was interrupted.
-fn on_hosts(args: &FaultsArgs, fault: &Fault) -> anyhow::Result<Option<FaultOutcome>> {
-    if !fault.hosts {
-        return until_interrupted(args, fault, None);
-    }
-    let hosts = FaultHosts::new(args.seed.into())?;
+fn one(args: &FaultsArgs, fault: &Fault) -> anyhow::Result<Option<FaultOutcome>> {
+    let hosts = fault.hosts.then(|| FaultHosts::new(args.seed.into())).transpose()?;
+    let hosts = hosts.as_ref();
     // This thread makes all its connections on the hub.
-    hosts.hub.namespace().run(|| until_interrupted(args, fault, Some(&hosts)))?
-}
-
-fn until_interrupted(
-    args: &FaultsArgs,
-    fault: &Fault,
-    hosts: Option<&FaultHosts>,
-) -> anyhow::Result<Option<FaultOutcome>> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(LocalSet::new().run_until(async {
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        tokio::select! {
-            outcome = play(args, fault, hosts) => outcome.map(Some),
-            _ = interrupt.recv() => Ok(None),
-        }
-    }))
+    until_interrupted(hosts.map(|hosts| &hosts.hub), || play(args, fault, hosts))
 }
 
 /// Starts a cluster, and loads and disturbs it for the length of the row.
