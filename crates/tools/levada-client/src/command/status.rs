@@ -13,6 +13,13 @@ pub enum CommandStatus {
     Exit(u8),
 }
 
+impl CommandStatus {
+    /// The result of a command that ran and found everything fine, or did not.
+    pub fn of(is_fine: bool) -> Self {
+        if is_fine { Self::Success } else { Self::ProblemsFound }
+    }
+}
+
 impl From<CommandStatus> for ExitCode {
     fn from(status: CommandStatus) -> Self {
         match status {

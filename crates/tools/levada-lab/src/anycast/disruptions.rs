@@ -223,7 +223,7 @@ fn report(args: &DisruptionsArgs, means: &BTreeMap<Point, f64>) -> anyhow::Resul
     }
     draw(&args.every, "Downloads over connections that are reset", figures(means))?;
     let holds = judged.iter().all(|(said, worst)| *worst >= said.least);
-    Ok(if holds { CommandStatus::Success } else { CommandStatus::ProblemsFound })
+    Ok(CommandStatus::of(holds))
 }
 
 /// Figure 5: throughput over the round trip, a line for each interval, a figure for each loss.

@@ -230,7 +230,7 @@ fn report(args: &PurgingArgs, sides: &[Side]) -> anyhow::Result<CommandStatus> {
         };
         writeln!(out, "one retry: below 0.5 %, and below a fifth of what none drops: {verdict}")?;
     }
-    Ok(if holds { CommandStatus::Success } else { CommandStatus::ProblemsFound })
+    Ok(CommandStatus::of(holds))
 }
 
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);

@@ -418,11 +418,7 @@ fn report(
             writeln!(out)?;
         }
     }
-    Ok(if failed(TOOLS[0].name) == 0 {
-        CommandStatus::Success
-    } else {
-        CommandStatus::ProblemsFound
-    })
+    Ok(CommandStatus::of(failed(TOOLS[0].name) == 0))
 }
 
 fn router_conf(daemon: Daemon) -> String {

@@ -129,7 +129,7 @@ fn report(
         let verdict = if holds { "holds" } else { "does not hold" };
         writeln!(out, "paper: no synchronization: {verdict}")?;
     }
-    Ok(if holds { CommandStatus::Success } else { CommandStatus::ProblemsFound })
+    Ok(CommandStatus::of(holds))
 }
 
 /// Figure 8: the queue over time, and its spectrum, which would show an oscillation.

@@ -345,7 +345,7 @@ fn report(args: &VanishingArgs, measured: &Measured) -> anyhow::Result<CommandSt
         let verdict = if holds { "holds" } else { "does not hold" };
         writeln!(out, "nothing is left after {MOST} s: {verdict}")?;
     }
-    Ok(if holds { CommandStatus::Success } else { CommandStatus::ProblemsFound })
+    Ok(CommandStatus::of(holds))
 }
 
 /// Time of the paper's one retry, doubled.

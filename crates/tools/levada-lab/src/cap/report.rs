@@ -73,26 +73,13 @@ pub(super) fn begin(args: &CapArgs, setup: &CapSetup) -> anyhow::Result<LabRepor
         "seeds: {}; lines are means, ± half of what lies between the extremes",
         seeds.join(", ")
     ));
-    let head = format!(
-        "{:<39} {:^31}  {:^15}  {:^15}  {:^7} {QUALITY_1}\n{:<9}  {:>7}  {:<20} {:>8} {:>6} {:>9} {:>5}  {:>15}  {:>15}  {:>7} {QUALITY_2}",
-        "",
-        "requests/s",
-        "least-most busy",
-        "simulated",
-        "hit",
-        "mix",
-        "clients",
-        "policy",
-        "measured",
-        "",
-        "simulated",
-        "",
-        "of the servers",
-        "",
-        "ratio"
-    );
+    let head = format!("{HEAD_1}{QUALITY_1}\n{HEAD_2}{QUALITY_2}");
     Ok(LabReport::begin(args.prototype.json, emulated, &head)?)
 }
+
+/// The headings of the other columns, in two lines.
+const HEAD_1: &str = "                                                  requests/s             least-most busy     simulated       hit   ";
+const HEAD_2: &str = "mix        clients  policy               measured        simulated         of the servers                     ratio ";
 
 /// One measurement.
 pub(super) fn row(report: &mut LabReport, row: &CapRow) -> anyhow::Result<()> {

@@ -3,9 +3,10 @@
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
-    rc::Rc,
     time::Duration,
 };
+
+use crate::cluster::percentile;
 
 /// What went wrong with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,9 +22,10 @@ pub(super) enum Problem {
 }
 
 /// The part of a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Phase {
     /// The caches fill.
+    #[default]
     WarmUp,
     /// Load without changes.
     Before,
@@ -32,7 +34,7 @@ pub(super) enum Phase {
 }
 
 /// All requests of a row.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Counts {
     phase: Cell<Phase>,
     /// Requests while the cluster changed.
@@ -45,17 +47,6 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    pub(super) fn new() -> Rc<Self> {
-        Rc::new(Self {
-            phase: Cell::new(Phase::WarmUp),
-            requests: Cell::default(),
-            resent: Cell::default(),
-            problems: RefCell::default(),
-            before: RefCell::default(),
-            during: RefCell::default(),
-        })
-    }
-
     pub(super) fn enter(&self, phase: Phase) {
         self.phase.set(phase);
     }
@@ -101,20 +92,6 @@ impl Counts {
 
     /// The 99th percentiles of small responses before and during the changes.
     pub(super) fn p99(&self) -> (Duration, Duration) {
-        (percentile(&self.before.borrow()), percentile(&self.during.borrow()))
+        (percentile(&self.before.borrow(), 99), percentile(&self.during.borrow(), 99))
     }
-
-    /// A copy, when all requests have ended.
-    pub(super) fn taken(&self) -> Self {
-        self.clone()
-    }
-}
-
-fn percentile(times: &[Duration]) -> Duration {
-    let mut times = times.to_vec();
-    times.sort_unstable();
-    times
-        .get((times.len() * 99 / 100).min(times.len().saturating_sub(1)))
-        .copied()
-        .unwrap_or_default()
 }

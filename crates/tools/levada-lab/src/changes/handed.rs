@@ -66,7 +66,7 @@ impl HandedNodes {
         nodes.start(|at, node| spawn_on(Some(host(at)), || node.spawn())).await?;
         let handed = Self { door, nodes, before: Cell::default() };
         until_handed_off(BACKS.into(), "--no-handoff does without", async |number| {
-            let (target, counts) = (format!("/object/{}", number % 100), Counts::new());
+            let (target, counts) = (format!("/object/{}", number % 100), Counts::default());
             let client = &handed.door.client;
             if let Ok((_, response)) =
                 client.exchange(ClientKind::HandedNew, &target, &counts).await

@@ -38,7 +38,7 @@ use self::{
 };
 use crate::{
     args::changes::ChangesArgs,
-    cluster::{objects::Objects, origin, until_interrupted},
+    cluster::{chosen, objects::Objects, origin, until_interrupted},
 };
 
 /// The results of a row.
@@ -57,7 +57,7 @@ struct ChangeOutcome {
 /// # Errors
 /// If there is no such change, or a process cannot be started.
 pub(super) fn run(args: &ChangesArgs) -> anyhow::Result<CommandStatus> {
-    let chosen = register::chosen(&args.only)?;
+    let chosen = chosen(&args.only, ("change", register::CHANGES), |change| change.name)?;
     let left_out = match args.no_handoff {
         true => Some("as --no-handoff says".to_owned()),
         false => lab::possible().err().map(|why| why.to_string()),
@@ -96,7 +96,7 @@ async fn play(
     let origin = origin::start(address.into(), objects.clone()).await?;
     let mut nodes = ChangedNodes::start(origin, args.seed, change.holds_sockets, hosts).await?;
     let front = nodes.handed.as_ref().map(|handed| handed.door.clone());
-    let counts = Counts::new();
+    let counts = Rc::new(Counts::default());
     let begin = Instant::now();
     let [measured, changed] = [1, 2].map(|part| begin + args.duration * part / 2);
     let end = changed + args.duration;
@@ -121,5 +121,5 @@ async fn play(
         Some(handed) => Some(handed.count().await?),
         None => None,
     };
-    Ok(ChangeOutcome { counts: counts.taken(), made, handed, failed })
+    Ok(ChangeOutcome { counts: Counts::clone(&counts), made, handed, failed })
 }

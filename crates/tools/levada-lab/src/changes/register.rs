@@ -55,20 +55,6 @@ pub(super) const CHANGES: &[Change] = &[
     Change { holds_sockets: true, ..Change::new("restart", change!(restart)) },
 ];
 
-/// The changes with these names, or all.
-///
-/// # Errors
-/// If there is no such change.
-pub(super) fn chosen(names: &[String]) -> anyhow::Result<Vec<&'static Change>> {
-    if names.is_empty() {
-        return Ok(CHANGES.iter().collect());
-    }
-    let named = |name: &String| CHANGES.iter().find(|change| change.name == name);
-    let known: Vec<_> = CHANGES.iter().map(|change| change.name).collect();
-    let unknown = |name| format!("--only {name}: no such change; there is {}", known.join(", "));
-    names.iter().map(|name| named(name).with_context(|| unknown(name))).collect()
-}
-
 /// Nothing, for comparison.
 async fn none(_nodes: &mut ChangedNodes, _turn: u32) -> anyhow::Result<()> {
     sleep(CHANGE_INTERVAL).await;

@@ -1,6 +1,6 @@
 //! The printed report: the cluster and the load, a line for each change, and whether any request suffered.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use levada_client::command::CommandStatus;
 use serde_json::json;
@@ -8,6 +8,7 @@ use serde_json::json;
 use super::{ChangeOutcome, counts::Problem, handed::BACKS, nodes::NODES, register::Change};
 use crate::{
     args::changes::ChangesArgs,
+    cluster::milliseconds,
     emulation::report::{Claim, LabReport},
 };
 
@@ -28,23 +29,11 @@ pub(super) fn begin(args: &ChangesArgs, left_out: Option<&str>) -> anyhow::Resul
             args.rate
         ),
     ];
-    let head = format!(
-        "{:<14} {:>5} {:>9} {:>7} {:>8} {:>7} {:>5} {:>6} {:>7} {:>11} {:>11} {:>6}",
-        "change",
-        "made",
-        "requests",
-        "handed",
-        "refused",
-        "failed",
-        "cut",
-        "wrong",
-        "resent",
-        "p99 before",
-        "during, ms",
-        "ratio"
-    );
-    Ok(LabReport::begin(args.json, emulated, &head)?)
+    Ok(LabReport::begin(args.json, emulated, HEAD)?)
 }
+
+/// The headings of the table.
+const HEAD: &str = "change          made  requests  handed  refused  failed   cut  wrong  resent  p99 before  during, ms  ratio";
 
 /// One change.
 pub(super) fn row(
@@ -104,8 +93,4 @@ pub(super) fn end(
         reasons.map(|(reason, count)| format!("{}: {count} x {reason}", change.name))
     });
     Ok(report.end(&claims, &reasons.collect::<Vec<_>>())?)
-}
-
-fn milliseconds(time: Duration) -> f64 {
-    (time.as_secs_f64() * 1e4).round() / 10.0
 }

@@ -83,6 +83,43 @@ pub(crate) fn spawn_on<T: Send>(
     })?
 }
 
+/// The entries of a register with these names, or all.
+///
+/// # Errors
+/// If there is no such entry.
+#[cfg(target_os = "linux")]
+pub(crate) fn chosen<T>(
+    only: &[String],
+    (what, register): (&str, &'static [T]),
+    name: fn(&T) -> &'static str,
+) -> anyhow::Result<Vec<&'static T>> {
+    if only.is_empty() {
+        return Ok(register.iter().collect());
+    }
+    let named = |wanted: &String| {
+        register.iter().find(|entry| name(entry) == wanted).with_context(|| {
+            let known: Vec<_> = register.iter().map(name).collect();
+            format!("--only {wanted}: no such {what}; there is {}", known.join(", "))
+        })
+    };
+    only.iter().map(named).collect()
+}
+
+/// The time within which this part of the requests was answered.
+#[cfg(target_os = "linux")]
+pub(crate) fn percentile(times: &[Duration], percent: usize) -> Duration {
+    let mut times = times.to_vec();
+    times.sort_unstable();
+    let at = (times.len() * percent / 100).min(times.len().saturating_sub(1));
+    times.get(at).copied().unwrap_or_default()
+}
+
+/// A time in a report, in tenths of a millisecond.
+#[cfg(target_os = "linux")]
+pub(crate) fn milliseconds(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e4).round() / 10.0
+}
+
 /// Sends a signal to a node.
 ///
 /// # Errors

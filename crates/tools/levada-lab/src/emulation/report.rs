@@ -67,7 +67,7 @@ impl LabReport {
             writeln!(out)?;
         }
         let fine = claims.iter().all(|claim| claim.holds);
-        Ok(if fine { CommandStatus::Success } else { CommandStatus::ProblemsFound })
+        Ok(CommandStatus::of(fine))
     }
 
     fn say(&self, text: &str) -> io::Result<()> {

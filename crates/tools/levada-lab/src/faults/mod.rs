@@ -60,7 +60,7 @@ use self::{
 };
 use crate::{
     args::faults::FaultsArgs,
-    cluster::{objects::Objects, origin, until_interrupted},
+    cluster::{chosen, objects::Objects, origin, until_interrupted},
 };
 
 /// The results of a row.
@@ -81,7 +81,7 @@ struct FaultOutcome {
 /// # Errors
 /// If there is no such fault, or a network or a process cannot be started.
 pub(super) fn run(args: &FaultsArgs) -> anyhow::Result<CommandStatus> {
-    let chosen = register::chosen(&args.only)?;
+    let chosen = chosen(&args.only, ("fault", register::FAULTS), |fault| fault.name)?;
     // Both ends of all connections; without the right to it, fewer hostile connections are open.
     let _ = levada_net::lab::allow_files(FILES);
     let mut report = report::begin(args)?;

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use anyhow::Context as _;
 use futures_util::future::LocalBoxFuture;
 
 use super::{
@@ -149,20 +148,6 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault::new("origin", strike!(lies::request_all)).hits_within(HIT),
 ];
 
-/// The faults with these names, or all.
-///
-/// # Errors
-/// If there is no such fault.
-pub(super) fn chosen(names: &[String]) -> anyhow::Result<Vec<&'static Fault>> {
-    if names.is_empty() {
-        return Ok(FAULTS.iter().collect());
-    }
-    let named = |name: &String| FAULTS.iter().find(|fault| fault.name == name);
-    let known: Vec<_> = FAULTS.iter().map(|fault| fault.name).collect();
-    let unknown = |name| format!("--only {name}: no such fault; there is {}", known.join(", "));
-    names.iter().map(|name| named(name).with_context(|| unknown(name))).collect()
-}
-
 const LONG: Duration = Duration::from_secs(180);
 const WAIT: Duration = Duration::from_secs(3);
 const HIT: Duration = Duration::from_millis(50);
@@ -170,7 +155,7 @@ const HIT: Duration = Duration::from_millis(50);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::faults::tally::Verdict;
+    use crate::{cluster::chosen, faults::tally::Verdict};
 
     #[test]
     fn every_fault_has_its_row_in_the_documentation() {
@@ -182,13 +167,13 @@ mod tests {
 
     #[test]
     fn exceeded_limits_are_named() {
-        let kill = chosen(&["kill".to_owned()]).unwrap()[0];
+        let kill = chosen(&["kill".to_owned()], ("fault", FAULTS), |fault| fault.name).unwrap()[0];
         let mut tally = Tally::default();
         tally.count(Verdict::Right, Duration::from_millis(100), true);
         assert!(kill.exceeded(&tally, MEMORY).is_empty());
         tally.count(Verdict::Cut("a".to_owned()), Duration::from_secs(9), false);
         let exceeded = kill.exceeded(&tally, MEMORY + 1);
         assert_eq!(exceeded, ["1 cut", "p99 above 3s", "memory above `limits.memory`, 160 MiB"]);
-        assert!(chosen(&["fire".to_owned()]).is_err());
+        assert!(chosen(&["fire".to_owned()], ("fault", FAULTS), |fault| fault.name).is_err());
     }
 }

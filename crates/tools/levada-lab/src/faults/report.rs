@@ -1,13 +1,12 @@
 //! The printed report: the cluster and the load, a line for each fault, and whether its limits hold.
 
-use std::time::Duration;
-
 use levada_client::command::CommandStatus;
 use serde_json::json;
 
 use super::{FaultOutcome, network::NODES, register::Fault};
 use crate::{
     args::faults::FaultsArgs,
+    cluster::milliseconds,
     emulation::report::{Claim, LabReport},
 };
 
@@ -19,21 +18,12 @@ pub(super) fn begin(args: &FaultsArgs) -> anyhow::Result<LabReport> {
         ),
         format!("load: {} requests/s, every byte verified, and a purge every 400 ms", args.rate),
     ];
-    let head = format!(
-        "{:<10} {:>9} {:>7} {:>5} {:>6} {:>6} {:>9} {:>9} {:>9} {:>8}",
-        "fault",
-        "requests",
-        "failed",
-        "cut",
-        "wrong",
-        "stale",
-        "p99 ms",
-        "hit p99",
-        "slowest",
-        "memory"
-    );
-    Ok(LabReport::begin(args.json, emulated, &head)?)
+    Ok(LabReport::begin(args.json, emulated, HEAD)?)
 }
+
+/// The headings of the table.
+const HEAD: &str =
+    "fault       requests  failed   cut  wrong  stale    p99 ms   hit p99   slowest   memory";
 
 /// One fault.
 pub(super) fn row(
@@ -42,7 +32,6 @@ pub(super) fn row(
     outcome: &FaultOutcome,
 ) -> anyhow::Result<()> {
     let FaultOutcome { tally, memory, purges, confirmed, noticed, lost } = outcome;
-    let milliseconds = |time: Duration| (time.as_secs_f64() * 1e4).round() / 10.0;
     let hit_p99 = tally.hit_p99().map(milliseconds);
     let line = format!(
         "{:<10} {:>9} {:>7} {:>5} {:>6} {:>6} {:>9.0} {:>9} {:>9.0} {:>4} MiB",

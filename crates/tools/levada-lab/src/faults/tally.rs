@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use crate::cluster::percentile;
+
 /// The judgement of one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
@@ -78,12 +80,12 @@ impl Tally {
 
     /// The 99th percentile of the waiting times.
     pub(super) fn p99(&self) -> Duration {
-        percentile(&self.times)
+        percentile(&self.times, 99)
     }
 
     /// The same of small hits; `None` without any.
     pub(super) fn hit_p99(&self) -> Option<Duration> {
-        (!self.hits.is_empty()).then(|| percentile(&self.hits))
+        (!self.hits.is_empty()).then(|| percentile(&self.hits, 99))
     }
 
     pub(super) fn small_hits(&self) -> usize {
@@ -93,13 +95,6 @@ impl Tally {
     pub(super) fn slowest(&self) -> Duration {
         self.times.iter().max().copied().unwrap_or_default()
     }
-}
-
-fn percentile(times: &[Duration]) -> Duration {
-    let mut times = times.to_vec();
-    times.sort_unstable();
-    let at = (times.len() * 99 / 100).min(times.len().saturating_sub(1));
-    times.get(at).copied().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -47,24 +47,15 @@ pub(super) fn begin(args: &LardArgs, setup: &LardSetup) -> anyhow::Result<LabRep
             args.prototype.time_scale
         ),
     ];
-    let head = format!(
-        "{:<20} {:^24}  {:^15}  {:^15} {QUALITY_1}\n{:>5}  {:<13} {:>8} {:>9} {:>5}  {:>7} {:>7}  {:>7} {:>7} {QUALITY_2}",
-        "",
-        "requests/s",
-        "hit ratio",
-        "idle",
-        "nodes",
-        "policy",
-        "measured",
-        "simulated",
-        "",
-        "meas.",
-        "sim.",
-        "meas.",
-        "sim."
-    );
+    let head = format!("{HEAD_1}{QUALITY_1}\n{HEAD_2}{QUALITY_2}");
     Ok(LabReport::begin(args.prototype.json, emulated, &head)?)
 }
+
+/// The headings of the other columns, in two lines.
+const HEAD_1: &str =
+    "                            requests/s            hit ratio          idle       ";
+const HEAD_2: &str =
+    "nodes  policy        measured simulated          meas.    sim.    meas.    sim. ";
 
 /// One measurement.
 pub(super) fn row(report: &mut LabReport, row: &LardRow) -> anyhow::Result<()> {

@@ -11,7 +11,10 @@ use tokio::{
 };
 
 use crate::{
-    cluster::load::{open_loop, poisson},
+    cluster::{
+        load::{open_loop, poisson},
+        percentile,
+    },
     emulation::{
         client::Client,
         trace::{ROOT, renamed, url},
@@ -196,9 +199,7 @@ impl Period {
                 None => Duration::MAX,
             });
         }
-        times.sort_unstable();
-        let at = (times.len() * 95 / 100).min(times.len().saturating_sub(1));
-        period.p95 = times.get(at).copied().unwrap_or_default();
+        period.p95 = percentile(&times, 95);
         let part = |count: usize| count as f64 / (answered as f64).max(1.0);
         period.hit_ratio = part(hits);
         period.busiest = part(nodes.into_values().max().unwrap_or(0));

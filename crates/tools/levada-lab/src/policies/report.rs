@@ -35,12 +35,12 @@ pub(super) fn begin(args: &PoliciesArgs, setup: &PoliciesSetup) -> anyhow::Resul
             format_duration(args.step)
         ),
     ];
-    let head = format!(
-        "{:<12} {:<13} {:>9} {:>9} {:>9} {:>9} {:>10} {:>9}",
-        "scenario", "policy", "capacity", "simulated", "p95 (ms)", "hits", "busiest", "settled"
-    );
-    Ok(LabReport::begin(args.json, emulated, &head)?)
+    Ok(LabReport::begin(args.json, emulated, HEAD)?)
 }
+
+/// The headings of the table.
+const HEAD: &str =
+    "scenario     policy         capacity simulated  p95 (ms)      hits    busiest   settled";
 
 /// One policy in one scenario.
 pub(super) fn row(report: &mut LabReport, row: &PolicyRow) -> anyhow::Result<()> {
