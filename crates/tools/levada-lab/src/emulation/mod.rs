@@ -9,6 +9,7 @@
 pub(super) mod backend;
 pub(super) mod client;
 pub(super) mod cluster;
+pub(super) mod predict;
 mod processor;
 pub(super) mod report;
 pub(super) mod run;

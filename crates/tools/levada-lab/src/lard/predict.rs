@@ -1,15 +1,17 @@
-//! The simulator's prediction for the emulated cluster: the world of `levada sim paper lard`, with
-//! this trace, these memories and these machines.
-
-use std::{collections::BTreeMap, ops::ControlFlow};
+//! The simulator's prediction for the emulated cluster, with this trace, these memories and these machines.
 
 use levada_sim::{
-    Arrivals, Cache, Library, Measure, Metric, NetworkModel, Policy, Scalar, Scenario, Servers,
-    Size, Time, TopologyChoice, Workload, prototype::Measured,
+    Arrivals, Cache, Metric, NetworkModel, Servers, Size, Workload, prototype::Measured,
 };
 
 use super::LardSetup;
-use crate::{args::lard::LardArgs, emulation::strategy::Strategy};
+use crate::{
+    args::lard::LardArgs,
+    emulation::{
+        predict::{between, cluster, play},
+        strategy::Strategy,
+    },
+};
 
 /// Plays the trace in virtual time.
 ///
@@ -21,10 +23,28 @@ pub(super) fn predict(
     nodes: usize,
     strategy: &Strategy,
 ) -> anyhow::Result<Measured> {
-    let mut library = Library::without_files();
-    library.keep(TRACE, setup.replay.trace.clone());
-    let prepared = scenario(args, setup, nodes, strategy).prepare(&mut library)?;
-    let outcome = levada_sim::run(&prepared, &mut |_| ControlFlow::Continue(()));
+    let machine = &args.prototype.machine;
+    let mut scenario = cluster(args.prototype.seed.into(), strategy, []);
+    scenario.servers = Servers {
+        count: nodes,
+        cpu: machine.cpu,
+        disk: machine.disk,
+        // As many active requests as clients could send.
+        active: 10_000,
+        ..Servers::default()
+    };
+    scenario.workload = Workload {
+        arrivals: Arrivals::Closed,
+        outstanding: Some(setup.outstanding(nodes) as u32),
+        ..scenario.workload
+    };
+    let eviction = machine.eviction.name.to_owned();
+    scenario.cache = Cache { memory: Size(setup.memory), eviction, ..Cache::default() };
+    let (initial_window, window) = (1_000_000, 1_000_000);
+    scenario.network = NetworkModel { initial_window, window, ..scenario.network };
+    let begin = setup.window.warm_up;
+    scenario.measure = between(begin, begin + setup.window.measure);
+    let outcome = play(&scenario, &setup.replay.trace)?;
     let reading = |metric| outcome.reading(metric).unwrap_or(0.0);
     Ok(Measured {
         throughput: reading(Metric::Throughput),
@@ -33,60 +53,3 @@ pub(super) fn predict(
         ..Measured::default()
     })
 }
-
-/// Front-end and networks cost nothing (Sec. 3.1).
-fn scenario(args: &LardArgs, setup: &LardSetup, nodes: usize, strategy: &Strategy) -> Scenario {
-    let microsecond = || Scalar::Text("1us".to_owned());
-    let fast = || Scalar::Number(1e6);
-    let network = [
-        ("server_latency", microsecond()),
-        ("client_latency", microsecond()),
-        ("server_mbps", fast()),
-        ("client_mbps", fast()),
-    ];
-    Scenario {
-        seed: args.prototype.seed.into(),
-        topology: TopologyChoice {
-            name: "lan_cluster".to_owned(),
-            file: None,
-            parameters: BTreeMap::from(network.map(|(name, value)| (name.to_owned(), value))),
-        },
-        servers: Servers {
-            count: nodes,
-            cpu: args.prototype.machine.cpu,
-            disk: args.prototype.machine.disk,
-            // As many active requests as clients could send.
-            active: 10_000,
-            ..Servers::default()
-        },
-        workload: Workload {
-            trace: TRACE.to_owned(),
-            arrivals: Arrivals::Closed,
-            outstanding: Some(setup.outstanding(nodes) as u32),
-            repeat: Some(true),
-            ..Workload::default()
-        },
-        policy: Policy { name: strategy.policy.name.to_owned(), parameters: BTreeMap::new() },
-        cache: Cache {
-            memory: Size(setup.memory),
-            eviction: args.prototype.machine.eviction.name.to_owned(),
-            ..Cache::default()
-        },
-        network: NetworkModel {
-            segment: 1460,
-            initial_window: 1_000_000,
-            window: 1_000_000,
-            ..NetworkModel::default()
-        },
-        measure: Measure {
-            warm_up: Time(setup.window.warm_up),
-            duration: Some(Time(setup.window.warm_up + setup.window.measure)),
-            // The trace starts again at its end, so that only the time ends the run.
-            requests: Some(u64::MAX),
-            ..Measure::default()
-        },
-        ..Scenario::default()
-    }
-}
-
-const TRACE: &str = "replayed";
