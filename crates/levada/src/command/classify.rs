@@ -60,7 +60,7 @@ pub(crate) fn run(args: &ClassifyArgs) -> anyhow::Result<CommandStatus> {
     } else {
         print(&mut out, &report)?;
     }
-    Ok(if report.timed { CommandStatus::Success } else { CommandStatus::ProblemsFound })
+    Ok(CommandStatus::of(report.timed))
 }
 
 /// The duration of a larger response depends more on the client's line than on the server.

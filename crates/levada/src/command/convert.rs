@@ -78,7 +78,7 @@ pub(crate) fn run(args: &ConvertArgs) -> anyhow::Result<CommandStatus> {
         "{taken} converted, {} not needed, {left} not converted",
         conversion.ledger.needless.len()
     );
-    Ok(if conversion.is_complete() { CommandStatus::Success } else { CommandStatus::ProblemsFound })
+    Ok(CommandStatus::of(conversion.is_complete()))
 }
 
 fn write(conversion: &Conversion, output: Option<&Path>) -> anyhow::Result<()> {

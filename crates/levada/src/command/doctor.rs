@@ -59,7 +59,7 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<CommandStatus> {
     } else {
         print(&mut out, &report, color::is_wanted(&io::stdout()))?;
     }
-    Ok(if report.fail == 0 { CommandStatus::Success } else { CommandStatus::ProblemsFound })
+    Ok(CommandStatus::of(report.fail == 0))
 }
 
 /// The findings and their numbers.

@@ -50,7 +50,7 @@ pub(crate) fn run(args: &DrainArgs) -> anyhow::Result<CommandStatus> {
         let (running, moved) = (&state["in_flight"], &state["moved"]);
         println!("{word}: {running} requests run, {moved} downloads were sent away");
     }
-    Ok(if over { CommandStatus::Success } else { CommandStatus::ProblemsFound })
+    Ok(CommandStatus::of(over))
 }
 
 /// The node's last report, and whether the drain is complete.

@@ -67,11 +67,7 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<CommandStatus> {
     } else {
         print(&mut out, &explanation)?;
     }
-    Ok(if explanation["node"].is_null() {
-        CommandStatus::ProblemsFound
-    } else {
-        CommandStatus::Success
-    })
+    Ok(CommandStatus::of(!explanation["node"].is_null()))
 }
 
 /// The explanation of the node that runs here: where its configuration usually is, or at the usual address.

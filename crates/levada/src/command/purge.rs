@@ -74,11 +74,7 @@ pub(crate) fn run(args: &PurgeArgs) -> anyhow::Result<CommandStatus> {
     } else {
         print(&mut out, &report)?;
     }
-    Ok(if report["confirmed"] == true {
-        CommandStatus::Success
-    } else {
-        CommandStatus::ProblemsFound
-    })
+    Ok(CommandStatus::of(report["confirmed"] == true))
 }
 
 /// The node's report, the last one if it was waited for more.

@@ -82,7 +82,7 @@ fn show(args: &RouteArgs, state: &Json) -> anyhow::Result<CommandStatus> {
             writeln!(out, "{error}")?;
         }
     }
-    Ok(if state["error"].is_null() { CommandStatus::Success } else { CommandStatus::ProblemsFound })
+    Ok(CommandStatus::of(state["error"].is_null()))
 }
 
 /// Prints every change until standard output is closed.

@@ -179,7 +179,7 @@ fn pull(args: &SyncArgs, filter: PathFilter, destination: &Path) -> anyhow::Resu
     } else {
         print(&mut out, &report, args)?;
     }
-    Ok(if report.complete { CommandStatus::Success } else { CommandStatus::ProblemsFound })
+    Ok(CommandStatus::of(report.complete))
 }
 
 async fn pull_with_bar(

@@ -29,7 +29,7 @@ pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<CommandStatus> {
     } else {
         write!(out, "{report}{}", summary(&report))?;
     }
-    Ok(if report.is_usable() { CommandStatus::Success } else { CommandStatus::ProblemsFound })
+    Ok(CommandStatus::of(report.is_usable()))
 }
 
 fn summary(report: &levada_config::Report) -> String {

@@ -93,10 +93,7 @@ pub(crate) fn run(args: &WarmArgs) -> anyhow::Result<CommandStatus> {
     } else {
         print(&mut out, &report)?;
     }
-    Ok(match report.is_complete() {
-        true => CommandStatus::Success,
-        false => CommandStatus::ProblemsFound,
-    })
+    Ok(CommandStatus::of(report.is_complete()))
 }
 
 fn node(text: &str) -> anyhow::Result<(String, u16)> {

@@ -177,7 +177,7 @@ async fn story(
     watch.abort();
     served.end().await;
     let fine = complete && summary.failed == 0 && unanswered == 0;
-    Ok(if fine { CommandStatus::Success } else { CommandStatus::ProblemsFound })
+    Ok(CommandStatus::of(fine))
 }
 
 /// Waits for outstanding answers; returns whether all of them came.

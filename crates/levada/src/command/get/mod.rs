@@ -36,7 +36,7 @@ pub(crate) fn run(args: &GetArgs) -> anyhow::Result<CommandStatus> {
         writeln!(out)?;
     }
     let all = reports.iter().all(|report| report.complete);
-    Ok(if all { CommandStatus::Success } else { CommandStatus::ProblemsFound })
+    Ok(CommandStatus::of(all))
 }
 
 async fn fetch(

@@ -97,7 +97,7 @@ pub(super) fn run(args: &MatrixArgs) -> anyhow::Result<CommandStatus> {
     }
     let last = latencies.as_ref().unwrap_or(&swept);
     last.tell_if_stopped();
-    Ok(if last.stopped { CommandStatus::ProblemsFound } else { CommandStatus::Success })
+    Ok(CommandStatus::of(!last.stopped))
 }
 
 /// A scenario with its name in the table.

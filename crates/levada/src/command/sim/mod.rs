@@ -84,10 +84,7 @@ fn report(
     out.flush()?;
     swept.tell_if_stopped();
     let failed = reports.iter().flat_map(Report::verdicts).any(|v| v == Judgement::Fail);
-    Ok(match failed || remarked || swept.stopped {
-        true => CommandStatus::ProblemsFound,
-        false => CommandStatus::Success,
-    })
+    Ok(CommandStatus::of(!(failed || remarked || swept.stopped)))
 }
 
 /// Says in the notes and on standard error what limits the results, once for each run. Returns
