@@ -7,9 +7,11 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
+use bytes::Bytes;
 use clap::Args;
-use levada_config::Checked;
+use levada_client::command::{admin_client, block_on};
 use levada_types::AdminAddress;
+use serde_json::json;
 
 use super::configuration;
 
@@ -72,24 +74,40 @@ impl AdminArgs {
     /// # Errors
     /// If a file cannot be read.
     pub(crate) fn token(&self) -> anyhow::Result<Option<String>> {
-        if let Some(file) = &self.token_file {
-            let content = std::fs::read_to_string(file);
-            let content = content.with_context(|| format!("cannot read {}", file.display()))?;
-            return Ok(Some(content.trim().to_owned()));
+        match (&self.token_file, &self.config) {
+            (Some(file), _) => read_token(file).map(Some),
+            (None, Some(file)) => Ok(configuration::load(file)?.admin_token),
+            (None, None) => Ok(None),
         }
-        match &self.config {
-            Some(file) => Ok(read(file)?.admin_token),
-            None => Ok(None),
-        }
+    }
+
+    /// The answer of the node to an order, or the text of its refusal.
+    ///
+    /// # Errors
+    /// If it does not answer in time.
+    pub(crate) fn order(
+        &self,
+        target: &str,
+        timeout: Duration,
+    ) -> anyhow::Result<Result<Bytes, String>> {
+        let (admin, token) = (self.address()?, self.token()?);
+        let nothing = json!({});
+        block_on(admin_client::try_post(&admin, target, &nothing, token.as_deref(), timeout))?
     }
 }
 
-fn admin_address(file: &Path) -> anyhow::Result<AdminAddress> {
-    read(file)?.admin.with_context(|| {
-        format!("{} has no admin address: set `listen` in [admin]", file.display())
-    })
+/// The token in a file.
+///
+/// # Errors
+/// If the file cannot be read.
+pub(super) fn read_token(file: &Path) -> anyhow::Result<String> {
+    let content = std::fs::read_to_string(file);
+    let content = content.with_context(|| format!("cannot read {}", file.display()))?;
+    Ok(content.trim().to_owned())
 }
 
-fn read(file: &Path) -> anyhow::Result<Checked> {
-    configuration::load(file).with_context(|| format!("cannot read {}", file.display()))
+fn admin_address(file: &Path) -> anyhow::Result<AdminAddress> {
+    configuration::load(file)?.admin.with_context(|| {
+        format!("{} has no admin address: set `listen` in [admin]", file.display())
+    })
 }

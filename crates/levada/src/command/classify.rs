@@ -12,7 +12,7 @@ use levada_trace::{LogRecord, TimeTaken};
 use levada_types::ServiceClass;
 use serde::Serialize;
 
-use levada_client::command::CommandStatus;
+use levada_client::command::{CommandStatus, output};
 
 /// Proposes class rules from an access log, and shows the shares of the classes.
 ///
@@ -53,13 +53,7 @@ pub(crate) fn run(args: &ClassifyArgs) -> anyhow::Result<CommandStatus> {
         }
     }
     let report = census.report(format, unreadable, args.min_share / 100.0);
-    let mut out = io::stdout().lock();
-    if args.json {
-        serde_json::to_writer_pretty(&mut out, &report)?;
-        writeln!(out)?;
-    } else {
-        print(&mut out, &report)?;
-    }
+    output::print(args.json, &report, |out| print(out, &report))?;
     Ok(CommandStatus::of(report.timed))
 }
 

@@ -5,9 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::Context as _;
 use clap::Args;
-use levada_client::command::{CommandStatus, color};
+use levada_client::command::{CommandStatus, color, output};
 use levada_config::{Checked, Severity};
 use levada_doctor::{Finding, Level, Needs};
 use serde::Serialize;
@@ -38,12 +37,7 @@ pub(crate) struct DoctorArgs {
 /// If the file cannot be read or the report cannot be written.
 pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<CommandStatus> {
     let file = args.config.clone().or_else(|| default_config::existing().next());
-    let checked = match &file {
-        Some(file) => Some(
-            configuration::load(file).with_context(|| format!("cannot read {}", file.display()))?,
-        ),
-        None => None,
-    };
+    let checked = file.as_deref().map(configuration::load).transpose()?;
     let settings = checked.as_ref().and_then(|checked| checked.settings.as_ref());
     let needs = settings.map(Needs::of).unwrap_or_default();
     let mut findings = vec![configuration(file.as_deref(), checked.as_ref())];
@@ -52,13 +46,7 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<CommandStatus> {
         findings.extend(levada_doctor::check_origins(settings));
     }
     let report = Report::new(findings);
-    let mut out = io::stdout().lock();
-    if args.json {
-        serde_json::to_writer_pretty(&mut out, &report)?;
-        writeln!(out)?;
-    } else {
-        print(&mut out, &report, color::is_wanted(&io::stdout()))?;
-    }
+    output::print(args.json, &report, |out| print(out, &report, color::is_wanted(&io::stdout())))?;
     Ok(CommandStatus::of(report.fail == 0))
 }
 

@@ -2,11 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::bail;
 use clap::Args;
 use serde_json::{Value as Json, json};
 
-use levada_client::command::{CommandStatus, admin_client, option::time};
+use levada_client::command::{CommandStatus, admin_client, block_on, option::time};
 use levada_types::AdminAddress;
 
 use super::admin::{AdminArgs, ORDER_TIMEOUT, POLL_INTERVAL};
@@ -41,8 +40,7 @@ pub(crate) struct DrainArgs {
 /// If the node cannot be reached, or refuses.
 pub(crate) fn run(args: &DrainArgs) -> anyhow::Result<CommandStatus> {
     let admin = args.node.address()?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (state, over) = runtime.block_on(drain(args, admin))?;
+    let (state, over) = block_on(drain(args, admin))??;
     if args.json {
         println!("{state:#}");
     } else {
@@ -61,12 +59,9 @@ async fn drain(args: &DrainArgs, admin: AdminAddress) -> anyhow::Result<(Json, b
         (false, None) => "/drain".to_owned(),
     };
     let token = args.node.token()?;
-    let told = admin_client::try_post(&admin, &target, &json!({}), token.as_deref(), ORDER_TIMEOUT)
-        .await?;
-    let mut body = match told {
-        Ok(body) => body,
-        Err(reason) => bail!("{admin}: {}", reason.trim_end()),
-    };
+    let nothing = json!({});
+    let told = admin_client::post(&admin, &target, &nothing, token.as_deref(), ORDER_TIMEOUT);
+    let mut body = told.await?;
     let began = Instant::now();
     loop {
         let state: Json = serde_json::from_slice(&body)?;

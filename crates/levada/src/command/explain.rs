@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use clap::Args;
 use serde_json::Value as Json;
 
-use levada_client::command::{CommandStatus, admin_client};
+use levada_client::command::{CommandStatus, admin_client, block_on, output};
 use levada_control::status::ExplainedRequest;
 use levada_types::AdminAddress;
 
@@ -60,13 +60,7 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<CommandStatus> {
         (None, Some(file)) => of_configuration(file, args)?,
         (None, None) => of_some_node(args)?,
     };
-    let mut out = io::stdout().lock();
-    if args.json {
-        serde_json::to_writer_pretty(&mut out, &explanation)?;
-        writeln!(out)?;
-    } else {
-        print(&mut out, &explanation)?;
-    }
+    output::print(args.json, &explanation, |out| print(out, &explanation))?;
     Ok(CommandStatus::of(!explanation["node"].is_null()))
 }
 
@@ -83,7 +77,7 @@ fn of_some_node(args: &ExplainArgs) -> anyhow::Result<Json> {
                 Err(error) => tried.push(format!("{file}: {error:#}")),
             },
             Ok(None) => tried.push(format!("{file} has no admin address: set `listen` in [admin]")),
-            Err(error) => tried.push(format!("{file}: {error}")),
+            Err(error) => tried.push(format!("{file}: {}", error.root_cause())),
         }
     }
     match of_node(&USUAL_ADMIN.into(), args) {
@@ -103,7 +97,6 @@ fn of_some_node(args: &ExplainArgs) -> anyhow::Result<Json> {
 }
 
 fn of_node(admin: &AdminAddress, args: &ExplainArgs) -> anyhow::Result<Json> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut target = admin_client::explain_target(&args.url);
     if let Some(key) = &args.key {
         target += "&key=";
@@ -114,18 +107,12 @@ fn of_node(admin: &AdminAddress, args: &ExplainArgs) -> anyhow::Result<Json> {
         target += &admin_client::escaped(header);
     }
     target += &format!("&client={}", admin_client::escaped(&args.client.to_string()));
-    // A timer must be created within its runtime.
-    let asking = async { admin_client::get(admin, &target, ANSWER_TIMEOUT).await };
-    let body = runtime.block_on(asking)?;
+    let body = block_on(admin_client::get(admin, &target, ANSWER_TIMEOUT))??;
     serde_json::from_slice(&body).with_context(|| format!("{admin} is no node's admin address"))
 }
 
 fn of_configuration(file: &Path, args: &ExplainArgs) -> anyhow::Result<Json> {
-    let checked =
-        configuration::load(file).with_context(|| format!("cannot read {}", file.display()))?;
-    let Some(settings) = checked.settings else {
-        anyhow::bail!("{} cannot be used:\n{}", file.display(), checked.report);
-    };
+    let settings = configuration::usable(file)?;
     let mut asked = ExplainedRequest::new(&args.url);
     (asked.key, asked.client) = (args.key.clone(), args.client);
     if let Some(wrong) = args.header.iter().find(|line| !asked.add_header(line)) {

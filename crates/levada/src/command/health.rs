@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use levada_client::command::{CommandStatus, admin_client};
+use levada_client::command::{CommandStatus, admin_client, block_on};
 use serde::Deserialize;
 
 use super::{admin::AdminArgs, default_config::DEFAULT_CONFIG};
@@ -29,9 +29,7 @@ pub(crate) struct HealthArgs {
 pub(crate) fn run(args: &HealthArgs) -> anyhow::Result<CommandStatus> {
     let admin = args.node.address_or(DEFAULT_CONFIG)?;
     let page = if args.live { "/healthz" } else { "/readyz" };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let told = async { admin_client::try_get(&admin, page, HEALTH_TIMEOUT).await };
-    match runtime.block_on(told)? {
+    match block_on(admin_client::try_get(&admin, page, HEALTH_TIMEOUT))?? {
         Ok(answer) => {
             match args.live {
                 true => println!("{}", String::from_utf8_lossy(&answer).trim_end()),

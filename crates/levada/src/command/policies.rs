@@ -8,21 +8,18 @@ use levada_types::document::did_you_mean;
 use serde_json::{Value as Json, json};
 
 use crate::cli::PoliciesArgs;
-use levada_client::command::CommandStatus;
+use levada_client::command::{CommandStatus, output};
 
 /// Prints the list, or the named policy.
 ///
 /// # Errors
 /// When the report cannot be written.
 pub(crate) fn run(args: &PoliciesArgs) -> anyhow::Result<CommandStatus> {
-    let mut out = io::stdout().lock();
     let all = || POLICIES.iter().flat_map(|file| file.iter());
     let Some(name) = &args.name else {
-        if args.json {
-            print_json(&mut out, &all().map(to_json).collect())?;
-        } else {
-            print_list(&mut out, &all().collect::<Vec<_>>())?;
-        }
+        let all: Vec<_> = all().collect();
+        let json: Json = all.iter().map(|entry| to_json(entry)).collect();
+        output::print(args.json, &json, |out| print_list(out, &all))?;
         return Ok(CommandStatus::Success);
     };
     let Some(entry) = levada_policy::find(name) else {
@@ -31,11 +28,7 @@ pub(crate) fn run(args: &PoliciesArgs) -> anyhow::Result<CommandStatus> {
         eprintln!("levada: there is no policy {name:?}; {help}");
         return Ok(CommandStatus::ProblemsFound);
     };
-    if args.json {
-        print_json(&mut out, &to_json(entry))?;
-    } else {
-        print_one(&mut out, entry)?;
-    }
+    output::print(args.json, &to_json(entry), |out| print_one(out, entry))?;
     Ok(CommandStatus::Success)
 }
 
@@ -79,12 +72,6 @@ fn print_table(out: &mut impl Write, head: [&str; 4], rows: &[[String; 4]]) -> i
     for [first, second, third, last] in [head.map(str::to_owned)].iter().chain(rows) {
         writeln!(out, "{first:a$}  {second:b$}  {third:c$}  {last}")?;
     }
-    Ok(())
-}
-
-fn print_json(out: &mut impl Write, value: &Json) -> anyhow::Result<()> {
-    serde_json::to_writer_pretty(&mut *out, value)?;
-    writeln!(out)?;
     Ok(())
 }
 

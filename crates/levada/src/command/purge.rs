@@ -2,16 +2,19 @@
 
 use std::{
     io::{self, Write},
-    path::{Path, PathBuf},
+    path::PathBuf,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use clap::{ArgGroup, Args};
 use serde_json::{Value as Json, json};
 
-use super::{admin::POLL_INTERVAL, configuration};
-use levada_client::command::{CommandStatus, admin_client, option::time};
+use super::{
+    admin::{POLL_INTERVAL, read_token},
+    configuration,
+};
+use levada_client::command::{CommandStatus, admin_client, block_on, option::time, output};
 use levada_types::AdminAddress;
 
 /// Purges stored responses on every node of the cluster.
@@ -65,15 +68,8 @@ pub(crate) struct PurgeArgs {
 /// If the node cannot be reached, or refuses.
 pub(crate) fn run(args: &PurgeArgs) -> anyhow::Result<CommandStatus> {
     let (admin, token) = node(args)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let report = runtime.block_on(purge(args, admin, token.as_deref()))?;
-    let mut out = io::stdout().lock();
-    if args.json {
-        serde_json::to_writer_pretty(&mut out, &report)?;
-        writeln!(out)?;
-    } else {
-        print(&mut out, &report)?;
-    }
+    let report = block_on(purge(args, admin, token.as_deref()))??;
+    output::print(args.json, &report, |out| print(out, &report))?;
     Ok(CommandStatus::of(report["confirmed"] == true))
 }
 
@@ -102,11 +98,7 @@ fn node(args: &PurgeArgs) -> anyhow::Result<(AdminAddress, Option<String>)> {
     let mut token = std::env::var(TOKEN_VARIABLE).ok();
     let mut admin = args.admin.clone();
     if let Some(file) = &args.config {
-        let unreadable = || format!("cannot read {}", file.display());
-        let checked = configuration::load(file).with_context(unreadable)?;
-        let Some(settings) = checked.settings else {
-            bail!("{} cannot be used:\n{}", file.display(), checked.report);
-        };
+        let settings = configuration::usable(file)?;
         let own = settings.admin.as_ref().and_then(|admin| admin.token.clone());
         admin = settings.admin.map(|admin| admin.listen);
         token = settings.purge.token.or(own).or(token);
@@ -116,12 +108,6 @@ fn node(args: &PurgeArgs) -> anyhow::Result<(AdminAddress, Option<String>)> {
     }
     let admin = admin.context("the node has no admin address: set `listen` in [admin]")?;
     Ok((admin, token))
-}
-
-fn read_token(file: &Path) -> anyhow::Result<String> {
-    let content = std::fs::read_to_string(file);
-    let content = content.with_context(|| format!("cannot read {}", file.display()))?;
-    Ok(content.trim().to_owned())
 }
 
 fn order(args: &PurgeArgs) -> Json {

@@ -2,9 +2,8 @@
 
 use clap::Args;
 use serde::Deserialize;
-use serde_json::json;
 
-use levada_client::command::{CommandStatus, admin_client};
+use levada_client::command::CommandStatus;
 
 use super::admin::{AdminArgs, ORDER_TIMEOUT};
 
@@ -24,13 +23,7 @@ pub(crate) struct ReloadArgs {
 /// # Errors
 /// If the node cannot be reached, or refuses.
 pub(crate) fn run(args: &ReloadArgs) -> anyhow::Result<CommandStatus> {
-    let (admin, token) = (args.node.address()?, args.node.token()?);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    // A timer must be created within its runtime.
-    let told = async {
-        admin_client::try_post(&admin, "/reload", &json!({}), token.as_deref(), ORDER_TIMEOUT).await
-    };
-    match runtime.block_on(told)? {
+    match args.node.order("/reload", ORDER_TIMEOUT)? {
         Ok(answer) => {
             let answer: Reloaded = serde_json::from_slice(&answer).unwrap_or_default();
             match answer.changed.is_empty() {

@@ -6,11 +6,11 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use clap::{Args, Subcommand};
 use serde_json::Value as Json;
 
-use levada_client::command::{CommandStatus, admin_client};
+use levada_client::command::{CommandStatus, admin_client, block_on};
 use levada_types::AdminAddress;
 
 use super::{admin::AdminArgs, configuration};
@@ -47,21 +47,17 @@ enum RouteCommand {
 /// # Errors
 /// If the node or BIRD cannot be reached.
 pub(crate) fn run(args: &RouteArgs) -> anyhow::Result<CommandStatus> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match &args.order {
         None => {
             let admin = args.node.address()?;
-            let asking = async { admin_client::get(&admin, "/route", CHANGE_TIMEOUT).await };
-            let state: Json = serde_json::from_slice(&runtime.block_on(asking)?)?;
-            show(args, &state)
+            let state = block_on(admin_client::get(&admin, "/route", CHANGE_TIMEOUT))??;
+            show(args, &serde_json::from_slice(&state)?)
         }
-        Some(RouteCommand::Exabgp) => runtime.block_on(tell(args.node.address()?)),
+        Some(RouteCommand::Exabgp) => block_on(tell(args.node.address()?))?,
         Some(RouteCommand::Withdraw { file }) => {
-            let unreadable = || format!("cannot read {}", file.display());
-            let checked = configuration::load(file).with_context(unreadable)?;
-            let route = checked.settings.and_then(|settings| settings.route);
+            let route = configuration::load(file)?.settings.and_then(|settings| settings.route);
             let Some(route) = route else { bail!("{} has no usable [route]", file.display()) };
-            runtime.block_on(levada_control::announce::withdraw(&route))?;
+            block_on(levada_control::announce::withdraw(&route))??;
             Ok(CommandStatus::Success)
         }
     }

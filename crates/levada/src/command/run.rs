@@ -17,8 +17,7 @@ use levada_client::command::{CommandStatus, end_with_stdin};
 /// have been printed then.
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<CommandStatus> {
     let predecessor = Predecessor::meet()?;
-    let checked = configuration::load(&args.config)
-        .with_context(|| format!("cannot read {}", args.config.display()))?;
+    let checked = configuration::load(&args.config)?;
     eprint!("{}", checked.report);
     let settings =
         checked.settings.with_context(|| format!("{} cannot be used", args.config.display()))?;
@@ -34,9 +33,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<CommandStatus> {
 /// Reads the file again.
 fn reader(file: PathBuf) -> SettingsReader {
     SettingsReader(Box::new(move || {
-        let checked = configuration::load(&file);
-        let checked =
-            checked.map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+        let checked = configuration::load(&file).map_err(|error| format!("{error:#}"))?;
         checked.settings.ok_or_else(|| checked.report.to_string().trim_end().to_owned())
     }))
 }

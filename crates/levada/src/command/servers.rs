@@ -3,9 +3,9 @@
 use std::io::{self, Write};
 
 use clap::{Args, Subcommand};
-use serde_json::{Value as Json, json};
+use serde_json::Value as Json;
 
-use levada_client::command::{CommandStatus, admin_client};
+use levada_client::command::{CommandStatus, admin_client, block_on, output};
 
 use super::admin::{ANSWER_TIMEOUT, AdminArgs};
 
@@ -44,37 +44,22 @@ struct Which {
 /// # Errors
 /// If the node does not answer, or has no server of this name.
 pub(crate) fn run(args: &ServersArgs) -> anyhow::Result<CommandStatus> {
-    let admin = args.node.address()?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let body = match &args.order {
+    let told = match &args.order {
         None => {
-            // A timer must be created within its runtime.
-            let asking = async { admin_client::get(&admin, "/servers", ANSWER_TIMEOUT).await };
-            runtime.block_on(asking)?
+            let admin = args.node.address()?;
+            block_on(admin_client::get(&admin, "/servers", ANSWER_TIMEOUT))?.map(Ok)?
         }
-        Some(order) => {
-            let (target, token) = (target(order), args.node.token()?);
-            let telling = async {
-                let token = token.as_deref();
-                admin_client::try_post(&admin, &target, &json!({}), token, ANSWER_TIMEOUT).await
-            };
-            match runtime.block_on(telling)? {
-                Ok(body) => body,
-                Err(reason) => {
-                    eprintln!("{}", reason.trim_end());
-                    return Ok(CommandStatus::ProblemsFound);
-                }
-            }
+        Some(order) => args.node.order(&target(order), ANSWER_TIMEOUT)?,
+    };
+    let body = match told {
+        Ok(body) => body,
+        Err(reason) => {
+            eprintln!("{}", reason.trim_end());
+            return Ok(CommandStatus::ProblemsFound);
         }
     };
     let sites: Json = serde_json::from_slice(&body)?;
-    let mut out = io::stdout().lock();
-    if args.json {
-        serde_json::to_writer_pretty(&mut out, &sites)?;
-        writeln!(out)?;
-    } else {
-        print(&mut out, &sites)?;
-    }
+    output::print(args.json, &sites, |out| print(out, &sites))?;
     Ok(CommandStatus::Success)
 }
 
@@ -154,6 +139,8 @@ Exit codes:
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

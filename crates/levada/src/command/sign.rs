@@ -41,12 +41,7 @@ pub(crate) struct SignArgs {
 /// # Errors
 /// If the configuration cannot be used, or the site of the URL has no signed URLs.
 pub(crate) fn run(args: &SignArgs) -> anyhow::Result<CommandStatus> {
-    let file = &args.config;
-    let checked =
-        configuration::load(file).with_context(|| format!("cannot read {}", file.display()))?;
-    let Some(settings) = checked.settings else {
-        anyhow::bail!("{} cannot be used:\n{}", file.display(), checked.report);
-    };
+    let settings = configuration::usable(&args.config)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let expires = now.saturating_add(args.valid).as_secs();
     writeln!(io::stdout(), "{}", signed(&settings, args, expires)?)?;

@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 
 use clap::Args;
-use levada_client::command::{CommandStatus, admin_client};
+use levada_client::command::{CommandStatus, admin_client, block_on, output};
 use levada_control::status::{CertificateStatus, ClusterNode, NodeStatus, Sample, SwitchedServer};
 use levada_types::AdminAddress;
-use serde::{Serialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
 
 use super::{
     admin::{ANSWER_TIMEOUT, AdminArgs, USUAL_ADMIN},
@@ -40,13 +40,13 @@ pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<CommandStatus> {
             return Ok(CommandStatus::ProblemsFound);
         };
         let well = nodes.iter().all(|node| node.status.as_ref().is_some_and(is_well));
-        print(args.json, &nodes, |out| cluster(out, &nodes))?;
+        output::print(args.json, &nodes, |out| cluster(out, &nodes))?;
         return Ok(exit(well));
     }
     let Some(node) = ask::<NodeStatus>(&args.node, "/status")? else {
         return Ok(CommandStatus::ProblemsFound);
     };
-    print(args.json, &node, |out| one(out, &node))?;
+    output::print(args.json, &node, |out| one(out, &node))?;
     Ok(exit(is_well(&node)))
 }
 
@@ -67,12 +67,9 @@ fn is_well(node: &NodeStatus) -> bool {
 
 /// The page of the first node that answers; `None` if none does, which is said.
 fn ask<T: DeserializeOwned>(node: &AdminArgs, page: &str) -> anyhow::Result<Option<T>> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut tried = Vec::new();
     for admin in addresses(node)? {
-        // A timer must be created within its runtime.
-        let asking = async { admin_client::get(&admin, page, ANSWER_TIMEOUT).await };
-        let answer = runtime.block_on(asking);
+        let answer = block_on(admin_client::get(&admin, page, ANSWER_TIMEOUT))?;
         match answer.and_then(|text| Ok(serde_json::from_slice(&text)?)) {
             Ok(state) => return Ok(Some(state)),
             Err(error) => tried.push(format!("{admin}: {error:#}")),
@@ -91,21 +88,6 @@ pub(super) fn addresses(node: &AdminArgs) -> anyhow::Result<Vec<AdminAddress>> {
     let files = default_config::existing();
     let known = files.filter_map(|file| configuration::load(&file).ok()?.admin);
     Ok(known.chain([USUAL_ADMIN.into()]).collect())
-}
-
-fn print(
-    json: bool,
-    state: &impl Serialize,
-    text: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
-    if json {
-        serde_json::to_writer_pretty(&mut out, state)?;
-        writeln!(out)?;
-    } else {
-        text(&mut out)?;
-    }
-    Ok(())
 }
 
 /// All nodes, one per line.

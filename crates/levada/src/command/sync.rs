@@ -15,7 +15,7 @@ use levada_client::{
 };
 use levada_fetch::Algorithm;
 
-use levada_client::command::CommandStatus;
+use levada_client::command::{CommandStatus, block_on, output};
 
 use super::get::{self, args::NetworkArgs, bars::DRAW_INTERVAL};
 
@@ -128,17 +128,13 @@ fn publish(args: &SyncArgs, filter: PathFilter) -> anyhow::Result<CommandStatus>
         filter,
     };
     let published = publication.publish()?;
-    let mut out = io::stdout().lock();
-    if args.json {
-        serde_json::to_writer_pretty(&mut out, &published)?;
-        writeln!(out)?;
-        return Ok(CommandStatus::Success);
-    }
-    let manifest = published.manifest.display();
-    writeln!(out, "{manifest}: {} files, {} bytes", published.files, published.bytes)?;
-    for path in &published.left_out {
-        writeln!(out, "left out: {} is no file, directory or link", path.display())?;
-    }
+    output::print(args.json, &published, |out| {
+        let manifest = published.manifest.display();
+        writeln!(out, "{manifest}: {} files, {} bytes", published.files, published.bytes)?;
+        published.left_out.iter().try_for_each(|path| {
+            writeln!(out, "left out: {} is no file, directory or link", path.display())
+        })
+    })?;
     Ok(CommandStatus::Success)
 }
 
@@ -163,8 +159,7 @@ fn pull(args: &SyncArgs, filter: PathFilter, destination: &Path) -> anyhow::Resu
         transfers: args.transfers,
     };
     let client = get::client(&args.network)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let report = match runtime.block_on(pull_with_bar(args, &client, &request)) {
+    let report = match block_on(pull_with_bar(args, &client, &request))? {
         Ok(report) => report,
         Err(error @ SyncError::Stopped) => {
             eprintln!("levada: {}: {error}", destination.display());
@@ -172,13 +167,7 @@ fn pull(args: &SyncArgs, filter: PathFilter, destination: &Path) -> anyhow::Resu
         }
         Err(error) => return Err(error.into()),
     };
-    let mut out = io::stdout().lock();
-    if args.json {
-        serde_json::to_writer_pretty(&mut out, &report)?;
-        writeln!(out)?;
-    } else {
-        print(&mut out, &report, args)?;
-    }
+    output::print(args.json, &report, |out| print(out, &report, args))?;
     Ok(CommandStatus::of(report.complete))
 }
 

@@ -4,7 +4,6 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
 use serde::Deserialize;
-use serde_json::json;
 
 use levada_client::command::{CommandStatus, admin_client};
 
@@ -34,7 +33,6 @@ pub(crate) struct UpgradeArgs {
 /// # Errors
 /// If the node cannot be reached, or does not answer.
 pub(crate) fn run(args: &UpgradeArgs) -> anyhow::Result<CommandStatus> {
-    let (admin, token) = (args.node.address()?, args.node.token()?);
     let target = match &args.binary {
         None => "/upgrade".to_owned(),
         Some(path) => {
@@ -42,12 +40,7 @@ pub(crate) fn run(args: &UpgradeArgs) -> anyhow::Result<CommandStatus> {
             format!("/upgrade?binary={}", admin_client::escaped(&path.to_string_lossy()))
         }
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    // A timer must be created within its runtime.
-    let told = async {
-        admin_client::try_post(&admin, &target, &json!({}), token.as_deref(), UPGRADE_TIMEOUT).await
-    };
-    match runtime.block_on(told)? {
+    match args.node.order(&target, UPGRADE_TIMEOUT)? {
         Ok(answer) if args.json => print!("{}", String::from_utf8_lossy(&answer)),
         Ok(answer) => {
             let Upgraded { old, new, objects, bytes } = serde_json::from_slice(&answer)?;

@@ -1,34 +1,24 @@
 //! `levada validate`: all problems of a configuration.
 
-use std::io::{self, Write};
+use std::io::Write as _;
 
-use anyhow::Context as _;
 use levada_config::Severity;
 
 use super::configuration;
 use crate::cli::ValidateArgs;
-use levada_client::command::CommandStatus;
+use levada_client::command::{CommandStatus, output};
 
 /// Checks the file and prints its problems.
 ///
 /// # Errors
 /// When the file cannot be read or the report cannot be written.
 pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<CommandStatus> {
-    let mut out = io::stdout().lock();
     if args.schema {
-        serde_json::to_writer_pretty(&mut out, &levada_config::schema::schema())?;
-        writeln!(out)?;
+        output::print(true, &levada_config::schema::schema(), |_| Ok(()))?;
         return Ok(CommandStatus::Success);
     }
-    let report = configuration::load(&args.config)
-        .with_context(|| format!("cannot read {}", args.config.display()))?
-        .report;
-    if args.json {
-        serde_json::to_writer_pretty(&mut out, &report)?;
-        writeln!(out)?;
-    } else {
-        write!(out, "{report}{}", summary(&report))?;
-    }
+    let report = configuration::load(&args.config)?.report;
+    output::print(args.json, &report, |out| write!(out, "{report}{}", summary(&report)))?;
     Ok(CommandStatus::of(report.is_usable()))
 }
 

@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context as _, ensure};
 use clap::Args;
 use http::Uri;
-use levada_client::command::{CommandStatus, option};
+use levada_client::command::{CommandStatus, block_on, option, output};
 use levada_client::{
     Client, ClientSettings, Roots, WarmOutcome, WarmReport, WarmRequest, WarmedUrl, parse_url,
 };
@@ -84,15 +84,8 @@ pub(crate) fn run(args: &WarmArgs) -> anyhow::Result<CommandStatus> {
         http2: false,
         ..ClientSettings::default()
     })?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let report = runtime.block_on(request.run(&client, |_| {}))?;
-    let mut out = io::stdout().lock();
-    if args.json {
-        serde_json::to_writer_pretty(&mut out, &report)?;
-        writeln!(out)?;
-    } else {
-        print(&mut out, &report)?;
-    }
+    let report = block_on(request.run(&client, |_| {}))??;
+    output::print(args.json, &report, |out| print(out, &report))?;
     Ok(CommandStatus::of(report.is_complete()))
 }
 

@@ -5,7 +5,7 @@ pub(super) mod bars;
 
 use std::{
     collections::HashSet,
-    io::{self, BufRead as _, Write as _},
+    io::{self, BufRead as _},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -19,7 +19,7 @@ use levada_client::{
 
 use args::{GetArgs, NetworkArgs};
 use bars::DownloadBars;
-use levada_client::command::CommandStatus;
+use levada_client::command::{CommandStatus, block_on, output};
 
 /// Fetches.
 ///
@@ -28,12 +28,9 @@ use levada_client::command::CommandStatus;
 pub(crate) fn run(args: &GetArgs) -> anyhow::Result<CommandStatus> {
     let requests = requests(args)?;
     let client = Arc::new(client(&args.network)?);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let reports = runtime.block_on(fetch(args, client, requests))?;
-    let mut out = io::stdout().lock();
+    let reports = block_on(fetch(args, client, requests))??;
     if args.json {
-        serde_json::to_writer_pretty(&mut out, &serde_json::json!({ "files": reports }))?;
-        writeln!(out)?;
+        output::print(true, &serde_json::json!({ "files": reports }), |_| Ok(()))?;
     }
     let all = reports.iter().all(|report| report.complete);
     Ok(CommandStatus::of(all))

@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::ensure;
-use levada_client::command::CommandStatus;
+use levada_client::command::{CommandStatus, output};
 use levada_fetch::{Mode, Plan};
 use levada_sim::large::{Case, Fetched, Line, Settings, compare};
 use serde_json::{Value as Json, json};
@@ -22,13 +22,7 @@ pub(super) fn run(args: &LargeArgs) -> anyhow::Result<CommandStatus> {
     let files: Vec<[Fetched; 6]> = (1..=u64::from(args.seeds))
         .map(|seed| compare(Settings { seed, ..settings }, args.slower))
         .collect();
-    let mut out = io::stdout().lock();
-    if args.json {
-        serde_json::to_writer_pretty(&mut out, &to_json(&files))?;
-        writeln!(out)?;
-    } else {
-        print(&mut out, args, &files)?;
-    }
+    output::print(args.json, &to_json(&files), |out| print(out, args, &files))?;
     Ok(CommandStatus::Success)
 }
 

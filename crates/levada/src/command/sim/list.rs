@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use clap::ValueEnum as _;
 use levada_cache::eviction::EVICTIONS;
-use levada_client::command::CommandStatus;
+use levada_client::command::{CommandStatus, output};
 use levada_paper::PAPERS;
 use levada_policy::POLICIES;
 use levada_sim::scenario_file::SCENARIOS;
@@ -21,24 +21,22 @@ use super::args::{List, ListArgs};
 /// If they cannot be written.
 pub(super) fn run(args: &ListArgs) -> anyhow::Result<CommandStatus> {
     let lists: Vec<List> = args.list.map_or_else(|| List::value_variants().to_vec(), |l| vec![l]);
-    let mut out = io::stdout().lock();
-    if args.json {
-        let lists = lists.iter().map(|list| (name(*list), to_json(*list)));
-        serde_json::to_writer_pretty(&mut out, &lists.collect::<Map<String, Json>>())?;
-        writeln!(out)?;
-        return Ok(CommandStatus::Success);
-    }
-    for list in lists {
-        let items = items(list);
-        let width = items.iter().map(|item| item.name.chars().count()).max().unwrap_or(0);
-        writeln!(out, "{}", name(list))?;
-        for ListItem { name, from, summary } in items {
-            let from = if from.is_empty() { from } else { format!(" ({from})") };
-            writeln!(out, "  {name:width$}  {summary}{from}")?;
-        }
-        writeln!(out)?;
-    }
+    let json = lists.iter().map(|list| (name(*list), to_json(*list)));
+    output::print(args.json, &json.collect::<Map<String, Json>>(), |out| {
+        lists.iter().try_for_each(|list| print(out, *list))
+    })?;
     Ok(CommandStatus::Success)
+}
+
+fn print(out: &mut impl Write, list: List) -> io::Result<()> {
+    let items = items(list);
+    let width = items.iter().map(|item| item.name.chars().count()).max().unwrap_or(0);
+    writeln!(out, "{}", name(list))?;
+    for ListItem { name, from, summary } in items {
+        let from = if from.is_empty() { from } else { format!(" ({from})") };
+        writeln!(out, "  {name:width$}  {summary}{from}")?;
+    }
+    writeln!(out)
 }
 
 /// One line of a list.

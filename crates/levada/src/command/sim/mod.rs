@@ -27,7 +27,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use levada_client::command::CommandStatus;
+use levada_client::command::{CommandStatus, output};
 use levada_paper::{Case, Report, Table, Verdict as Judgement};
 use serde_json::{Value as Json, json};
 
@@ -57,31 +57,28 @@ fn report(
     tables: &[Table],
     means: Option<Report>,
     swept: &Swept,
-    output: &OutputArgs,
+    form: &OutputArgs,
 ) -> anyhow::Result<CommandStatus> {
     let mut of_runs: Vec<Report> =
         tables.iter().map(|table| Report::new(table, &|case| swept.outcome(case))).collect();
     let remarked = add_remarks(&mut of_runs, tables, swept);
     let reports: Vec<Report> = means.into_iter().chain(of_runs).collect();
-    if let Some(path) = &output.html {
+    if let Some(path) = &form.html {
         fs::write(path, render::html::render(title, &reports))
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
-    let mut out = io::stdout().lock();
-    if output.json {
+    if form.json {
         let mut cases = cases(tables);
         // Rows at several rates, and several tables, share a run.
         let mut seen = HashSet::new();
         cases.retain(|case| seen.insert(levada_sim::scenario_file::run_key(&case.scenario)));
         let runs: Vec<Json> = cases.iter().filter_map(|case| told(case, swept)).collect();
-        serde_json::to_writer_pretty(&mut out, &json!({ "tables": reports, "runs": runs }))?;
-        writeln!(out)?;
-    } else if output.csv {
-        out.write_all(render::csv::render(&reports).as_bytes())?;
+        output::print(true, &json!({ "tables": reports, "runs": runs }), |_| Ok(()))?;
     } else {
-        out.write_all(render::text::render(&reports).as_bytes())?;
+        let render = if form.csv { render::csv::render } else { render::text::render };
+        io::stdout().write_all(render(&reports).as_bytes())?;
     }
-    out.flush()?;
+    io::stdout().flush()?;
     swept.tell_if_stopped();
     let failed = reports.iter().flat_map(Report::verdicts).any(|v| v == Judgement::Fail);
     Ok(CommandStatus::of(!(failed || remarked || swept.stopped)))

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! color         whether text may have colours
+//! output        reports as text or as JSON
 //! status        how a command ended, and its exit code
 //! option        parsers of command-line options: durations, sizes, rates
 //! admin_client  requests to the admin address of a running node
@@ -17,7 +18,16 @@ pub mod content;
 mod leash;
 pub mod node;
 pub mod option;
+pub mod output;
 mod status;
 
 pub use leash::end_with_stdin;
 pub use status::CommandStatus;
+
+/// Runs work on this thread to its end.
+///
+/// # Errors
+/// If the system has no room for it.
+pub fn block_on<F: Future>(work: F) -> std::io::Result<F::Output> {
+    Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work))
+}
