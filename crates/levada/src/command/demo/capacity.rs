@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use levada_lab::cluster::load::open_loop;
 use tokio::{task::JoinSet, time::Instant};
 
 use super::{
@@ -53,18 +54,16 @@ pub(super) async fn measure(setup: &Setup, clients: &Arc<Clients>) -> f64 {
 pub(super) async fn rehearse(setup: &Setup, clients: &Arc<Clients>) -> Duration {
     let begin = Instant::now();
     let mut asking = JoinSet::new();
-    for arrival in setup.arrivals(Part::Minute(Duration::ZERO)) {
-        if arrival.at > REHEARSED {
-            break;
-        }
-        let due = begin + arrival.at;
-        tokio::time::sleep_until(due).await;
+    let first = setup.arrivals(Part::Minute(Duration::ZERO));
+    let first = first.take_while(|arrival| arrival.at <= REHEARSED);
+    open_loop(begin, first.map(|arrival| (arrival.at, arrival.object)), |due, object| {
         let clients = clients.clone();
         asking.spawn(async move {
-            clients.request(arrival.object).await;
+            clients.request(object).await;
             due.elapsed()
         });
-    }
+    })
+    .await;
     let sent = asking.len();
     let mut latencies = Vec::with_capacity(sent);
     let all = async {

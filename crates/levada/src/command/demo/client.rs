@@ -10,13 +10,12 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
-use http::{HeaderMap, Request, StatusCode, header::HOST};
-use http_body_util::{BodyExt as _, Empty};
-use hyper::client::conn::http1::SendRequest;
-use hyper_util::rt::TokioIo;
+use http::{HeaderMap, HeaderName, StatusCode};
 use levada_client::command::content::Verifier;
-use tokio::{net::TcpStream, time::Instant};
+use levada_lab::cluster::client::{
+    BodyEnd, Connection, IdleConnections, Reader, connect, fields, request,
+};
+use tokio::time::Instant;
 
 use super::{
     catalog::{Catalog, Object},
@@ -30,16 +29,14 @@ pub(super) struct Clients {
     catalog: Arc<Catalog>,
 }
 
-/// One address of the site, with the idle connections to it.
+/// One address of the site.
 struct Door {
     name: String,
     address: SocketAddr,
-    idle: Mutex<Vec<Connection>>,
+    idle: IdleConnections,
     /// The end of the time in which clients avoid it, because connecting failed.
     avoided: Mutex<Option<Instant>>,
 }
-
-type Connection = SendRequest<Empty<Bytes>>;
 
 /// A request that got the right body.
 #[derive(Clone, Copy, Debug)]
@@ -87,7 +84,7 @@ impl Clients {
         let door = |(name, address): &(String, SocketAddr)| Door {
             name: name.clone(),
             address: *address,
-            idle: Mutex::default(),
+            idle: IdleConnections::default(),
             avoided: Mutex::default(),
         };
         Self { nodes: nodes.iter().map(door).collect(), turn: AtomicUsize::new(0), catalog }
@@ -123,30 +120,24 @@ impl Clients {
 
     async fn ask(&self, node: usize, object: &Object) -> Result<ServedBy, Trouble> {
         let timeout = OBJECT_TIMEOUT + Duration::from_secs(object.size / SLOWEST);
-        match tokio::time::timeout(timeout, self.exchange(&self.nodes[node], object)).await {
-            Ok(result) => result,
-            Err(_) => Err(Trouble::Timeout),
-        }
+        let exchange = tokio::time::timeout(timeout, self.exchange(&self.nodes[node], object));
+        exchange.await.unwrap_or(Err(Trouble::Timeout))
     }
 
     async fn exchange(&self, door: &Door, object: &Object) -> Result<ServedBy, Trouble> {
         let mut connection = door.connection().await?;
+        let mut fields = fields(HOST_NAME);
         let visitor = format!("192.0.2.{}", NEXT_VISITOR.fetch_add(1, Relaxed));
-        let request = Request::get(&*object.target)
-            .header(HOST, HOST_NAME)
-            .header("x-forwarded-for", visitor);
-        // Targets were made to fit into a request line.
-        let request = request.body(Empty::new()).map_err(|_| Trouble::WrongBody)?;
-        let response = connection.send_request(request).await.map_err(broken)?;
+        fields.extend(visitor.parse().map(|visitor| (VISITOR, visitor)));
+        let asked = request(&object.target, &fields);
+        let response = connection.send_request(asked).await.map_err(broken)?;
         let (status, by) = (response.status(), self.server(response.headers()));
-        let mut body = response.into_body();
         let mut verifier = Verifier::new(object.key);
-        while let Some(frame) = body.frame().await {
-            if let Some(piece) = frame.map_err(broken)?.data_ref() {
-                verifier.take(piece);
-            }
+        let mut reader = Reader::new(f64::INFINITY, Duration::MAX);
+        match reader.receive(response, |piece| verifier.take(piece)).await {
+            BodyEnd::Broken(error) => return Err(broken(error)),
+            BodyEnd::Whole | BodyEnd::Stalled => door.idle.keep(connection).await,
         }
-        door.keep(connection).await;
         match status {
             StatusCode::OK if verifier.is_whole(object.size) => {
                 Ok(ServedBy { by, bytes: verifier.bytes() })
@@ -173,43 +164,19 @@ impl Door {
 
     /// The most recently used idle connection, or a new one.
     async fn connection(&self) -> Result<Connection, Trouble> {
-        while let Some(connection) = self.pop() {
-            if connection.is_ready() {
-                return Ok(connection);
-            }
+        if let Some(kept) = self.idle.take() {
+            return Ok(kept);
         }
-        match self.connect().await {
-            Ok(connection) => Ok(connection),
-            Err(error) => {
-                let until = Instant::now() + AVOIDANCE;
-                *self.avoided.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
-                Err(Trouble::Broken(error.to_string()))
-            }
-        }
-    }
-
-    fn pop(&self) -> Option<Connection> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
-    }
-
-    async fn connect(&self) -> anyhow::Result<Connection> {
-        let stream = TcpStream::connect(self.address).await?;
-        stream.set_nodelay(true)?;
-        let (sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-        // The request that uses a broken connection reports the error.
-        tokio::spawn(async move { drop(connection.await) });
-        Ok(sender)
-    }
-
-    async fn keep(&self, mut connection: Connection) {
-        if connection.ready().await.is_ok() {
-            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
-        }
+        connect(self.address).await.map_err(|error| {
+            let until = Instant::now() + AVOIDANCE;
+            *self.avoided.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
+            Trouble::Broken(error.to_string())
+        })
     }
 }
 
-/// The last part of the address that the next request is for.
+/// The field with the address that a request is for, and the last part of the next one.
+const VISITOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 static NEXT_VISITOR: AtomicU8 = AtomicU8::new(0);
 
 fn broken(error: hyper::Error) -> Trouble {

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use levada_lab::cluster::load::open_loop;
 use tokio::{sync::Semaphore, time::Instant};
 
 use super::{
@@ -22,22 +23,19 @@ pub(super) async fn send(
     places: Arc<Semaphore>,
 ) {
     let mut pace = Pace::default();
-    for arrival in setup.arrivals(part) {
-        let due = begin + arrival.at;
-        tokio::time::sleep_until(due).await;
+    let arrivals = setup.arrivals(part).map(|arrival| (arrival.at, arrival));
+    open_loop(begin, arrivals, |due, arrival| {
         if !setup.keeps_rate {
             let lowered = pace.late(arrival.at, due.elapsed());
             board.look().lowered.extend(lowered);
             if !pace.sends() {
-                board.left_out(arrival);
-                continue;
+                return board.left_out(arrival);
             }
         }
         board.sent(arrival, due.elapsed());
         let Ok(place) = places.clone().try_acquire_owned() else {
             let ending = Ending { result: Err(Trouble::TooMany), retries: 0 };
-            board.ended(arrival, due.elapsed(), &ending);
-            continue;
+            return board.ended(arrival, due.elapsed(), &ending);
         };
         let (clients, board) = (clients.clone(), board.clone());
         tokio::spawn(async move {
@@ -45,7 +43,8 @@ pub(super) async fn send(
             board.ended(arrival, due.elapsed(), &ending);
             drop(place);
         });
-    }
+    })
+    .await;
 }
 
 /// Limit of concurrent requests, far above the capacity of the nodes: a request beyond it counts as

@@ -33,14 +33,14 @@ mod view;
 mod watch;
 
 use std::{
-    io::{self, Write as _},
+    io::{self, StdoutLock, Write as _},
     net::SocketAddr,
     sync::Arc,
     time::Duration,
 };
 
 use anyhow::Context as _;
-use levada_client::command::{CommandStatus, node::Node};
+use levada_client::command::{CommandStatus, node::Node, output};
 use tokio::{signal::unix, sync::Semaphore, time::Instant};
 
 use self::{
@@ -78,7 +78,7 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<CommandStatus> {
         };
         let (setup, origin, mut cluster) = prepared;
         let verdict = story(&setup, &origin, &mut cluster, &mut stop).await;
-        cluster.stop().await;
+        cluster.nodes.stop().await;
         verdict
     })
 }
@@ -88,7 +88,7 @@ async fn prepare(setup: Setup, args: &DemoArgs) -> anyhow::Result<(Arc<Setup>, O
     let origin = Origin::start(setup.catalog.clone()).await?;
     let trial = Cluster::start(&setup, origin.address).await?;
     let answers = capacity::measure(&setup, &clients(&setup, &trial)).await;
-    trial.stop().await;
+    trial.nodes.stop().await;
     let mut setup = rehearse(setup.within(answers, args)?, args).await?;
     // A lower rate has other objects.
     let origin = Origin::start(setup.catalog.clone()).await?;
@@ -110,7 +110,7 @@ async fn rehearse(mut setup: Setup, args: &DemoArgs) -> anyhow::Result<Setup> {
         let origin = Origin::start(setup.catalog.clone()).await?;
         let trial = Cluster::start(&setup, origin.address).await?;
         let median = capacity::rehearse(&setup, &clients(&setup, &trial)).await;
-        trial.stop().await;
+        trial.nodes.stop().await;
         match setup.slower(median, args)? {
             Some(slower) => setup = slower,
             None => break,
@@ -120,7 +120,7 @@ async fn rehearse(mut setup: Setup, args: &DemoArgs) -> anyhow::Result<Setup> {
 }
 
 fn clients(setup: &Setup, cluster: &Cluster) -> Arc<Clients> {
-    let nodes = cluster.nodes.iter();
+    let nodes = cluster.nodes.all.iter();
     let addresses: Vec<_> = nodes.map(|n| (n.name.clone(), n.addresses.clients)).collect();
     Arc::new(Clients::new(&addresses, setup.catalog.clone()))
 }
@@ -170,7 +170,8 @@ async fn story(
     let end = (stage.killed.clone(), complete);
     let summary = Summary::new(setup, &board.look(), end, lasted);
     let unanswered = MOST_UNDER_WAY - places.available_permits();
-    report(setup, &summary)?;
+    let text = |out: &mut StdoutLock<'_>| out.write_all(summary.text(setup).as_bytes());
+    output::print(setup.json, &summary, text)?;
     if setup.hold && complete {
         hold(&mut stage, &addresses, stop).await?;
     }
@@ -192,14 +193,14 @@ async fn last_answers(timeout: Duration, places: &Semaphore, stop: &mut StopSign
 
 fn watched(cluster: &Cluster) -> Vec<Watched> {
     let watched = |node: &Node| Watched { name: node.name.clone(), admin: node.addresses.admin };
-    cluster.nodes.iter().map(watched).collect()
+    cluster.nodes.all.iter().map(watched).collect()
 }
 
 /// Prints the addresses of the running demo.
 fn addresses(setup: &Setup, origin: &Origin, cluster: &Cluster, page: SocketAddr) -> Vec<String> {
     let hottest = &setup.catalog.object(setup.hottest()).target;
-    let all = cluster.nodes.iter().map(|n| format!("{} {}", n.name, n.addresses.clients));
-    let first = &cluster.nodes[0];
+    let all = cluster.nodes.all.iter().map(|n| format!("{} {}", n.name, n.addresses.clients));
+    let first = &cluster.nodes.all[0];
     let (clients, admin) = (first.addresses.clients, first.addresses.admin);
     vec![
         format!("page     http://{page}/"),
@@ -209,7 +210,7 @@ fn addresses(setup: &Setup, origin: &Origin, cluster: &Cluster, page: SocketAddr
         ),
         format!("explain  levada explain 'http://{HOST_NAME}{hottest}' --admin {admin}"),
         format!("status   http://{admin}/status and /metrics; origin http://{}/", origin.address),
-        format!("files    {}", cluster.directory().display()),
+        format!("files    {}", cluster.nodes.directory().display()),
     ]
 }
 
@@ -224,17 +225,6 @@ fn announce(setup: &Setup, addresses: &[String]) -> anyhow::Result<()> {
     match setup.json {
         true => io::stderr().lock().write_all(text.as_bytes())?,
         false => io::stdout().lock().write_all(text.as_bytes())?,
-    }
-    Ok(())
-}
-
-fn report(setup: &Setup, summary: &Summary) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
-    if setup.json {
-        serde_json::to_writer_pretty(&mut out, summary)?;
-        writeln!(out)?;
-    } else {
-        out.write_all(summary.text(setup).as_bytes())?;
     }
     Ok(())
 }

@@ -3,26 +3,19 @@
 use std::{
     convert::Infallible,
     net::SocketAddr,
-    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    task::{Context, Poll},
-    time::Duration,
 };
 
 use anyhow::Context as _;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
-use hyper::{
-    body::{Body, Frame, Incoming, SizeHint},
-    service::service_fn,
-};
-use hyper_util::rt::TokioIo;
-use levada_client::command::content;
-use levada_types::Key;
-use tokio::net::{TcpListener, TcpStream};
+use http_body_util::{Either, Full};
+use hyper::body::{Body, Incoming};
+use levada_lab::cluster::server::{accept, body, converse, text};
+use tokio::net::TcpListener;
 
 use super::catalog::Catalog;
 
@@ -53,9 +46,16 @@ impl Origin {
     pub(super) async fn start(catalog: Arc<Catalog>) -> anyhow::Result<Self> {
         let listener =
             TcpListener::bind("127.0.0.1:0").await.context("cannot listen on 127.0.0.1")?;
-        let address = listener.local_addr()?;
-        let served = Arc::new(OriginCounts::default());
-        tokio::spawn(accept(listener, catalog, served.clone()));
+        let (address, served) = (listener.local_addr()?, Arc::new(OriginCounts::default()));
+        let counted = served.clone();
+        // Killed nodes break their connections. The demo expects that, so it is no error.
+        tokio::spawn(accept(listener, move |stream, _| {
+            let (catalog, counted) = (catalog.clone(), counted.clone());
+            tokio::spawn(converse(stream, move |request| {
+                let response = answer(&catalog, &counted, &request);
+                async move { Ok::<_, Infallible>(response) }
+            }));
+        }));
         Ok(Self { address, served })
     }
 
@@ -68,54 +68,28 @@ impl Origin {
     }
 }
 
-async fn accept(listener: TcpListener, catalog: Arc<Catalog>, served: Arc<OriginCounts>) {
-    loop {
-        let Ok((stream, _)) = listener.accept().await else {
-            tokio::time::sleep(ACCEPT_BACKOFF).await;
-            continue;
-        };
-        let _ = stream.set_nodelay(true);
-        tokio::spawn(converse(stream, catalog.clone(), served.clone()));
-    }
-}
-
-async fn converse(stream: TcpStream, catalog: Arc<Catalog>, served: Arc<OriginCounts>) {
-    let service = service_fn(|request| {
-        let response = answer(&catalog, &served, &request);
-        async move { Ok::<_, Infallible>(response) }
-    });
-    // Killed nodes break their connections. The demo expects that, so it is no error.
-    let _ = hyper::server::conn::http1::Builder::new()
-        .serve_connection(TokioIo::new(stream), service)
-        .await;
-}
-
 fn answer(
     catalog: &Catalog,
     served: &Arc<OriginCounts>,
     request: &Request<Incoming>,
-) -> Response<Content> {
+) -> Response<Either<Full<Bytes>, impl Body<Data = Bytes, Error = Infallible> + use<>>> {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        return page(StatusCode::METHOD_NOT_ALLOWED, "only GET\n".to_owned());
+        return page(StatusCode::METHOD_NOT_ALLOWED, "only GET\n").map(Either::Left);
     }
     let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
     let Some(object) = catalog.find(target) else {
-        return page(
-            StatusCode::NOT_FOUND,
-            "the origin of the demo has no such object\n".to_owned(),
-        );
+        let words = "the origin of the demo has no such object\n";
+        return page(StatusCode::NOT_FOUND, words).map(Either::Left);
     };
     served.requests.fetch_add(1, Relaxed);
     let etag = format!("\"{:016x}\"", object.key.0);
     let known = request.headers().get(header::IF_NONE_MATCH);
     let unchanged = known.is_some_and(|known| known.as_bytes() == etag.as_bytes());
-    let content = match unchanged || *request.method() == Method::HEAD {
-        true => Content::Nothing,
-        false => {
-            Content::Object { key: object.key, at: 0, size: object.size, served: served.clone() }
-        }
-    };
-    let mut response = Response::new(content);
+    let sent = if unchanged || *request.method() == Method::HEAD { 0 } else { object.size };
+    let served = served.clone();
+    let mut response = Response::new(Either::Right(body(object.key, 0..sent, move |bytes| {
+        served.bytes.fetch_add(bytes as u64, Relaxed);
+    })));
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=3600"));
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
@@ -129,68 +103,8 @@ fn answer(
     response
 }
 
-fn page(status: StatusCode, text: String) -> Response<Content> {
-    let mut response = Response::new(Content::Page(text.into()));
-    *response.status_mut() = status;
-    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
-    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+fn page(status: StatusCode, words: &'static str) -> Response<Full<Bytes>> {
+    let mut response = text(status, words);
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
-}
-
-/// The body of a response of the origin.
-enum Content {
-    Nothing,
-    Page(Bytes),
-    /// An object, generated while it is sent.
-    Object {
-        key: Key,
-        at: u64,
-        size: u64,
-        served: Arc<OriginCounts>,
-    },
-}
-
-/// The wait before the next connection is accepted when no file handles are left: others end meanwhile.
-pub(super) const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
-/// Bytes generated at a time.
-const PIECE: u64 = 64 << 10;
-
-impl Body for Content {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        _cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let piece = match self.get_mut() {
-            Self::Nothing => Bytes::new(),
-            Self::Page(text) => std::mem::take(text),
-            Self::Object { key, at, size, served } => {
-                let mut piece = vec![0; PIECE.min(*size - *at) as usize];
-                content::write(*key, *at, &mut piece);
-                *at += piece.len() as u64;
-                served.bytes.fetch_add(piece.len() as u64, Relaxed);
-                piece.into()
-            }
-        };
-        Poll::Ready((!piece.is_empty()).then(|| Ok(Frame::data(piece))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match self {
-            Self::Nothing => true,
-            Self::Page(text) => text.is_empty(),
-            Self::Object { at, size, .. } => at == size,
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(match self {
-            Self::Nothing => 0,
-            Self::Page(text) => text.len() as u64,
-            Self::Object { at, size, .. } => size - at,
-        })
-    }
 }

@@ -11,11 +11,9 @@ use std::{
 };
 
 use anyhow::Context as _;
-use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
 use http_body_util::Full;
-use hyper::{body::Incoming, service::service_fn};
-use hyper_util::rt::TokioIo;
+use hyper::body::Incoming;
 use levada_client::command::admin_client;
 use levada_cluster::admin_access;
 use levada_cluster::events::{EventKind, Events, unix_time};
@@ -24,11 +22,12 @@ use levada_control::page::{
     Hello, Orders, Page, PageBody, SeenNode, Shown, Snapshot, Stalled, Story, StoryPhase,
 };
 use levada_control::status::{Sample, SetSize};
+use levada_lab::cluster::server::{self, accept, converse};
 use levada_policy::POLICIES;
 use percent_encoding::percent_decode_str;
 use tokio::{net::TcpListener, sync::mpsc};
 
-use super::{board::Board, origin::ACCEPT_BACKOFF, plan::Phase, setup::Setup, watch::Watched};
+use super::{board::Board, plan::Phase, setup::Setup, watch::Watched};
 
 /// An order of somebody who watches.
 #[derive(Debug)]
@@ -89,7 +88,14 @@ impl ServedPage {
             orders: sender,
         });
         let served = Arc::new(Page::new(page.clone()));
-        let task = tokio::spawn(serve(listener, page.clone(), served.clone()));
+        let (shown, pages) = (page.clone(), served.clone());
+        let task = tokio::spawn(accept(listener, move |stream, client| {
+            let (shown, pages) = (shown.clone(), pages.clone());
+            tokio::spawn(converse(Stalled::new(stream), move |request| {
+                let (shown, pages) = (shown.clone(), pages.clone());
+                async move { Ok::<_, Infallible>(answer(&shown, &pages, client, &request).await) }
+            }));
+        }));
         Self { page, orders, served, task }
     }
 
@@ -221,25 +227,6 @@ impl Shown for DemoPage {
     }
 }
 
-async fn serve(listener: TcpListener, page: Arc<DemoPage>, served: Arc<Page>) {
-    loop {
-        let Ok((stream, client)) = listener.accept().await else {
-            tokio::time::sleep(ACCEPT_BACKOFF).await;
-            continue;
-        };
-        let (page, served) = (page.clone(), served.clone());
-        tokio::spawn(async move {
-            let (page, served) = (&page, &served);
-            let service = service_fn(|request: Request<Incoming>| async move {
-                Ok::<_, Infallible>(answer(page, served, client, &request).await)
-            });
-            let io = TokioIo::new(Stalled::new(stream));
-            // A connection that breaks is its viewer's.
-            let _ = hyper::server::conn::http1::Builder::new().serve_connection(io, service).await;
-        });
-    }
-}
-
 async fn answer(
     page: &DemoPage,
     served: &Page,
@@ -298,11 +285,7 @@ async fn explained(page: &DemoPage, request: &Request<Incoming>) -> Response<Pag
 }
 
 fn text(status: StatusCode, text: String) -> Response<PageBody> {
-    let mut response = Response::new(PageBody::Whole(Full::new(Bytes::from(text))));
-    *response.status_mut() = status;
-    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
-    response.headers_mut().insert(CONTENT_TYPE, kind);
-    response
+    server::text(status, text).map(PageBody::Whole)
 }
 
 /// The connections of viewers need a moment to say that this is the end.

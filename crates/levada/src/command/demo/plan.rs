@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use levada_lab::cluster::load::poisson;
 use levada_types::Rng;
 use serde::Serialize;
 
@@ -82,76 +83,32 @@ pub(super) struct Arrival {
 
 /// Two Poisson streams, merged: the trace in its own order from the beginning to the end, and the crowd
 /// while it lasts. Clients do not wait for each other, so neither stream slows down when nodes do.
-pub(super) struct Arrivals<'a> {
-    pub(super) trace: Stream<std::iter::Cycle<std::slice::Iter<'a, u32>>>,
-    pub(super) crowd: Stream<std::iter::Cycle<std::slice::Iter<'a, u32>>>,
-}
-
-impl<'a> Arrivals<'a> {
-    /// A plan of `requests` at `rate`, and of `hot` at `crowd_rate` during the flash crowd.
-    pub(super) fn new(
-        (requests, rate): (&'a [u32], f64),
-        (hot, crowd_rate): (&'a [u32], f64),
-        whole: Duration,
-        seed: u64,
-    ) -> Self {
-        let crowd = (Phase::Before.end(whole), Phase::Crowd.end(whole));
-        Self {
-            trace: Stream::new(requests.iter().cycle(), rate, (Duration::ZERO, whole), seed),
-            crowd: Stream::new(hot.iter().cycle(), crowd_rate, crowd, seed ^ 1),
-        }
-    }
-}
-
-impl Iterator for Arrivals<'_> {
-    type Item = Arrival;
-
-    fn next(&mut self) -> Option<Arrival> {
-        match (self.trace.ahead, self.crowd.ahead) {
-            (Some(trace), Some(crowd)) if crowd.at < trace.at => self.crowd.next(),
-            (None, Some(_)) => self.crowd.next(),
-            _ => self.trace.next(),
-        }
-    }
+pub(super) fn arrivals<'a>(
+    (requests, rate): (&'a [u32], f64),
+    (hot, crowd_rate): (&'a [u32], f64),
+    whole: Duration,
+    seed: u64,
+) -> impl Iterator<Item = Arrival> + Send + use<'a> {
+    let crowd = (Phase::Before.end(whole), Phase::Crowd.end(whole));
+    let trace = stream(requests.iter().cycle(), rate, (Duration::ZERO, whole), seed);
+    let crowd = stream(hot.iter().cycle(), crowd_rate, crowd, seed ^ 1);
+    let (mut trace, mut crowd) = (trace.peekable(), crowd.peekable());
+    std::iter::from_fn(move || match (trace.peek(), crowd.peek()) {
+        (Some(first), Some(other)) if other.at < first.at => crowd.next(),
+        (None, Some(_)) => crowd.next(),
+        _ => trace.next(),
+    })
 }
 
 /// One stream: objects in order, at random distances with a mean of `1 / rate`.
-pub(super) struct Stream<I> {
-    objects: I,
+pub(super) fn stream<'a>(
+    objects: impl Iterator<Item = &'a u32>,
     rate: f64,
-    until: Duration,
-    rng: Rng,
-    ahead: Option<Arrival>,
-}
-
-impl<'a, I: Iterator<Item = &'a u32>> Stream<I> {
-    pub(super) fn new(
-        objects: I,
-        rate: f64,
-        (from, until): (Duration, Duration),
-        seed: u64,
-    ) -> Self {
-        let mut stream = Self { objects, rate, until, rng: Rng::new(seed), ahead: None };
-        stream.advance(from);
-        stream
-    }
-
-    fn advance(&mut self, from: Duration) {
-        let gap = self.rng.exponential() / self.rate;
-        let at = Duration::try_from_secs_f64(gap).ok().and_then(|gap| from.checked_add(gap));
-        let at = at.filter(|at| *at < self.until);
-        self.ahead = at.and_then(|at| Some(Arrival { at, object: *self.objects.next()? }));
-    }
-}
-
-impl<'a, I: Iterator<Item = &'a u32>> Iterator for Stream<I> {
-    type Item = Arrival;
-
-    fn next(&mut self) -> Option<Arrival> {
-        let taken = self.ahead?;
-        self.advance(taken.at);
-        Some(taken)
-    }
+    times: (Duration, Duration),
+    seed: u64,
+) -> impl Iterator<Item = Arrival> {
+    let times = poisson(rate, times, Rng::new(seed));
+    times.zip(objects).map(|(at, object)| Arrival { at, object: *object })
 }
 
 #[cfg(test)]
@@ -161,7 +118,7 @@ mod tests {
     const WHOLE: Duration = Duration::from_secs(40);
 
     fn arrivals(seed: u64) -> Vec<Arrival> {
-        Arrivals::new((&[1, 2, 3], 100.0), (&[9], 200.0), WHOLE, seed).collect()
+        super::arrivals((&[1, 2, 3], 100.0), (&[9], 200.0), WHOLE, seed).collect()
     }
 
     #[test]
@@ -193,6 +150,6 @@ mod tests {
 
     #[test]
     fn no_objects_no_arrivals() {
-        assert_eq!(Arrivals::new((&[], 1.0), (&[], 1.0), WHOLE, 1).count(), 0);
+        assert_eq!(super::arrivals((&[], 1.0), (&[], 1.0), WHOLE, 1).count(), 0);
     }
 }

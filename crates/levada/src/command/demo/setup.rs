@@ -13,7 +13,7 @@ use super::{
     args::DemoArgs,
     catalog::Catalog,
     client::OBJECT_TIMEOUT,
-    plan::{Arrival, Arrivals, Phase, Stream},
+    plan::{Arrival, Phase, arrivals, stream},
 };
 
 /// A demo that can run.
@@ -195,17 +195,17 @@ impl Setup {
         match part {
             Part::Story => {
                 let crowd = (&self.hot[..], self.crowd_rate);
-                Box::new(Arrivals::new((trace, self.rate), crowd, self.duration, seed))
+                Box::new(arrivals((trace, self.rate), crowd, self.duration, seed))
             }
             Part::Crowd(from) => {
                 let lasts = Phase::Crowd.end(self.duration) - Phase::Before.end(self.duration);
                 let times = (from, from + lasts.min(LONGEST_CROWD));
-                Box::new(Stream::new(self.hot.iter().cycle(), self.crowd_rate, times, seed))
+                Box::new(stream(self.hot.iter().cycle(), self.crowd_rate, times, seed))
             }
             Part::Minute(from) => {
                 let begin = from.as_secs_f64() * self.rate;
                 let requests = trace.iter().cycle().skip(begin as usize % trace.len());
-                Box::new(Stream::new(requests, self.rate, (from, from + MINUTE), seed))
+                Box::new(stream(requests, self.rate, (from, from + MINUTE), seed))
             }
         }
     }

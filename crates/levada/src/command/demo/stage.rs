@@ -51,7 +51,7 @@ impl Stage<'_> {
                     let victim = victim(&self.board);
                     self.kill(victim).await;
                     let at_seconds = self.begin.elapsed().as_secs_f64();
-                    let node = self.cluster.nodes[victim].name.clone();
+                    let node = self.cluster.nodes.all[victim].name.clone();
                     self.killed = Some(Killed { node, at_seconds, back_after_seconds: None });
                 }
                 Phase::NodeBack => self.revive_killed().await?,
@@ -108,7 +108,7 @@ impl Stage<'_> {
         match order {
             DemoOrder::Kill(node) => {
                 // One that is killed already stays so.
-                if self.cluster.nodes[node].pid().is_some() {
+                if self.cluster.nodes.all[node].pid().is_some() {
                     self.kill(node).await;
                     self.away.push((node, Instant::now() + AWAY));
                 }
@@ -132,7 +132,7 @@ impl Stage<'_> {
     }
 
     async fn kill(&mut self, node: usize) {
-        let node = &mut self.cluster.nodes[node];
+        let node = &mut self.cluster.nodes.all[node];
         node.kill().await;
         let name = &node.name;
         self.page.happened(&format!("{name} is killed"), &format!("{name} killed"), "bad");
@@ -140,7 +140,7 @@ impl Stage<'_> {
 
     /// Starts a node again, as a service manager would.
     async fn revive(&mut self, node: usize) -> anyhow::Result<()> {
-        let node: &mut Node = &mut self.cluster.nodes[node];
+        let node: &mut Node = &mut self.cluster.nodes.all[node];
         if node.pid().is_none() {
             node.spawn()?;
             node.ready().await?;
@@ -155,7 +155,7 @@ impl Stage<'_> {
         let Some(name) = self.killed.as_ref().map(|killed| killed.node.clone()) else {
             return Ok(());
         };
-        let Some(node) = self.cluster.nodes.iter().position(|node| node.name == name) else {
+        let Some(node) = self.cluster.nodes.all.iter().position(|node| node.name == name) else {
             return Ok(());
         };
         let started = Instant::now();

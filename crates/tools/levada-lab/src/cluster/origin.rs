@@ -29,7 +29,7 @@ use super::{
 pub(crate) async fn start(address: IpAddr, objects: Rc<Objects>) -> anyhow::Result<SocketAddr> {
     let listener = TcpListener::bind((address, 0)).await.context("the origin cannot listen")?;
     let address = listener.local_addr()?;
-    spawn_local(accept(listener, move |stream| {
+    spawn_local(accept(listener, move |stream, _| {
         let objects = objects.clone();
         spawn_local(converse(stream, move |request| {
             std::future::ready(answer(&objects, &request))

@@ -13,21 +13,23 @@ use std::{
 
 use anyhow::Context as _;
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
-use hyper::{body::Incoming, service::service_fn};
-use hyper_util::rt::TokioIo;
+use hyper::body::Incoming;
 use levada_sim::machine::{Answered, Hardware, Machine, Usage, Work};
 use levada_types::{Key, Timestamp};
 use serde::{Deserialize, Serialize};
 use tokio::{
-    net::{TcpListener, TcpStream},
+    net::TcpListener,
     signal::unix::{SignalKind, signal},
     sync::{Notify, oneshot},
     time::Instant,
 };
 
-use crate::args::emulation::{BackendArgs, ServiceCost};
+use crate::{
+    args::emulation::{BackendArgs, ServiceCost},
+    cluster::server::{accept, converse, text},
+};
 use levada_client::command::{CommandStatus, content, end_with_stdin};
 
 /// Serves until it is stopped.
@@ -47,10 +49,18 @@ pub(crate) fn run(args: &BackendArgs) -> anyhow::Result<CommandStatus> {
         writeln!(out, "{}", listener.local_addr()?)?;
         out.flush()?;
         drop(out);
+        let answering = backend.clone();
+        let serving = accept(listener, move |stream, _| {
+            let backend = answering.clone();
+            tokio::spawn(converse(stream, move |request| {
+                let backend = backend.clone();
+                async move { Ok::<_, Infallible>(backend.answer(&request).await) }
+            }));
+        });
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
         tokio::select! {
-            () = accept(listener, backend.clone()) => {}
+            () = serving => {}
             () = backend.keep_time() => {}
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
@@ -178,13 +188,13 @@ impl Backend {
     async fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
         let target = request.uri().path();
         if request.method() != Method::GET {
-            return plain(StatusCode::METHOD_NOT_ALLOWED, "only GET\n");
+            return text(StatusCode::METHOD_NOT_ALLOWED, "only GET\n");
         }
         if target == USAGE {
             return self.usage();
         }
         let Some(work) = self.work_for(target) else {
-            return plain(
+            return text(
                 StatusCode::NOT_FOUND,
                 "/file/NAME/BYTES, /service/NAME/BYTES or /-/usage\n",
             );
@@ -202,7 +212,7 @@ impl Backend {
         let mut state = self.state();
         let now = self.advance(&mut state);
         let report = UsageReport { usage: state.machine.usage(now), late: state.late };
-        plain(StatusCode::OK, serde_json::to_string(&report).expect("numbers are JSON"))
+        text(StatusCode::OK, serde_json::to_string(&report).expect("numbers are JSON"))
     }
 
     fn work_for(&self, target: &str) -> Option<Work> {
@@ -251,39 +261,6 @@ fn made(key: Key, bytes: u64) -> Bytes {
     let mut content = vec![0; bytes as usize];
     content::write(key, 0, &mut content);
     content.into()
-}
-
-fn plain(status: StatusCode, text: impl Into<Bytes>) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(text.into()));
-    *response.status_mut() = status;
-    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
-    response.headers_mut().insert(header::CONTENT_TYPE, kind);
-    response
-}
-
-/// The wait before the next connection is accepted when no file handles are left: others end meanwhile.
-const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
-
-async fn accept(listener: TcpListener, backend: Arc<Backend>) {
-    loop {
-        let Ok((stream, _)) = listener.accept().await else {
-            tokio::time::sleep(ACCEPT_BACKOFF).await;
-            continue;
-        };
-        let _ = stream.set_nodelay(true);
-        tokio::spawn(converse(stream, backend.clone()));
-    }
-}
-
-async fn converse(stream: TcpStream, backend: Arc<Backend>) {
-    let service = service_fn(|request| {
-        let backend = backend.clone();
-        async move { Ok::<_, Infallible>(backend.answer(&request).await) }
-    });
-    // A broken connection concerns its client only.
-    let _ = hyper::server::conn::http1::Builder::new()
-        .serve_connection(TokioIo::new(stream), service)
-        .await;
 }
 
 /// The target of the report.

@@ -57,7 +57,7 @@ pub(super) const LIES: &[(Lie, &str)] = &[
 pub(super) async fn start(address: IpAddr) -> anyhow::Result<SocketAddr> {
     let listener = TcpListener::bind((address, 0)).await.context("an origin cannot listen")?;
     let address = listener.local_addr()?;
-    spawn_local(accept(listener, |stream| {
+    spawn_local(accept(listener, |stream, _| {
         spawn_local(converse(stream));
     }));
     Ok(address)
