@@ -12,13 +12,16 @@ mod data;
 mod lard;
 mod osdi02;
 mod paper;
+pub mod render;
 mod report;
+mod spread;
 mod strategy;
 mod table;
 
 pub use claim::Claim;
 pub use paper::Paper;
 pub use report::{Cell, Judged, Report, ReportColumn, ReportRow, Verdict};
+pub use spread::means;
 pub use table::{Case, Column, Plot, Row, Table};
 
 /// Every paper that is reproduced.

@@ -15,7 +15,6 @@ mod paper;
 mod progress;
 pub(crate) mod render;
 mod run;
-mod spread;
 mod stop;
 mod store;
 mod sweep;
@@ -28,7 +27,10 @@ use std::{
 
 use anyhow::Context as _;
 use levada_client::command::{CommandStatus, output};
-use levada_paper::{Case, Report, Table, Verdict as Judgement};
+use levada_paper::{
+    Case, Report, Table, Verdict as Judgement,
+    render::{csv, text},
+};
 use serde_json::{Value as Json, json};
 
 use self::{
@@ -75,7 +77,7 @@ fn report(
         let runs: Vec<Json> = cases.iter().filter_map(|case| told(case, swept)).collect();
         output::print(true, &json!({ "tables": reports, "runs": runs }), |_| Ok(()))?;
     } else {
-        let render = if form.csv { render::csv::render } else { render::text::render };
+        let render = if form.csv { csv::render } else { text::render };
         io::stdout().write_all(render(&reports).as_bytes())?;
     }
     io::stdout().flush()?;

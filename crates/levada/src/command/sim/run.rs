@@ -4,13 +4,13 @@ use std::{collections::BTreeSet, path::Path};
 
 use anyhow::{Context as _, bail};
 use levada_client::command::CommandStatus;
-use levada_paper::{Case, Column, Plot, Row, Table};
+use levada_paper::{Case, Column, Plot, Row, Table, means};
 use levada_sim::scenario_file::{Changes, Files, read};
 use levada_sim::{Arrivals, Library, Metric, Reading, Scenario};
 
 use super::{
     args::SimRunArgs,
-    cases, report, spread,
+    cases, report,
     sweep::{Swept, sweep},
 };
 
@@ -28,7 +28,7 @@ pub(super) fn run(args: &SimRunArgs) -> anyhow::Result<CommandStatus> {
         Some(Variant { scenario, .. }) if !scenario.title.is_empty() => scenario.title.clone(),
         _ => name,
     };
-    let means = args.seeds.map(|_| spread::means(&tables[0], &swept));
+    let means = args.seeds.map(|_| means(&tables[0], &|case| swept.outcome(case)));
     report(&title, &tables, means, &swept, &args.output)
 }
 

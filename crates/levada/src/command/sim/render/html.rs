@@ -2,11 +2,14 @@
 
 use std::fmt::Write as _;
 
-use levada_paper::{Judged, Report, ReportRow, Verdict};
+use levada_paper::{
+    Judged, Report, ReportRow, Verdict,
+    render::{BEYOND, difference, has_beyond, mark, number, row_name, summary},
+};
 use levada_report::chart::{Page, escaped};
 use levada_sim::Unit;
 
-use super::{BEYOND, difference, has_beyond, mark, number, plot, row_name, summary};
+use super::plot;
 
 /// All reports on a page.
 pub(crate) fn render(title: &str, reports: &[Report]) -> String {

@@ -1,10 +1,8 @@
 //! The figures of a report.
 
-use levada_paper::{Plot, Report, ReportRow};
+use levada_paper::{Plot, Report, ReportRow, render::row_name};
 use levada_report::chart::{Axes, Bar, BarRow, Bars, Curve, Figure, bars, lines};
 use levada_sim::Unit;
-
-use super::row_name;
 
 /// The figures of a report; empty if no row was run.
 pub(super) fn figures(report: &Report) -> Vec<Figure> {

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, env, fs, path::Path};
 
-use levada_paper::{Case, Claim, Column, Plot, Report, Row, Table};
+use levada_paper::{
+    Case, Claim, Column, Plot, Report, Row, Table,
+    render::{csv, text},
+};
 use levada_sim::{Metric, Outcome, Reading, Scenario, Series};
 
 use super::*;

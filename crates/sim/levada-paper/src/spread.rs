@@ -3,13 +3,13 @@
 //! All policies meet the same seeds, so that differences are taken seed by seed: what a seed makes
 //! hard is hard for all of them.
 
-use levada_paper::{Report, ReportRow, Table};
+use levada_sim::Outcome;
 
-use super::sweep::Swept;
+use super::{Case, Plot, Report, ReportRow, Table};
 
 /// The table of the means of `table` over its seeds.
-pub(super) fn means(table: &Table, swept: &Swept) -> Report {
-    let mut report = Report::new(table, &|case| swept.outcome(case));
+pub fn means<'o>(table: &Table, outcome: &dyn Fn(&Case) -> Option<&'o Outcome>) -> Report {
+    let mut report = Report::new(table, outcome);
     let mut groups: Vec<(ReportRow, Vec<ReportRow>)> = Vec::new();
     for row in std::mem::take(&mut report.rows) {
         let policy = row.series.split(" seed ").next().unwrap_or_default().to_owned();
@@ -35,7 +35,7 @@ pub(super) fn means(table: &Table, swept: &Swept) -> Report {
     report.id += "-means";
     report.title = "Means over seeds, with intervals of 95 %".to_owned();
     report.note = notes;
-    report.plots.retain(|plot| *plot != levada_paper::Plot::Latencies);
+    report.plots.retain(|plot| *plot != Plot::Latencies);
     report
 }
 

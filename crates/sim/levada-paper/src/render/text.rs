@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-use levada_paper::{Judged, Report};
+use crate::{Judged, Report};
 
 use super::{BEYOND, difference, has_beyond, mark, number, row_name, summary};
 
 /// All reports, with a sentence about them at the end.
-pub(crate) fn render(reports: &[Report]) -> String {
+pub fn render(reports: &[Report]) -> String {
     let mut text = String::new();
     for report in reports {
         add_report(&mut text, report);

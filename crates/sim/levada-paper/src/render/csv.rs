@@ -3,10 +3,10 @@
 
 use std::fmt::Write as _;
 
-use levada_paper::{Report, Verdict};
+use crate::{Report, Verdict};
 
 /// All reports, under one line of headings. Claims are left out: they follow from the numbers.
-pub(crate) fn render(reports: &[Report]) -> String {
+pub fn render(reports: &[Report]) -> String {
     let mut text =
         String::from("table,row,series,x,rate,metric,unit,ours,paper,difference,verdict\n");
     for report in reports {
