@@ -1,7 +1,10 @@
 //! The picture that `levada top` draws: a table of nodes, and one pane about objects, members or events below it.
 
 use levada_cluster::events::Event;
-use levada_control::status::{ClusterNode, NodeStatus};
+use levada_control::status::{
+    ClusterNode, NodeStatus,
+    text::{bytes, percent, state, time},
+};
 use ratatui::{
     Frame,
     layout::{Constraint, Layout, Rect},
@@ -9,8 +12,6 @@ use ratatui::{
     text::Line,
     widgets::{Block, Borders, Paragraph, Row, Table},
 };
-
-use crate::command::status::{bytes, percent, state, time};
 
 /// A pane of the picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

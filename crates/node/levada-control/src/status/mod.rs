@@ -9,6 +9,7 @@
 //! latency      times of responses in buckets
 //! popular      the objects that clients request most, by a sample
 //! set_sizes    sizes of the sets of hot objects, over the last two minutes
+//! text         the state as text on one screen
 //! watch        turns what a node sees from one look to the next into events
 //! cluster      asks the peers for their states
 //! explanation  the node that would serve a URL, and why
@@ -29,6 +30,7 @@ mod node_status;
 mod popular;
 mod set_sizes;
 mod switched;
+pub mod text;
 mod watch;
 
 pub use cluster::{ClusterNode, STATUS_PATH, ask_cluster};
