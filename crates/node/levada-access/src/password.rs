@@ -10,9 +10,13 @@
 //!
 //! Absent on purpose: plain text, and the DES of crypt(3), which looks at eight characters only.
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
-use blowfish::Blowfish;
+use base64::{
+    Engine as _, alphabet,
+    engine::general_purpose::{self, GeneralPurpose, STANDARD},
+};
+use base64ct::{Base64ShaCrypt, Encoding as _};
 use md5::{Digest as _, Md5};
+use sha_crypt::{Params, sha256_crypt, sha512_crypt};
 use subtle::ConstantTimeEq as _;
 
 /// A password's hash.
@@ -36,7 +40,7 @@ enum Form {
     },
     Sha {
         wide: bool,
-        rounds: u32,
+        params: Params,
         salt: String,
     },
     Sha1,
@@ -71,8 +75,9 @@ impl PasswordHash {
         let (form, hash) = match *parts.as_slice() {
             ["2a" | "2b" | "2y", cost, rest] if rest.len() == 53 && rest.is_ascii() => {
                 let cost = cost.parse().ok().filter(|cost| (4..=MOST_COST).contains(cost));
-                let salt = bcrypt_decode(&rest[..22]).ok_or(NoHash)?;
-                (Form::Bcrypt { cost: cost.ok_or(NoHash)?, salt }, &rest[22..])
+                let salt = BCRYPT.decode(&rest[..22]).ok().and_then(|salt| salt.try_into().ok());
+                let (cost, salt) = (cost.ok_or(NoHash)?, salt.ok_or(NoHash)?);
+                (Form::Bcrypt { cost, salt }, &rest[22..])
             }
             ["apr1", salt, hash] if hash.len() == 22 => {
                 (Form::Md5 { magic: "$apr1$", salt: beginning(salt, 8) }, hash)
@@ -85,7 +90,7 @@ impl PasswordHash {
                     [salt] => (5000, salt),
                     [rounds, salt] => {
                         let rounds = rounds.strip_prefix("rounds=").and_then(|n| n.parse().ok());
-                        (rounds.filter(|n| (1000..=MOST_ROUNDS).contains(n)).ok_or(NoHash)?, salt)
+                        (rounds.filter(|n| *n <= MOST_ROUNDS).ok_or(NoHash)?, salt)
                     }
                     _ => return Err(NoHash),
                 };
@@ -93,7 +98,8 @@ impl PasswordHash {
                 if hash.len() != if wide { 86 } else { 43 } {
                     return Err(NoHash);
                 }
-                (Form::Sha { wide, rounds, salt: beginning(salt, 16) }, hash)
+                let params = Params::new(rounds).map_err(|_| NoHash)?;
+                (Form::Sha { wide, params, salt: salt.to_owned() }, hash)
             }
             _ => return Err(NoHash),
         };
@@ -103,10 +109,13 @@ impl PasswordHash {
     /// Whether it is the hash of `password`. Takes long on purpose: call it on a thread for blocking calls.
     pub fn is_of(&self, password: &[u8]) -> bool {
         let made = match &self.form {
-            Form::Bcrypt { cost, salt } => bcrypt(password, *cost, salt),
+            Form::Bcrypt { cost, salt } => bcrypt(password, *cost, *salt),
             Form::Md5 { magic, salt } => md5_crypt(password, magic, salt.as_bytes()),
-            Form::Sha { wide, rounds, salt } => {
-                sha_crypt(password, *wide, *rounds, salt.as_bytes())
+            Form::Sha { wide: true, params, salt } => {
+                in_order(&sha512_crypt(password, salt.as_bytes(), *params), &SHA512_ORDER)
+            }
+            Form::Sha { wide: false, params, salt } => {
+                in_order(&sha256_crypt(password, salt.as_bytes(), *params), &SHA256_ORDER)
             }
             Form::Sha1 => {
                 let algorithm = &ring::digest::SHA1_FOR_LEGACY_USE_ONLY;
@@ -121,63 +130,19 @@ fn beginning(text: &str, most: usize) -> String {
     text.chars().take(most).collect()
 }
 
-/// bcrypt (Provos and Mazieres, USENIX 1999): Blowfish with an expensive key schedule encrypts a constant.
-fn bcrypt(password: &[u8], cost: u32, salt: &[u8; 16]) -> String {
-    let mut key: Vec<u8> =
-        password.iter().copied().take_while(|byte| *byte != 0).take(72).collect();
-    if key.len() < 72 {
-        key.push(0);
-    }
-    let mut state = Blowfish::bc_init_state();
-    state.salted_expand_key(salt, &key);
-    for _ in 0..1_u64 << cost {
-        state.bc_expand_key(&key);
-        state.bc_expand_key(salt);
-    }
-    let mut text = *b"OrpheanBeholderScryDoubt";
-    for block in text.chunks_exact_mut(8) {
-        let word = |at: usize| {
-            u32::from_be_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]])
-        };
-        let mut words = [word(0), word(4)];
-        for _ in 0..64 {
-            words = state.bc_encrypt(words);
-        }
-        block[..4].copy_from_slice(&words[0].to_be_bytes());
-        block[4..].copy_from_slice(&words[1].to_be_bytes());
-    }
-    bcrypt_encode(&text[..23])
+/// bcrypt (Provos and Mazieres, USENIX 1999). As in C, a password ends with its first zero.
+fn bcrypt(password: &[u8], cost: u32, salt: [u8; 16]) -> String {
+    let mut key: Vec<u8> = password.iter().copied().take_while(|byte| *byte != 0).collect();
+    key.push(0);
+    key.truncate(72);
+    BCRYPT.encode(&bcrypt::bcrypt(cost, salt, &key)[..23])
 }
 
-/// bcrypt's own alphabet; its bits are in the order of Base64.
-const BCRYPT: &[u8; 64] = b"./ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
-
-fn bcrypt_encode(bytes: &[u8]) -> String {
-    let mut text = String::new();
-    for chunk in bytes.chunks(3) {
-        let [a, b, c] = [0, 1, 2].map(|at| u32::from(chunk.get(at).copied().unwrap_or(0)));
-        let bits = a << 16 | b << 8 | c;
-        for at in 0..=chunk.len() {
-            text.push(char::from(BCRYPT[(bits >> (18 - 6 * at) & 63) as usize]));
-        }
-    }
-    text
-}
-
-fn bcrypt_decode(text: &str) -> Option<[u8; 16]> {
-    let (mut bytes, mut bits, mut count) = ([0; 16], 0_u32, 0);
-    let mut filled = 0;
-    for byte in text.bytes() {
-        bits = bits << 6 | BCRYPT.iter().position(|known| *known == byte)? as u32;
-        count += 6;
-        if count >= 8 && filled < 16 {
-            count -= 8;
-            bytes[filled] = (bits >> count) as u8;
-            filled += 1;
-        }
-    }
-    (filled == 16).then_some(bytes)
-}
+/// The last character of a salt has bits that count for nothing, and that some programs set.
+const BCRYPT: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::BCRYPT,
+    general_purpose::NO_PAD.with_decode_allow_trailing_bits(true),
+);
 
 /// The MD5 of crypt(3), with Apache's or FreeBSD's magic (Kamp, 1994).
 fn md5_crypt(password: &[u8], magic: &str, salt: &[u8]) -> String {
@@ -207,52 +172,25 @@ fn md5_crypt(password: &[u8], magic: &str, salt: &[u8]) -> String {
         let (first, last): (&[u8], &[u8]) = if odd { (password, &hash) } else { (&hash, password) };
         hash = digest(&[first, with_salt, with_password, last]);
     }
-    let h = |at: usize| u32::from(hash[at]);
-    let mut text = String::new();
-    for (a, b, c) in [(0, 6, 12), (1, 7, 13), (2, 8, 14), (3, 9, 15), (4, 10, 5)] {
-        crypt_encode(&mut text, h(a) << 16 | h(b) << 8 | h(c), 4);
-    }
-    crypt_encode(&mut text, h(11), 2);
-    text
+    in_order(&hash, &MD5_ORDER)
 }
 
-/// The SHA-256 or SHA-512 of crypt(3) (Drepper, 2007).
-fn sha_crypt(password: &[u8], wide: bool, rounds: u32, salt: &[u8]) -> String {
-    let Ok(params) = sha_crypt::Params::new(rounds) else { return String::new() };
-    let mut text = String::new();
-    if wide {
-        let hash = sha_crypt::sha512_crypt(password, salt, params);
-        let (mut a, mut b, mut c) = (0, 21, 42);
-        for _ in 0..21 {
-            triple(&mut text, &hash, (a, b, c));
-            (a, b, c) = (b + 1, c + 1, a + 1);
-        }
-        crypt_encode(&mut text, u32::from(hash[63]), 2);
-    } else {
-        let hash = sha_crypt::sha256_crypt(password, salt, params);
-        let (mut a, mut b, mut c) = (0, 10, 20);
-        for _ in 0..10 {
-            triple(&mut text, &hash, (a, b, c));
-            (a, b, c) = (c + 1, a + 1, b + 1);
-        }
-        crypt_encode(&mut text, u32::from(hash[31]) << 8 | u32::from(hash[30]), 3);
-    }
-    text
+/// The text of a digest, whose bytes stand in an order of their own.
+fn in_order(digest: &[u8], order: &[usize]) -> String {
+    let bytes: Vec<u8> = order.iter().map(|at| digest[*at]).collect();
+    Base64ShaCrypt::encode_string(&bytes)
 }
 
-fn triple(text: &mut String, hash: &[u8], (a, b, c): (usize, usize, usize)) {
-    let h = |at: usize| u32::from(hash[at]);
-    crypt_encode(text, h(a) << 16 | h(b) << 8 | h(c), 4);
-}
-
-/// Writes the bits of crypt(3)'s hashes, the lowest first.
-fn crypt_encode(text: &mut String, mut bits: u32, characters: usize) {
-    const CRYPT: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-    for _ in 0..characters {
-        text.push(char::from(CRYPT[(bits & 63) as usize]));
-        bits >>= 6;
-    }
-}
+const MD5_ORDER: [usize; 16] = [12, 6, 0, 13, 7, 1, 14, 8, 2, 15, 9, 3, 5, 10, 4, 11];
+const SHA256_ORDER: [usize; 32] = [
+    20, 10, 0, 11, 1, 21, 2, 22, 12, 23, 13, 3, 14, 4, 24, 5, 25, 15, 26, 16, 6, 17, 7, 27, 8, 28,
+    18, 29, 19, 9, 30, 31,
+];
+const SHA512_ORDER: [usize; 64] = [
+    42, 21, 0, 1, 43, 22, 23, 2, 44, 45, 24, 3, 4, 46, 25, 26, 5, 47, 48, 27, 6, 7, 49, 28, 29, 8,
+    50, 51, 30, 9, 10, 52, 31, 32, 11, 53, 54, 33, 12, 13, 55, 34, 35, 14, 56, 57, 36, 15, 16, 58,
+    37, 38, 17, 59, 60, 39, 18, 19, 61, 40, 41, 20, 62, 63,
+];
 
 impl std::fmt::Debug for PasswordHash {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -286,6 +224,8 @@ mod tests {
         ),
         ("secret", "{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ="),
         ("secret", "$2b$05$abcdefghijklmnopqrstuuOQiyCxlgf/oeuTqixKmWdcYUh4Hjl0a"),
+        // Bits that count for nothing are set.
+        ("secret", "$2b$05$abcdefghijklmnopqrstuvOQiyCxlgf/oeuTqixKmWdcYUh4Hjl0a"),
         ("U*U", "$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW"),
         (
             "secret",
