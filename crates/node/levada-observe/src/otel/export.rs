@@ -16,7 +16,7 @@ use tokio::{
 use crate::{
     metrics::{Counter, MetricSnapshot, Registry},
     otel::{
-        message::{ExportResponse, Resource},
+        message::{ExportRequest, ExportResponse, Resource},
         metrics,
     },
 };
@@ -122,7 +122,7 @@ impl ExportMetrics {
 
 /// Things that wait in a queue, each of one or several items.
 pub(crate) trait Batched {
-    type Item;
+    type Item: Message + Default;
 
     fn count(&self) -> usize;
 
@@ -149,10 +149,10 @@ impl<C: Collector> Outbox<C> {
     }
 
     /// Exports what comes through a queue until the queue or the node ends. What waits then is still sent.
-    pub(crate) async fn batches<T: Batched, M: Message>(
+    pub(crate) async fn batches<T: Batched>(
         mut self,
         mut queue: mpsc::Receiver<T>,
-        message: impl Fn(Vec<T::Item>) -> M,
+        resource: Resource,
     ) {
         while let Some(first) = self.next(&mut queue).await {
             let (mut count, mut waiting) = (first.count(), vec![first]);
@@ -164,7 +164,7 @@ impl<C: Collector> Outbox<C> {
             }
             let mut batch = Vec::with_capacity(count);
             waiting.into_iter().for_each(|one| one.move_to(&mut batch));
-            self.send(count as u64, message(batch)).await;
+            self.send(count as u64, ExportRequest::new(resource.clone(), batch)).await;
         }
     }
 

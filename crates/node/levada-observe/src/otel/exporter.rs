@@ -15,11 +15,7 @@ use crate::otel::{
     Collector, ExportMetrics, LogSender, Signal, Tracer,
     export::Outbox,
     logs::{self, WaitingRecord, export_events},
-    message::{
-        InstrumentationScope, Resource, attribute,
-        logs::{ExportLogsServiceRequest, LogRecord, ResourceLogs, ScopeLogs},
-        spans::{ExportTraceServiceRequest, ResourceSpans, ScopeSpans, Span},
-    },
+    message::{Resource, attribute},
     trace::{self, EndedTrace},
 };
 
@@ -87,12 +83,10 @@ impl Exporter {
         let (collector, resource) = (Arc::new(collector), self.resource());
         let outbox = |signal, counts| Outbox::new(&collector, (signal, counts), &self.stop);
         let mut tasks = self.tasks.lock();
-        let of = resource.clone();
         let spans = outbox(Signal::Traces, &self.metrics.spans);
-        tasks.push(tokio::spawn(spans.batches(traces, move |spans| trace_request(&of, spans))));
-        let of = resource.clone();
+        tasks.push(tokio::spawn(spans.batches(traces, resource.clone())));
         let logs = outbox(Signal::Logs, &self.metrics.log_records);
-        tasks.push(tokio::spawn(logs.batches(records, move |records| log_request(&of, records))));
+        tasks.push(tokio::spawn(logs.batches(records, resource.clone())));
         if let Some(every) = self.settings.metrics_interval {
             let pages = outbox(Signal::Metrics, &self.metrics.metric_points);
             tasks.push(tokio::spawn(pages.pages(every, page, resource)));
@@ -131,18 +125,6 @@ impl Exporter {
     }
 }
 
-fn trace_request(resource: &Resource, spans: Vec<Span>) -> ExportTraceServiceRequest {
-    let scope_spans = vec![ScopeSpans { scope: Some(InstrumentationScope::levada()), spans }];
-    let resource_spans = vec![ResourceSpans { resource: Some(resource.clone()), scope_spans }];
-    ExportTraceServiceRequest { resource_spans }
-}
-
-fn log_request(resource: &Resource, log_records: Vec<LogRecord>) -> ExportLogsServiceRequest {
-    let scope_logs = vec![ScopeLogs { scope: Some(InstrumentationScope::levada()), log_records }];
-    let resource_logs = vec![ResourceLogs { resource: Some(resource.clone()), scope_logs }];
-    ExportLogsServiceRequest { resource_logs }
-}
-
 #[cfg(test)]
 mod tests {
     use std::{collections::HashMap, time::Instant};
@@ -156,7 +138,9 @@ mod tests {
     use crate::otel::{
         Attempt, BegunRequest, Delivery, DeliveryError, EndedRequest, LogRecord as Record,
         Severity, TRACEPARENT, Trace, TraceContext,
-        message::{ExportResponse, PartialSuccess, metrics::ExportMetricsServiceRequest},
+        message::{
+            self, ExportRequest, ExportResponse, PartialSuccess, metrics::Metric, spans::Span,
+        },
     };
 
     fn exporter(sample: f64, metrics: &ExportMetrics) -> Exporter {
@@ -215,9 +199,9 @@ mod tests {
         }
 
         fn spans(&self) -> Vec<Span> {
-            let decoded = |bytes| ExportTraceServiceRequest::decode(bytes).unwrap().resource_spans;
+            let decoded = |bytes| ExportRequest::<Span>::decode(bytes).unwrap().resources;
             let resources = self.of(Signal::Traces).into_iter().flat_map(decoded);
-            resources.flat_map(|one| one.scope_spans).flat_map(|scope| scope.spans).collect()
+            resources.flat_map(|one| one.scopes).flat_map(|scope| scope.items).collect()
         }
     }
 
@@ -352,16 +336,16 @@ mod tests {
         exporter.start(kept.clone(), page);
         exporter.close().await;
         let [logs] = &kept.of(Signal::Logs)[..] else { panic!() };
-        let request = ExportLogsServiceRequest::decode(logs.clone()).unwrap();
-        let resource = &request.resource_logs[0];
+        let request = ExportRequest::<message::logs::LogRecord>::decode(logs.clone()).unwrap();
+        let resource = &request.resources[0];
         assert_eq!(resource.resource.as_ref().unwrap().attributes.len(), 3);
-        let [first, second] = &resource.scope_logs[0].log_records[..] else { panic!() };
+        let [first, second] = &resource.scopes[0].items[..] else { panic!() };
         assert_eq!((first.severity_number, first.attributes.len()), (13, 1));
         assert_eq!((first.trace_id.len(), second.trace_id.len()), (16, 0));
         let counts = metrics.log_records;
         assert_eq!((counts.exported.get(), counts.dropped.get()), (1, 1));
         let [pages] = &kept.of(Signal::Metrics)[..] else { panic!() };
-        let request = ExportMetricsServiceRequest::decode(pages.clone()).unwrap();
-        assert_eq!(request.resource_metrics[0].scope_metrics[0].metrics[0].name, "g");
+        let request = ExportRequest::<Metric>::decode(pages.clone()).unwrap();
+        assert_eq!(request.resources[0].scopes[0].items[0].name, "g");
     }
 }

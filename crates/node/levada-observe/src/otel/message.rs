@@ -1,5 +1,5 @@
-//! The messages of OTLP, with the names and numbers of opentelemetry-proto 1.x: what all three signals share. The
-//! crate opentelemetry-proto has them with a client of gRPC, a runtime and generators of random numbers.
+//! The messages of OTLP, with the names and numbers of opentelemetry-proto 1.x: what all three signals share.
+//! docs/decisions/0024 says why they are not those of the crate opentelemetry-proto.
 
 pub(crate) mod logs;
 pub(crate) mod metrics;
@@ -14,6 +14,42 @@ pub(crate) struct Resource {
     pub(crate) attributes: Vec<KeyValue>,
 }
 
+/// The body of a request to `/v1/traces`, `/v1/metrics` or `/v1/logs`, and the answer of a collector: the names of
+/// their fields differ by signal, their numbers do not.
+#[derive(Clone, PartialEq, Message)]
+#[prost(skip_debug)]
+pub(crate) struct ExportRequest<T: Message + Default> {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) resources: Vec<OfResource<T>>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+#[prost(skip_debug)]
+pub(crate) struct OfResource<T: Message + Default> {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) resource: Option<Resource>,
+    #[prost(message, repeated, tag = "2")]
+    pub(crate) scopes: Vec<OfScope<T>>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+#[prost(skip_debug)]
+pub(crate) struct OfScope<T: Message + Default> {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) scope: Option<InstrumentationScope>,
+    #[prost(message, repeated, tag = "2")]
+    pub(crate) items: Vec<T>,
+}
+
+impl<T: Message + Default> ExportRequest<T> {
+    pub(crate) fn new(resource: Resource, items: Vec<T>) -> Self {
+        let (name, version) = ("levada".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+        let scope = Some(InstrumentationScope { name, version });
+        let (resource, scopes) = (Some(resource), vec![OfScope { scope, items }]);
+        Self { resources: vec![OfResource { resource, scopes }] }
+    }
+}
+
 /// `common/v1/common.proto`: the part of a program that made the data.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct InstrumentationScope {
@@ -21,13 +57,6 @@ pub(crate) struct InstrumentationScope {
     pub(crate) name: String,
     #[prost(string, tag = "2")]
     pub(crate) version: String,
-}
-
-impl InstrumentationScope {
-    pub(crate) fn levada() -> Self {
-        let version = env!("CARGO_PKG_VERSION").to_owned();
-        Self { name: "levada".to_owned(), version }
-    }
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -96,7 +125,7 @@ pub(crate) fn attribute(key: &str, value: impl Into<Value>) -> KeyValue {
     KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(value.into()) }) }
 }
 
-/// The answer of a collector. It has the same numbers for all signals.
+/// The answer of a collector.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct ExportResponse {
     #[prost(message, optional, tag = "1")]

@@ -8,10 +8,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::{
     metrics::{Buckets, Label, MetricKind, MetricSnapshot, Reading},
     otel::message::{
-        InstrumentationScope, KeyValue, Resource, attribute,
+        ExportRequest, KeyValue, Resource, attribute,
         metrics::{
-            CUMULATIVE, Data, ExportMetricsServiceRequest, Gauge, Histogram, HistogramDataPoint,
-            Metric, NumberDataPoint, ResourceMetrics, ScopeMetrics, Sum,
+            CUMULATIVE, Data, Gauge, Histogram, HistogramDataPoint, Metric, NumberDataPoint, Sum,
         },
     },
 };
@@ -22,14 +21,11 @@ pub(crate) fn message(
     metrics: &[MetricSnapshot],
     start: SystemTime,
     now: SystemTime,
-) -> (u64, ExportMetricsServiceRequest) {
+) -> (u64, ExportRequest<Metric>) {
     let at = Moment { start: nanos(start), now: nanos(now) };
     let points = metrics.iter().map(|metric| metric.samples.len() as u64).sum();
     let metrics = metrics.iter().map(|metric| at.metric(metric)).collect();
-    let scope_metrics = vec![ScopeMetrics { scope: Some(InstrumentationScope::levada()), metrics }];
-    let resource = Some(resource.clone());
-    let resource_metrics = vec![ResourceMetrics { resource, scope_metrics }];
-    (points, ExportMetricsServiceRequest { resource_metrics })
+    (points, ExportRequest::new(resource.clone(), metrics))
 }
 
 /// Nanoseconds since 1970.
@@ -148,7 +144,7 @@ mod tests {
         let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
         let (points, message) = message(&Resource::default(), &page, at(1), at(2));
         assert_eq!(points, 4);
-        let metrics = &message.resource_metrics[0].scope_metrics[0].metrics;
+        let metrics = &message.resources[0].scopes[0].items;
         let names: Vec<_> = metrics.iter().map(|m| (m.name.as_str(), m.unit.as_str())).collect();
         assert_eq!(names, [("a_bytes", "By"), ("g", ""), ("h_seconds", "s")]);
         let Some(Data::Sum(sum)) = &metrics[0].data else { panic!() };

@@ -2,30 +2,7 @@
 
 use prost::Message;
 
-use super::{AnyValue, InstrumentationScope, KeyValue, Resource};
-
-/// The body of a request to `/v1/logs`.
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct ExportLogsServiceRequest {
-    #[prost(message, repeated, tag = "1")]
-    pub(crate) resource_logs: Vec<ResourceLogs>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct ResourceLogs {
-    #[prost(message, optional, tag = "1")]
-    pub(crate) resource: Option<Resource>,
-    #[prost(message, repeated, tag = "2")]
-    pub(crate) scope_logs: Vec<ScopeLogs>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct ScopeLogs {
-    #[prost(message, optional, tag = "1")]
-    pub(crate) scope: Option<InstrumentationScope>,
-    #[prost(message, repeated, tag = "2")]
-    pub(crate) log_records: Vec<LogRecord>,
-}
+use super::{AnyValue, KeyValue};
 
 /// A line.
 #[derive(Clone, PartialEq, Message)]

@@ -2,30 +2,7 @@
 
 use prost::{Message, Oneof};
 
-use super::{InstrumentationScope, KeyValue, Resource};
-
-/// The body of a request to `/v1/metrics`.
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct ExportMetricsServiceRequest {
-    #[prost(message, repeated, tag = "1")]
-    pub(crate) resource_metrics: Vec<ResourceMetrics>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct ResourceMetrics {
-    #[prost(message, optional, tag = "1")]
-    pub(crate) resource: Option<Resource>,
-    #[prost(message, repeated, tag = "2")]
-    pub(crate) scope_metrics: Vec<ScopeMetrics>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct ScopeMetrics {
-    #[prost(message, optional, tag = "1")]
-    pub(crate) scope: Option<InstrumentationScope>,
-    #[prost(message, repeated, tag = "2")]
-    pub(crate) metrics: Vec<Metric>,
-}
+use super::KeyValue;
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Metric {

@@ -2,30 +2,7 @@
 
 use prost::Message;
 
-use super::{InstrumentationScope, KeyValue, Resource};
-
-/// The body of a request to `/v1/traces`.
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct ExportTraceServiceRequest {
-    #[prost(message, repeated, tag = "1")]
-    pub(crate) resource_spans: Vec<ResourceSpans>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct ResourceSpans {
-    #[prost(message, optional, tag = "1")]
-    pub(crate) resource: Option<Resource>,
-    #[prost(message, repeated, tag = "2")]
-    pub(crate) scope_spans: Vec<ScopeSpans>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct ScopeSpans {
-    #[prost(message, optional, tag = "1")]
-    pub(crate) scope: Option<InstrumentationScope>,
-    #[prost(message, repeated, tag = "2")]
-    pub(crate) spans: Vec<Span>,
-}
+use super::KeyValue;
 
 /// A span.
 #[derive(Clone, PartialEq, Message)]
