@@ -4,6 +4,7 @@
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
+use http::uri::Authority;
 use levada_redirector::handoff::BREAK_EVEN;
 use levada_types::{
     AddressPrefix, AdminAddress,
@@ -25,10 +26,6 @@ pub enum LeastSize {
 /// The permissions of a file, in octal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileMode(pub u32);
-
-/// The address of another machine: a host name or an IP address, and a port.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HostPort(pub String);
 
 /// The root of an HTTP server: scheme, host and port, without a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,21 +54,38 @@ pub enum Upstream {
     },
 }
 
-/// An origin of web pages, in which `*.` stands for all names below one; or `*` for all.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WebOrigin(pub String);
+/// Makes types of texts that a function accepts, and that are kept as another one writes them.
+macro_rules! accepted_texts {
+    ($($(#[$doc:meta])* $type:ident = $accepts:ident, $kept:expr;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub struct $type(pub String);
+        impl FromStr for $type {
+            type Err = Malformed;
+            fn from_str(text: &str) -> Result<Self, Malformed> {
+                if $accepts(text) { Ok(Self($kept(text))) } else { Err(Malformed) }
+            }
+        }
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    )*};
+}
 
-/// A node's name, which is valid in header fields.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeName(pub String);
-
-/// The value of a `Host` field: a host, and a port if it is not the default.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HostField(pub String);
-
-/// A host name, `*.example.com` for all names below one, `*` for all.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct HostPattern(pub String);
+accepted_texts! {
+    /// The address of another machine: a host name or an IP address, and a port.
+    HostPort = is_host_port, str::to_owned;
+    /// An origin of web pages, in which `*.` stands for all names below one; or `*` for all.
+    WebOrigin = is_web_origin, str::to_ascii_lowercase;
+    /// A node's name, which is valid in header fields.
+    NodeName = is_node_name, str::to_owned;
+    /// The value of a `Host` field: a host, and a port if it is not the default.
+    HostField = is_host_field, str::to_owned;
+    /// A host name, `*.example.com` for all names below one, `*` for all.
+    HostPattern = is_host_pattern, str::to_ascii_lowercase;
+}
 
 text_around! {
     /// An address for operators.
@@ -181,73 +195,26 @@ impl fmt::Display for FileMode {
     }
 }
 
-impl FromStr for WebOrigin {
-    type Err = Malformed;
-    fn from_str(text: &str) -> Result<Self, Malformed> {
-        if text == "*" {
-            return Ok(Self(text.to_owned()));
-        }
-        let (scheme, rest) = text.split_once("://").ok_or(Malformed)?;
-        let host = rest.strip_prefix("*.").unwrap_or(rest);
-        let authority: http::uri::Authority = host.parse().map_err(|_| Malformed)?;
-        let is_plain = !authority.host().is_empty() && !host.contains(['@', '*']);
-        let is_scheme = scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
-        let fits = is_plain && is_scheme && !scheme.is_empty();
-        if fits { Ok(Self(text.to_ascii_lowercase())) } else { Err(Malformed) }
-    }
+fn is_host_port(text: &str) -> bool {
+    is_host_field(text)
+        && text.parse().is_ok_and(|authority: Authority| authority.port_u16() > Some(0))
 }
 
-impl fmt::Display for WebOrigin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
+fn is_host_field(text: &str) -> bool {
+    let has_host = |authority: Authority| !authority.host().is_empty();
+    text.parse().is_ok_and(has_host) && !text.contains('@')
 }
 
-impl FromStr for NodeName {
-    type Err = Malformed;
-    fn from_str(text: &str) -> Result<Self, Malformed> {
-        let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
-        let fits = (1..=64).contains(&text.len()) && text.bytes().all(plain);
-        if fits { Ok(Self(text.to_owned())) } else { Err(Malformed) }
-    }
+fn is_web_origin(text: &str) -> bool {
+    let Some((scheme, rest)) = text.split_once("://") else { return text == "*" };
+    let is_scheme = scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
+    let host = rest.strip_prefix("*.").unwrap_or(rest);
+    is_host_field(host) && !host.contains('*') && is_scheme && !scheme.is_empty()
 }
 
-impl fmt::Display for NodeName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl FromStr for HostField {
-    type Err = Malformed;
-    fn from_str(text: &str) -> Result<Self, Malformed> {
-        let authority: http::uri::Authority = text.parse().map_err(|_| Malformed)?;
-        let fits = !authority.host().is_empty() && !text.contains('@');
-        if fits { Ok(Self(text.to_owned())) } else { Err(Malformed) }
-    }
-}
-
-impl fmt::Display for HostField {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl FromStr for HostPort {
-    type Err = Malformed;
-    fn from_str(text: &str) -> Result<Self, Malformed> {
-        let authority: http::uri::Authority = text.parse().map_err(|_| Malformed)?;
-        let plain = authority.port_u16().is_some_and(|port| port > 0)
-            && !authority.host().is_empty()
-            && !text.contains('@');
-        if plain { Ok(Self(text.to_owned())) } else { Err(Malformed) }
-    }
-}
-
-impl fmt::Display for HostPort {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
+fn is_node_name(text: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+    (1..=64).contains(&text.len()) && text.bytes().all(plain)
 }
 
 impl FromStr for Root {
@@ -359,16 +326,9 @@ impl fmt::Display for Upstream {
     }
 }
 
-impl FromStr for HostPattern {
-    type Err = Malformed;
-    fn from_str(text: &str) -> Result<Self, Malformed> {
-        let name = text.strip_prefix("*.").unwrap_or(text);
-        if text == "*" || is_host_name(name) || is_ip_address(text) {
-            Ok(Self(text.to_ascii_lowercase()))
-        } else {
-            Err(Malformed)
-        }
-    }
+fn is_host_pattern(text: &str) -> bool {
+    let name = text.strip_prefix("*.").unwrap_or(text);
+    text == "*" || is_host_name(name) || is_ip_address(text)
 }
 
 fn is_host_name(name: &str) -> bool {
@@ -384,12 +344,6 @@ fn is_ip_address(text: &str) -> bool {
     match text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
         Some(inner) => inner.parse::<std::net::Ipv6Addr>().is_ok(),
         None => text.parse::<std::net::Ipv4Addr>().is_ok(),
-    }
-}
-
-impl fmt::Display for HostPattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }
 
