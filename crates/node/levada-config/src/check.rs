@@ -282,6 +282,24 @@ impl<'f> Check<'_, 'f> {
         Some(files)
     }
 
+    /// A certificate and its key, or neither. The outer `None` marks an error.
+    fn certificate_pair(
+        &mut self,
+        certificate: &Option<String>,
+        key: &Option<String>,
+        path: &Path,
+    ) -> Option<Option<Certificate>> {
+        let (one, other) = match (certificate, key) {
+            (None, None) => return Some(None),
+            (Some(_), Some(_)) => return self.certificate(certificate, key, path).map(Some),
+            (Some(_), None) => ("certificate", "key"),
+            (None, Some(_)) => ("key", "certificate"),
+        };
+        self.error(&path.key(one), format!("stands without `{other}`"))
+            .help(format!("add `{other}`"))
+            .none()
+    }
+
     /// Reads a certificate and its key at `path`.
     fn certificate(
         &mut self,

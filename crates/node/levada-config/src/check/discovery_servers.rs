@@ -31,7 +31,9 @@ impl Check<'_, '_> {
 
     /// The outer `None` marks an error, the inner no user.
     fn etcd_user(&mut self, table: &file::Etcd, path: &Path) -> Option<Option<EtcdUser>> {
-        let password = self.password(table, path)?;
+        let file::Etcd { password, password_file, .. } = table;
+        let password =
+            self.text_or_file(["password", "password_file"], password, password_file, path)?;
         match (&table.user, password) {
             (Some(name), Some(password)) => {
                 Some(Some(EtcdUser { name: name.as_str().into(), password: password.into() }))
@@ -48,42 +50,13 @@ impl Check<'_, '_> {
         }
     }
 
-    /// The outer `None` marks an error, the inner no password.
-    fn password(&mut self, table: &file::Etcd, path: &Path) -> Option<Option<String>> {
-        match (&table.password, &table.password_file) {
-            (Some(_), Some(_)) => {
-                self.error(&path.key("password_file"), "there is `password` as well")
-                    .help("keep one of the two");
-                None
-            }
-            (Some(password), None) => Some(Some(password.clone())),
-            (None, Some(file)) => {
-                let (_, content) = self.content(file, &path.key("password_file"))?;
-                Some(Some(content.trim().to_owned()))
-            }
-            (None, None) => Some(None),
-        }
-    }
-
     fn etcd_tls(&mut self, table: &file::Etcd, path: &Path) -> Option<ClientTls> {
         let authority = match &table.authority {
             Some(_) => Some(self.pem(&table.authority, "CERTIFICATE", &path.key("authority"))?),
             None => None,
         };
-        let identity = match (&table.certificate, &table.key) {
-            (None, None) => None,
-            (Some(_), Some(_)) => {
-                let certificate = self.certificate(&table.certificate, &table.key, path)?;
-                Some((certificate.certificate, certificate.key))
-            }
-            (given, _) => {
-                let (one, other) =
-                    if given.is_some() { ("certificate", "key") } else { ("key", "certificate") };
-                self.error(&path.key(one), format!("stands without `{other}`"))
-                    .help(format!("add `{other}`"));
-                return None;
-            }
-        };
+        let identity = self.certificate_pair(&table.certificate, &table.key, path)?;
+        let identity = identity.map(|pair| (pair.certificate, pair.key));
         let plain = table.endpoints.as_slice().iter().all(|root| !root.tls);
         if plain && !table.endpoints.as_slice().is_empty() {
             for (key, given) in

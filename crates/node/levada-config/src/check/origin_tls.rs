@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use levada_tls::{
     origin::{Authorities, OriginTls},
-    pem::{Certificate, TlsError},
+    pem::TlsError,
 };
 use levada_types::document::Path;
 
@@ -26,7 +26,7 @@ impl Check<'_, '_> {
         let path = levels.key(self.findings, "origin_tls");
         self.has_encrypted_servers(site, &path);
         let authorities = self.authorities(table, &path);
-        let identity = self.identity(table, &path);
+        let identity = self.certificate_pair(&table.certificate, &table.key, &path);
         let pins = self.pins(table, &path);
         if table.insecure_skip_verification && table.pins.is_empty() {
             let message = "lets anyone between this node and the origin read and change everything";
@@ -82,18 +82,6 @@ impl Check<'_, '_> {
             "mozilla" => Some(Authorities::Mozilla),
             _ => self.pem(&Some(given.clone()), "CERTIFICATE", &at).map(Authorities::File),
         })
-    }
-
-    fn identity(&mut self, table: &file::OriginTls, path: &Path) -> Option<Option<Certificate>> {
-        match (&table.certificate, &table.key) {
-            (None, None) => Some(None),
-            (Some(_), Some(_)) => self.certificate(&table.certificate, &table.key, path).map(Some),
-            (given, _) => {
-                let (there, missing) =
-                    if given.is_some() { ("certificate", "key") } else { ("key", "certificate") };
-                self.error(&path.key(there), format!("stands without `{missing}`")).none()
-            }
-        }
     }
 
     fn pins(&mut self, table: &file::OriginTls, path: &Path) -> Option<Vec<[u8; 32]>> {

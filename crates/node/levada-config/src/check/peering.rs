@@ -118,29 +118,42 @@ impl Check<'_, '_> {
         in_file: &Option<String>,
         path: &Path,
     ) -> Option<Option<String>> {
-        let [own, file] = keys.map(|key| path.key(key));
-        let (key, secret) = match (given, in_file) {
-            (None, None) => {
-                let wrong = [own, file].map(|key| self.findings.has(&key));
-                return if wrong.contains(&true) { None } else { Some(None) };
-            }
-            (Some(_), Some(_)) => {
-                self.error(&file, format!("there is `{}` as well", keys[0]))
-                    .help("keep one of the two");
-                return None;
-            }
-            (Some(secret), None) => (own, secret.clone()),
-            (None, Some(name)) => {
-                let (_, content) = self.content(name, &file)?;
-                (file, content.trim().to_owned())
-            }
+        let Some(secret) = self.text_or_file(keys, given, in_file, path)? else {
+            return Some(None);
         };
         if secret.len() < SHORTEST_SECRET {
+            let key = path.key(keys[usize::from(given.is_none())]);
             let message =
                 format!("is a secret of {} bytes; it needs {SHORTEST_SECRET}", secret.len());
             return self.error(&key, message).help("make one: openssl rand -base64 24").none();
         }
         Some(Some(secret))
+    }
+
+    /// The text of one key, or of the file that the other one names, without white space around it.
+    pub(super) fn text_or_file(
+        &mut self,
+        keys: [&'static str; 2],
+        given: &Option<String>,
+        in_file: &Option<String>,
+        path: &Path,
+    ) -> Option<Option<String>> {
+        let [own, file] = keys.map(|key| path.key(key));
+        match (given, in_file) {
+            (None, None) => {
+                let wrong = [own, file].map(|key| self.findings.has(&key));
+                if wrong.contains(&true) { None } else { Some(None) }
+            }
+            (Some(_), Some(_)) => {
+                self.error(&file, format!("there is `{}` as well", keys[0]))
+                    .help("keep one of the two");
+                None
+            }
+            (Some(text), None) => Some(Some(text.clone())),
+            (None, Some(name)) => {
+                self.content(name, &file).map(|(_, content)| Some(content.trim().to_owned()))
+            }
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use http::HeaderValue;
 use levada_body::files::FilePath;
 use levada_types::document::Path;
 
-use super::{Check, levels::KeyLevels};
+use super::{Check, levels::KeyLevels, parts::maybe};
 use crate::file::{self, FilesOrRoot};
 
 /// Keys of servers, which a directory does not have.
@@ -58,10 +58,8 @@ impl Check<'_, '_> {
         });
         let root = self.root_of_files(table.root.as_deref()?, &place("root"));
         let index = self.index_names(table.index.as_slice(), &place("index"));
-        let fallback = match &table.fallback {
-            Some(fallback) => self.fallback(fallback, &place("fallback")).map(Some),
-            None => Some(None),
-        };
+        let fallback =
+            maybe(table.fallback.as_ref(), |path| self.fallback(path, &place("fallback")));
         let codings = &table.precompressed;
         for (at, coding) in codings.iter().enumerate() {
             if codings[..at].contains(coding) {
@@ -70,10 +68,9 @@ impl Check<'_, '_> {
             }
         }
         let types = self.media_types(&table.types, &place("types"));
-        let cache_control = match &table.cache_control {
-            Some(value) => self.field_value(value, &place("cache_control")).map(Some),
-            None => Some(None),
-        };
+        let cache_control = maybe(table.cache_control.as_ref(), |value| {
+            self.field_value(value, &place("cache_control"))
+        });
         let settings = FilesSettings {
             root: root?,
             index: index?,
