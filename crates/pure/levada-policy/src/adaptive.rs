@@ -197,10 +197,6 @@ impl Policy for Adaptive {
     fn tracked(&self) -> Tracked {
         self.sets.tracked()
     }
-
-    fn fork(&self) -> Box<dyn Policy> {
-        Box::new(self.clone())
-    }
 }
 
 /// The set without the more loaded of its two ends; `before` are the nodes before it in the order.

@@ -81,10 +81,6 @@ impl Policy for Bounded {
         };
         Some(LoadBound { requests, share: None })
     }
-
-    fn fork(&self) -> Box<dyn Policy> {
-        Box::new(self.clone())
-    }
 }
 
 /// The most requests that a node may have, including the new one: `ceil(factor * (outstanding + 1)

@@ -87,10 +87,6 @@ impl Policy for Cap {
     fn candidates(&self, request: &Request, cluster: &Cluster) -> Candidates {
         self.rotations[request.class as usize].order(cluster.up())
     }
-
-    fn fork(&self) -> Box<dyn Policy> {
-        Box::new(self.clone())
-    }
 }
 
 #[derive(Clone)]
@@ -125,10 +121,6 @@ impl Policy for Partition {
         if let Ok(former) = former.downcast::<Self>() {
             self.rotations = former.rotations;
         }
-    }
-
-    fn fork(&self) -> Box<dyn Policy> {
-        Box::new(self.clone())
     }
 }
 

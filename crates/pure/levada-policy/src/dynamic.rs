@@ -346,10 +346,6 @@ impl Policy for Dynamic {
             mine.inherit(learned);
         }
     }
-
-    fn fork(&self) -> Box<dyn Policy> {
-        Box::new(self.clone())
-    }
 }
 
 fn busy(parameters: &Parameters, around: &Deployment) -> Busy {

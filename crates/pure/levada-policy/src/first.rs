@@ -50,10 +50,6 @@ impl Policy for First {
     fn candidates(&self, request: &Request, cluster: &Cluster) -> Candidates {
         self.0.candidates(request.key, cluster, 1)
     }
-
-    fn fork(&self) -> Box<dyn Policy> {
-        Box::new(self.clone())
-    }
 }
 
 #[cfg(test)]

@@ -204,10 +204,6 @@ impl Policy for Lard {
         let (objects, limit) = (self.targets.len(), self.targets.limit());
         Tracked { objects, limit, bytes: self.targets.bytes() }
     }
-
-    fn fork(&self) -> Box<dyn Policy> {
-        Box::new(self.clone())
-    }
 }
 
 #[derive(Clone)]
@@ -289,10 +285,6 @@ impl Policy for LardR {
         let boxed: usize = self.targets.values().map(ServerSet::boxed_bytes).sum();
         let (objects, limit) = (self.targets.len(), self.targets.limit());
         Tracked { objects, limit, bytes: self.targets.bytes() + boxed }
-    }
-
-    fn fork(&self) -> Box<dyn Policy> {
-        Box::new(self.clone())
     }
 }
 

@@ -158,10 +158,6 @@ impl Policy for GlobalCache {
                 + self.free.capacity() * size_of::<u32>(),
         }
     }
-
-    fn fork(&self) -> Box<dyn Policy> {
-        Box::new(self.clone())
-    }
 }
 
 impl GlobalCache {

@@ -38,10 +38,6 @@ impl Policy for LeastConn {
         let order = ascending(cluster);
         Candidates { set_size: order.len(), order }
     }
-
-    fn fork(&self) -> Box<dyn Policy> {
-        Box::new(self.clone())
-    }
 }
 
 #[cfg(test)]

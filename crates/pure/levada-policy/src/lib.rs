@@ -54,7 +54,7 @@ pub use load::{LoadTable, Outstanding};
 pub use moved::moved;
 pub use parameter::{Kind, Parameter, ParameterError, ParameterValue, Parameters, Setting};
 pub use policy::{
-    Candidates, LoadBound, Pick, PickContext, PickReason, Policy, RequestOutcome, Tracked,
+    Candidates, Fork, LoadBound, Pick, PickContext, PickReason, Policy, RequestOutcome, Tracked,
 };
 pub use registry::{BuildError, build, find};
 pub use turns::{ClientShare, Full, Ticket, Turns};

@@ -72,10 +72,6 @@ impl Policy for Maglev {
         order.sort_by_key(|node| !cluster.accepts(*node, request.key));
         Candidates { set_size: order.len().min(1), order }
     }
-
-    fn fork(&self) -> Box<dyn Policy> {
-        Box::new(self.clone())
-    }
 }
 
 fn first_taking(key: Key, owners: &[NodeIndex], cluster: &Cluster) -> Option<NodeIndex> {

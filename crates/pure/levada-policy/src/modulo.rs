@@ -37,10 +37,6 @@ impl Policy for Modulo {
         order.rotate_left(turn);
         Candidates { set_size: order.len().min(1), order }
     }
-
-    fn fork(&self) -> Box<dyn Policy> {
-        Box::new(self.clone())
-    }
 }
 
 /// The key modulo the nodes that are up, each repeated by weight. If the node is in slow start and

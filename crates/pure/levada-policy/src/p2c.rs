@@ -41,10 +41,6 @@ impl Policy for TwoChoices {
         let order = ascending(cluster);
         Candidates { set_size: order.len(), order }
     }
-
-    fn fork(&self) -> Box<dyn Policy> {
-        Box::new(self.clone())
-    }
 }
 
 /// The node with the lower `score` of two different random `nodes`; `None` when `nodes` is empty.

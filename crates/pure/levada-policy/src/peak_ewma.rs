@@ -94,10 +94,6 @@ impl Policy for PeakEwma {
             (self.estimates, self.usual) = (former.estimates, former.usual);
         }
     }
-
-    fn fork(&self) -> Box<dyn Policy> {
-        Box::new(self.clone())
-    }
 }
 
 impl PeakEwma {

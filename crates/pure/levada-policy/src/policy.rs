@@ -19,7 +19,7 @@ pub struct PickContext<'a> {
 /// The owner of a policy locks it. A policy whose [`PolicyEntry::keyed`](crate::PolicyEntry::keyed) is true
 /// keeps its state per key, so its owner may run one instance per shard of the key space without
 /// changing decisions. Of any other policy the owner runs exactly one instance.
-pub trait Policy: Send + Any {
+pub trait Policy: Fork + Send + Any {
     /// Chooses the node for `request`; returns `None` exactly if no node is up.
     ///
     /// Call it once per request, just before the request is sent, because policies count their
@@ -62,9 +62,18 @@ pub trait Policy: Send + Any {
     fn tracked(&self) -> Tracked {
         Tracked::default()
     }
+}
 
+/// Every policy can be copied.
+pub trait Fork {
     /// An independent copy, so that `explain` can test decisions without changing the policy.
     fn fork(&self) -> Box<dyn Policy>;
+}
+
+impl<P: Policy + Clone> Fork for P {
+    fn fork(&self) -> Box<dyn Policy> {
+        Box::new(self.clone())
+    }
 }
 
 /// A decision and its reason.

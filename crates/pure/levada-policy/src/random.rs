@@ -38,8 +38,4 @@ impl Policy for Random {
     fn candidates(&self, _request: &Request, cluster: &Cluster) -> Candidates {
         Candidates { order: cluster.up().to_vec(), set_size: cluster.up().len() }
     }
-
-    fn fork(&self) -> Box<dyn Policy> {
-        Box::new(self.clone())
-    }
 }

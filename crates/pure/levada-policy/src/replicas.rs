@@ -144,10 +144,6 @@ impl Policy for Replicas {
     fn candidates(&self, request: &Request, cluster: &Cluster) -> Candidates {
         self.order.candidates(request.key, cluster, self.replicas)
     }
-
-    fn fork(&self) -> Box<dyn Policy> {
-        Box::new(self.clone())
-    }
 }
 
 #[cfg(test)]

@@ -37,10 +37,6 @@ impl Policy for RoundRobin {
     fn candidates(&self, _request: &Request, cluster: &Cluster) -> Candidates {
         self.rotation.order(cluster.up())
     }
-
-    fn fork(&self) -> Box<dyn Policy> {
-        Box::new(self.clone())
-    }
 }
 
 #[cfg(test)]

@@ -130,10 +130,6 @@ impl Policy for WeightedRoundRobin {
             self.served = former.served;
         }
     }
-
-    fn fork(&self) -> Box<dyn Policy> {
-        Box::new(self.clone())
-    }
 }
 
 impl WeightedRoundRobin {

@@ -58,10 +58,6 @@ impl Policy for Wrr {
         let order = ascending(cluster);
         Candidates { set_size: order.len(), order }
     }
-
-    fn fork(&self) -> Box<dyn Policy> {
-        Box::new(self.clone())
-    }
 }
 
 #[cfg(test)]
