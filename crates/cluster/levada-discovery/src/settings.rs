@@ -232,13 +232,15 @@ pub struct KubernetesSource {
     pub access: ClusterAccess,
 }
 
-/// A port of a service's pods.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// A port of a service's pods: the number that they have, or the name that the service gives it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
 pub enum ServicePort {
-    /// By the name that the service gives it.
-    Name(Arc<str>),
-    /// By its number at the pods.
-    Number(u16),
+    /// By its number.
+    Number(#[schemars(range(min = 1))] u16),
+    /// By its name.
+    Name(#[schemars(length(min = 1, max = 63))] Arc<str>),
 }
 
 impl fmt::Display for ServicePort {

@@ -1,18 +1,27 @@
 //! The facts about a request that a policy may use.
 
+use serde::{Deserialize, Serialize};
+
 use crate::Key;
 
-/// The expected cost of a request (CAP, WWW10, Sec. 2): the server resources that it uses most.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// The resources that requests of a class load (CAP, WWW10, Sec. 2; its N, DB, CB and DCB).
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize,
+)]
+#[cfg_attr(feature = "config", derive(schemars::JsonSchema))]
 pub enum ServiceClass {
-    /// Static or lightly dynamic (the paper's N): little disk and little CPU.
+    /// Static or lightly dynamic: no resource in particular.
     #[default]
+    #[serde(rename = "normal")]
     Normal,
-    /// Disk bound (the paper's DB).
+    /// The disk.
+    #[serde(rename = "disk")]
     DiskBound,
-    /// CPU bound, such as secure content (the paper's CB).
+    /// The processor.
+    #[serde(rename = "cpu")]
     CpuBound,
-    /// Disk and CPU bound (the paper's DCB).
+    /// Both.
+    #[serde(rename = "disk_and_cpu")]
     DiskAndCpuBound,
 }
 

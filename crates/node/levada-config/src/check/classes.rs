@@ -73,7 +73,7 @@ impl Check<'_, '_> {
             return self.error(&path.key("method"), format!("{wrong:?} is no method")).none();
         }
         Some(ClassRule {
-            class: rule.class.map(Into::into),
+            class: rule.class,
             prefix: rule.prefix.clone(),
             suffix: rule.suffix.clone(),
             regex,

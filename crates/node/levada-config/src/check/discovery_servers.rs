@@ -2,15 +2,12 @@
 
 use crate::settings::{
     ClientTls, ClusterAccess, Endpoint, EtcdSource, EtcdUser, KubernetesSource, Member,
-    Registration, ServicePort,
+    Registration,
 };
 use levada_types::document::Path;
 
 use super::Check;
-use crate::{
-    file::{self, PodPort},
-    text::NodeName,
-};
+use crate::{file, text::NodeName};
 
 impl Check<'_, '_> {
     pub(super) fn etcd(&mut self, table: &file::Etcd, path: &Path) -> Option<EtcdSource> {
@@ -131,10 +128,7 @@ impl Check<'_, '_> {
         Some(KubernetesSource {
             service: table.service.as_deref()?.into(),
             namespace: table.namespace.as_deref().map(Into::into),
-            port: table.port.as_ref().map(|port| match port {
-                PodPort::Number(number) => ServicePort::Number(*number),
-                PodPort::Name(name) => ServicePort::Name(name.as_str().into()),
-            }),
+            port: table.port.clone(),
             access,
         })
     }

@@ -157,7 +157,7 @@ impl Check<'_, '_> {
             KeyKind::Header => KeyFrom::Header(name.to_ascii_lowercase()),
             KeyKind::Cookie => KeyFrom::Cookie(name),
             KeyKind::Query => KeyFrom::Query(name),
-            KeyKind::Body => KeyFrom::Body { bytes: key.bytes.0 as usize, wait: key.wait.0 },
+            KeyKind::Body => KeyFrom::Body { bytes: key.bytes as usize, wait: key.wait },
         })
     }
 }

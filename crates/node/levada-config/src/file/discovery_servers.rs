@@ -1,5 +1,6 @@
 //! `etcd` and `kubernetes` of a `[[discovery]]` table.
 
+use levada_discovery::ServicePort;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -57,22 +58,11 @@ pub struct Kubernetes {
     /// The port of its pods: the name that the service gives it, or its number at the pods. It may be left out
     /// if there is one.
     #[schemars(extend("examples" = ["http", 8080]))]
-    pub port: Option<PodPort>,
+    pub port: Option<ServicePort>,
     /// A kubeconfig file. The default is the service account of the pod in which the node runs.
     #[schemars(extend("examples" = ["/etc/levada/kubeconfig"]))]
     pub kubeconfig: Option<String>,
     /// The context in that file. The default is its current one.
     #[schemars(length(min = 1), extend("examples" = ["production"]))]
     pub context: Option<String>,
-}
-
-/// A port of pods.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[serde(untagged)]
-#[schemars(inline)]
-pub enum PodPort {
-    /// By its number.
-    Number(#[schemars(range(min = 1))] u16),
-    /// By its name.
-    Name(#[schemars(length(min = 1, max = 63))] String),
 }

@@ -43,7 +43,7 @@ pub use acme::{Acme, AcmeChallenge, AcmeExternalAccount, SiteAcme};
 pub use cache::{Admission, Cache, DiskCache, Purge};
 pub use compress::Compress;
 pub use discovery::Discovery;
-pub use discovery_servers::{Etcd, Kubernetes, PodPort};
+pub use discovery_servers::{Etcd, Kubernetes};
 pub use files::{Files, FilesOrRoot};
 pub use handling::{
     CacheKey, Cookies, CountedQuery, ErrorPage, Handling, HeaderEdits, IgnoredHeader, Maintenance,
@@ -59,7 +59,7 @@ pub use origin_tls::OriginTls;
 pub use peering::{Peer, PeerTls, Peering, Protocol};
 pub use policy::{Policy, Scalar};
 pub use runtime::{Runtime, RuntimeMode};
-pub use servers::{ClassRule, KeyFrom, KeyKind, Server, ServiceClass};
+pub use servers::{ClassRule, KeyFrom, KeyKind, Server};
 pub use site::{Delivery, MissLimits, Site, SiteServers};
 pub use site_route::{ClientScheme, FieldMatch, Redirect, Respond, SiteRoute};
 pub use telemetry::Telemetry;

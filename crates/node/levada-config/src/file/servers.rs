@@ -5,8 +5,8 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::text::{Address, NodeName, Size, Time, Upstream};
-use levada_types::values::OneOrMany;
+use crate::text::{Address, As, NodeName, Size, Time, Upstream};
+use levada_types::{ServiceClass, values::OneOrMany};
 
 /// A server that is not Levada.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -44,10 +44,12 @@ pub struct KeyFrom {
     pub name: Option<String>,
     /// Number of bytes of the body that count.
     #[schemars(extend("x-minimum" = "1B", "x-maximum" = "1MiB"))]
-    pub bytes: Size,
+    #[serde(with = "As::<Size>")]
+    pub bytes: u64,
     /// Time to receive these bytes of the body; after it, the request uses its URL.
     #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1m"))]
-    pub wait: Time,
+    #[serde(with = "As::<Time>")]
+    pub wait: Duration,
 }
 
 /// The source of a key.
@@ -95,20 +97,6 @@ pub struct ClassRule {
     pub tls: Option<bool>,
 }
 
-/// The resources that requests of a class load (WWW10).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ServiceClass {
-    /// Static or lightly dynamic: no resource in particular.
-    Normal,
-    /// The disk.
-    Disk,
-    /// The processor.
-    Cpu,
-    /// Both.
-    DiskAndCpu,
-}
-
 impl Default for Server {
     fn default() -> Self {
         Self { url: None, name: None, weight: 1.0, max_conns: None, handoff: None }
@@ -117,18 +105,7 @@ impl Default for Server {
 
 impl Default for KeyFrom {
     fn default() -> Self {
-        let (from, bytes) = (KeyKind::default(), Size(4 << 10));
-        Self { from, name: None, bytes, wait: Time(Duration::from_secs(10)) }
-    }
-}
-
-impl From<ServiceClass> for levada_types::ServiceClass {
-    fn from(class: ServiceClass) -> Self {
-        match class {
-            ServiceClass::Normal => Self::Normal,
-            ServiceClass::Disk => Self::DiskBound,
-            ServiceClass::Cpu => Self::CpuBound,
-            ServiceClass::DiskAndCpu => Self::DiskAndCpuBound,
-        }
+        let wait = Duration::from_secs(10);
+        Self { from: KeyKind::default(), name: None, bytes: 4 << 10, wait }
     }
 }
