@@ -19,7 +19,7 @@ pub use levada_access::{
     access::{AccessSettings, Bandwidth, BasicSettings, LimitSettings},
     trust::TrustedProxies,
 };
-pub use levada_body::compress::{Coding, CompressSettings, Levels, TypePattern};
+pub use levada_body::compress::{Coding, CompressSettings, TypePattern};
 pub use levada_body::files::FilesSettings;
 use levada_body::files::type_of_extension;
 pub use levada_cache::{CacheRules, CookieStorage, IgnoredFields, StatusTtl, Statuses};

@@ -3,6 +3,9 @@
 use std::fmt;
 
 use http::{HeaderMap, HeaderValue, StatusCode, header};
+use levada_types::text::{As, Size};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::compress::coding::Coding;
 
@@ -37,36 +40,51 @@ pub const DEFAULT_TYPES: [&str; 26] = [
     "image/vnd.microsoft.icon",
 ];
 
-/// Compression of a site's responses.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Compression of a site's responses: docs/operate/compression.md. The table alone switches it on.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
 pub struct CompressSettings {
-    /// The codings in order of preference; not empty.
+    /// Content codings in order of preference; none compresses nothing.
     pub codings: Vec<Coding>,
-    /// The media types that are compressed.
+    /// Media types of responses that are compressed: `type/subtype`, `type/*` or `*+suffix`. `text/*` does not include
+    /// `text/event-stream`.
+    #[schemars(with = "Vec<String>")]
     pub types: Vec<TypePattern>,
-    /// The least length that is worth it.
+    /// The least length of a response that is compressed, if its length is known.
+    #[serde(with = "As::<Size>")]
     pub min_size: u64,
-    /// The greatest length of which a copy is made.
+    /// The greatest length of a response that is compressed.
+    #[serde(with = "As::<Size>")]
     pub max_size: u64,
-    /// The level of each coding.
+    /// The level of each coding without load.
+    #[serde(flatten)]
     pub levels: Levels,
-    /// Whether the origin is asked for codings.
+    /// Whether the origin is asked for codings, those with dictionaries included. Otherwise it is asked for the
+    /// original, and this node makes the copies.
     pub origin_codings: bool,
 }
 
 /// The level of each coding without load.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(default)]
 pub struct Levels {
-    /// 1 to 19.
+    /// The level of zstd.
+    #[schemars(range(min = 1, max = 19))]
+    #[serde(rename = "zstd_level")]
     pub zstd: u8,
-    /// 0 to 11.
+    /// The level of br.
+    #[schemars(range(max = 11))]
+    #[serde(rename = "br_level")]
     pub br: u8,
-    /// 1 to 9.
+    /// The level of gzip.
+    #[schemars(range(min = 1, max = 9))]
+    #[serde(rename = "gzip_level")]
     pub gzip: u8,
 }
 
 /// A media type; one `*` in it stands for any characters.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(from = "String")]
 pub struct TypePattern {
     before: Box<str>,
     /// `None` without a `*`.
@@ -80,30 +98,45 @@ impl Default for CompressSettings {
             types: DEFAULT_TYPES.iter().filter_map(|text| TypePattern::parse(text)).collect(),
             min_size: 512,
             max_size: 10 << 20,
-            levels: Levels { zstd: 3, br: 5, gzip: 6 },
+            levels: Levels::default(),
             origin_codings: false,
         }
     }
 }
 
+impl Default for Levels {
+    fn default() -> Self {
+        Self { zstd: 3, br: 5, gzip: 6 }
+    }
+}
+
+impl From<String> for TypePattern {
+    /// Takes any text: a file is read as a whole before its texts are judged.
+    fn from(text: String) -> Self {
+        match text.as_str() {
+            "*/*" => Self { before: "".into(), after: Some("".into()) },
+            "*" => Self { before: text.into(), after: None },
+            _ => match text.split_once('*') {
+                None => Self { before: text.into(), after: None },
+                Some((before, after)) => Self { before: before.into(), after: Some(after.into()) },
+            },
+        }
+    }
+}
+
 impl TypePattern {
-    /// Reads `type/subtype`, `type/*`, `*/*` or `*+suffix`. `None` for anything else.
+    /// Reads a text that [`is_valid`](Self::is_valid).
     pub fn parse(text: &str) -> Option<Self> {
-        let text = text.to_ascii_lowercase();
+        Some(Self::from(text.to_owned())).filter(Self::is_valid)
+    }
+
+    /// Whether it is `type/subtype`, `type/*`, `*/*` or `*+suffix`.
+    pub fn is_valid(&self) -> bool {
+        let text = self.to_string();
         let is_of_type = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$&^_.+-/*".contains(&byte);
-        let is_any = text == "*/*";
         let has_form = text.starts_with("*+") || text.matches('/').count() == 1;
-        if !is_any && (!has_form || text.matches('*').count() > 1 || !text.bytes().all(is_of_type))
-        {
-            return None;
-        }
-        if is_any {
-            return Some(Self { before: "".into(), after: Some("".into()) });
-        }
-        Some(match text.split_once('*') {
-            None => Self { before: text.into(), after: None },
-            Some((before, after)) => Self { before: before.into(), after: Some(after.into()) },
-        })
+        text == "*/*"
+            || (has_form && text.matches('*').count() <= 1 && text.bytes().all(is_of_type))
     }
 
     /// Whether a media type, without parameters, matches.
@@ -131,6 +164,12 @@ impl fmt::Display for TypePattern {
             Some(after) if self.before.is_empty() && after.is_empty() => f.write_str("*/*"),
             Some(after) => write!(f, "{}*{after}", self.before),
         }
+    }
+}
+
+impl Serialize for TypePattern {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
     }
 }
 

@@ -1,47 +1,35 @@
 //! Compression: media types, codings and sizes.
 
-use crate::settings::{CompressSettings, Levels, TypePattern};
+use levada_body::compress::CompressSettings;
 use levada_types::ByteSize;
 
 use super::{Check, levels::KeyLevels};
 use crate::file;
 
 impl Check<'_, '_> {
-    /// The compression of a site; `Some(None)` if it compresses nothing.
+    /// The compression of a site; `None` if it compresses nothing.
     pub(super) fn compress(
         &mut self,
         of: &file::Handling,
         levels: &KeyLevels,
-    ) -> Option<Option<CompressSettings>> {
-        let Some(compress) = &of.compress else { return Some(None) };
+    ) -> Option<CompressSettings> {
+        let CompressSettings { codings, types, min_size, max_size, .. } = of.compress.as_ref()?;
         let path = levels.key(self.findings, "compress");
-        for (at, coding) in compress.codings.iter().enumerate() {
-            if compress.codings[..at].contains(coding) {
+        for (at, coding) in codings.iter().enumerate() {
+            if codings[..at].contains(coding) {
                 self.error(&path.key("codings").index(at), "names a coding for the second time");
             }
         }
-        if compress.min_size.0 > compress.max_size.0 {
-            let most = ByteSize(compress.max_size.0);
+        if min_size > max_size {
+            let most = ByteSize(*max_size);
             let message = format!("is more than `max_size`, {most}: nothing would be compressed");
             self.error(&path.key("min_size"), message);
         }
-        let types = self.read_each(&compress.types, &path.key("types"), |text| {
-            let help = "for example \"text/html\", \"text/*\" or \"*+json\"";
-            let wrong = || (format!("{text:?} is no media type"), Some(help.to_owned()));
-            TypePattern::parse(text).ok_or_else(wrong)
-        });
-        let settings = CompressSettings {
-            codings: compress.codings.clone(),
-            types: types?,
-            min_size: compress.min_size.0,
-            max_size: compress.max_size.0,
-            levels: Levels {
-                zstd: compress.zstd_level,
-                br: compress.br_level,
-                gzip: compress.gzip_level,
-            },
-            origin_codings: compress.origin_codings,
-        };
-        Some((!settings.codings.is_empty()).then_some(settings))
+        for (at, wrong) in types.iter().enumerate().filter(|(_, pattern)| !pattern.is_valid()) {
+            let message = format!("{:?} is no media type", wrong.to_string());
+            self.error(&path.key("types").index(at), message)
+                .help("for example \"text/html\", \"text/*\" or \"*+json\"");
+        }
+        of.compress.clone().filter(|_| !codings.is_empty())
     }
 }

@@ -28,7 +28,7 @@ impl Check<'_, '_> {
             rules: CacheRules { ttl, status_ttl, ..of.into() },
             caching: caching?,
             debug: of.debug,
-            compress: compress?,
+            compress,
             adjustments: adjustments?,
             // The caller knows which level states each rule.
             access: AccessSettings::default(),

@@ -7,11 +7,12 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use levada_body::compress::CompressSettings;
 use levada_cache::{CacheRules, CookieStorage, IgnoredFields};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Clients, Compress, OneOrMany};
+use super::{Clients, OneOrMany};
 use crate::text::{As, Prefix, Time};
 
 /// How requests are handled.
@@ -83,7 +84,7 @@ pub struct Handling {
     /// Whether responses that set cookies are stored.
     pub store_cookies: Cookies,
     /// Compression of responses. Without this table they are passed on and stored as they are.
-    pub compress: Option<Compress>,
+    pub compress: Option<CompressSettings>,
     /// Changes of the header fields that the origin gets. See docs/operate/headers.md.
     pub request_headers: HeaderEdits,
     /// Changes of the header fields that the client gets.

@@ -9,7 +9,6 @@
 mod access;
 mod acme;
 mod cache;
-mod compress;
 mod discovery;
 mod discovery_servers;
 mod files;
@@ -41,7 +40,6 @@ pub use access::{
 };
 pub use acme::{Acme, AcmeChallenge, AcmeExternalAccount, SiteAcme};
 pub use cache::{Admission, Cache, DiskCache, Purge};
-pub use compress::Compress;
 pub use discovery::Discovery;
 pub use discovery_servers::{Etcd, Kubernetes};
 pub use files::{Files, FilesOrRoot};
