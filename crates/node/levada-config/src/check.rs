@@ -29,14 +29,16 @@ use std::{net::SocketAddr, num::NonZero, path::Path as FilePath, sync::Arc, thre
 
 use crate::{
     settings::{
-        Admin, AdminAddress, CacheSettings, Certificate, CertificateState, DiskCache, Listener,
-        PurgeSettings, RunAs, Runtime, Settings, TrustedProxies,
+        Admin, AdminAddress, CacheSettings, Certificate, CertificateState, Listener, PurgeSettings,
+        RunAs, Runtime, Settings, TrustedProxies,
     },
     unusable::UnusableSettings,
 };
 use levada_access::country::Countries;
-use levada_cache::eviction::{DEFAULT_EVICTION, find_eviction};
-use levada_types::document::{Findings, Path, Said};
+use levada_types::{
+    ByteSize,
+    document::{Findings, Path, Said},
+};
 
 use self::parts::{each, maybe, placed};
 use super::{
@@ -320,59 +322,47 @@ impl<'f> Check<'_, 'f> {
 
     /// The size of the memory tier. Bodies on their way take up to three quarters of it again,
     /// so it can have half of the memory at most.
-    fn memory_tier(&mut self, tier: crate::text::Size) -> crate::text::Size {
-        let Some(limit) = self.file.limits.memory.map(crate::text::Size) else { return tier };
-        let most = crate::text::Size(limit.0 / 2);
-        if tier.0 <= most.0 {
-            return tier;
-        }
+    fn memory_tier(&mut self, tier: u64) -> u64 {
+        let Some(limit) = self.file.limits.memory else { return tier };
+        let most = limit / 2;
         let path = self.root.key("cache").key("memory");
         // A default that does not fit is no error of the user.
-        if self.findings.has(&path) {
+        if tier > most && self.findings.has(&path) {
+            let (tier, limit) = (ByteSize(tier), ByteSize(limit));
             self.error(&path, format!("{tier} is more than half of `limits.memory`, {limit}"))
-                .help(format!("write at most {most}, or raise `limits.memory`"));
+                .help(format!("write at most {}, or raise `limits.memory`", ByteSize(most)));
         }
-        most
+        tier.min(most)
     }
 
     fn cache(&mut self) -> CacheSettings {
-        let file::Cache { memory, max_object, block, ref eviction, admission, variants, ref disk } =
-            self.file.cache;
-        let memory = self.memory_tier(memory);
+        let mut cache = self.file.cache.clone();
+        cache.memory = self.memory_tier(cache.memory);
+        let (block, memory) = (ByteSize(cache.block), ByteSize(cache.memory));
         let path = self.root.key("cache").key("block");
-        let largest_block = memory.0 / 8;
-        if block.0 > largest_block && self.findings.has(&path) {
+        let largest_block = cache.memory / 8;
+        if cache.block > largest_block && self.findings.has(&path) {
             self.error(&path, format!("blocks of {block} are too large for a memory of {memory}"))
                 .help("write at most an eighth of `cache.memory`");
         }
+        cache.block = cache.block.min(largest_block);
         let path = self.root.key("cache").key("max_object");
         let given = self.findings.has(&path);
-        // A missing value has been reported.
-        let disk = disk.as_ref().and_then(|disk| disk.path.as_ref().zip(disk.size));
-        let (room, tier) = match disk {
-            Some((_, size)) if size.0 > memory.0 => (size, "disk.size"),
-            _ => (memory, "memory"),
+        let (room, tier) = match &cache.disk {
+            Some(disk) if disk.size > cache.memory => (disk.size, "disk.size"),
+            _ => (cache.memory, "memory"),
         };
-        if max_object.0 > room.0 && given {
-            self.error(&path, format!("{max_object} does not fit into the {tier} of {room}"))
+        if cache.max_object > room && given {
+            let (largest, room) = (ByteSize(cache.max_object), ByteSize(room));
+            self.error(&path, format!("{largest} does not fit into the {tier} of {room}"))
                 .help(format!("write at most {room}, or raise `cache.{tier}`"));
         }
         // A default that does not fit is no error of the user.
-        let max_object = match disk {
-            Some(_) if !given => MAX_OBJECT_ON_DISK,
-            _ => max_object.0,
-        };
-        let disk = disk.map(|(path, size)| DiskCache { path: path.into(), size: size.0 });
-        CacheSettings {
-            memory: memory.0,
-            max_object: max_object.min(room.0),
-            block: block.0.min(largest_block),
-            // A name that is in no list has been reported, together with the valid names.
-            eviction: find_eviction(eviction).unwrap_or(DEFAULT_EVICTION),
-            variants,
-            second_hit: admission == file::Admission::SecondHit,
-            disk,
+        if cache.disk.is_some() && !given {
+            cache.max_object = MAX_OBJECT_ON_DISK;
         }
+        cache.max_object = cache.max_object.min(room);
+        cache
     }
 
     fn purge(&mut self) -> Option<PurgeSettings> {

@@ -151,16 +151,16 @@ impl Check<'_, '_> {
             self.error(&path.key("enabled"), message)
                 .help("give the route of large files a `cache_key` without them");
         }
-        if chunk > cache.block.0 {
+        if chunk > cache.block {
             let message = format!("a piece of {} is more than a block", ByteSize(chunk));
             self.error(&path.key("chunk_size"), message)
-                .help(format!("at most `cache.block`, {}", ByteSize(cache.block.0)));
+                .help(format!("at most `cache.block`, {}", ByteSize(cache.block)));
         }
         if large.threshold < chunk {
             let message = format!("is less than a piece of {}", ByteSize(chunk));
             self.error(&path.key("threshold"), message);
         }
-        if chunk.saturating_mul(window) > cache.memory.0 / 4 {
+        if chunk.saturating_mul(window) > cache.memory / 4 {
             let message = format!(
                 "{window} pieces of {} are more than a quarter of `cache.memory`, which all \
                  transfers share: no transfer ever has its whole window",

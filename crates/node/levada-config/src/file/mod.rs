@@ -8,7 +8,6 @@
 
 mod access;
 mod acme;
-mod cache;
 mod discovery;
 mod discovery_servers;
 mod files;
@@ -21,6 +20,7 @@ mod log;
 mod origin_tls;
 mod peering;
 mod policy;
+mod purge;
 mod runtime;
 mod servers;
 mod site;
@@ -32,6 +32,7 @@ mod trusted;
 use super::text::NodeName;
 use crate::route_table::StatedRoute;
 use levada_discovery::ResolverSettings;
+use levada_store::CacheSettings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -39,7 +40,6 @@ pub use access::{
     BasicAuth, Clients, Cors, ForwardAuth, Limit, LimitScope, SignedForm, SignedUrls,
 };
 pub use acme::{Acme, AcmeChallenge, AcmeExternalAccount, SiteAcme};
-pub use cache::{Admission, Cache, DiskCache, Purge};
 pub use discovery::Discovery;
 pub use discovery_servers::{Etcd, Kubernetes};
 pub use files::{Files, FilesOrRoot};
@@ -56,6 +56,7 @@ pub use log::Log;
 pub use origin_tls::OriginTls;
 pub use peering::{Peer, PeerTls, Peering, Protocol};
 pub use policy::{Policy, Scalar};
+pub use purge::Purge;
 pub use runtime::{Runtime, RuntimeMode};
 pub use servers::{ClassRule, KeyFrom, KeyKind, Server};
 pub use site::{Delivery, MissLimits, Site, SiteServers};
@@ -98,7 +99,7 @@ pub struct File {
     /// How host names are resolved.
     pub resolver: ResolverSettings,
     /// The cache in memory and on disk.
-    pub cache: Cache,
+    pub cache: CacheSettings,
     /// Authorization of purges.
     pub purge: Purge,
     /// Connections that are handed to back-ends, or taken from a front-end.
