@@ -25,11 +25,11 @@ use tokio_rustls::{
 
 use levada_types::Rng;
 
-use super::{
-    counts::{Counts, Problem},
-    settings::HOST_NAME,
+use super::{counts::Counts, settings::HOST_NAME};
+use crate::cluster::{
+    client::{Connection, IdleConnections, fields, handshake, request},
+    problems::Problem,
 };
-use crate::cluster::client::{Connection, IdleConnections, fields, handshake, request};
 
 /// How a client sends its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,24 +2,13 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::BTreeMap,
     time::Duration,
 };
 
-use crate::cluster::percentile;
-
-/// What went wrong with a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Problem {
-    /// No connection was accepted.
-    Refused,
-    /// No response, or a status other than 200.
-    Failed,
-    /// A body that ended too early.
-    Cut,
-    /// Bytes that the origin never sent.
-    Wrong,
-}
+use crate::cluster::{
+    percentile,
+    problems::{Problem, Problems},
+};
 
 /// The part of a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,7 +30,7 @@ pub(super) struct Counts {
     pub(super) requests: Cell<u64>,
     /// Requests that were sent again because a kept connection had been closed.
     pub(super) resent: Cell<u64>,
-    problems: RefCell<BTreeMap<(Problem, String), u64>>,
+    pub(super) problems: RefCell<Problems>,
     before: RefCell<Vec<Duration>>,
     during: RefCell<Vec<Duration>>,
 }
@@ -73,21 +62,8 @@ impl Counts {
     }
 
     /// Counts a request that went wrong, in whatever phase.
-    pub(super) fn problem(&self, problem: Problem, reason: String) {
-        *self.problems.borrow_mut().entry((problem, reason)).or_default() += 1;
-    }
-
-    pub(super) fn of(&self, problem: Problem) -> u64 {
-        let problems = self.problems.borrow();
-        problems.iter().filter(|((own, _), _)| *own == problem).map(|(_, count)| count).sum()
-    }
-
-    /// The reasons of all problems, with their numbers.
-    pub(super) fn reasons(&self) -> Vec<(String, u64)> {
-        let problems = self.problems.borrow();
-        let text =
-            |problem: &Problem, reason: &str| format!("{problem:?}: {reason}").to_lowercase();
-        problems.iter().map(|((problem, reason), count)| (text(problem, reason), *count)).collect()
+    pub(super) fn problem(&self, problem: Problem, reason: &str) {
+        self.problems.borrow_mut().note(Err((problem, reason.to_lowercase())));
     }
 
     /// The 99th percentiles of small responses before and during the changes.

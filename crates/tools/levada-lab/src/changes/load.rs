@@ -13,16 +13,13 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::{
-    client::ClientKind,
-    counts::{Counts, Problem},
-    nodes::ChangedDoor,
-};
+use super::{client::ClientKind, counts::Counts, nodes::ChangedDoor};
 use crate::cluster::{
     SILENCE_TIMEOUT,
     client::{BodyEnd, Reader},
     load::{open_loop, poisson},
     objects::{HIT_SIZE, Objects, VersionedObject},
+    problems::{Problem, Verdict},
 };
 
 /// The load on a cluster.
@@ -53,7 +50,7 @@ impl ChangeLoad {
                 let Some(object) = objects.get(object) else { return };
                 let begun = counts.begun();
                 if let Err((problem, reason)) = request(object, &door, kind, &counts).await {
-                    counts.problem(problem, format!("{reason}, {}", kind.as_str()));
+                    counts.problem(problem, &format!("{reason}, {}", kind.as_str()));
                 } else if object.size <= HIT_SIZE {
                     counts.took(begun, due.elapsed());
                 }
@@ -77,7 +74,7 @@ async fn request(
     door: &ChangedDoor,
     kind: ClientKind,
     counts: &Counts,
-) -> Result<(), (Problem, String)> {
+) -> Verdict {
     let target = object.target();
     let exchange = door.client.exchange(kind, &target, counts);
     let late = |_| Err((Problem::Failed, "no response in time".to_owned()));

@@ -1,14 +1,12 @@
 //! The printed report: the cluster and the load, a line for each change, and whether any request suffered.
 
-use std::collections::BTreeMap;
-
 use levada_client::command::CommandStatus;
 use serde_json::json;
 
-use super::{ChangeOutcome, counts::Problem, handed::BACKS, nodes::NODES, register::Change};
+use super::{ChangeOutcome, handed::BACKS, nodes::NODES, register::Change};
 use crate::{
     args::changes::ChangesArgs,
-    cluster::milliseconds,
+    cluster::{milliseconds, problems::Problem},
     emulation::report::{Claim, LabReport},
 };
 
@@ -42,10 +40,11 @@ pub(super) fn row(
     outcome: &ChangeOutcome,
 ) -> anyhow::Result<()> {
     let ChangeOutcome { counts, made, handed, failed } = outcome;
-    let (before, during) = counts.p99();
+    let ((before, during), problems) = (counts.p99(), counts.problems.borrow());
     let ratio = during.as_secs_f64() / before.as_secs_f64().max(1e-6);
     let [refused, unanswered, cut, wrong] =
-        [Problem::Refused, Problem::Failed, Problem::Cut, Problem::Wrong].map(|one| counts.of(one));
+        [Problem::Refused, Problem::Failed, Problem::Cut, Problem::Wrong]
+            .map(|one| problems.of(one));
     let (requests, resent) = (counts.requests.get(), counts.resent.get());
     let handed_text = handed.map_or_else(|| "-".to_owned(), |handed| handed.to_string());
     let line = format!(
@@ -67,7 +66,7 @@ pub(super) fn row(
         "p99_before_ms": milliseconds(before),
         "p99_during_ms": milliseconds(during),
         "p99_ratio": ratio,
-        "reasons": counts.reasons().into_iter().collect::<BTreeMap<_, _>>(),
+        "reasons": problems.reasons(),
         "not_made": failed,
     });
     Ok(report.row(&line, json)?)
@@ -79,7 +78,7 @@ pub(super) fn end(
     rows: &[(&Change, ChangeOutcome)],
 ) -> anyhow::Result<CommandStatus> {
     let claim = |(change, outcome): &(&Change, ChangeOutcome)| {
-        let suffered = outcome.counts.reasons().iter().map(|(_, count)| count).sum::<u64>();
+        let suffered = outcome.counts.problems.borrow().reasons().values().sum::<u64>();
         let text = match (&outcome.failed, suffered) {
             (Some(why), _) => format!("{}: the change takes effect ({why})", change.name),
             (None, 0) => format!("{}: no request suffers", change.name),
@@ -89,7 +88,7 @@ pub(super) fn end(
     };
     let claims: Vec<_> = rows.iter().map(claim).collect();
     let reasons = rows.iter().flat_map(|(change, outcome)| {
-        let reasons = outcome.counts.reasons().into_iter();
+        let reasons = outcome.counts.problems.borrow().reasons().into_iter();
         reasons.map(|(reason, count)| format!("{}: {count} x {reason}", change.name))
     });
     Ok(report.end(&claims, &reasons.collect::<Vec<_>>())?)

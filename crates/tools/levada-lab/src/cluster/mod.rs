@@ -5,6 +5,7 @@
 //! load - client    sends requests, one after another or when they are due, and receives their responses
 //! server           accepts and answers, with bodies that a client can verify
 //! objects, origin  the objects of a load that changes, and the origin that has them
+//! problems         what went wrong with its requests
 //! ```
 
 pub mod client;
@@ -14,6 +15,8 @@ pub mod nodes;
 pub(crate) mod objects;
 #[cfg(target_os = "linux")]
 pub(crate) mod origin;
+#[cfg(target_os = "linux")]
+pub(crate) mod problems;
 pub mod server;
 
 use std::time::Duration;

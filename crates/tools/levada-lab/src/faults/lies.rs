@@ -12,9 +12,11 @@ use super::{
     cluster::Cluster,
     liar::{self, LIAR_NAME, LIES, Lie},
     stage::Stage,
-    tally::Verdict,
 };
-use crate::cluster::client::BodyEnd;
+use crate::cluster::{
+    client::BodyEnd,
+    problems::{Problem, Verdict},
+};
 
 /// Requests every lie in turn, of all nodes.
 pub(super) async fn request_all(
@@ -28,7 +30,7 @@ pub(super) async fn request_all(
             break;
         }
         while let Some(ended) = tasks.try_join_next() {
-            stage.tally.borrow_mut().note(ended?);
+            stage.tally.borrow_mut().problems.note(ended?);
         }
         let (lie, name) = LIES[number % LIES.len()];
         // Some objects are requested again, some at the same time as at another node.
@@ -38,7 +40,7 @@ pub(super) async fn request_all(
             let door = &doors[number % (doors.len() - 1)];
             match client::send(door, &target, &fields).await {
                 Ok((_connection, response)) => judge(lie, &target, response).await,
-                Err(_) => Verdict::Right,
+                Err(_) => Ok(()),
             }
         });
     }
@@ -48,17 +50,18 @@ pub(super) async fn request_all(
 /// Whether a response is one that such an origin allows.
 async fn judge(lie: Lie, target: &str, response: Response<Incoming>) -> Verdict {
     if response.status() != StatusCode::OK {
-        return Verdict::Right;
+        return Ok(());
     }
     let mut verifier = Verifier::new(liar::key(target));
     let end = client::reader().receive(response, |piece| verifier.take(piece)).await;
     let whole = verifier.bytes() == liar::SIZE as u64 && lie == Lie::Longer;
     match end {
-        _ if !verifier.is_right() => Verdict::Wrong(format!("other bytes in {target}")),
+        _ if !verifier.is_right() => Err((Problem::Wrong, format!("other bytes in {target}"))),
         BodyEnd::Whole if !whole => {
-            Verdict::Wrong(format!("{} bytes of {target} as a whole body", verifier.bytes()))
+            let reason = format!("{} bytes of {target} as a whole body", verifier.bytes());
+            Err((Problem::Wrong, reason))
         }
-        _ => Verdict::Right,
+        _ => Ok(()),
     }
 }
 

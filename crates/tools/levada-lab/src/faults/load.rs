@@ -8,15 +8,12 @@ use levada_client::command::content::Verifier;
 use levada_types::Rng;
 use tokio::{task::JoinSet, time::Instant};
 
-use super::{
-    client,
-    door::Door,
-    tally::{Tally, Verdict},
-};
+use super::{client, door::Door, tally::Tally};
 use crate::cluster::{
     client::{BodyEnd, Reader},
     load::{open_loop, poisson},
     objects::{HIT_SIZE, Objects, VersionedObject},
+    problems::{Problem, Verdict},
 };
 
 /// The load on a cluster.
@@ -90,31 +87,33 @@ async fn judge(
     let fields = client::fields(HOST_NAME, client);
     let (connection, response) = match client::send(door, &object.target(), &fields).await {
         Ok(answered) => answered,
-        Err(reason) => return (Verdict::Failed(reason), false),
+        Err(reason) => return (Err((Problem::Failed, reason)), false),
     };
     let hit = client::is_hit(&response);
     let field = |name: HeaderName| response.headers().get(name)?.to_str().ok();
     if response.status() != StatusCode::OK {
         let why = field(HeaderName::from_static("proxy-status")).unwrap_or_default();
         let reason = format!("status {} {why}", response.status().as_u16());
-        return (Verdict::Failed(reason), false);
+        return (Err((Problem::Failed, reason)), false);
     }
     let etag = field(ETAG).unwrap_or_default();
     let Some(version) = object.version_of(etag) else {
-        return (Verdict::Wrong(format!("no version has the tag {etag}")), false);
+        return (Err((Problem::Wrong, format!("no version has the tag {etag}"))), false);
     };
     let mut verifier = Verifier::new(object.key(version));
     let end = reader.receive(response, |piece| verifier.take(piece)).await;
     let place = || format!("{} of {} bytes of {}", verifier.bytes(), object.size, object.target());
     let verdict = match end {
-        _ if !verifier.is_right() => Verdict::Wrong(format!("other bytes within {}", place())),
-        BodyEnd::Broken(_) => Verdict::Cut(format!("broken in {}", kind(object))),
-        BodyEnd::Stalled => Verdict::Cut(format!("no byte in time in {}", kind(object))),
-        BodyEnd::Whole if verifier.bytes() != object.size => Verdict::Wrong(place()),
-        BodyEnd::Whole if version < oldest => {
-            Verdict::Stale(format!("{} behind, from {}", oldest - version, door.name))
+        _ if !verifier.is_right() => {
+            Err((Problem::Wrong, format!("other bytes within {}", place())))
         }
-        BodyEnd::Whole => Verdict::Right,
+        BodyEnd::Broken(_) => Err((Problem::Cut, format!("broken in {}", kind(object)))),
+        BodyEnd::Stalled => Err((Problem::Cut, format!("no byte in time in {}", kind(object)))),
+        BodyEnd::Whole if verifier.bytes() != object.size => Err((Problem::Wrong, place())),
+        BodyEnd::Whole if version < oldest => {
+            Err((Problem::Stale, format!("{} behind, from {}", oldest - version, door.name)))
+        }
+        BodyEnd::Whole => Ok(()),
     };
     if matches!(end, BodyEnd::Whole) {
         door.idle.keep(connection).await;

@@ -11,6 +11,7 @@ use super::{
     stage::Stage,
     tally::Tally,
 };
+use crate::cluster::problems::Problem;
 
 /// A fault, and what clients may notice of it.
 pub(super) struct Fault {
@@ -93,14 +94,10 @@ impl Fault {
     /// The limits that a row exceeds, as sentences.
     pub(super) fn exceeded(&self, tally: &Tally, memory: u64) -> Vec<String> {
         let mut exceeded = Vec::new();
-        for (count, of) in [
-            (tally.wrong, "wrong"),
-            (tally.stale, "stale"),
-            (tally.failed, "failed"),
-            (tally.cut, "cut"),
-        ] {
-            if count > 0 {
-                exceeded.push(format!("{count} {of}"));
+        for problem in [Problem::Wrong, Problem::Stale, Problem::Failed, Problem::Cut] {
+            match tally.problems.of(problem) {
+                0 => {}
+                count => exceeded.push(format!("{count} {}", problem.as_str())),
             }
         }
         for (time, limit, of) in
@@ -155,7 +152,7 @@ const HIT: Duration = Duration::from_millis(50);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{cluster::chosen, faults::tally::Verdict};
+    use crate::cluster::chosen;
 
     #[test]
     fn every_fault_has_its_row_in_the_documentation() {
@@ -169,9 +166,9 @@ mod tests {
     fn exceeded_limits_are_named() {
         let kill = chosen(&["kill".to_owned()], ("fault", FAULTS), |fault| fault.name).unwrap()[0];
         let mut tally = Tally::default();
-        tally.count(Verdict::Right, Duration::from_millis(100), true);
+        tally.count(Ok(()), Duration::from_millis(100), true);
         assert!(kill.exceeded(&tally, MEMORY).is_empty());
-        tally.count(Verdict::Cut("a".to_owned()), Duration::from_secs(9), false);
+        tally.count(Err((Problem::Cut, "a".to_owned())), Duration::from_secs(9), false);
         let exceeded = kill.exceeded(&tally, MEMORY + 1);
         assert_eq!(exceeded, ["1 cut", "p99 above 3s", "memory above `limits.memory`, 160 MiB"]);
         assert!(chosen(&["fire".to_owned()], ("fault", FAULTS), |fault| fault.name).is_err());

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{FaultOutcome, network::NODES, register::Fault};
 use crate::{
     args::faults::FaultsArgs,
-    cluster::milliseconds,
+    cluster::{milliseconds, problems::Problem},
     emulation::report::{Claim, LabReport},
 };
 
@@ -32,15 +32,14 @@ pub(super) fn row(
     outcome: &FaultOutcome,
 ) -> anyhow::Result<()> {
     let FaultOutcome { tally, memory, purges, confirmed, noticed, lost } = outcome;
+    let [failed, cut, wrong, stale] =
+        [Problem::Failed, Problem::Cut, Problem::Wrong, Problem::Stale]
+            .map(|problem| tally.problems.of(problem));
     let hit_p99 = tally.hit_p99().map(milliseconds);
     let line = format!(
-        "{:<10} {:>9} {:>7} {:>5} {:>6} {:>6} {:>9.0} {:>9} {:>9.0} {:>4} MiB",
+        "{:<10} {:>9} {failed:>7} {cut:>5} {wrong:>6} {stale:>6} {:>9.0} {:>9} {:>9.0} {:>4} MiB",
         fault.name,
         tally.requests,
-        tally.failed,
-        tally.cut,
-        tally.wrong,
-        tally.stale,
         milliseconds(tally.p99()),
         hit_p99.map_or_else(|| "-".to_owned(), |time| format!("{time:.1}")),
         milliseconds(tally.slowest()),
@@ -50,10 +49,10 @@ pub(super) fn row(
         "fault": fault.name,
         "requests": tally.requests,
         "requests_at_struck_nodes": tally.struck,
-        "failed": tally.failed,
-        "cut": tally.cut,
-        "wrong": tally.wrong,
-        "stale": tally.stale,
+        "failed": failed,
+        "cut": cut,
+        "wrong": wrong,
+        "stale": stale,
         "p99_ms": milliseconds(tally.p99()),
         "small_hits": tally.small_hits(),
         "hit_p99_ms": hit_p99,
@@ -63,7 +62,7 @@ pub(super) fn row(
         "purges_confirmed": confirmed,
         "noticed": noticed,
         "nodes_lost": lost,
-        "reasons": tally.reasons,
+        "reasons": tally.problems.reasons(),
         "exceeded": outcome.exceeded(fault),
     });
     Ok(report.row(&line, json)?)
@@ -85,8 +84,8 @@ pub(super) fn end(
     };
     let claims: Vec<_> = rows.iter().map(claim).collect();
     for (fault, outcome) in rows {
-        let mut reasons: Vec<_> = outcome.tally.reasons.iter().collect();
-        reasons.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+        let mut reasons: Vec<_> = outcome.tally.problems.reasons().into_iter().collect();
+        reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         let named = reasons.iter().take(REASONS);
         notes.extend(named.map(|(reason, count)| format!("{}: {count} x {reason}", fault.name)));
     }
