@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, Write},
-    path::{Path, PathBuf},
+    path::PathBuf,
     time::Duration,
 };
 
@@ -11,11 +11,11 @@ use clap::Args;
 use http::Uri;
 use levada_client::command::{CommandStatus, block_on, option, output};
 use levada_client::{
-    Client, ClientSettings, Roots, WarmOutcome, WarmReport, WarmRequest, WarmedUrl, parse_url,
+    Client, ClientSettings, WarmOutcome, WarmReport, WarmRequest, WarmedUrl, parse_url,
 };
 use levada_types::ByteSize;
 
-use super::get::{args::time, headers};
+use super::get::{args::time, headers, listed, roots};
 
 /// Requests objects, so that the caches of a cluster have them before clients ask.
 ///
@@ -71,13 +71,8 @@ pub(crate) struct WarmArgs {
 /// If a URL, a list or a sitemap is wrong; no object was requested then.
 pub(crate) fn run(args: &WarmArgs) -> anyhow::Result<CommandStatus> {
     let request = request(args)?;
-    let roots = match (&args.cacert, args.insecure) {
-        (_, true) => Roots::Anyone,
-        (Some(file), _) => Roots::File(file.clone()),
-        (None, _) => Roots::System,
-    };
     let client = Client::new(ClientSettings {
-        roots,
+        roots: roots(args.cacert.as_deref(), args.insecure),
         limit_rate: args.limit_rate.map(|rate| rate.0),
         connect_to: args.node.as_deref().map(node).transpose()?,
         // One connection each, so that --concurrency says how many there are.
@@ -100,7 +95,10 @@ fn request(args: &WarmArgs) -> anyhow::Result<WarmRequest> {
     let url = |text: &String| parse_url(text).map_err(anyhow::Error::msg);
     let mut urls: Vec<Uri> = args.urls.iter().map(url).collect::<Result<_, _>>()?;
     for file in &args.file {
-        urls.extend(list(file)?);
+        for (number, url) in listed(file)? {
+            let place = || format!("{}, line {number}", file.display());
+            urls.push(parse_url(&url).map_err(anyhow::Error::msg).with_context(place)?);
+        }
     }
     let sitemaps: Vec<Uri> = args.sitemap.iter().map(url).collect::<Result<_, _>>()?;
     ensure!(!urls.is_empty() || !sitemaps.is_empty(), "the list has no URL");
@@ -113,22 +111,6 @@ fn request(args: &WarmArgs) -> anyhow::Result<WarmRequest> {
         max_bytes: args.max_bytes.map(|bytes| bytes.0),
         stall: args.stall_timeout,
     })
-}
-
-/// The URLs of a list.
-fn list(file: &Path) -> anyhow::Result<Vec<Uri>> {
-    let is_input = file.as_os_str() == "-";
-    let text =
-        if is_input { io::read_to_string(io::stdin()) } else { std::fs::read_to_string(file) };
-    let text = text.with_context(|| format!("cannot read {}", file.display()))?;
-    let lines = text.lines().map(str::trim).enumerate();
-    lines
-        .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
-        .map(|(number, line)| {
-            let place = format!("{}, line {}", file.display(), number + 1);
-            parse_url(line).map_err(anyhow::Error::msg).context(place)
-        })
-        .collect()
 }
 
 type Kind = fn(&WarmOutcome) -> bool;

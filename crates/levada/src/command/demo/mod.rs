@@ -40,8 +40,8 @@ use std::{
 };
 
 use anyhow::Context as _;
-use levada_client::command::{CommandStatus, node::Node, output};
-use tokio::{signal::unix, sync::Semaphore, time::Instant};
+use levada_client::command::{CommandStatus, StopSignals, node::Node, output};
+use tokio::{sync::Semaphore, time::Instant};
 
 use self::{
     args::DemoArgs,
@@ -71,7 +71,7 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<CommandStatus> {
         .build()
         .context("cannot start the demo")?;
     runtime.block_on(async {
-        let mut stop = StopSignals::new()?;
+        let mut stop = StopSignals::new(true)?;
         let prepared = tokio::select! {
             prepared = prepare(setup, args) => prepared?,
             () = stop.asked() => return Ok(CommandStatus::ProblemsFound),
@@ -222,11 +222,15 @@ fn announce(setup: &Setup, addresses: &[String]) -> anyhow::Result<()> {
     text += &format!("trace    {}\n{}\n", setup.catalog.source, summary::emulation(setup));
     setup.notes.iter().for_each(|note| text += &format!("note: {note}\n"));
     addresses.iter().for_each(|line| text += &format!("{line}\n"));
+    Ok(say(setup, &text)?)
+}
+
+/// Says how the demo goes on. Standard output is for the summary if that is JSON.
+fn say(setup: &Setup, text: &str) -> io::Result<()> {
     match setup.json {
-        true => io::stderr().lock().write_all(text.as_bytes())?,
-        false => io::stdout().lock().write_all(text.as_bytes())?,
+        true => io::stderr().lock().write_all(text.as_bytes()),
+        false => io::stdout().lock().write_all(text.as_bytes()),
     }
-    Ok(())
 }
 
 /// Goes on with the trace, and with what viewers order, until it is to end.
@@ -237,39 +241,9 @@ async fn hold(
 ) -> anyhow::Result<()> {
     let text = format!("\nstill running, until ctrl-c:\n{}\n", addresses.join("\n"));
     // If standard output is closed, ctrl-c still ends the demo.
-    let _ = match stage.setup.json {
-        true => io::stderr().lock().write_all(text.as_bytes()),
-        false => io::stdout().lock().write_all(text.as_bytes()),
-    };
+    let _ = say(stage.setup, &text);
     tokio::select! {
         held = stage.hold() => held,
         () = stop.asked() => Ok(()),
-    }
-}
-
-/// Ctrl-c, and other signals that ask a process to end.
-struct StopSignals {
-    signals: [unix::Signal; 3],
-}
-
-impl StopSignals {
-    fn new() -> anyhow::Result<Self> {
-        let kinds = [
-            unix::SignalKind::interrupt(),
-            unix::SignalKind::terminate(),
-            unix::SignalKind::hangup(),
-        ];
-        let [interrupt, terminate, hangup] = kinds.map(unix::signal);
-        let signals = [interrupt?, terminate?, hangup?];
-        Ok(Self { signals })
-    }
-
-    async fn asked(&mut self) {
-        let [interrupt, terminate, hangup] = &mut self.signals;
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-            _ = hangup.recv() => {}
-        }
     }
 }

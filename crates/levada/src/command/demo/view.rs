@@ -2,7 +2,7 @@
 //! seconds.
 
 use std::{
-    io::{self, IsTerminal as _, Write as _},
+    io::{self, IsTerminal as _},
     sync::Arc,
     time::Duration,
 };
@@ -80,10 +80,7 @@ async fn write(setup: Arc<Setup>, board: Arc<Board>, begin: Instant) {
         ticks.tick().await;
         let text = lines(&picture(&setup, &board, begin));
         // Standard error is closed: the demo continues, because its exit code still counts.
-        let _ = match setup.json {
-            true => io::stderr().lock().write_all(text.as_bytes()),
-            false => io::stdout().lock().write_all(text.as_bytes()),
-        };
+        let _ = super::say(&setup, &text);
     }
 }
 

@@ -3,11 +3,12 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
+use futures_util::future::join_all;
 use levada_client::command::admin_client;
 use levada_cluster::events::unix_time;
 use levada_control::status::{NodeStatus, SetWatch};
 use serde::{Deserialize, de::DeserializeOwned};
-use tokio::{task::JoinSet, time::Instant};
+use tokio::time::Instant;
 
 use super::{
     board::{Board, NodeLive},
@@ -171,22 +172,8 @@ fn url(setup: &Setup, object: u32) -> String {
     format!("http://{HOST_NAME}{}", setup.catalog.object(object).target)
 }
 
-async fn ask_all<T: DeserializeOwned + Send + 'static>(
-    nodes: &[Watched],
-    target: &str,
-) -> Vec<Option<T>> {
-    let mut asking = JoinSet::new();
-    for (index, node) in nodes.iter().enumerate() {
-        let (admin, target) = (node.admin, target.to_owned());
-        asking.spawn(async move { (index, ask_one::<T>(admin, &target).await) });
-    }
-    let mut answers: Vec<Option<T>> = nodes.iter().map(|_| None).collect();
-    while let Some(answer) = asking.join_next().await {
-        if let Ok((index, answer)) = answer {
-            answers[index] = answer;
-        }
-    }
-    answers
+async fn ask_all<T: DeserializeOwned>(nodes: &[Watched], target: &str) -> Vec<Option<T>> {
+    join_all(nodes.iter().map(|node| ask_one(node.admin, target))).await
 }
 
 async fn ask_one<T: DeserializeOwned>(admin: SocketAddr, target: &str) -> Option<T> {

@@ -5,7 +5,7 @@ pub(super) mod bars;
 
 use std::{
     collections::HashSet,
-    io::{self, BufRead as _},
+    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -19,7 +19,7 @@ use levada_client::{
 
 use args::{GetArgs, NetworkArgs};
 use bars::DownloadBars;
-use levada_client::command::{CommandStatus, block_on, output};
+use levada_client::command::{CommandStatus, StopSignals, block_on, output};
 
 /// Fetches.
 ///
@@ -65,14 +65,9 @@ async fn fetch(
 
 /// Calls `stop` on INT and TERM: transfers end gracefully, and received bytes are kept.
 pub(crate) fn on_signals(stop: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
+    let mut signals = StopSignals::new(false)?;
     tokio::spawn(async move {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
+        signals.asked().await;
         stop();
     });
     Ok(())
@@ -117,13 +112,8 @@ fn shown(path: &Path) -> String {
 
 /// A client with these options.
 pub(crate) fn client(args: &NetworkArgs) -> anyhow::Result<Client> {
-    let roots = match (&args.cacert, args.insecure) {
-        (_, true) => Roots::Anyone,
-        (Some(file), _) => Roots::File(file.clone()),
-        (None, _) => Roots::System,
-    };
     let settings = ClientSettings {
-        roots,
+        roots: roots(args.cacert.as_deref(), args.insecure),
         connect_to: None,
         proxy: args.proxy.as_deref().map(Proxy::parse).transpose().context("--proxy")?,
         http2: !args.http1,
@@ -131,6 +121,15 @@ pub(crate) fn client(args: &NetworkArgs) -> anyhow::Result<Client> {
         limit_rate: args.limit_rate.map(|rate| rate.0),
     };
     Ok(Client::new(settings)?)
+}
+
+/// The authorities that are trusted.
+pub(crate) fn roots(file: Option<&Path>, is_anyone: bool) -> Roots {
+    match (file, is_anyone) {
+        (_, true) => Roots::Anyone,
+        (Some(file), _) => Roots::File(file.to_owned()),
+        (None, _) => Roots::System,
+    }
 }
 
 /// A request for each URL.
@@ -197,18 +196,20 @@ fn urls(args: &GetArgs) -> anyhow::Result<Vec<String>> {
         }
     }
     if let Some(list) = list {
-        let lines: io::Result<Vec<String>> = if list.as_os_str() == "-" {
-            io::stdin().lock().lines().collect()
-        } else {
-            let file = std::fs::File::open(&list);
-            let file = file.with_context(|| format!("cannot read {}", list.display()))?;
-            io::BufReader::new(file).lines().collect()
-        };
-        let lines = lines.context("the list of URLs cannot be read")?;
-        let lines = lines.iter().map(|line| line.trim());
-        urls.extend(lines.filter(|l| !l.is_empty() && !l.starts_with('#')).map(str::to_owned));
+        urls.extend(listed(&list)?.into_iter().map(|(_, url)| url));
     }
     Ok(urls)
+}
+
+/// The URLs of a list with the numbers of their lines; `-` is standard input.
+pub(crate) fn listed(list: &Path) -> anyhow::Result<Vec<(usize, String)>> {
+    let is_input = list.as_os_str() == "-";
+    let text =
+        if is_input { io::read_to_string(io::stdin()) } else { std::fs::read_to_string(list) };
+    let text = text.with_context(|| format!("cannot read {}", list.display()))?;
+    let lines = text.lines().map(|line| line.trim().to_owned()).zip(1..);
+    let lines = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#'));
+    Ok(lines.map(|(line, number)| (number, line)).collect())
 }
 
 /// `Name: value`, as curl reads it.

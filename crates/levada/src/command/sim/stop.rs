@@ -11,7 +11,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use tokio::signal::unix::{SignalKind, signal};
+use levada_client::command::StopSignals;
 
 /// Whether the user wants the runs to stop.
 pub(super) struct StopFlag(Arc<AtomicBool>);
@@ -25,16 +25,13 @@ impl StopFlag {
         let asked = Arc::new(AtomicBool::new(false));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let heard = asked.clone();
-        let [mut interrupt, mut terminate] = {
+        let mut signals = {
             let _inside = runtime.enter();
-            [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?]
+            StopSignals::new(false)?
         };
         let listen = async move {
             loop {
-                tokio::select! {
-                    _ = interrupt.recv() => {}
-                    _ = terminate.recv() => {}
-                }
+                signals.asked().await;
                 if heard.swap(true, Ordering::Relaxed) {
                     process::exit(INTERRUPTED);
                 }

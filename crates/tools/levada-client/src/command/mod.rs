@@ -5,6 +5,7 @@
 //! color         whether text may have colours
 //! output        reports as text or as JSON
 //! status        how a command ended, and its exit code
+//! stop          the signals that ask it to end
 //! option        parsers of command-line options: durations, sizes, rates
 //! admin_client  requests to the admin address of a running node
 //! node          `levada run` as a child process
@@ -20,9 +21,11 @@ pub mod node;
 pub mod option;
 pub mod output;
 mod status;
+mod stop;
 
 pub use leash::end_with_stdin;
 pub use status::CommandStatus;
+pub use stop::StopSignals;
 
 /// Runs work on this thread to its end.
 ///

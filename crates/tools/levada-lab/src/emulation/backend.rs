@@ -21,7 +21,6 @@ use levada_types::{Key, Timestamp};
 use serde::{Deserialize, Serialize};
 use tokio::{
     net::TcpListener,
-    signal::unix::{SignalKind, signal},
     sync::{Notify, oneshot},
     time::Instant,
 };
@@ -30,7 +29,7 @@ use crate::{
     args::emulation::{BackendArgs, ServiceCost},
     cluster::server::{accept, converse, text},
 };
-use levada_client::command::{CommandStatus, content, end_with_stdin};
+use levada_client::command::{CommandStatus, StopSignals, block_on, content, end_with_stdin};
 
 /// Serves until it is stopped.
 ///
@@ -40,8 +39,7 @@ pub(crate) fn run(args: &BackendArgs) -> anyhow::Result<CommandStatus> {
     if args.stop_with_stdin {
         end_with_stdin()?;
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
+    block_on(async {
         let listener = TcpListener::bind(args.listen).await;
         let listener = listener.with_context(|| format!("cannot listen on {}", args.listen))?;
         let backend = Arc::new(Backend::new(args));
@@ -57,16 +55,14 @@ pub(crate) fn run(args: &BackendArgs) -> anyhow::Result<CommandStatus> {
                 async move { Ok::<_, Infallible>(backend.answer(&request).await) }
             }));
         });
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut terminate = signal(SignalKind::terminate())?;
+        let mut stop = StopSignals::new(false)?;
         tokio::select! {
             () = serving => {}
             () = backend.keep_time() => {}
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
+            () = stop.asked() => {}
         }
         Ok(CommandStatus::Success)
-    })
+    })?
 }
 
 /// The report at `/-/usage`.
