@@ -13,6 +13,7 @@
 //! watch        turns what a node sees from one look to the next into events
 //! cluster      asks the peers for their states
 //! explanation  the node that would serve a URL, and why
+//! explanation_text  an explanation as text
 //! explained    the request that is explained, and the route of a site that it takes
 //! explain      makes explanations
 //! ```
@@ -24,6 +25,7 @@ mod cluster;
 mod explain;
 mod explained;
 mod explanation;
+pub mod explanation_text;
 mod history;
 mod latency;
 mod node_status;
