@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, path::Path};
 
-use anyhow::{Context as _, ensure};
+use levada_lab::cluster::load::read_trace;
 use levada_trace::{RICE, Trace, TraceLimits};
 use levada_types::{ByteSize, Key};
 
@@ -39,21 +39,10 @@ impl Catalog {
     /// # Errors
     /// If the file cannot be read or has no requests to replay.
     pub(super) fn read(path: &Path) -> anyhow::Result<Self> {
-        let reader = levada_trace::open(path).context("--trace")?;
-        let limits = TraceLimits {
-            requests: MOST_REQUESTS,
-            memory: ByteSize(512 << 20),
-            ..TraceLimits::default()
-        };
-        let (trace, skipped) = Trace::from_reader(reader, &limits);
-        let name = path.display();
-        ensure!(
-            !trace.requests().is_empty(),
-            "--trace: {name} has no request that can be replayed ({skipped}); it needs GETs with \
-             status 200 and a size"
-        );
-        let note = if skipped.total() > 0 { format!(" ({skipped})") } else { String::new() };
-        Ok(Self::new(&trace, format!("{name}{note}")))
+        let (requests, memory) = (MOST_REQUESTS, ByteSize(512 << 20));
+        let limits = TraceLimits { requests, memory, ..TraceLimits::default() };
+        let (trace, note) = read_trace(path, &limits)?;
+        Ok(Self::new(&trace, format!("{}{note}", path.display())))
     }
 
     fn new(trace: &Trace, source: String) -> Self {

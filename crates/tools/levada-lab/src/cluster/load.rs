@@ -2,6 +2,7 @@
 //! handed in.
 
 use std::{
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -9,6 +10,8 @@ use std::{
     time::Duration,
 };
 
+use anyhow::{Context as _, ensure};
+use levada_trace::{Trace, TraceLimits};
 use levada_types::Rng;
 use tokio::{
     task::JoinSet,
@@ -39,6 +42,22 @@ pub async fn open_loop<T>(
         sleep_until(begin + at).await;
         send(begin + at, what);
     }
+}
+
+/// The requests of a trace or an access log, and a note on those that it cannot replay.
+///
+/// # Errors
+/// If the file cannot be read or has no requests to replay.
+pub fn read_trace(path: &Path, limits: &TraceLimits) -> anyhow::Result<(Trace, String)> {
+    let reader = levada_trace::open(path).context("--trace")?;
+    let (trace, skipped) = Trace::from_reader(reader, limits);
+    ensure!(
+        !trace.requests().is_empty(),
+        "--trace: {} has no request that can be replayed ({skipped}); it needs GETs with status 200 and a size",
+        path.display()
+    );
+    let note = if skipped.total() > 0 { format!(" ({skipped})") } else { String::new() };
+    Ok((trace, note))
 }
 
 /// A closed loop: clients that send one request after another, until they are stopped.

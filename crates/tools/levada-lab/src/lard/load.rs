@@ -11,7 +11,7 @@ use levada_types::ByteSize;
 
 use crate::{
     args::lard::LardArgs,
-    cluster::load::ClosedLoop,
+    cluster::load::{ClosedLoop, read_trace},
     emulation::{
         client::Client,
         cluster::Cluster,
@@ -36,27 +36,13 @@ impl Replay {
         let (trace, source) = match &args.trace {
             None => {
                 let files = if args.quick { 1_000 } else { args.files as usize };
-                let requests = files as u64 * REQUESTS_PER_FILE;
-                let trace = RICE.scaled(files, requests).generate(args.prototype.seed.into());
-                (
-                    trace,
-                    format!(
-                        "a generated trace like Rice University's, seed {}",
-                        args.prototype.seed
-                    ),
-                )
+                let (seed, requests) = (args.prototype.seed, files as u64 * REQUESTS_PER_FILE);
+                let source = format!("a generated trace like Rice University's, seed {seed}");
+                (RICE.scaled(files, requests).generate(seed.into()), source)
             }
             Some(path) => {
-                let reader = levada_trace::open(path).context("--trace")?;
                 let limits = TraceLimits { memory: ByteSize(1 << 30), ..TraceLimits::default() };
-                let (trace, skipped) = Trace::from_reader(reader, &limits);
-                let name = path.display();
-                ensure!(
-                    !trace.requests().is_empty(),
-                    "--trace: {name} has no request that can be replayed ({skipped}); it needs GETs \
-                     with status 200 and a size"
-                );
-                (trace, format!("{name}"))
+                (read_trace(path, &limits)?.0, path.display().to_string())
             }
         };
         let largest = trace.objects().iter().map(|object| object.size).max().unwrap_or(0);
