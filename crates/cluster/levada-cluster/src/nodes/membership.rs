@@ -142,11 +142,6 @@ impl Membership {
     pub fn secret(&self) -> Option<&str> {
         self.settings().trust.secret()
     }
-
-    /// Whether it has the same nodes with the same indices as another one: only health may differ.
-    pub fn is_of_same_generation(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.generation, &other.generation)
-    }
 }
 
 /// The nodes of a cluster before anything is known of their health.
