@@ -1,8 +1,7 @@
 //! Limits as the layers below take them.
 
+use crate::file::Limits;
 use levada_http::{ConnectionLimits, HeadBounds, Patience};
-
-use crate::settings::Limits;
 
 /// Bytes that a node adds to a head on its way to a peer, at most.
 const ADDED_BYTES: u64 = 4 << 10;

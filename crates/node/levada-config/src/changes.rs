@@ -2,9 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::settings::{
-    CacheSettings, Limits, Peer, PeerTrust, Peering, PurgeSettings, Settings, SiteSettings,
-};
+use crate::file::Limits;
+use crate::settings::{PurgeSettings, Settings, SiteSettings};
+use levada_cluster::nodes::{Peer, PeerTrust, Peering};
+use levada_store::CacheSettings;
 
 /// The names of what differs, or the reason why a running node cannot change to the new settings.
 /// # Errors

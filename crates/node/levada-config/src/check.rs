@@ -28,15 +28,14 @@ mod tls;
 use std::{net::SocketAddr, num::NonZero, path::Path as FilePath, sync::Arc, thread};
 
 use crate::{
-    settings::{
-        Admin, AdminAddress, CacheSettings, Certificate, CertificateState, Listener, PurgeSettings,
-        RunAs, Runtime, Settings, TrustedProxies,
-    },
+    settings::{Admin, Listener, PurgeSettings, RunAs, Runtime, Settings},
     unusable::UnusableSettings,
 };
-use levada_access::country::Countries;
+use levada_access::{country::Countries, trust::TrustedProxies};
+use levada_store::CacheSettings;
+use levada_tls::{acme::CertificateState, pem::Certificate};
 use levada_types::{
-    ByteSize,
+    AdminAddress, ByteSize,
     document::{Findings, Path, Said},
 };
 

@@ -30,7 +30,10 @@ pub use way::{Way, server_bounds};
 
 pub use levada_types::document::{Problem, Report, Severity, Source};
 
-use levada_types::document::{Findings, Node, Path, read_source};
+use levada_types::{
+    AdminAddress,
+    document::{Findings, Node, Path, read_source},
+};
 
 /// The environment of a file, on which its meaning may depend.
 pub struct Surroundings<'a> {

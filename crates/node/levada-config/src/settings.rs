@@ -11,61 +11,46 @@ use std::{
 };
 
 pub use crate::announced::{RouteLevel, RouteRules, RouteSettings, Speaker};
-pub use crate::file::{
-    ADMIN_MODE, DORMANT_RETRIES, Delivery, LargeSettings, Limits, MissLimits, WebSocketSettings,
-};
-use http::{HeaderMap, Method};
-pub use levada_access::{
-    access::{AccessSettings, Bandwidth, BasicSettings, LimitSettings},
-    trust::TrustedProxies,
-};
+pub use crate::file::{DORMANT_RETRIES, Delivery, LargeSettings, Limits, MissLimits};
+pub use levada_access::access::{AccessSettings, Bandwidth, BasicSettings, LimitSettings};
+pub use levada_access::trust::TrustedProxies;
 pub use levada_body::compress::{Coding, CompressSettings, TypePattern};
-pub use levada_body::files::FilesSettings;
-use levada_body::files::type_of_extension;
 pub use levada_cache::{CacheRules, CookieStorage, IgnoredFields, StatusTtl, Statuses};
 pub use levada_cluster::nodes::{Peer, PeerTrust, Peering};
 pub use levada_discovery::{
-    AddressFamily, ClientTls, ClusterAccess, DiscoverySettings, DnsSource, Endpoint, EtcdSource,
-    EtcdUser, FileSource, KubernetesSource, Member, NamedSource, Registration, ResolverSettings,
-    ServicePort, SrvSource, SystemFiles,
+    DiscoverySettings, DnsSource, FileSource, NamedSource, SrvSource, SystemFiles,
 };
 pub use levada_fetch::{Mode, Patience, Plan};
-pub use levada_observe::log::{
-    LogFormat, LogTarget,
-    access_log::{AccessLog, Sampling},
-};
+pub use levada_observe::log::LogFormat;
+pub use levada_observe::log::access_log::AccessLog;
 pub use levada_observe::otel::ExportSettings;
 pub use levada_policy::classify::{ClassRule, ClassRules};
-pub use levada_redirector::handoff::{
-    AfterHandoff, BREAK_EVEN, HandoffBackendSettings, HandoffControl, HandoffSettings,
-};
+pub use levada_redirector::handoff::{AfterHandoff, HandoffBackendSettings, HandoffSettings};
 pub use levada_redirector::{
     AdmissionLimits, ClassSettings, KeyFrom, PolicyChoice, SwitchServer, SwitchSettings,
 };
-use levada_rules::fits_its_url;
-pub use levada_rules::{
-    Adjustments, CacheUse, CachingRules, Expression, FetchFields, FieldEdits, KeyRules, QueryRule,
-    RouteAnswer, RouteTable, Selector,
-};
-use levada_store::identity::ResourceUrl;
+pub use levada_rules::{CachingRules, FetchFields, KeyRules, QueryRule, Selector};
 pub use levada_store::{CacheSettings, DiskCache};
-pub use levada_tls::acme::{
-    AcmeSettings, CertificateState, DnsCommand, ExternalAccount, Proof, WantedCertificate,
-};
-use levada_tls::door::SiteDoor;
-pub use levada_tls::{
-    client_certificates::{ClientCertificateMode, ClientCertificateSettings},
-    client_fields::ClientFields,
-    handshake::{HandshakeSettings, TlsVersion},
-    origin::OriginTls,
-    pem::Certificate,
-    tickets::TicketSettings,
-};
-use levada_types::format_duration;
-pub use levada_types::{AddressPrefix, AdminAddress, NoPrefix};
+pub use levada_tls::client_certificates::{ClientCertificateMode, ClientCertificateSettings};
+pub use levada_tls::client_fields::ClientFields;
+pub use levada_tls::origin::OriginTls;
+pub use levada_tls::pem::Certificate;
+pub use levada_tls::tickets::TicketSettings;
 pub use levada_upstream::{
     CollectorSettings, CollectorTargets, HealthCheck, Origin, ProxyVersion, ServerProtocols,
 };
+
+use crate::file::{ADMIN_MODE, WebSocketSettings};
+use http::{HeaderMap, Method};
+use levada_body::files::{FilesSettings, type_of_extension};
+use levada_rules::{
+    Adjustments, CacheUse, Expression, FieldEdits, RouteAnswer, RouteTable, fits_its_url,
+};
+use levada_store::identity::ResourceUrl;
+use levada_tls::acme::AcmeSettings;
+use levada_tls::door::SiteDoor;
+use levada_tls::handshake::HandshakeSettings;
+use levada_types::{AdminAddress, format_duration};
 
 use crate::{
     host_table::HostTable,

@@ -2,11 +2,16 @@
 
 use std::{fs, path::Path as FilePath, time::Duration};
 
-use crate::settings::{
-    AccessLog, CacheRules, CookieStorage, Delivery, HandoffControl, LargeSettings, LogFormat,
-    LogTarget, MissLimits, Mode, PeerTrust, ProxyVersion, PurgeSettings, RouteLevel, RunAs,
-    Runtime, SiteRoute, Speaker,
-};
+use crate::announced::{RouteLevel, Speaker};
+use crate::file::{Delivery, LargeSettings, MissLimits};
+use crate::settings::{PurgeSettings, RunAs, Runtime, SiteRoute};
+use levada_cache::{CacheRules, CookieStorage};
+use levada_cluster::nodes::PeerTrust;
+use levada_fetch::Mode;
+use levada_observe::log::access_log::AccessLog;
+use levada_observe::log::{LogFormat, LogTarget};
+use levada_redirector::handoff::HandoffControl;
+use levada_upstream::ProxyVersion;
 use proptest::prelude::*;
 
 use super::*;

@@ -5,8 +5,9 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use levada_access::memory_bound;
 use levada_store::disk::{DiskError, check_directory};
 use levada_types::ByteSize;
+use levada_upstream::Origin;
 
-use crate::settings::{Origin, Settings, SiteSettings};
+use crate::settings::{Settings, SiteSettings};
 
 /// Why no node could serve by settings.
 #[derive(Debug, thiserror::Error)]

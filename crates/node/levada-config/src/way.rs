@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use crate::file::Limits;
 use levada_tls::origin::{self, ClientConfig, OriginTls, ServerName};
-use levada_upstream::{Address, ServerBounds, ServerProtocols, Wire};
+use levada_upstream::{Address, Origin, ServerBounds, ServerProtocols, Wire};
 
-use crate::settings::{Limits, Origin, SiteServers};
+use crate::settings::SiteServers;
 
 /// The way to the origins or servers of a site: their TLS is read once for all of them.
 pub struct Way {

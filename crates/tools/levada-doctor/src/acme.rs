@@ -10,9 +10,9 @@ use std::{
     time::Instant,
 };
 
-use levada_config::{AcmeSettings, Proof, Settings};
+use levada_config::Settings;
 use levada_net::listening;
-use levada_tls::acme::{DirectoryAnswer, ask_directory};
+use levada_tls::acme::{AcmeSettings, DirectoryAnswer, Proof, ask_directory};
 use levada_types::format_duration;
 
 use crate::{Finding, name_servers, origins::ANSWER_TIMEOUT, ports};
@@ -202,7 +202,7 @@ fn is_here(address: IpAddr) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use levada_config::WantedCertificate;
+    use levada_tls::acme::WantedCertificate;
 
     use super::*;
     use crate::Level;

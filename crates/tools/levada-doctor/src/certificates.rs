@@ -2,9 +2,8 @@
 
 use std::path::Path;
 
-use levada_config::CertificateState;
-
 use crate::Finding;
+use levada_tls::acme::CertificateState;
 
 pub(crate) fn check(file: &Path) -> Finding {
     let check = format!("certificate {}", file.display());

@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf};
 
-use levada_config::{AdminAddress, DiskCache, Limits, Origin, RunAs, Settings, SiteServers};
+use levada_config::{DiskCache, Limits, Origin, RunAs, Settings, SiteServers};
+use levada_types::AdminAddress;
 
 use crate::AcmeNeeds;
 

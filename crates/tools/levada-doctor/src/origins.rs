@@ -2,7 +2,8 @@
 
 use std::{thread, time::Duration};
 
-use levada_config::{Origin, OriginTls, Settings, SiteServers};
+use levada_config::{Origin, Settings, SiteServers};
+use levada_tls::origin::OriginTls;
 use levada_tls::probe::{probe, probe_plain};
 
 use crate::Finding;

@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use crate::settings::{AcmeSettings, DnsCommand, ExternalAccount, Proof, WantedCertificate};
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
+use levada_tls::acme::{AcmeSettings, DnsCommand, ExternalAccount, Proof, WantedCertificate};
 use levada_types::document::Path;
 
 use super::{Check, parts::maybe};

@@ -4,10 +4,10 @@ use std::{collections::BTreeSet, io::Read, sync::Arc};
 
 use http::{HeaderValue, StatusCode};
 
-use crate::{countries::ClientCountries, settings::Adjustments};
+use crate::countries::ClientCountries;
 use levada_rules::{
-    Conditions, CountryLookup, ErrorPage, ErrorPages, ErrorStatus, FieldEdit, FieldEdits,
-    FieldError, Maintenance, Page, Rewrite, TemplateError, TemplateKind, TemplateScope,
+    Adjustments, Conditions, CountryLookup, ErrorPage, ErrorPages, ErrorStatus, FieldEdit,
+    FieldEdits, FieldError, Maintenance, Page, Rewrite, TemplateError, TemplateKind, TemplateScope,
 };
 use levada_types::document::Path;
 

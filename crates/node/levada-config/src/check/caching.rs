@@ -2,9 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::settings::{CachingRules, KeyRules, QueryRule, Selector, StatusTtl, Statuses};
 use http::HeaderName;
-use levada_rules::{FetchFields, Purpose, TextPattern};
+use levada_cache::{StatusTtl, Statuses};
+use levada_rules::{
+    CachingRules, FetchFields, KeyRules, Purpose, QueryRule, Selector, TextPattern,
+};
 use levada_types::document::Path;
 use levada_types::parse_duration;
 

@@ -1,8 +1,9 @@
 //! Rules of service classes: whether they are valid, whether each can ever be the first to match, and
 //! whether the policy uses classes at all.
 
-use crate::settings::{ClassRule, ClassRules, ClassSettings, PolicyChoice};
 use levada_policy::Need;
+use levada_policy::classify::{ClassRule, ClassRules};
+use levada_redirector::{ClassSettings, PolicyChoice};
 use levada_types::ServiceClass;
 use levada_types::document::Path;
 use regex::RegexBuilder;

@@ -1,6 +1,6 @@
 //! `etcd` and `kubernetes` of a source.
 
-use crate::settings::{
+use levada_discovery::{
     ClientTls, ClusterAccess, Endpoint, EtcdSource, EtcdUser, KubernetesSource, Member,
     Registration,
 };

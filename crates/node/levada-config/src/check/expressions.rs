@@ -1,7 +1,6 @@
 //! Expressions: read, with a remedy for each mistake.
 
-use crate::settings::Expression;
-use levada_rules::{ExpressionError, FUNCTIONS, NAMES, Purpose};
+use levada_rules::{Expression, ExpressionError, FUNCTIONS, NAMES, Purpose};
 use levada_types::document::{Path, did_you_mean};
 
 use super::Check;

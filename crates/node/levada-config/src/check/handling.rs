@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::settings::{AccessSettings, CacheRules, Handling};
+use crate::settings::Handling;
+use levada_access::access::AccessSettings;
+use levada_cache::CacheRules;
 use levada_rules::Conditions;
 
 use super::{Check, levels::KeyLevels};

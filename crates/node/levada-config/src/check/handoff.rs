@@ -2,9 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use crate::settings::{
-    HandoffBackendSettings, HandoffControl, HandoffSettings, KeyFrom, SwitchServer,
-};
+use levada_redirector::handoff::{HandoffBackendSettings, HandoffControl, HandoffSettings};
+use levada_redirector::{KeyFrom, SwitchServer};
 use levada_types::document::Path;
 
 use super::{Check, levels::KeyLevels};

@@ -1,7 +1,8 @@
 //! Access logs: their targets, formats and samples.
 
-use crate::settings::{AccessLog, LogFormat, LogTarget, Sampling, SiteLog};
-use levada_observe::log::{FACILITIES, FORMAT_NAMES, FormatError, Syslog};
+use crate::settings::SiteLog;
+use levada_observe::log::access_log::{AccessLog, Sampling};
+use levada_observe::log::{FACILITIES, FORMAT_NAMES, FormatError, LogFormat, LogTarget, Syslog};
 use levada_types::document::{Path, did_you_mean, nearest};
 
 use super::Check;

@@ -1,6 +1,6 @@
 //! The cluster: names, and how its nodes trust each other.
 
-use crate::settings::{Peer, PeerTrust, Peering};
+use levada_cluster::nodes::{Peer, PeerTrust, Peering};
 use levada_types::document::{Path, did_you_mean};
 
 use super::Check;

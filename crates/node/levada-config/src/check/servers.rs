@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::settings::{KeyFrom, SwitchServer, SwitchSettings};
+use levada_redirector::{KeyFrom, SwitchServer, SwitchSettings};
 use levada_types::document::Path;
 use serde_json::Value as Json;
 

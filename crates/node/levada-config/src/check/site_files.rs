@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::settings::FilesSettings;
 use http::HeaderValue;
-use levada_body::files::FilePath;
+use levada_body::files::{FilePath, FilesSettings};
 use levada_types::document::Path;
 
 use super::{Check, levels::KeyLevels, parts::maybe};

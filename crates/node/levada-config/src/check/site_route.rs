@@ -2,11 +2,13 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::settings::{AccessSettings, PolicyChoice, RouteAnswer, SiteRoute, SiteRoutes};
+use crate::settings::{SiteRoute, SiteRoutes};
 use http::{HeaderName, HeaderValue, Method, StatusCode};
+use levada_access::access::AccessSettings;
+use levada_redirector::PolicyChoice;
 use levada_rules::{
-    Conditions, FieldPattern, PathPattern, PathRegex, PatternError, Purpose, RouteTable, Scheme,
-    Template, TemplateError, TemplateKind, TemplateScope, TextPattern,
+    Conditions, FieldPattern, PathPattern, PathRegex, PatternError, Purpose, RouteAnswer,
+    RouteTable, Scheme, Template, TemplateError, TemplateKind, TemplateScope, TextPattern,
 };
 use levada_types::document::Path;
 

@@ -1,10 +1,11 @@
 //! The collector of traces, metrics and logs: a URL, and fields that may be sent there.
 
-use crate::settings::{CollectorSettings, CollectorTargets, ExportSettings};
 use http::{HeaderName, HeaderValue};
 
 use super::Check;
 use crate::text::{Root, Upstream};
+use levada_observe::otel::ExportSettings;
+use levada_upstream::{CollectorSettings, CollectorTargets};
 
 impl Check<'_, '_> {
     /// The outer `None` marks an error, the inner a node without a collector.

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::settings::{ClientCertificateSettings, HandshakeSettings, SiteTls, TicketSettings};
+use crate::settings::SiteTls;
 use levada_tls::{
-    client_certificates::ClientCertificates,
-    handshake::{self, CIPHERS, CURVES},
+    client_certificates::{ClientCertificateSettings, ClientCertificates},
+    handshake::{self, CIPHERS, CURVES, HandshakeSettings, TlsVersion},
     pem::{self, Certificate},
+    tickets::TicketSettings,
 };
 use levada_types::document::{Path, did_you_mean};
 
@@ -34,7 +35,7 @@ impl Check<'_, '_> {
         let tls13 = |cipher: &_| handshake::is_tls13(*cipher);
         if let Some(ciphers) = ciphers.as_ref().filter(|ciphers| !ciphers.is_empty()) {
             let only = |version| min == version && max == version;
-            let (tls12, has13) = (crate::TlsVersion::Tls12, ciphers.iter().any(tls13));
+            let (tls12, has13) = (TlsVersion::Tls12, ciphers.iter().any(tls13));
             let idle = match () {
                 () if only(tls12) => ciphers.iter().all(tls13),
                 () if min > tls12 => !has13,

@@ -4,8 +4,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use levada_cluster::awaited::Awaited;
-use levada_config::Registration;
-use levada_discovery::{Leave, register};
+use levada_discovery::{Leave, Registration, register};
 use levada_net::stop::Stop;
 use tokio::sync::watch;
 

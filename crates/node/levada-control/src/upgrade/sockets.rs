@@ -8,8 +8,9 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use levada_config::{Admin, AdminAddress, Settings};
+use levada_config::{Admin, Settings};
 use levada_net::{admin_listener::StdAdminListener, listening, tcp, udp::UdpSockets};
+use levada_types::AdminAddress;
 use tracing::field::display;
 
 use crate::upgrade::{message::OfferedSockets, passed::PassedSockets};
