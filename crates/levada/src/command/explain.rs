@@ -10,7 +10,7 @@ use clap::Args;
 use serde_json::Value as Json;
 
 use levada_client::command::{CommandStatus, admin_client, block_on, output};
-use levada_control::status::{ExplainedRequest, explanation_text::print};
+use levada_node::explain::{ExplainedRequest, explanation_text::print};
 use levada_types::AdminAddress;
 
 use super::{
@@ -117,7 +117,7 @@ fn of_configuration(file: &Path, args: &ExplainArgs) -> anyhow::Result<Json> {
     if let Some(wrong) = args.header.iter().find(|line| !asked.add_header(line)) {
         anyhow::bail!("--header {wrong:?}: write it as in `Accept-Language: en`");
     }
-    Ok(serde_json::to_value(levada_node::explain(&settings, &asked)?)?)
+    Ok(serde_json::to_value(levada_node::explain::explain_settings(&settings, &asked)?)?)
 }
 
 const EXAMPLES: &str = "\

@@ -57,7 +57,7 @@ pub(crate) fn run(args: &RouteArgs) -> anyhow::Result<CommandStatus> {
         Some(RouteCommand::Withdraw { file }) => {
             let route = configuration::load(file)?.settings.and_then(|settings| settings.route);
             let Some(route) = route else { bail!("{} has no usable [route]", file.display()) };
-            block_on(levada_control::announce::withdraw(&route))??;
+            block_on(levada_cluster::announce::withdraw(&route))??;
             Ok(CommandStatus::Success)
         }
     }

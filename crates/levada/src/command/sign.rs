@@ -13,7 +13,7 @@ use clap::Args;
 use levada_access::signed::RequestUrl;
 use levada_client::command::CommandStatus;
 use levada_config::Settings;
-use levada_control::status::ExplainedRequest;
+use levada_node::explain::ExplainedRequest;
 use levada_store::identity::without_port;
 
 /// Signs a URL of a site with signed URLs.

@@ -2,7 +2,6 @@
 //! with the schema, check rules beyond the schema. Each step reports all problems and hands on the
 //! rest, so that one run names all mistakes.
 
-mod announced;
 mod bounds;
 pub mod changes;
 mod check;

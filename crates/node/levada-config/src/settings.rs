@@ -10,12 +10,12 @@ use std::{
     sync::Arc,
 };
 
-pub use crate::announced::{RouteLevel, RouteRules, RouteSettings, Speaker};
 pub use crate::file::{DORMANT_RETRIES, Delivery, LargeSettings, Limits, MissLimits};
 pub use levada_access::access::{AccessSettings, Bandwidth, BasicSettings, LimitSettings};
 pub use levada_access::trust::TrustedProxies;
 pub use levada_body::compress::{Coding, CompressSettings, TypePattern};
 pub use levada_cache::{CacheRules, CookieStorage, IgnoredFields, StatusTtl, Statuses};
+use levada_cluster::announce::RouteSettings;
 pub use levada_cluster::nodes::{Peer, PeerTrust, Peering};
 pub use levada_discovery::{
     DiscoverySettings, DnsSource, FileSource, NamedSource, SrvSource, SystemFiles,

@@ -2,10 +2,10 @@
 
 use std::{fs, path::Path as FilePath, time::Duration};
 
-use crate::announced::{RouteLevel, Speaker};
 use crate::file::{Delivery, LargeSettings, MissLimits};
 use crate::settings::{PurgeSettings, RunAs, Runtime, SiteRoute};
 use levada_cache::{CacheRules, CookieStorage};
+use levada_cluster::announce::{RouteLevel, Speaker};
 use levada_cluster::nodes::PeerTrust;
 use levada_fetch::Mode;
 use levada_observe::log::access_log::AccessLog;

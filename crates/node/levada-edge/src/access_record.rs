@@ -23,8 +23,8 @@ use levada_observe::otel::{BegunRequest, EndedRequest, Exporter, Trace, TraceCon
 use levada_upstream::CollectorSettings;
 
 use crate::{
-    clock::Clock, metrics::Metrics, request::RequestContext, resource::Resource,
-    start_error::StartError,
+    clock::Clock, metrics::Metrics, node_error::NodeError, request::RequestContext,
+    resource::Resource,
 };
 use levada_config::AccessLog;
 use levada_failure::{BodyError, Failed, Failure};
@@ -71,8 +71,8 @@ impl Telemetry {
     }
 
     /// Opens an access log.
-    pub fn open(&self, log: Option<&AccessLog>) -> Result<Option<Arc<Log>>, StartError> {
-        log.map(|log| self.logs.open(log).map_err(StartError::Log)).transpose()
+    pub fn open(&self, log: Option<&AccessLog>) -> Result<Option<Arc<Log>>, NodeError> {
+        log.map(|log| self.logs.open(log).map_err(NodeError::Log)).transpose()
     }
 }
 

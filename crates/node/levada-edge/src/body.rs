@@ -11,7 +11,7 @@ use http_body::{Body, Frame, SizeHint};
 use levada_access::pace::{Paced, Pacer};
 use levada_body::compress::{Coder, CoderError};
 use levada_body::{ReadAt, ReadError, Script};
-use levada_control::announce::drain::{Drain, Movable};
+use levada_cluster::announce::drain::{Drain, Movable};
 use levada_http::ActiveRequest;
 use levada_store::Object;
 use levada_upstream::Relay;

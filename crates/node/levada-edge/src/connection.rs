@@ -23,7 +23,7 @@ use hyper::{
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
 use levada_access::{client_shares::ClientShares, peer_places::PeerPlaces};
-use levada_control::announce::drain::Drain;
+use levada_cluster::announce::drain::Drain;
 use levada_http::{
     ConnectionEnd, EndReason, Guarded, Ledger, Outlet, QUIET, Served, TimedHeads, Watchdog, rest,
 };

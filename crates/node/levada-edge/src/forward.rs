@@ -45,12 +45,12 @@ const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const PIECE_READ: usize = 32 << 10;
 
 /// Sends requests to origins and peers.
-pub(crate) struct Forwarder {
+pub struct Forwarder {
     pub(crate) name: Arc<NodeName>,
     pub(crate) clock: Clock,
     pub(crate) metrics: Arc<Metrics>,
     /// Sizes of objects, for the policies.
-    pub(crate) sizes: Arc<Sizes>,
+    pub sizes: Arc<Sizes>,
     pub(crate) patience: ArcSwap<ForwardPatience>,
 }
 

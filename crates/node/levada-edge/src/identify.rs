@@ -26,7 +26,7 @@ use levada_failure::Failure;
 
 /// Finds the sites and routes of requests.
 #[derive(Clone)]
-pub(crate) struct Identifier {
+pub struct Identifier {
     sites: Arc<ArcSwap<Sites>>,
     max_hops: usize,
     /// The name of this node, to which other nodes redirect clients.
@@ -55,7 +55,7 @@ impl Identifier {
     }
 
     /// Reads the request's host, and finds its site and route.
-    pub(crate) fn identify<B>(
+    pub fn identify<B>(
         &self,
         listener: ListenerKind,
         client: IpAddr,

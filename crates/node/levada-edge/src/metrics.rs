@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use levada_access::process::{self, MemoryMetrics};
 use levada_body::{LargeMetrics, compress::CompressMetrics};
+use levada_cluster::announce::{RouteMetrics, drain::DrainMetrics};
 use levada_cluster::purge::PurgeMetrics;
-use levada_control::announce::{RouteMetrics, drain::DrainMetrics};
 use levada_discovery::DiscoveryMetrics;
 use levada_http::{ConnectionMetrics, http3::QuicMetrics, websocket::TunnelMetrics};
 use levada_observe::{

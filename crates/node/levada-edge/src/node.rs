@@ -11,12 +11,12 @@ use levada_access::{
     process::watch_memory,
     trust::TrustBoundary,
 };
+use levada_cluster::announce::{Route, drain::Drain};
 use levada_cluster::awaited::Awaited;
 use levada_cluster::events::Events;
 use levada_cluster::nodes::{PeerSources, Peers};
 use levada_cluster::orders::OrderPlace;
 use levada_cluster::orders::{LastAwake, MissedInvalidations, PurgeEndpoint};
-use levada_control::announce::{Route, drain::Drain};
 use levada_control::status::{History, PopularObjects, SetSizes};
 use levada_discovery::Discovery;
 use levada_net::bpf::BpfError;
@@ -33,9 +33,9 @@ use crate::{
     identify::Identifier,
     large::Transfers,
     metrics::Metrics,
+    node_error::NodeError,
     site_builder::{SiteBuilder, plan_sites},
     sites::{Site, Sites, SitesNow},
-    start_error::StartError,
 };
 use levada_config::{Runtime, Settings, server_bounds};
 use levada_store::NodeName;
@@ -66,11 +66,12 @@ pub struct Node {
     pub cache: Arc<Cache>,
     /// Carries out purge orders.
     pub purging: Arc<PurgeEndpoint>,
-    pub(crate) identifier: ArcSwap<Identifier>,
+    /// Finds the site and the route of a request.
+    pub identifier: ArcSwap<Identifier>,
     /// The senders whose statements about clients are believed.
     pub trust: ArcSwap<TrustBoundary>,
     /// The way to origins and peers.
-    pub(crate) forwarder: Arc<Forwarder>,
+    pub forwarder: Arc<Forwarder>,
     /// The shared state of transfers in pieces.
     pub large: Arc<Transfers>,
     /// Error pages of origins.
@@ -135,10 +136,10 @@ pub fn follow_peers(settings: &Settings, discovery: &Discovery) -> PeerSources {
 impl Node {
     /// Builds a node. `former` is called when all that can fail is done, but for the disk tier and what follows
     /// it, and gives the state of the purges of a former process.
-    pub fn new(
+    pub fn new<E: From<NodeError>>(
         settings: Settings,
-        former: impl FnOnce(&Settings) -> Result<Option<String>, StartError>,
-    ) -> Result<Arc<Self>, StartError> {
+        former: impl FnOnce(&Settings) -> Result<Option<String>, E>,
+    ) -> Result<Arc<Self>, E> {
         let clock = Clock::start();
         let metrics = Arc::new(Metrics::new());
         let certificates = Certificates::new(metrics.certificates.clone());
@@ -154,7 +155,8 @@ impl Node {
                 let bounds = server_bounds(&settings.limits);
                 Peers::new(&settings.name, peering, bounds, clock, workers)
             })
-            .transpose()?;
+            .transpose()
+            .map_err(NodeError::from)?;
         let resolver = settings.discovery.resolver.clone();
         let discovery = Discovery::new(resolver, metrics.discovery.clone());
         let telemetry = Telemetry::new(clock, metrics.clone(), settings.telemetry.as_ref());
@@ -180,9 +182,10 @@ impl Node {
             sizes: Arc::default(),
             patience: ArcSwap::from_pointee(ForwardPatience::of(&settings.limits)),
         });
-        let backend = backend(&settings).map_err(StartError::Handoff)?.map(Arc::new);
+        let backend = backend(&settings).map_err(NodeError::Handoff)?.map(Arc::new);
         let former = former(&settings)?;
-        let cache = Cache::open(&settings, clock, &metrics, &forwarder, former.as_deref())?;
+        let cache = Cache::open(&settings, clock, &metrics, &forwarder, former.as_deref());
+        let cache = cache.map_err(NodeError::from)?;
         let cache = Arc::new(cache);
         let capacity = ClientShares::new(settings.limits.capacity);
         let tier = settings.cache.memory;

@@ -13,15 +13,17 @@ use levada_upstream::{BodyBound, ClientBody};
 use crate::{client_connection::ClientConnection, resource::Resource};
 
 /// An admitted request, as it passes through `pipeline.rs`.
-pub(crate) struct RequestContext {
+pub struct RequestContext {
     pub(crate) connection: Arc<ClientConnection>,
     /// The client that the request is for. Behind a trusted proxy or a peer it is not at the other end of the
     /// connection.
-    pub(crate) client: IpAddr,
-    pub(crate) resource: Resource,
+    pub client: IpAddr,
+    /// The resource that it is for.
+    pub resource: Resource,
     /// The request fields that a cache obeys.
     pub(crate) wants: RequestCacheFields,
-    pub(crate) parts: Parts,
+    /// Its head.
+    pub parts: Parts,
     /// The codings that the client gets from this node.
     pub(crate) accepts: Accepts,
     /// What the request does with the cache, by the rules of its handling.
@@ -47,7 +49,7 @@ pub(crate) struct RequestContext {
 
 impl RequestContext {
     /// The context of a GET without a body, which this node makes by itself.
-    pub(crate) fn own(
+    pub fn own(
         connection: Arc<ClientConnection>,
         client: IpAddr,
         resource: Resource,
@@ -73,7 +75,7 @@ impl RequestContext {
     }
 
     /// Decides what the request does with the cache, and makes the edits of its fields that come before it.
-    pub(crate) fn prepare(&mut self) {
+    pub fn prepare(&mut self) {
         let Self { client, resource, parts, .. } = self;
         let request = (*client, &parts.method, &resource.url);
         (self.cache_use, self.edits) = resource.handling.prepare(request, &mut parts.headers);

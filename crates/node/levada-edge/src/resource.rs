@@ -30,15 +30,16 @@ use levada_config::{
 
 /// The resource that a request is for (RFC 9110 Sec. 3.1), with the identity of its response.
 #[derive(Clone)]
-pub(crate) struct Resource {
+pub struct Resource {
     routed: RoutedRequest,
     identity: Identity,
 }
 
 /// A request with its site and route, before its fields count.
 #[derive(Clone)]
-pub(crate) struct RoutedRequest {
-    pub(crate) site: Arc<Site>,
+pub struct RoutedRequest {
+    /// The site.
+    pub site: Arc<Site>,
     /// How it is handled: as its route says, or its site.
     pub(crate) handling: Arc<Handling>,
     /// The route that the request took.
@@ -48,7 +49,7 @@ pub(crate) struct RoutedRequest {
     /// The answer of that route, if it asks no server.
     pub(crate) answer: Option<Answer>,
     /// The effective request URI (RFC 9110 Sec. 7.1), as the client wrote it.
-    pub(crate) url: ResourceUrl,
+    pub url: ResourceUrl,
     /// A peer redirected the client to this node: serve the request, whatever the policy decides.
     pub(crate) passed: bool,
     /// The digest that the client requires of the file.
@@ -111,7 +112,7 @@ impl RoutedRequest {
 
     /// The resource, whose identity the fields of `parts` take part in: they are those that the origin gets, since
     /// others must not select a response.
-    pub(crate) fn identified(self, client: IpAddr, parts: &Parts) -> Resource {
+    pub fn identified(self, client: IpAddr, parts: &Parts) -> Resource {
         let piece = self.piece.as_ref().map(|piece| &piece.url as &dyn Display);
         let part = piece.or(self.digest.as_ref().map(|digest| digest as &dyn Display));
         let (method, headers) = (&parts.method, &parts.headers);
@@ -147,7 +148,7 @@ impl RoutedRequest {
     }
 
     /// Host and port as the client named them, in lower case and without the scheme's default port.
-    pub(crate) fn host(&self) -> &str {
+    pub fn host(&self) -> &str {
         self.url.host()
     }
 
@@ -175,12 +176,12 @@ impl RoutedRequest {
 
 impl Resource {
     /// The text of the identity. No URL has a space, so no client can name a piece.
-    pub(crate) fn identity(&self) -> &str {
+    pub fn identity(&self) -> &str {
         self.identity.text(&self.routed.url)
     }
 
     /// The hash of the identity.
-    pub(crate) fn key(&self) -> Key {
+    pub fn key(&self) -> Key {
         self.identity.key()
     }
 
@@ -209,14 +210,14 @@ impl Resource {
     }
 
     /// The resource of a piece of this file, for a request with these fields.
-    pub(crate) fn of_piece(&self, piece: Arc<Piece>, client: IpAddr, parts: &Parts) -> Self {
+    pub fn of_piece(&self, piece: Arc<Piece>, client: IpAddr, parts: &Parts) -> Self {
         self.routed.clone().for_piece(piece).identified(client, parts)
     }
 }
 
 /// A requested piece of a file.
 #[derive(Debug)]
-pub(crate) struct Piece {
+pub struct Piece {
     pub(crate) url: ChunkUrl,
     /// The slots of nodes that must not be used as its source.
     pub(crate) avoided: Vec<usize>,
@@ -231,7 +232,8 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    pub(crate) fn new(url: ChunkUrl, avoided: Vec<usize>, ahead: u32, me: usize) -> Arc<Self> {
+    /// A piece that comes after `ahead` others of its file. The nodes `avoided` have failed to send it.
+    pub fn new(url: ChunkUrl, avoided: Vec<usize>, ahead: u32, me: usize) -> Arc<Self> {
         let (source, received) = (AtomicUsize::new(me), AtomicU64::new(0));
         Arc::new(Self { url, avoided, ahead, notices: Arc::default(), source, received })
     }

@@ -19,9 +19,9 @@ use crate::{
     access_record::Telemetry,
     clock::Clock,
     metrics::Metrics,
+    node_error::NodeError,
     routes::Routes,
     sites::{Site, SiteParts, Sites},
-    start_error::StartError,
 };
 use levada_config::{
     PolicyChoice, Settings, SiteLog, SiteRoute, SiteServers, SiteSettings, SwitchSettings, Way,
@@ -49,7 +49,7 @@ pub struct SiteBuilder<'a> {
 pub fn plan_sites(
     builder: &SiteBuilder<'_>,
     before: Option<(&Settings, &Sites)>,
-) -> Result<PlannedSites, StartError> {
+) -> Result<PlannedSites, NodeError> {
     let stays = before.is_some_and(|(settings, _)| surround_alike(settings, builder.settings));
     let all = || before.iter().flat_map(|(_, sites)| sites.iter());
     let former: HashMap<_, &Arc<Site>> = all().map(|old| (old.place(), old)).collect();
@@ -68,7 +68,7 @@ pub fn plan_sites(
             let before = former.get(&(Site::id_of(&settings), route.clone())).copied();
             let policies = prepare(&mut deciders, &settings, before);
             let policies =
-                policies.map_err(|why| StartError::Policy { site: site.hosts.join(", "), why })?;
+                policies.map_err(|why| NodeError::Policy { site: site.hosts.join(", "), why })?;
             let log = match &settings.log {
                 SiteLog::OfNode => None,
                 SiteLog::Own(log) => Some(builder.telemetry.open(log.as_deref())?),

@@ -32,7 +32,7 @@ pub struct Site {
     /// Its policy.
     pub decider: SharedDecider,
     /// Chooses the node for a piece of a large file, where pieces have a number of replicas of their own.
-    pub(crate) pieces: Option<SharedDecider>,
+    pub pieces: Option<SharedDecider>,
     /// Its origins.
     pub origins: Arc<Origins>,
     /// Where the members of origins and servers come from.
@@ -42,7 +42,7 @@ pub struct Site {
     /// The directory that this node serves, in place of origins.
     pub(crate) files: Option<FileDirectory>,
     /// The service classes of requests; `None` where all are normal.
-    pub(crate) classes: Option<Arc<Classes>>,
+    pub classes: Option<Arc<Classes>>,
     /// Counts requests that lack what their key is to be taken from.
     pub(crate) fallbacks: Counter,
     pub(crate) origin_host: Option<HeaderValue>,
@@ -231,7 +231,7 @@ impl Sites {
     }
 
     /// The site that answers to `host`, which is in lower case and has no port.
-    pub(crate) fn find(&self, host: &str) -> Option<&Arc<Site>> {
+    pub fn find(&self, host: &str) -> Option<&Arc<Site>> {
         self.by_host.find(host)
     }
 

@@ -9,7 +9,7 @@ use levada_config::KeyFrom;
 
 /// The subject of a request with these fields, and the part of the request that its key is of. Where the request
 /// lacks that part, or it is the body, the key is that of the URL.
-pub(crate) fn subject<'a>(
+pub fn subject<'a>(
     resource: &'a Resource,
     parts: &Parts,
     headers: &'a HeaderMap,

@@ -14,17 +14,18 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use levada_cluster::admin_access;
 use levada_cluster::events::EventKind;
 use levada_control::page::{Page, PageBody, Stalled};
-use levada_edge::{explain, node::Node, sites::Site, status::switched};
+use levada_edge::{node::Node, sites::Site, status::switched};
 use levada_net::{admin_listener::AdminListener, stop::Stop};
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
 
 use crate::{
+    explain::{self, ExplainedRequest},
     page::{self, NodePage},
     reload::Reloader,
-    upgrade::upgrade,
+    replace::upgrade,
+    upgrade::NotUpgraded,
 };
-use levada_control::upgrade::NotUpgraded;
 use levada_observe::metrics::PageFormat;
 
 /// The pages of a listener.
@@ -305,7 +306,7 @@ fn page_of_metrics(node: &Node, accept: Option<&HeaderValue>) -> Response<Full<B
 
 fn explained(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
     let url = argument(request, "url").unwrap_or_default();
-    let mut asked = levada_control::status::ExplainedRequest::new(&url);
+    let mut asked = ExplainedRequest::new(&url);
     asked.key = argument(request, "key");
     if let Some(client) = argument(request, "client").and_then(|text| text.parse().ok()) {
         asked.client = client;

@@ -5,26 +5,29 @@
 //! ```text
 //! run ─ listeners ─ quic               threads, sockets, signals, an orderly end
 //! tend ─ route ─ members ─ watch       background tasks
-//! reload ─ upgrade                     changes without outage
-//! admin ─ page                         the port of operators
+//! reload ─ replace ─ upgrade           changes without outage: settings, then the process
+//! admin ─ page ─ explain               the port of operators
 //! ```
 
 mod admin;
+mod counts;
+pub mod explain;
 mod expressions;
 mod listeners;
 mod members;
 mod page;
 mod quic;
 mod reload;
+mod replace;
 mod route;
 mod run;
+mod start_error;
 mod tend;
 mod upgrade;
 mod watch;
 
-pub use levada_control::Counts;
-pub use levada_control::status::explain_settings as explain;
-pub use levada_control::upgrade::{Addresses, Predecessor};
-pub use levada_edge::start_error::StartError;
+pub use counts::Counts;
 pub use levada_tls::pem::TlsError;
 pub use run::{Running, check, run};
+pub use start_error::StartError;
+pub use upgrade::{Addresses, Predecessor};

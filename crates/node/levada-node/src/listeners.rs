@@ -12,15 +12,11 @@ use std::{
 };
 
 use levada_access::{connection_places::ConnectionPlaces, peer_places::PeerPlaces};
-use levada_control::upgrade::{
-    ListenerSockets, OfferedSockets, OpenSockets, PassedSockets, SocketError,
-};
 use levada_edge::{
     client_connection::ListenerKind,
     connection::ListenerRole,
     listener,
     node::{Node, hands_over},
-    start_error::StartError,
 };
 use levada_http::http3::{Endpoints, PreparedEndpoint};
 use levada_net::stop::Stop;
@@ -34,7 +30,11 @@ use levada_tls::{
 use parking_lot::Mutex;
 use tokio::{runtime::Handle, sync::Semaphore, task::AbortHandle};
 
-use crate::quic;
+use crate::{
+    quic,
+    start_error::StartError,
+    upgrade::{ListenerSockets, OfferedSockets, OpenSockets, PassedSockets, SocketError},
+};
 use levada_config::{Listener, PeerTrust, Settings, SiteSettings};
 
 /// The most connections at the listener for peers that have not proved that they come from one.

@@ -12,9 +12,7 @@ use levada_edge::{
     connection::{self, Http3, ListenerRole},
     listener,
     node::Node,
-    pipeline,
-    start_error::StartError,
-    tunnel,
+    pipeline, tunnel,
 };
 use levada_http::http3::{
     self, PreparedEndpoint, QuicMetrics, RequestBody, Serve, TunnelStream, UNPROVEN,
@@ -26,6 +24,7 @@ use levada_tls::door::Door;
 use levada_upstream::{ClientBody, QuicBodyError};
 use tokio::{runtime::Handle, sync::OwnedSemaphorePermit, task::AbortHandle};
 
+use crate::start_error::StartError;
 use levada_config::{Limits, Listener};
 
 /// HTTP/3 as the listener and the limits of connections have it. `None` if the listener does not serve it.

@@ -13,13 +13,11 @@
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use levada_cluster::nodes::{MembershipChange, PeerSources, PreparedPeers};
-use levada_control::upgrade::{Registrar, Upgrades, systemd};
 use levada_discovery::ResolverPlan;
 use levada_edge::{
     node::{Node, follow_peers},
     site_builder::{PlannedSites, follow_all, plan_sites},
     sites::Sites,
-    start_error::StartError,
 };
 use levada_net::stop::{Stop, spawn_until};
 use levada_observe::log::access_log::Log;
@@ -31,6 +29,7 @@ use crate::{
     listeners::{Listeners, PreparedListeners},
     members::SETTLE_TIMEOUT,
     tend::{tend_peers, tend_sites},
+    upgrade::{Registrar, Upgrades, systemd},
 };
 use levada_config::{Settings, SettingsReader, changes};
 
@@ -89,7 +88,6 @@ impl Reloader {
         if self.upgrades.has_succeeded() {
             return Err("another process has taken over: reload that one".to_owned());
         }
-        let shown = |error: StartError| error.to_string();
         let node = &self.node;
         let settings = match &self.reader {
             Some(SettingsReader(read)) => read()?,
@@ -97,9 +95,12 @@ impl Reloader {
         };
         let before = node.settings();
         let changes = changes::between(&before, &settings)?;
-        let listeners = self.listeners.prepare(&settings).map_err(shown)?;
+        let listeners = self.listeners.prepare(&settings).map_err(|error| error.to_string())?;
         let log = (before.access_log != settings.access_log).then_some(&settings.access_log);
-        let log = log.map(|log| node.telemetry.open(log.as_ref())).transpose().map_err(shown)?;
+        let log = log
+            .map(|log| node.telemetry.open(log.as_ref()))
+            .transpose()
+            .map_err(|error| error.to_string())?;
         let resolver = node.discovery.plan_resolver(settings.discovery.resolver.clone());
         // Peers and sites change to members that are known.
         let peer_sources = follow_peers(&settings, &node.discovery);
@@ -111,9 +112,10 @@ impl Reloader {
         let peers = peers.map_err(|error| error.to_string())?;
         let builder = node.site_builder(&settings);
         let former = node.sites.load();
-        let sites = plan_sites(&builder, Some((&before, &former))).map_err(shown)?;
+        let sites =
+            plan_sites(&builder, Some((&before, &former))).map_err(|error| error.to_string())?;
         // Clients can see it: it comes last.
-        listeners.listen().map_err(shown)?;
+        listeners.listen().map_err(|error| error.to_string())?;
         Ok(Plan {
             settings,
             changes,

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use levada_control::announce::{Route, RouteView};
+use levada_cluster::announce::{Route, RouteView};
 use levada_edge::node::Node;
 use tokio::time::{Instant, MissedTickBehavior};
 

@@ -2,21 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use levada_edge::{
-    node::{Node, hands_over},
-    start_error::StartError,
-};
+use levada_edge::node::{Node, hands_over};
 use levada_observe::metrics::Registry;
 use levada_tls::acme::{CertificateMetrics, Certificates};
 use levada_types::format_duration;
 use tokio::{net::TcpListener, runtime};
 
 use levada_cluster::events::Events;
-use levada_control::Counts;
 use levada_control::status::History;
-use levada_control::upgrade::{
-    Addresses, NodeSockets, PassedSockets, Predecessor, SocketError, UpgradePhase, systemd,
-};
 use levada_net::{
     signals::Signals,
     stop::{self, Stop, Stopper},
@@ -24,11 +17,16 @@ use levada_net::{
 
 use crate::{
     admin::{self, Pages},
+    counts::Counts,
     listeners::Listeners,
     members,
     reload::Reloader,
+    replace::Inheritance,
+    start_error::StartError,
     tend::tend,
-    upgrade::Inheritance,
+    upgrade::{
+        Addresses, NodeSockets, PassedSockets, Predecessor, SocketError, UpgradePhase, systemd,
+    },
 };
 use levada_config::{Runtime, Settings, SettingsReader};
 
@@ -47,13 +45,13 @@ pub fn run(
     ready: impl FnOnce(&Addresses),
 ) -> Result<(), StartError> {
     let runtime = settings.runtime;
-    levada_control::upgrade::raise_file_limit(settings.limits.connections as u64);
+    crate::upgrade::raise_file_limit(settings.limits.connections as u64);
     let mut passed = match &mut predecessor {
         Some(predecessor) => std::mem::take(&mut predecessor.sockets),
         None => PassedSockets::from_systemd(),
     };
     let sockets = open_sockets(&settings, &mut passed)?;
-    levada_control::upgrade::become_user(&settings, &reader)?;
+    crate::upgrade::become_user(&settings, &reader)?;
     let main = build_runtime(runtime)?;
     main.block_on(async move {
         settings.check()?;
@@ -152,7 +150,7 @@ impl Running {
         let mut passed = PassedSockets::default();
         let sockets = NodeSockets::open(&settings, workers, early_data, &mut passed)?;
         let connections = settings.limits.connections;
-        let node = Node::new(settings, |_| Ok(None))?;
+        let node = Node::new(settings, |_| Ok::<_, StartError>(None))?;
         let listeners = Listeners::new(connections, &node.certificates);
         let reloader = Arc::new(Reloader::new(node.clone(), listeners, reader));
         let (stopper, stop) = stop::channel();
@@ -280,7 +278,7 @@ async fn open_doors(
         let patience = node.settings().peering.as_ref().map_or(Duration::ZERO, |p| p.catch_up);
         node.purging.catch_up(patience).await;
     }
-    doors.iter().try_for_each(levada_control::upgrade::listen)?;
+    doors.iter().try_for_each(crate::upgrade::listen)?;
     node.purging.serve();
     Ok(())
 }

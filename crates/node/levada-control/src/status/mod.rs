@@ -12,20 +12,12 @@
 //! text         the state as text on one screen
 //! watch        turns what a node sees from one look to the next into events
 //! cluster      asks the peers for their states
-//! explanation  the node that would serve a URL, and why
-//! explanation_text  an explanation as text
-//! explained    the request that is explained, and the route of a site that it takes
-//! explain      makes explanations
 //! ```
 //!
 //! The crate does not know sockets or sites. A node fills the types, keeps its [`events`](levada_cluster::events), [`History`] and
 //! [`PopularObjects`], and serves them.
 
 mod cluster;
-mod explain;
-mod explained;
-mod explanation;
-pub mod explanation_text;
 mod history;
 mod latency;
 mod node_status;
@@ -36,9 +28,6 @@ pub mod text;
 mod watch;
 
 pub use cluster::{ClusterNode, STATUS_PATH, ask_cluster};
-pub use explain::{DecidingSite, IdentifiedRequest, explain_settings};
-pub use explained::{EvaluatedExpression, ExplainedRequest, RouteNotTaken, TakenRoute};
-pub use explanation::{Candidate, ExplainError, Explanation, PiecePlacement, Pieces};
 pub use history::{History, Sample, Totals};
 pub use latency::{LatencyBuckets, LatencyCounts};
 pub use node_status::{

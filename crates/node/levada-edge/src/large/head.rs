@@ -136,15 +136,17 @@ impl File {
 }
 
 /// Versions of recently served files, in a table of bounded size.
-pub(crate) struct Known {
+pub struct Known {
     slots: RwLock<Box<[(Key, Piecewise)]>>,
 }
 
 /// The facts that the places of a file's pieces follow from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Piecewise {
-    pub(crate) length: u64,
-    pub(crate) version: u64,
+pub struct Piecewise {
+    /// Its length in bytes.
+    pub length: u64,
+    /// The hash of its version.
+    pub version: u64,
 }
 
 const SLOTS: usize = 1 << 10;
@@ -164,7 +166,8 @@ impl Known {
         }
     }
 
-    pub(crate) fn get(&self, key: Key) -> Option<Piecewise> {
+    /// The facts of the file with this key, if they are known.
+    pub fn get(&self, key: Key) -> Option<Piecewise> {
         let (owner, known) = self.slots.read()[key.0 as usize % SLOTS];
         (owner == key && known.length > 0).then_some(known)
     }

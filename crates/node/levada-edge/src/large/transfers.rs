@@ -34,7 +34,7 @@ pub struct Transfers {
     /// The recent performance of nodes as sources of pieces, by slot.
     pub(crate) sources: Mutex<Sources>,
     /// Files that this node has served, for `explain`.
-    pub(crate) known: Known,
+    pub known: Known,
     /// The transfers that run, by their place in memory.
     pub(super) running: Mutex<HashMap<usize, Weak<SharedTransfer>>>,
 }

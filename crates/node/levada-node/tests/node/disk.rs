@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, path::Path};
 
 use levada_config::{DiskCache, Settings};
+use levada_edge::node_error::NodeError;
 use levada_node::{Running, StartError};
 
 use crate::support::*;
@@ -188,9 +189,9 @@ async fn directory_of_another_node_is_refused() {
     let (origin, dir) = (Origin::start().await, tempfile::tempdir().unwrap());
     let (_node, _) = begin(&origin, dir.path()).await;
     let second = Running::start(settings(&origin, dir.path())).await;
-    assert!(matches!(second, Err(StartError::Disk(_))));
+    assert!(matches!(second, Err(StartError::Node(NodeError::Disk(_)))));
     let file = dir.path().join("file");
     std::fs::write(&file, "x").unwrap();
     let third = Running::start(settings(&origin, &file)).await;
-    assert!(matches!(third, Err(StartError::Disk(_))));
+    assert!(matches!(third, Err(StartError::Node(NodeError::Disk(_)))));
 }

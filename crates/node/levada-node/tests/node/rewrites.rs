@@ -87,8 +87,8 @@ async fn explanation_shows_what_is_changed() {
     let (_, node, _) = alone(|settings| settings.sites = sites(&site(&origin, lines))).await;
     let mut settings = crate::support::nodes::single(&[]);
     settings.sites = sites(&site(&origin, lines));
-    let asked = levada_control::status::ExplainedRequest::new("http://a.test/api/x");
-    let explained = levada_node::explain(&settings, &asked).unwrap();
+    let asked = levada_node::explain::ExplainedRequest::new("http://a.test/api/x");
+    let explained = levada_node::explain::explain_settings(&settings, &asked).unwrap();
     assert_eq!(explained.url, "http://a.test/x");
     let words = explained.route.unwrap().handling;
     for word in [

@@ -16,7 +16,7 @@
 
 use std::time::Duration;
 
-use levada_config::{RouteLevel, RouteRules};
+use crate::announce::{RouteLevel, RouteRules};
 
 /// The state of the node that a decision depends on.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -2,9 +2,7 @@
 
 use levada_observe::metrics::{Counter, Family, Gauge, Registry};
 
-use levada_config::RouteLevel;
-
-use crate::announce::decide::RouteReason;
+use crate::announce::{RouteLevel, decide::RouteReason};
 
 /// The level of a route, its changes and its errors.
 #[derive(Clone)]

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use crate::status::explained::{EvaluatedExpression, TakenRoute};
+use crate::explain::explained::{EvaluatedExpression, TakenRoute};
 
 /// The node that would be chosen, with everything that the decision depends on.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

@@ -26,7 +26,7 @@ pub enum NoSuchUser {
 ///
 /// # Errors
 /// When the system refuses, or the user cannot read the files.
-pub fn become_user(settings: &Settings, reader: &SettingsReader) -> Result<(), NoSuchUser> {
+pub(crate) fn become_user(settings: &Settings, reader: &SettingsReader) -> Result<(), NoSuchUser> {
     let failed = |why: io::Error| NoSuchUser::User(why);
     match &settings.run_as {
         Some(run_as) if privileges::is_root() => {

@@ -9,16 +9,17 @@ mod bird;
 mod decide;
 pub mod drain;
 mod metrics;
+mod settings;
 
 use std::{io, path::PathBuf, time::Duration};
 
-use levada_config::{RouteLevel, RouteSettings, Speaker};
 use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::watch;
 
 pub use decide::RouteView;
 pub use metrics::RouteMetrics;
+pub use settings::{RouteLevel, RouteRules, RouteSettings, Speaker};
 
 use decide::Controller;
 

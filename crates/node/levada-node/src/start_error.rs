@@ -2,16 +2,12 @@
 
 use std::io;
 
-use levada_cluster::nodes::PeersError;
 use levada_config::UnusableSettings;
-use levada_control::upgrade::{NoSuchUser, PredecessorGone, SocketError};
+use levada_edge::node_error::NodeError;
 use levada_http::http3::NoInitialCipherSuite;
-use levada_net::bpf::BpfError;
-use levada_policy::BuildError;
-
-use levada_store::disk::DiskError;
-
 use levada_tls::pem::TlsError;
+
+use crate::upgrade::{NoSuchUser, PredecessorGone, SocketError};
 
 /// Why a node cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -33,29 +29,12 @@ pub enum StartError {
         /// The reason.
         why: NoInitialCipherSuite,
     },
-    /// The list of peers cannot be used.
+    /// The node cannot be built.
     #[error(transparent)]
-    Peers(#[from] PeersError),
-    /// A policy cannot be built.
-    #[error("site {site}: {why}")]
-    Policy {
-        /// The site's first host.
-        site: String,
-        /// The reason.
-        why: BuildError,
-    },
+    Node(#[from] NodeError),
     /// No node could serve by the settings.
     #[error(transparent)]
     Settings(#[from] UnusableSettings),
-    /// The disk cache could never be used.
-    #[error(transparent)]
-    Disk(#[from] DiskError),
-    /// No connections can be taken over.
-    #[error("connections cannot be taken over: {0}")]
-    Handoff(BpfError),
-    /// The access log cannot be opened.
-    #[error("the access log cannot be opened: {0}; check the path and its permissions")]
-    Log(io::Error),
     /// The node cannot become the user that it is to run as.
     #[error(transparent)]
     User(#[from] NoSuchUser),

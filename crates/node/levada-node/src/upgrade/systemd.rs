@@ -9,12 +9,12 @@ use tokio::runtime::Handle;
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The node serves clients.
-pub fn ready() {
+pub(crate) fn ready() {
     notify(&[NotifyState::Ready]);
 }
 
 /// A reload begins; [`ready`] ends it.
-pub fn reloading() {
+pub(crate) fn reloading() {
     match NotifyState::monotonic_usec_now() {
         Ok(now) => notify(&[NotifyState::Reloading, now]),
         Err(_) => notify(&[NotifyState::Reloading]),
@@ -22,18 +22,18 @@ pub fn reloading() {
 }
 
 /// The node ends.
-pub fn stopping() {
+pub(crate) fn stopping() {
     notify(&[NotifyState::Stopping]);
 }
 
 /// Another process is the service from now on.
-pub fn succeeded_by(pid: u32) {
+pub(crate) fn succeeded_by(pid: u32) {
     notify(&[NotifyState::MainPid(pid)]);
 }
 
 /// Says that the node works, twice in the time that systemd waits for it, when every worker has answered.
 /// Returns if systemd does not want to hear it.
-pub async fn watch(workers: Vec<Handle>) {
+pub(crate) async fn watch(workers: Vec<Handle>) {
     let Some(time) = sd_notify::watchdog_enabled() else { return };
     let mut ticks = tokio::time::interval((time / 2).max(SHORTEST_INTERVAL));
     loop {

@@ -1,22 +1,22 @@
-//! Explains which node would serve a URL now, and why. levada-control makes the explanation.
+//! Explains which node would serve a URL now, and why. `deciding` makes the explanation.
 
 use std::sync::Arc;
 
 use http::{HeaderValue, Request, header::HOST};
 use levada_cache::strip_request;
-use levada_control::status::{
-    DecidingSite, ExplainError, ExplainedRequest, Explanation, IdentifiedRequest,
-};
-use levada_failure::Failure;
-use levada_policy::{Cluster, LoadTable, Node as ClusterNode};
-use levada_store::identity::without_port;
-
-use crate::{
+use levada_edge::{
     client_connection::{ClientConnection, ListenerKind, Who},
     node::Node,
     request::RequestContext,
     resource::Piece,
     subject::subject,
+};
+use levada_failure::Failure;
+use levada_policy::{Cluster, LoadTable, Node as ClusterNode};
+use levada_store::identity::without_port;
+
+use crate::explain::{
+    DecidingSite, ExplainError, ExplainedRequest, Explanation, IdentifiedRequest,
 };
 
 /// The decision that a running node would take now. Changes nothing.

@@ -20,7 +20,7 @@ const TOGETHER: usize = 256 << 10;
 
 /// Sends the entries under these keys, in order. Each is freed when it is sent, except for blocks while
 /// `keeps_blocks` says so.
-pub fn send(
+pub(crate) fn send(
     store: &Store,
     purges: &Purges,
     keys: &[Key],
@@ -43,7 +43,7 @@ pub fn send(
 
 /// Keeps the entries that arrive, except for what is newer here, purged, or invalidated since `pending` began,
 /// before this process served.
-pub fn receive(
+pub(crate) fn receive(
     store: &Store,
     purges: &Purges,
     pending: Option<&PendingStore>,

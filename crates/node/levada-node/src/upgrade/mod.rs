@@ -17,30 +17,31 @@
 //! registrar      the registration of the node in etcd, which the new process goes on with
 //! ```
 //!
-//! The crate does not know the store, purges or connections: the node says when it lets go of them.
+//! These files do not know the store, purges or connections: `replace` says when the node lets go of them.
 
 mod channel;
-pub mod entries;
+pub(crate) mod entries;
 mod message;
 mod passed;
 mod predecessor;
 mod program;
-pub mod record;
+pub(crate) mod record;
 mod registrar;
 mod run_as;
 mod sockets;
 mod successor;
-pub mod systemd;
+pub(crate) mod systemd;
 mod upgrades;
 
-pub use message::{OfferedSockets, Prepared, TakenOver};
-pub use passed::PassedSockets;
-pub use predecessor::{LetGo, Predecessor, PredecessorGone};
-pub use program::{Program, UntrustedProgram};
-pub use registrar::Registrar;
-pub use run_as::{NoSuchUser, become_user};
-pub use sockets::{
-    Addresses, ListenerSockets, NodeSockets, OpenSockets, SocketError, listen, raise_file_limit,
+pub(crate) use message::OfferedSockets;
+pub(crate) use passed::PassedSockets;
+pub use predecessor::Predecessor;
+pub(crate) use predecessor::{LetGo, PredecessorGone};
+pub(crate) use registrar::Registrar;
+pub(crate) use run_as::{NoSuchUser, become_user};
+pub use sockets::Addresses;
+pub(crate) use sockets::{
+    ListenerSockets, NodeSockets, OpenSockets, SocketError, listen, raise_file_limit,
 };
-pub use successor::{Successor, SuccessorFailed, SuccessorProcess};
-pub use upgrades::{NotUpgraded, UpgradePhase, Upgraded, Upgrades};
+pub(crate) use successor::{Successor, SuccessorFailed};
+pub(crate) use upgrades::{NotUpgraded, UpgradePhase, Upgraded, Upgrades};

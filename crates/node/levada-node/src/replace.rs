@@ -9,16 +9,19 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use levada_cluster::orders::{self, ORDERS, OrderWay, PurgeEndpoint};
 use levada_cluster::purge::PendingStore;
-use levada_control::upgrade::{
-    LetGo, NotUpgraded, PassedSockets, Predecessor, Successor, SuccessorFailed, UpgradePhase,
-    Upgraded, entries, systemd,
-};
-use levada_edge::{node::Node, start_error::StartError};
+use levada_edge::node::Node;
 use levada_net::stop::Stop;
 use levada_upstream::ClientBody;
 use tokio::task::spawn_blocking;
 
-use crate::reload::Reloader;
+use crate::{
+    reload::Reloader,
+    start_error::StartError,
+    upgrade::{
+        LetGo, NotUpgraded, PassedSockets, Predecessor, Successor, SuccessorFailed, UpgradePhase,
+        Upgraded, entries, systemd,
+    },
+};
 use levada_config::Settings;
 
 /// Replaces this process. Goes on when the operator goes away.

@@ -13,7 +13,7 @@ use crate::upgrade::{
 
 /// The upgrades of a process.
 #[derive(Debug)]
-pub struct Upgrades {
+pub(crate) struct Upgrades {
     program: Program,
     /// The process that is being started.
     starting: Mutex<Option<SuccessorProcess>>,
@@ -22,7 +22,7 @@ pub struct Upgrades {
 
 /// How far an upgrade has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum UpgradePhase {
+pub(crate) enum UpgradePhase {
     /// This process serves.
     Here,
     /// Another one does.
@@ -33,7 +33,7 @@ pub enum UpgradePhase {
 
 /// The result of an upgrade, for the operator.
 #[derive(Debug, Serialize)]
-pub struct Upgraded {
+pub(crate) struct Upgraded {
     /// The process that was replaced.
     pub old: u32,
     /// The process that serves.
@@ -45,7 +45,7 @@ pub struct Upgraded {
 
 /// Why a node is not upgraded.
 #[derive(Debug, thiserror::Error)]
-pub enum NotUpgraded {
+pub(crate) enum NotUpgraded {
     /// Something else is changing the node.
     #[error("this node is being reloaded or upgraded at this moment: try again")]
     Busy,
@@ -77,7 +77,7 @@ impl Upgrades {
     ///
     /// # Errors
     /// When this process must not be replaced, or not by this one.
-    pub fn program(&self, binary: Option<&std::path::Path>) -> Result<Program, NotUpgraded> {
+    pub(crate) fn program(&self, binary: Option<&std::path::Path>) -> Result<Program, NotUpgraded> {
         if std::process::id() == 1 {
             return Err(NotUpgraded::First);
         }
@@ -88,28 +88,28 @@ impl Upgrades {
     }
 
     /// Another process is being started, or none any more.
-    pub fn starts(&self, process: Option<SuccessorProcess>) {
+    pub(crate) fn starts(&self, process: Option<SuccessorProcess>) {
         *self.starting.lock().unwrap_or_else(PoisonError::into_inner) = process;
     }
 
     /// The upgrade has come so far.
-    pub fn is_at(&self, phase: UpgradePhase) {
+    pub(crate) fn is_at(&self, phase: UpgradePhase) {
         self.phase.send_replace(phase);
     }
 
     /// Returns when the upgrade has come so far.
-    pub async fn until(&self, phase: UpgradePhase) {
+    pub(crate) async fn until(&self, phase: UpgradePhase) {
         // The sender lives as long as this does.
         let _ = self.phase.subscribe().wait_for(|now| *now >= phase).await;
     }
 
     /// Whether another process serves.
-    pub fn has_succeeded(&self) -> bool {
+    pub(crate) fn has_succeeded(&self) -> bool {
         *self.phase.borrow() > UpgradePhase::Here
     }
 
     /// Gives an upgrade up that has not succeeded.
-    pub fn give_up(&self) {
+    pub(crate) fn give_up(&self) {
         let starting = self.starting.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(process) = starting.filter(|_| !self.has_succeeded()) {
             process.end();

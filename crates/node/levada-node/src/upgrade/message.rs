@@ -29,7 +29,7 @@ pub(crate) struct Offer {
 
 /// The sockets of one listener.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OfferedSockets {
+pub(crate) struct OfferedSockets {
     /// The address as the file has it.
     pub address: String,
     /// How many there are.
@@ -38,7 +38,7 @@ pub struct OfferedSockets {
 
 /// The new process can go on alone.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Prepared {
+pub(crate) struct Prepared {
     /// Whether it goes on with the sockets of each listener that was offered.
     pub taken: Vec<bool>,
     /// Whether it wants the entries of the memory tier.

@@ -13,14 +13,14 @@ use rustix::process::geteuid;
 
 /// A program and its arguments.
 #[derive(Clone, Debug)]
-pub struct Program {
+pub(crate) struct Program {
     name: OsString,
     arguments: Vec<OsString>,
 }
 
 /// A program that somebody else could have written.
 #[derive(Debug, thiserror::Error)]
-pub enum UntrustedProgram {
+pub(crate) enum UntrustedProgram {
     /// It is not there.
     #[error("{}: {why}", .path.display())]
     Missing {
@@ -46,7 +46,7 @@ const OF_ONE_PROCESS: [&str; 5] =
 impl Program {
     /// The program of this process, as it was started. A package that was installed meanwhile has put another
     /// file in its place.
-    pub fn of_this_process() -> Self {
+    pub(crate) fn of_this_process() -> Self {
         let mut words = env::args_os();
         let name = words.next().unwrap_or_else(|| "levada".into());
         let arguments = words.collect();
@@ -61,7 +61,7 @@ impl Program {
     /// # Errors
     /// When others than root and the node's user could have written it: a person who may give orders to
     /// a node must not have any program run.
-    pub fn at(&self, path: &Path) -> Result<Self, UntrustedProgram> {
+    pub(crate) fn at(&self, path: &Path) -> Result<Self, UntrustedProgram> {
         let missing = |why| UntrustedProgram::Missing { path: path.to_owned(), why };
         let real = fs::canonicalize(path).map_err(missing)?;
         if !fs::metadata(&real).map_err(missing)?.is_file() {

@@ -14,9 +14,7 @@ use tokio::{
     time::timeout,
 };
 
-use levada_config::RouteLevel;
-
-use crate::announce::RouteError;
+use crate::announce::{RouteError, RouteLevel};
 
 /// Makes BIRD announce the route as `level` says: by `protocol`, by `backup`, or by neither. BIRD does
 /// nothing for a protocol that is already in the wanted state.

@@ -15,7 +15,7 @@ const MAX_HEAD: u32 = 64 << 20;
 
 /// An entry as the store writes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EntryRecord {
+pub(crate) struct EntryRecord {
     /// Its key.
     pub key: u64,
     /// All but its body.
@@ -28,7 +28,7 @@ pub struct EntryRecord {
 ///
 /// # Errors
 /// When the other process is gone.
-pub fn write(out: &mut impl Write, key: u64, head: &[u8], body: &[Bytes]) -> io::Result<()> {
+pub(crate) fn write(out: &mut impl Write, key: u64, head: &[u8], body: &[Bytes]) -> io::Result<()> {
     let length = |bytes: usize| u32::try_from(bytes).map_err(io::Error::other);
     let size = body.iter().map(Bytes::len).sum();
     out.write_all(&key.to_le_bytes())?;
@@ -42,7 +42,7 @@ pub fn write(out: &mut impl Write, key: u64, head: &[u8], body: &[Bytes]) -> io:
 ///
 /// # Errors
 /// When the other process breaks off.
-pub fn read(from: &mut impl Read) -> io::Result<Option<EntryRecord>> {
+pub(crate) fn read(from: &mut impl Read) -> io::Result<Option<EntryRecord>> {
     let mut front = [0; 16];
     if from.read(&mut front[..1])? == 0 {
         return Ok(None);

@@ -11,7 +11,7 @@ use levada_redirector::{Classes, Decider, DeciderDeployment, KeyFrom, SwitchSett
 use levada_store::identity::{ResourceUrl, without_port};
 use levada_types::{Key, Request, ServiceClass, Timestamp};
 
-use crate::status::{
+use crate::explain::{
     Candidate, EvaluatedExpression, ExplainError, ExplainedRequest, Explanation, PiecePlacement,
     Pieces, TakenRoute,
 };

@@ -12,16 +12,16 @@ use crate::upgrade::upgrades::{UpgradePhase, Upgrades};
 
 /// See the module.
 #[derive(Debug)]
-pub struct Registrar(watch::Sender<Option<Registration>>);
+pub(crate) struct Registrar(watch::Sender<Option<Registration>>);
 
 impl Registrar {
     /// A node that registers so, or not at all.
-    pub fn new(registration: Option<Registration>) -> Self {
+    pub(crate) fn new(registration: Option<Registration>) -> Self {
         Self(watch::Sender::new(registration))
     }
 
     /// Registers in another way from now on.
-    pub fn set(&self, registration: Option<Registration>) {
+    pub(crate) fn set(&self, registration: Option<Registration>) {
         self.0.send_if_modified(|now| {
             let differs = *now != registration;
             *now = registration;
@@ -30,7 +30,7 @@ impl Registrar {
     }
 
     /// Keeps the node registered from `serving` on until it stops. `awaited` says so if another node has its name.
-    pub async fn keep(
+    pub(crate) async fn keep(
         &self,
         serving: impl Future<Output = ()>,
         upgrades: &Upgrades,

@@ -70,7 +70,7 @@ impl Addresses {
 }
 
 /// Raises the limit of open files, and warns if clients and the connections for their requests could reach it.
-pub fn raise_file_limit(connections: u64) {
+pub(crate) fn raise_file_limit(connections: u64) {
     let needed = connections * 2;
     if let Some(limit) = levada_net::open_files::raise_limit().filter(|limit| *limit < needed) {
         tracing::warn!(
@@ -82,7 +82,7 @@ pub fn raise_file_limit(connections: u64) {
 
 /// The sockets of one listener: one for each worker, as far as this process has opened them.
 #[derive(Debug)]
-pub struct ListenerSockets {
+pub(crate) struct ListenerSockets {
     /// The address in the settings; its port may be 0.
     pub wanted: SocketAddr,
     /// The address with the port that was taken.
@@ -94,7 +94,7 @@ pub struct ListenerSockets {
 
 /// All sockets of a node.
 #[derive(Debug, Default)]
-pub struct NodeSockets {
+pub(crate) struct NodeSockets {
     /// Those for clients, in the order of the settings, then those for peers.
     pub listeners: Vec<ListenerSockets>,
     /// For operators.
@@ -112,11 +112,11 @@ pub struct NodeSockets {
 
 /// Sockets that a later process can get.
 #[derive(Debug, Default)]
-pub struct OpenSockets(Vec<(String, Vec<OwnedFd>)>);
+pub(crate) struct OpenSockets(Vec<(String, Vec<OwnedFd>)>);
 
 impl OpenSockets {
     /// Adds the sockets of a listener.
-    pub fn add(&mut self, address: String, sockets: Vec<OwnedFd>) {
+    pub(crate) fn add(&mut self, address: String, sockets: Vec<OwnedFd>) {
         self.0.push((address, sockets));
     }
 
@@ -125,7 +125,7 @@ impl OpenSockets {
     ///
     /// # Errors
     /// When the system has no descriptor left.
-    pub fn offered<'a>(
+    pub(crate) fn offered<'a>(
         &self,
         listeners: impl IntoIterator<Item = &'a ListenerSockets>,
     ) -> io::Result<(Vec<OfferedSockets>, Vec<OwnedFd>)> {
@@ -158,7 +158,7 @@ impl ListenerSockets {
     ///
     /// # Errors
     /// When the system refuses.
-    pub fn take(
+    pub(crate) fn take(
         wanted: SocketAddr,
         workers: usize,
         early_data: bool,
@@ -175,7 +175,11 @@ impl ListenerSockets {
     ///
     /// # Errors
     /// When the system refuses.
-    pub fn bind(wanted: SocketAddr, workers: usize, early_data: bool) -> Result<Self, SocketError> {
+    pub(crate) fn bind(
+        wanted: SocketAddr,
+        workers: usize,
+        early_data: bool,
+    ) -> Result<Self, SocketError> {
         let (mut address, mut sockets) = (wanted, Vec::new());
         for _ in 0..workers {
             let bound = listening::bind(address, workers > 1);
@@ -197,7 +201,7 @@ impl ListenerSockets {
     ///
     /// # Errors
     /// When the system refuses.
-    pub fn udp(&self, passed: &mut PassedSockets) -> Result<Arc<UdpSockets>, SocketError> {
+    pub(crate) fn udp(&self, passed: &mut PassedSockets) -> Result<Arc<UdpSockets>, SocketError> {
         if let Some(udp) = self.udp.get() {
             return Ok(udp.clone());
         }
@@ -211,7 +215,7 @@ impl ListenerSockets {
     }
 
     /// Keeps these sockets for HTTP/3, unless it has some.
-    pub fn keep_udp(&self, udp: &Arc<UdpSockets>) {
+    pub(crate) fn keep_udp(&self, udp: &Arc<UdpSockets>) {
         let _ = self.udp.set(udp.clone());
     }
 
@@ -219,7 +223,7 @@ impl ListenerSockets {
     ///
     /// # Errors
     /// When the system refuses.
-    pub fn listen(&self) -> Result<(), SocketError> {
+    pub(crate) fn listen(&self) -> Result<(), SocketError> {
         self.sockets.iter().try_for_each(listen)
     }
 
@@ -228,7 +232,10 @@ impl ListenerSockets {
     ///
     /// # Errors
     /// When the system has no descriptor left.
-    pub fn by_worker(&self, workers: usize) -> Result<Vec<(usize, TcpListener)>, SocketError> {
+    pub(crate) fn by_worker(
+        &self,
+        workers: usize,
+    ) -> Result<Vec<(usize, TcpListener)>, SocketError> {
         let both = workers.max(self.sockets.len());
         let pair = |at: usize| {
             let socket = self.sockets[at % self.sockets.len()].try_clone();
@@ -249,7 +256,7 @@ impl NodeSockets {
     ///
     /// # Errors
     /// When an address cannot be used.
-    pub fn open(
+    pub(crate) fn open(
         settings: &Settings,
         workers: usize,
         early_data: bool,
@@ -302,7 +309,7 @@ impl NodeSockets {
     }
 
     /// The listeners for clients and front-ends, which take no connections yet.
-    pub fn doors(&mut self) -> Vec<TcpListener> {
+    pub(crate) fn doors(&mut self) -> Vec<TcpListener> {
         std::mem::take(&mut self.doors)
     }
 
@@ -322,7 +329,7 @@ impl NodeSockets {
 ///
 /// # Errors
 /// When the system refuses.
-pub fn listen(listener: &TcpListener) -> Result<(), SocketError> {
+pub(crate) fn listen(listener: &TcpListener) -> Result<(), SocketError> {
     listening::listen(listener).map_err(|why| {
         let address = listener.local_addr().unwrap_or(SocketAddr::from(([0; 4], 0)));
         SocketError::Listen { address, why }

@@ -1,4 +1,4 @@
-//! The settings of a route.
+//! The settings of the route to a node.
 
 use std::{path::PathBuf, time::Duration};
 

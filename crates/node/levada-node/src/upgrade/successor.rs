@@ -43,7 +43,7 @@ const KEPT: usize = 16 << 10;
 
 /// See the module.
 #[derive(Debug)]
-pub struct Successor {
+pub(crate) struct Successor {
     process: SuccessorProcess,
     channel: Channel,
     said: Arc<Mutex<Vec<u8>>>,
@@ -57,11 +57,11 @@ pub struct Successor {
 
 /// The handle by which the new process is ended.
 #[derive(Clone, Debug)]
-pub struct SuccessorProcess(Arc<Mutex<Child>>);
+pub(crate) struct SuccessorProcess(Arc<Mutex<Child>>);
 
 /// Why the new process does not take over.
 #[derive(Debug, thiserror::Error)]
-pub enum SuccessorFailed {
+pub(crate) enum SuccessorFailed {
     /// It cannot be started.
     #[error("the new process cannot be started: {0}")]
     Start(io::Error),
@@ -94,7 +94,7 @@ impl Successor {
     ///
     /// # Errors
     /// When it cannot be run.
-    pub fn start(program: &Program) -> Result<Self, SuccessorFailed> {
+    pub(crate) fn start(program: &Program) -> Result<Self, SuccessorFailed> {
         Self::spawned(program).map_err(SuccessorFailed::Start)
     }
 
@@ -131,12 +131,12 @@ impl Successor {
     }
 
     /// The handle by which it can be ended.
-    pub fn process(&self) -> SuccessorProcess {
+    pub(crate) fn process(&self) -> SuccessorProcess {
         self.process.clone()
     }
 
     /// Its number.
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.process.lock().id()
     }
 
@@ -145,7 +145,7 @@ impl Successor {
     ///
     /// # Errors
     /// When it does not come that far.
-    pub fn offer(
+    pub(crate) fn offer(
         &mut self,
         offered: Vec<OfferedSockets>,
         sockets: &[OwnedFd],
@@ -179,7 +179,7 @@ impl Successor {
     ///
     /// # Errors
     /// When it does not come that far.
-    pub fn let_go(&mut self, purges: Option<String>) -> Result<(), SuccessorFailed> {
+    pub(crate) fn let_go(&mut self, purges: Option<String>) -> Result<(), SuccessorFailed> {
         self.tell::<_, Ready>(&LetGoMessage { purges }).map(drop)
     }
 
@@ -187,7 +187,7 @@ impl Successor {
     ///
     /// # Errors
     /// When it does not.
-    pub fn open(&mut self) -> Result<(), SuccessorFailed> {
+    pub(crate) fn open(&mut self) -> Result<(), SuccessorFailed> {
         self.tell::<_, Serving>(&Open)?;
         self.serves = true;
         Ok(())
@@ -197,7 +197,7 @@ impl Successor {
     ///
     /// # Errors
     /// When it has ended before.
-    pub fn taken_over(&mut self) -> Result<TakenOver, SuccessorFailed> {
+    pub(crate) fn taken_over(&mut self) -> Result<TakenOver, SuccessorFailed> {
         let _ = self.entries.shutdown(std::net::Shutdown::Write);
         self.answer()
     }
@@ -252,7 +252,7 @@ impl Drop for Successor {
 
 impl SuccessorProcess {
     /// Kills it.
-    pub fn end(&self) {
+    pub(crate) fn end(&self) {
         let mut child = self.lock();
         let _ = child.kill();
         let _ = child.wait();
