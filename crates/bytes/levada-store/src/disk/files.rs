@@ -149,7 +149,7 @@ impl Files {
             file.take((front - bytes.len()) as u64).read_to_end(&mut bytes)?;
         }
         let front = record::check_front(&bytes, key, length)?.front();
-        Ok(Bytes::from(bytes).slice(HEADER..front))
+        Ok(Bytes::copy_from_slice(&bytes[HEADER..front]))
     }
 
     /// Writes a record.

@@ -152,12 +152,15 @@ enum Closing {
     By(Instant),
 }
 
+/// The head that a record must have, and the one that it gets; with none it goes.
+type HeadChange = (Bytes, Option<Bytes>);
+
 /// Where a record may be.
 enum Place {
     Waiting(Record),
     /// In its file, perhaps; this change to its head waits.
     File {
-        change: Option<(Bytes, Bytes)>,
+        change: Option<HeadChange>,
         troubled: bool,
     },
     Nowhere,
@@ -262,8 +265,8 @@ impl Disk {
         let state = self.shared.state.lock();
         match state.queue.get(key) {
             Some(Work::Write { .. }) => true,
-            Some(Work::Remove) => false,
-            Some(Work::Rewrite { .. }) | None => state.may_hold(key),
+            Some(Work::Remove | Work::Change { new: None, .. }) => false,
+            Some(Work::Change { .. }) | None => state.may_hold(key),
         }
     }
 
@@ -282,7 +285,7 @@ impl Disk {
         };
         // Copying from the system's memory costs less than having another thread do it.
         if !troubled && let Ok(record) = self.shared.files.read_at_once(key) {
-            return Some(self.shared.found(record, change));
+            return self.shared.found(record, change);
         }
         let shared = self.shared.clone();
         let reading = async {
@@ -447,7 +450,7 @@ impl Shared {
                 return Place::Waiting(Record { head: head.clone(), body: body.clone() });
             }
             Some(Work::Remove) => return Place::Nowhere,
-            Some(Work::Rewrite { old, new }) => Some((old.clone(), new.clone())),
+            Some(Work::Change { old, new }) => Some((old.clone(), new.clone())),
             None => None,
         };
         if !state.index.touch(key, unix_time()) && state.scanned || !self.taken.load(Relaxed) {
@@ -460,26 +463,30 @@ impl Shared {
         Place::File { change, troubled }
     }
 
-    fn read(&self, key: Key, change: Option<(Bytes, Bytes)>, troubled: bool) -> Option<Record> {
+    fn read(&self, key: Key, change: Option<HeadChange>, troubled: bool) -> Option<Record> {
         let result = self.files.read(key);
         if troubled && !matches!(result, Err(ReadError::Io(_))) {
             self.state.lock().reading.worked();
         }
         match result {
-            Ok(record) => return Some(self.found(record, change)),
+            Ok(record) => return self.found(record, change),
             Err(error) => self.unreadable(key, error),
         }
         self.metrics.misses.inc();
         None
     }
 
-    /// A record that was read, as it is to be.
-    fn found(&self, mut record: Record, change: Option<(Bytes, Bytes)>) -> Record {
-        self.metrics.hits.inc();
+    /// A record that was read, as it is to be, unless it is to go.
+    fn found(&self, mut record: Record, change: Option<HeadChange>) -> Option<Record> {
         if let Some((_, new)) = change.filter(|(old, _)| *old == record.head) {
+            let Some(new) = new else {
+                self.metrics.misses.inc();
+                return None;
+            };
             record.head = new;
         }
-        record
+        self.metrics.hits.inc();
+        Some(record)
     }
 
     /// Handles a record that could not be read.

@@ -15,8 +15,8 @@ use super::record::length;
 pub(super) enum Work {
     /// Write this record.
     Write { head: Bytes, body: Box<[Bytes]> },
-    /// Give the record that has this head another one.
-    Rewrite { old: Bytes, new: Bytes },
+    /// Give the record that has this head another one, or remove it.
+    Change { old: Bytes, new: Option<Bytes> },
     /// Remove the file, if there is one.
     Remove,
 }
@@ -29,7 +29,9 @@ impl Work {
         OVERHEAD
             + match self {
                 Self::Write { head, body } => (head.len() + length(body)) as u64,
-                Self::Rewrite { old, new } => (old.len() + new.len()) as u64,
+                Self::Change { old, new } => {
+                    (old.len() + new.as_ref().map_or(0, Bytes::len)) as u64
+                }
                 Self::Remove => 0,
             }
     }

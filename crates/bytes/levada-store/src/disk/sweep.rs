@@ -70,7 +70,7 @@ impl Shared {
         };
         let mut swept = Swept::default();
         for (key, ticket, work) in waiting {
-            let (Work::Write { head, .. } | Work::Rewrite { new: head, .. }) = &work else {
+            let (Work::Write { head, .. } | Work::Change { new: Some(head), .. }) = &work else {
                 continue;
             };
             swept.judged += 1;
@@ -79,9 +79,10 @@ impl Shared {
                 (RecordAction::Rewrite(head), Work::Write { body, .. }) => {
                     Work::Write { head, body }
                 }
-                (RecordAction::Rewrite(new), Work::Rewrite { old, .. }) => {
-                    Work::Rewrite { old, new }
+                (RecordAction::Rewrite(new), Work::Change { old, .. }) => {
+                    Work::Change { old, new: Some(new) }
                 }
+                // Whatever its head is by now: the change may be under way.
                 _ => Work::Remove,
             };
             let count = match &work {
@@ -105,24 +106,29 @@ impl Shared {
         heads
     }
 
-    fn carry_out(&self, key: Key, head: Bytes, verdict: RecordAction, swept: &mut Swept) {
+    fn carry_out(&self, key: Key, old: Bytes, verdict: RecordAction, swept: &mut Swept) {
         swept.judged += 1;
+        let new = match verdict {
+            RecordAction::Keep => return,
+            RecordAction::Remove => None,
+            RecordAction::Rewrite(new) => Some(new),
+        };
         let mut state = self.state.lock();
-        // A record that waits has been judged, or was put later.
-        if verdict == RecordAction::Keep || state.queue.get(key).is_some() {
+        // A record that waits has been judged, or was put later. One that was put and written later has
+        // another head: the change leaves it.
+        if state.queue.get(key).is_some() {
             return;
         }
-        if let RecordAction::Rewrite(new) = verdict {
-            let work = Work::Rewrite { old: head, new };
-            if !state.queue.is_full_for(key, &work) {
-                swept.rewritten += 1;
-                state.queue.push(key, work);
-                self.news.notify_one();
-                return;
-            }
+        let mut work = Work::Change { old, new };
+        if state.queue.is_full_for(key, &work) {
+            work = Work::Remove;
         }
-        swept.removed += 1;
-        state.remove(key);
+        let count = match &work {
+            Work::Change { new: Some(_), .. } => &mut swept.rewritten,
+            _ => &mut swept.removed,
+        };
+        *count += 1;
+        state.queue.push(key, work);
         self.show(&state);
         self.news.notify_one();
     }

@@ -556,6 +556,24 @@ async fn sweep_judges_every_record_on_disk_and_waiting() {
 }
 
 #[tokio::test]
+async fn sweep_leaves_a_record_that_has_replaced_the_judged_one() {
+    let dir = TempDir::new().unwrap();
+    let disk = open(dir.path());
+    disk.put_record(1, 10);
+    disk.settled().await;
+    let judge = |_: Key, _: &Bytes| {
+        disk.put(key(1), "new".into(), vec![body(1, 10)]);
+        while !disk.shared.state.lock().queue.is_empty() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        RecordAction::Remove
+    };
+    disk.sweep(100_000, judge).await;
+    disk.settled().await;
+    assert_eq!(disk.get(key(1)).await.map(|record| record.head), Some("new".into()));
+}
+
+#[tokio::test]
 async fn metrics_are_named_as_the_others_are() {
     let mut registry = Registry::default();
     let metrics = DiskMetrics::registered(registry.part("levada"));

@@ -138,7 +138,7 @@ impl DiskWriter<'_> {
     fn done(&mut self, key: Key, work: Work) -> Option<Work> {
         let result = match &work {
             Work::Write { head, body } => self.write(key, head, body),
-            Work::Rewrite { old, new } => self.rewrite(key, old, new),
+            Work::Change { old, new } => self.change(key, old, new.as_ref()),
             Work::Remove => self.remove(key),
         };
         let Err(error) = result else {
@@ -148,7 +148,7 @@ impl DiskWriter<'_> {
             }
             return None;
         };
-        if !matches!(work, Work::Remove) {
+        if !matches!(work, Work::Remove | Work::Change { new: None, .. }) {
             self.shared.metrics.dropped("failed");
         }
         self.failed("the disk cache cannot be written", &error);
@@ -196,8 +196,13 @@ impl DiskWriter<'_> {
         }
     }
 
-    /// Replaces the head of a record that has not changed since it was read.
-    fn rewrite(&mut self, key: Key, old: &Bytes, new: &Bytes) -> io::Result<()> {
+    /// Replaces the head of a record that has not changed since it was read, or removes the record.
+    fn change(&mut self, key: Key, old: &Bytes, new: Option<&Bytes>) -> io::Result<()> {
+        let Some(new) = new else {
+            // Another record has taken its place and stays.
+            let other = self.shared.files.read_head(key).is_ok_and(|head| head != old);
+            return if other { Ok(()) } else { self.remove(key) };
+        };
         match self.shared.files.read(key) {
             Ok(record) if record.head == old => self.write(key, new, &record.body),
             Ok(_) => Ok(()),
