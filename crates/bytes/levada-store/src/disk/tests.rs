@@ -1,6 +1,7 @@
 //! The tier with real files.
 
 use std::{
+    collections::HashSet,
     fs,
     os::unix::fs::{MetadataExt, PermissionsExt},
     path::Path,
@@ -73,11 +74,20 @@ async fn until(mut done: impl FnMut() -> bool) {
     }
 }
 
-/// The size of the directory, by the file system's own account.
+/// The size of the directory, by the file system's own account. While files come and go, one look counts a
+/// file that has gone and the one that took its room: only what two looks find was there at one moment.
 fn taken(dir: &Path) -> u64 {
-    let own = fs::symlink_metadata(dir).map_or(0, |found| found.blocks() * 512);
-    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    own + entries.map(|entry| taken(&entry.path())).sum::<u64>()
+    let [mut first, mut second] = [HashSet::new(), HashSet::new()];
+    look(dir, &mut first);
+    look(dir, &mut second);
+    first.intersection(&second).map(|(_, _, blocks)| blocks * 512).sum()
+}
+
+/// Collects every file and directory, with its inode and the blocks that it takes.
+fn look(path: &Path, found: &mut HashSet<(PathBuf, u64, u64)>) {
+    found.extend(path.symlink_metadata().map(|of| (path.to_owned(), of.ino(), of.blocks())));
+    let entries = fs::read_dir(path).into_iter().flatten().flatten();
+    entries.for_each(|entry| look(&entry.path(), found));
 }
 
 /// A file system of a few bytes, where the test may mount one.
