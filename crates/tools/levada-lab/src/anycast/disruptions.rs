@@ -26,7 +26,7 @@ use super::{
     draw, is_whole,
     sender::{self, Sender},
 };
-use crate::args::anycast::DisruptionsArgs;
+use crate::{args::anycast::DisruptionsArgs, cluster::on_host, emulation::run::mean};
 use levada_client::command::CommandStatus;
 use levada_report::chart::{Axes, Figure, lines};
 
@@ -72,7 +72,10 @@ pub(super) fn run(args: &DisruptionsArgs) -> anyhow::Result<CommandStatus> {
         return Err(error);
     }
     let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let means = results.into_iter().map(|(p, rates)| (p, mean(&rates))).collect::<BTreeMap<_, _>>();
+    let means = results
+        .into_iter()
+        .map(|(p, rates)| (p, mean(rates.iter().copied())))
+        .collect::<BTreeMap<_, _>>();
     report(args, &means)
 }
 
@@ -125,15 +128,11 @@ fn download(
         retries: u32::MAX,
         ..GetRequest::new(format!("http://{SERVER}/file").parse()?, path.clone())
     };
-    let (report, result) = client.namespace().run(|| -> anyhow::Result<_> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(async {
-            let listener = tokio::net::TcpListener::from_std(listener)?;
-            tokio::spawn(sender.serve(listener));
-            let client = Client::new(ClientSettings::default())?;
-            anyhow::Ok(client.get(&request, &DownloadProgress::default()).await)
-        })
-    })??;
+    let (report, result) = on_host(&client, async || {
+        tokio::spawn(sender.serve(tokio::net::TcpListener::from_std(listener)?));
+        let client = Client::new(ClientSettings::default())?;
+        Ok(client.get(&request, &DownloadProgress::default()).await)
+    })?;
     if let Err(error) = result
         && report.seconds < args.limit.as_secs_f64()
     {
@@ -275,10 +274,6 @@ fn table(
         before = Some((point.loss, point.rtt));
     }
     writeln!(out, "\n")
-}
-
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

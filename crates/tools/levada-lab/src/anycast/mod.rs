@@ -16,7 +16,7 @@ use std::{
 use anyhow::Context as _;
 
 use super::args::anycast::{AnycastArgs, AnycastCommand, EveryArgs};
-use levada_client::command::CommandStatus;
+use levada_client::command::{CommandStatus, content::Verifier};
 use levada_report::chart::{Figure, Page};
 
 /// Runs the experiment.
@@ -49,15 +49,12 @@ fn draw(
 
 /// Whether a file equals the object of the experiments' server, byte for byte.
 fn is_whole(path: &Path, size: u64) -> io::Result<bool> {
-    let (mut file, mut at, mut buffer) = (File::open(path)?, 0, vec![0; 1 << 20]);
+    let (mut file, mut buffer) = (File::open(path)?, vec![0; 1 << 20]);
+    let mut verifier = Verifier::new(sender::KEY);
     loop {
-        let count = file.read(&mut buffer)?;
-        if count == 0 {
-            return Ok(at == size);
+        match file.read(&mut buffer)? {
+            0 => return Ok(verifier.is_whole(size)),
+            count => verifier.take(&buffer[..count]),
         }
-        if !sender::is_right(at, &buffer[..count]) {
-            return Ok(false);
-        }
-        at += count as u64;
     }
 }

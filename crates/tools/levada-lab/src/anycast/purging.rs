@@ -20,10 +20,7 @@ use levada_net::{
 };
 use levada_types::Rng;
 use serde_json::json;
-use tokio::{
-    io::AsyncWriteExt as _,
-    net::{TcpListener, TcpStream},
-};
+use tokio::net::TcpListener;
 
 use super::{
     draw,
@@ -130,11 +127,8 @@ fn downloads(client: &Host, sides: &[Side], over: &AtomicBool, mut rng: Rng) -> 
                 break;
             }
             let began = Instant::now();
-            let download = async {
-                let mut stream = TcpStream::connect(SocketAddr::from((SERVER, side.port))).await?;
-                stream.write_all(b"GET / HTTP/1.1\r\n\r\n").await?;
-                sender::read_all(stream, |_| ()).await
-            };
+            let server = SocketAddr::from((SERVER, side.port));
+            let download = sender::download(server, 0, |_| ());
             let done = runtime.block_on(async {
                 let ended = async {
                     while !over.load(Relaxed) {
@@ -146,7 +140,7 @@ fn downloads(client: &Host, sides: &[Side], over: &AtomicBool, mut rng: Rng) -> 
                     () = ended => None,
                 }
             });
-            if let Some(Ok(_)) = &done {
+            if let Some(Ok(())) = &done {
                 let mut seconds = side.seconds.lock().unwrap_or_else(PoisonError::into_inner);
                 seconds.push(began.elapsed().as_secs_f64());
             }

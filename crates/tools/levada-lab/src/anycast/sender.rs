@@ -5,6 +5,7 @@
 
 use std::{
     io,
+    net::SocketAddr,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -12,15 +13,20 @@ use std::{
     time::Duration,
 };
 
+use http::header::RANGE;
+use levada_client::command::content;
 use levada_net::{
     dormant::{DormancyWatch, MonitoredStream, WatchedConnection},
     tcp::reset_on_close,
 };
+use levada_types::Key;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{TcpListener, TcpStream},
+    net::TcpListener,
     task::AbortHandle,
 };
+
+use crate::cluster::client::{BodyEnd, Reader, connect, fields, request};
 
 /// The object, and the treatment of connections.
 pub(super) struct Sender {
@@ -76,7 +82,7 @@ impl Sender {
     }
 
     async fn answers(&self, stream: &mut MonitoredStream<Task>) -> io::Result<()> {
-        let mut head = Vec::new();
+        let (mut head, mut piece) = (Vec::new(), vec![0; PIECE as usize]);
         loop {
             while !head.ends_with(b"\r\n\r\n") {
                 if head.len() > LONGEST_HEAD {
@@ -101,20 +107,14 @@ impl Sender {
             let is_get = head.starts_with(b"GET ");
             let mut at = if is_get { first } else { end };
             while at < end {
-                let block = &BLOCK[(at % BLOCK.len() as u64) as usize..];
-                let length = block.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
-                stream.write_all(&block[..length]).await?;
-                at += length as u64;
+                let piece = &mut piece[..PIECE.min(end - at) as usize];
+                content::write(KEY, at, piece);
+                stream.write_all(piece).await?;
+                at += piece.len() as u64;
             }
             head.clear();
         }
     }
-}
-
-/// Whether `bytes` are the object's bytes from `at` on.
-pub(super) fn is_right(at: u64, bytes: &[u8]) -> bool {
-    let expected = (at..).map(|at| BLOCK[(at % BLOCK.len() as u64) as usize]);
-    bytes.iter().zip(expected).all(|(found, expected)| *found == expected)
 }
 
 /// The first byte requested and the one after the last.
@@ -139,54 +139,33 @@ pub(super) fn listen(
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
         socket.set_nonblocking(true)?;
         socket.set_tcp_nodelay(true)?;
-        socket.bind(&std::net::SocketAddr::from((address, port)).into())?;
+        socket.bind(&SocketAddr::from((address, port)).into())?;
         socket.listen(16_384)?;
         io::Result::Ok(socket.into())
     })??;
     Ok(listener)
 }
 
-/// Reads an answer's body to its end. Returns the number of bytes, and whether the body is
-/// complete.
-pub(super) async fn read_all(
-    mut stream: TcpStream,
-    mut seen: impl FnMut(usize),
-) -> io::Result<u64> {
-    let (mut buffer, mut total, mut head) = (vec![0; 64 << 10], 0, Vec::new());
-    let mut length = None;
-    loop {
-        let count = stream.read(&mut buffer).await?;
-        if count == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        seen(count);
-        if length.is_none() {
-            head.extend_from_slice(&buffer[..count]);
-            let text = String::from_utf8_lossy(&head).into_owned();
-            let Some(end) = text.find("\r\n\r\n") else { continue };
-            let field = text.lines().find_map(|line| line.strip_prefix("Content-Length: "));
-            length = field.and_then(|value| value.parse::<u64>().ok());
-            total = (head.len() - end - 4) as u64;
-        } else {
-            total += count as u64;
-        }
-        if length.is_some_and(|length| total >= length) {
-            return Ok(total);
-        }
+/// Requests the object from a byte on; whether all of it came.
+pub(super) async fn download(
+    server: SocketAddr,
+    first: u64,
+    seen: impl FnMut(&[u8]),
+) -> anyhow::Result<()> {
+    let mut connection = connect(server).await?;
+    let mut fields = fields("anycast.test");
+    fields.insert(RANGE, format!("bytes={first}-").parse()?);
+    let response = connection.send_request(request("/", &fields)).await?;
+    match Reader::new(f64::INFINITY, Duration::MAX).receive(response, seen).await {
+        BodyEnd::Broken(error) => Err(error.into()),
+        BodyEnd::Whole | BodyEnd::Stalled => Ok(()),
     }
 }
 
-/// An odd length, so that bytes at a wrong offset are wrong bytes.
-static BLOCK: [u8; 65_521] = {
-    let mut block = [0; 65_521];
-    let mut at = 0;
-    while at < block.len() {
-        block[at] = (at * 31 + (at >> 8) * 7) as u8;
-        at += 1;
-    }
-    block
-};
-
+/// The key of the object's bytes.
+pub(super) const KEY: Key = Key(1);
+/// Bytes sent at a time.
+const PIECE: u64 = 64 << 10;
 /// As that of a node: half of Linux' shortest retransmission timeout.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
 const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -202,11 +181,5 @@ mod tests {
         assert_eq!(range(b"GET / HTTP/1.1\r\nRange: bytes=3-\r\n\r\n", 9), Some((3, 9)));
         assert_eq!(range(b"GET / HTTP/1.1\r\nrange: bytes=3-4\r\n\r\n", 9), Some((3, 5)));
         assert_eq!(range(b"GET / HTTP/1.1\r\nrange: bytes=30-4\r\n\r\n", 9), Some((9, 9)));
-    }
-
-    #[test]
-    fn bytes_at_a_wrong_place_are_wrong() {
-        assert!(is_right(65_521 * 3 + 5, &BLOCK[5..500]));
-        assert!(!is_right(4, &BLOCK[5..500]));
     }
 }

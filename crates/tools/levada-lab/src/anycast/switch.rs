@@ -33,7 +33,10 @@ use super::{
     draw, is_whole,
     sender::{self, Sender},
 };
-use crate::args::anycast::{Daemon, SwitchArgs};
+use crate::{
+    args::anycast::{Daemon, SwitchArgs},
+    cluster::on_host,
+};
 use levada_client::command::{CommandStatus, admin_client};
 use levada_report::chart::{Axes, Curve, lines};
 
@@ -239,19 +242,10 @@ impl<'a> SwitchWorld<'a> {
         let began = Instant::now();
         thread::scope(|scope| {
             let order = scope.spawn(|| {
-                self.nodes[0].namespace().run(|| -> anyhow::Result<()> {
-                    let runtime =
-                        tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+                on_host(&self.nodes[0], async || {
                     let (admin, nothing): (SocketAddr, _) = (ADMIN.parse()?, json!({}));
-                    let told = runtime.block_on(admin_client::try_post(
-                        admin,
-                        target,
-                        &nothing,
-                        None,
-                        STEP_TIMEOUT,
-                    ))?;
-                    told.map(drop).map_err(anyhow::Error::msg)
-                })?
+                    admin_client::post(admin, target, &nothing, None, STEP_TIMEOUT).await.map(drop)
+                })
             });
             let routed = self.until_routed_to(to)?;
             // A limit above the traffic between the daemons.

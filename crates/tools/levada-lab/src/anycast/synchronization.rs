@@ -15,16 +15,13 @@ use levada_net::{
     wire::Shape,
 };
 use serde_json::json;
-use tokio::{
-    io::AsyncWriteExt as _,
-    net::{TcpListener, TcpStream},
-};
+use tokio::net::TcpListener;
 
 use super::{
     draw,
     sender::{self, Sender},
 };
-use crate::args::anycast::SynchronizationArgs;
+use crate::{args::anycast::SynchronizationArgs, cluster::on_host};
 use levada_client::command::CommandStatus;
 use levada_report::chart::{Axes, Figure, lines};
 
@@ -48,41 +45,33 @@ pub(super) fn run(args: &SynchronizationArgs) -> anyhow::Result<CommandStatus> {
     ])?;
     let listener = sender::listen(&server, SERVER, 80)?;
     let (meter, received) = (wire.up(0).clone(), Arc::new(AtomicU64::new(0)));
-    let (samples, bytes) = clients.namespace().run(|| -> anyhow::Result<_> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(async {
-            let sender = Arc::new(Sender::new(args.size.0));
-            tokio::spawn(sender.serve(TcpListener::from_std(listener)?));
-            for number in 0..args.clients {
-                let received = received.clone();
-                // Each client continues at another offset of its file.
-                let rest = args.size.0 * number as u64 / (2 * args.clients as u64);
-                tokio::spawn(async move {
-                    let mut stream = TcpStream::connect(SocketAddr::from((SERVER, 80))).await?;
-                    let head = format!("GET / HTTP/1.1\r\nRange: bytes={rest}-\r\n\r\n");
-                    stream.write_all(head.as_bytes()).await?;
-                    let seen = |count| {
-                        received.fetch_add(count as u64, Relaxed);
-                    };
-                    sender::read_all(stream, seen).await
-                });
-            }
-            // Wait until the queue has filled: the experiment measures whether it stays full.
-            let began = Instant::now();
-            while meter.bytes.load(Relaxed) == 0 && began.elapsed() < FILL_TIMEOUT {
-                tokio::time::sleep(FILL_INTERVAL).await;
-            }
-            let before = (Instant::now(), meter.bytes.load(Relaxed));
-            let mut samples = Vec::new();
-            let mut ticks = tokio::time::interval(SAMPLE);
-            while before.0.elapsed() < args.duration {
-                ticks.tick().await;
-                samples.push(meter.queued.load(Relaxed));
-            }
-            let seconds = before.0.elapsed().as_secs_f64();
-            Ok((samples, (meter.bytes.load(Relaxed) - before.1) as f64 / seconds))
-        })
-    })??;
+    let (samples, bytes) = on_host(&clients, async || {
+        let sender = Arc::new(Sender::new(args.size.0));
+        tokio::spawn(sender.serve(TcpListener::from_std(listener)?));
+        for number in 0..args.clients {
+            let received = received.clone();
+            // Each client continues at another offset of its file.
+            let rest = args.size.0 * number as u64 / (2 * args.clients as u64);
+            let seen = move |piece: &[u8]| {
+                received.fetch_add(piece.len() as u64, Relaxed);
+            };
+            tokio::spawn(sender::download(SocketAddr::from((SERVER, 80)), rest, seen));
+        }
+        // Wait until the queue has filled: the experiment measures whether it stays full.
+        let began = Instant::now();
+        while meter.bytes.load(Relaxed) == 0 && began.elapsed() < FILL_TIMEOUT {
+            tokio::time::sleep(FILL_INTERVAL).await;
+        }
+        let before = (Instant::now(), meter.bytes.load(Relaxed));
+        let mut samples = Vec::new();
+        let mut ticks = tokio::time::interval(SAMPLE);
+        while before.0.elapsed() < args.duration {
+            ticks.tick().await;
+            samples.push(meter.queued.load(Relaxed));
+        }
+        let seconds = before.0.elapsed().as_secs_f64();
+        Ok((samples, (meter.bytes.load(Relaxed) - before.1) as f64 / seconds))
+    })?;
     report(args, &samples, bytes * 8.0 / (args.rate * 8) as f64, received.load(Relaxed))
 }
 

@@ -28,7 +28,10 @@ use tokio::{
 use super::sender::{self, Sender};
 use levada_client::command::{CommandStatus, admin_client};
 
-use crate::args::anycast::VanishingArgs;
+use crate::{
+    args::anycast::VanishingArgs,
+    cluster::{on_host, resident},
+};
 
 /// Makes the clients vanish, and measures the state that remains.
 ///
@@ -249,14 +252,9 @@ impl VanishingWorld {
     }
 
     fn metric(&self, name: &str) -> anyhow::Result<u64> {
-        let page = self.node.namespace().run(|| -> anyhow::Result<_> {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            let admin: SocketAddr = ADMIN.parse()?;
-            runtime.block_on(async { admin_client::get(admin, "/metrics", STEP_TIMEOUT).await })
-        })??;
-        let page = String::from_utf8_lossy(&page).into_owned();
-        let value = page.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
-        Ok(value.unwrap_or(0))
+        let admin: SocketAddr = ADMIN.parse()?;
+        let asked = || admin_client::metric(admin, name, STEP_TIMEOUT);
+        on_host(&self.node, asked).map(|value| value as u64)
     }
 
     /// Connections that the node has.
@@ -302,12 +300,9 @@ async fn grow(listener: TcpListener) -> io::Result<()> {
     }
 }
 
-/// Bytes of a process in memory.
+/// Bytes of the node in memory.
 fn memory(node: &Child) -> anyhow::Result<u64> {
-    let status = fs::read_to_string(format!("/proc/{}/status", node.process.id()))?;
-    let line =
-        status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.split_whitespace().next());
-    Ok(line.and_then(|kib| kib.parse::<u64>().ok()).context("the node is gone")? << 10)
+    resident(node.process.id(), "VmRSS:").context("the node is gone")
 }
 
 fn report(args: &VanishingArgs, measured: &Measured) -> anyhow::Result<CommandStatus> {

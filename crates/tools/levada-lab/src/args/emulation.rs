@@ -84,7 +84,29 @@ impl PrototypeArgs {
         self.connection_per_request || self.transport == Transport::Handoff
     }
 
-    /// The sentence for reports.
+    /// The options of a back-end with this memory.
+    pub(crate) fn backend(&self, memory: u64) -> Vec<String> {
+        let MachineArgs { cpu, disk, eviction } = self.machine;
+        vec![
+            format!("--memory={memory}B"),
+            format!("--time-scale={}", self.time_scale),
+            format!("--cpu={cpu}"),
+            format!("--disk={disk}"),
+            format!("--eviction={}", eviction.name),
+        ]
+    }
+
+    /// The sentence about the hardware for reports.
+    pub(crate) fn hardware(&self, memory: u64) -> String {
+        let MachineArgs { cpu, disk, eviction } = self.machine;
+        format!(
+            "a process each, {} of memory ({}), CPU {cpu} and disk {disk} times as fast as ASPLOS'98's",
+            ByteSize(memory),
+            eviction.name
+        )
+    }
+
+    /// The sentence about the transport.
     pub(crate) fn transport(&self) -> &'static str {
         match self.transport {
             Transport::Handoff => {
@@ -112,17 +134,6 @@ pub(crate) struct MachineArgs {
     /// The eviction algorithm of the memory; `levada sim list evictions` lists them.
     #[arg(long, value_name = "NAME", default_value = "gds-packets", value_parser = eviction)]
     pub(crate) eviction: &'static eviction::EvictionEntry,
-}
-
-impl MachineArgs {
-    /// The options for a back-end.
-    pub(crate) fn options(&self) -> [String; 3] {
-        [
-            format!("--cpu={}", self.cpu),
-            format!("--disk={}", self.disk),
-            format!("--eviction={}", self.eviction.name),
-        ]
-    }
 }
 
 /// The cost of a service at the server.

@@ -180,9 +180,7 @@ fn strategy(name: &str) -> anyhow::Result<Strategy> {
 }
 
 fn options(args: &CapArgs, site: &Site) -> Vec<String> {
-    let mut options = vec![format!("--memory={}B", args.memory.0)];
-    options.push(format!("--time-scale={}", args.prototype.time_scale));
-    options.extend(args.prototype.machine.options());
+    let mut options = args.prototype.backend(args.memory.0);
     let service = |service: &levada_sim::prototype::Service| {
         let (cpu, disk) = (service.cpu.as_millis(), service.disk.as_millis());
         format!("--service={}={cpu}ms+{disk}ms", service.name)

@@ -10,8 +10,8 @@ use crate::{
     args::cap::{CapArgs, MixName},
     emulation::{
         report::{
-            Claim, LabReport, QUALITY_1, QUALITY_2, handed_over, machine_was_busy, misprediction,
-            nothing_failed, percent, quality,
+            Claim, LabReport, QUALITY_1, QUALITY_2, misprediction, notes, nothing_failed, percent,
+            quality,
         },
         run::mean,
     },
@@ -21,13 +21,9 @@ use levada_client::command::CommandStatus;
 /// Prints the setup.
 pub(super) fn begin(args: &CapArgs, setup: &CapSetup) -> anyhow::Result<LabReport> {
     let mut emulated = vec![format!(
-        "servers: {}, a process each, {} of memory ({}), CPU {} and disk {} times as fast as ASPLOS'98's, \
-         CPU shared in slices of 10 ms",
+        "servers: {}, {}, CPU shared in slices of 10 ms",
         args.servers,
-        ByteSize(args.memory.0),
-        args.prototype.machine.eviction.name,
-        args.prototype.machine.cpu,
-        args.prototype.machine.disk
+        args.prototype.hardware(args.memory.0)
     )];
     for mix in setup.mixes.iter().copied() {
         let site = site(args, mix, args.prototype.seed.into());
@@ -61,12 +57,7 @@ pub(super) fn begin(args: &CapArgs, setup: &CapSetup) -> anyhow::Result<LabRepor
         objects.k,
         most_objects
     ));
-    emulated.push(format!(
-        "time: {} after a warm-up of {}, of which each second takes {} s; rates are per emulated second",
-        format_duration(setup.window.measure),
-        format_duration(setup.window.warm_up),
-        args.prototype.time_scale
-    ));
+    emulated.push(setup.window.sentence(args.prototype.time_scale));
     emulated.push(args.prototype.transport().to_owned());
     let seeds: Vec<_> = setup.seeds.iter().map(ToString::to_string).collect();
     emulated.push(format!(
@@ -143,10 +134,7 @@ pub(super) fn end(
         let what = format!("{} with {} clients, {} mix", row.policy, row.clients, row.mix.as_str());
         claims.extend(misprediction(&what, &row.run, row.predicted.throughput));
     }
-    let busy = machine_was_busy(runs());
-    let notes: Vec<_> =
-        busy.into_iter().chain(handed_over(args.prototype.transport, runs())).collect();
-    Ok(report.end(&claims, &notes)?)
+    Ok(report.end(&claims, &notes(args.prototype.transport, runs()))?)
 }
 
 fn spread(values: impl Iterator<Item = f64> + Clone) -> f64 {

@@ -24,7 +24,7 @@ use std::time::Duration;
 #[cfg(target_os = "linux")]
 use {
     anyhow::{Context as _, ensure},
-    levada_client::command::node::Node,
+    levada_client::command::{block_on, node::Node},
     levada_net::lab::Host,
     rustix::process::{Pid, Signal, kill_process},
     tokio::{
@@ -53,20 +53,29 @@ pub(crate) fn until_interrupted<T: Send, F: Future<Output = anyhow::Result<T>>>(
     host: Option<&Host>,
     work: impl FnOnce() -> F + Send,
 ) -> anyhow::Result<Option<T>> {
-    let run = || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(LocalSet::new().run_until(async {
-            let mut interrupt = signal(SignalKind::interrupt())?;
-            tokio::select! {
-                outcome = work() => outcome.map(Some),
-                _ = interrupt.recv() => Ok(None),
-            }
-        }))
+    let run = async move || {
+        let (mut interrupt, tasks) = (signal(SignalKind::interrupt())?, LocalSet::new());
+        tokio::select! {
+            outcome = tasks.run_until(async { work().await }) => outcome.map(Some),
+            _ = interrupt.recv() => Ok(None),
+        }
     };
     match host {
-        Some(host) => host.namespace().run(run)?,
-        None => run(),
+        Some(host) => on_host(host, run),
+        None => block_on(run())?,
     }
+}
+
+/// Runs `work` on a thread whose network is that of a host.
+///
+/// # Errors
+/// Those of the work.
+#[cfg(target_os = "linux")]
+pub(crate) fn on_host<T: Send, F: Future<Output = anyhow::Result<T>>>(
+    host: &Host,
+    work: impl FnOnce() -> F + Send,
+) -> anyhow::Result<T> {
+    host.namespace().run(|| block_on(work()))??
 }
 
 /// Starts a process on a host, or where this thread is.
@@ -121,6 +130,14 @@ pub(crate) fn percentile(times: &[Duration], percent: usize) -> Duration {
 #[cfg(target_os = "linux")]
 pub(crate) fn milliseconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e4).round() / 10.0
+}
+
+/// Resident memory of a process in bytes, now (`VmRSS:`) or at its highest (`VmHWM:`); `None` when it is gone.
+#[cfg(target_os = "linux")]
+pub(crate) fn resident(process: u32, field: &str) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
 }
 
 /// Sends a signal to a node.

@@ -54,7 +54,7 @@ pub fn text(status: StatusCode, text: impl Into<Bytes>) -> Response<Full<Bytes>>
     response
 }
 
-/// The bytes of an object, made while they are sent; `sent` is told of each piece.
+/// The bytes of an object, made while they are sent; `sent` gets the length of each piece.
 pub fn body(
     key: Key,
     range: Range<u64>,

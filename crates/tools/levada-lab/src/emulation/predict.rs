@@ -1,5 +1,5 @@
 //! The simulator's prediction for an emulated cluster: the world of `levada sim paper lard`, whose front-ends and
-//! networks cost nothing (Sec. 3.1), with a lab's trace.
+//! networks cost nothing (ASPLOS'98 Sec. 3.1), with a lab's trace.
 
 use std::{collections::BTreeMap, ops::ControlFlow};
 

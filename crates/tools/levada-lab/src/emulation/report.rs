@@ -104,25 +104,24 @@ pub(crate) fn misprediction(what: &str, run: &Run, predicted: f64) -> Option<Cla
     (!right).then(|| Claim { text: text(), holds: false })
 }
 
-/// A note if this machine may have been the limit.
-pub(crate) fn machine_was_busy<'a>(runs: impl Iterator<Item = &'a Run>) -> Option<String> {
-    let most = runs.map(Run::share).fold(0.0, f64::max);
-    (most > BUSY).then(|| {
+/// Notes if this machine may have been the limit, and on the part of answers that bypassed the front-end, where
+/// connections are handed over.
+pub(crate) fn notes<'a>(
+    transport: Transport,
+    runs: impl Iterator<Item = &'a Run> + Clone,
+) -> Vec<String> {
+    let most = runs.clone().map(Run::share).fold(0.0, f64::max);
+    let busy = (most > BUSY).then(|| {
         format!(
             "the lab alone took up to {:.0} % of this machine; a larger --time-scale leaves it room",
             most * 100.0
         )
-    })
-}
-
-/// A note on the part of answers that bypassed the front-end, where connections are handed over.
-pub(crate) fn handed_over<'a>(
-    transport: Transport,
-    runs: impl Iterator<Item = &'a Run>,
-) -> Option<String> {
-    let least = runs.map(|run| run.handed).reduce(f64::min)?;
-    (transport == Transport::Handoff)
-        .then(|| format!("{} of the answers or more were handed over", percent(least)))
+    });
+    let least = runs.map(|run| run.handed).reduce(f64::min);
+    let handed = least.filter(|_| transport == Transport::Handoff);
+    let handed =
+        handed.map(|least| format!("{} of the answers or more were handed over", percent(least)));
+    busy.into_iter().chain(handed).collect()
 }
 
 /// The columns for the quality of a measurement.

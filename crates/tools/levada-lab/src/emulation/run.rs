@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use levada_net::lab::LabCluster;
 use levada_sim::{machine::Usage, prototype::Measured};
+use levada_types::format_duration;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -44,6 +45,15 @@ pub(crate) struct Window {
 }
 
 impl Window {
+    /// The sentence for reports, in emulated time.
+    pub(crate) fn sentence(&self, time_scale: f64) -> String {
+        format!(
+            "time: {} after a warm-up of {}, of which each second takes {time_scale} s; rates are per emulated second",
+            format_duration(self.measure),
+            format_duration(self.warm_up)
+        )
+    }
+
     /// From emulated times.
     pub(crate) fn scaled(self, time_scale: f64) -> Self {
         let scaled = |time: Duration| time.mul_f64(time_scale);

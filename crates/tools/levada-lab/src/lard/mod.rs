@@ -59,7 +59,7 @@ pub(super) fn run(args: &LardArgs) -> anyhow::Result<CommandStatus> {
             let outstanding = setup.outstanding(nodes);
             let spec = Spec {
                 backends: nodes,
-                options: options(args, &setup),
+                options: common.backend(setup.memory),
                 policy: strategy.table(common.time_scale),
                 at_once: outstanding,
                 site: String::new(),
@@ -112,13 +112,6 @@ impl LardSetup {
     fn outstanding(&self, nodes: usize) -> usize {
         self.clients.map_or_else(|| lard_admission_limit(nodes, 25, 65), u64::from).max(1) as usize
     }
-}
-
-fn options(args: &LardArgs, setup: &LardSetup) -> Vec<String> {
-    let mut options = vec![format!("--memory={}B", setup.memory)];
-    options.push(format!("--time-scale={}", args.prototype.time_scale));
-    options.extend(args.prototype.machine.options());
-    options
 }
 
 const SHORTEST: Duration = Duration::from_millis(100);

@@ -2,15 +2,15 @@
 //! statements.
 
 use levada_sim::prototype::Measured;
-use levada_types::{ByteSize, format_duration};
+use levada_types::ByteSize;
 use serde_json::json;
 
 use super::{LardRow, LardSetup};
 use crate::{
     args::lard::LardArgs,
     emulation::report::{
-        Claim, LabReport, QUALITY_1, QUALITY_2, handed_over, machine_was_busy, misprediction,
-        nothing_failed, percent, quality,
+        Claim, LabReport, QUALITY_1, QUALITY_2, misprediction, notes, nothing_failed, percent,
+        quality,
     },
 };
 use levada_client::command::CommandStatus;
@@ -27,25 +27,14 @@ pub(super) fn begin(args: &LardArgs, setup: &LardSetup) -> anyhow::Result<LabRep
             ByteSize(replay.bytes()),
             replay.trace.requests().len()
         ),
-        format!(
-            "back-ends: a process each, {} of memory ({}), CPU {} and disk {} times as fast as ASPLOS'98's",
-            ByteSize(setup.memory),
-            args.prototype.machine.eviction.name,
-            args.prototype.machine.cpu,
-            args.prototype.machine.disk
-        ),
+        format!("back-ends: {}", args.prototype.hardware(setup.memory)),
         format!(
             "clients: {} on {} back-ends, each with one request at a time",
             outstanding.collect::<Vec<_>>().join(" and "),
             setup.nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
         ),
         args.prototype.transport().to_owned(),
-        format!(
-            "time: {} after a warm-up of {}, of which each second takes {} s; rates are per emulated second",
-            format_duration(setup.window.measure),
-            format_duration(setup.window.warm_up),
-            args.prototype.time_scale
-        ),
+        setup.window.sentence(args.prototype.time_scale),
     ];
     let head = format!("{HEAD_1}{QUALITY_1}\n{HEAD_2}{QUALITY_2}");
     Ok(LabReport::begin(args.prototype.json, emulated, &head)?)
@@ -115,7 +104,5 @@ pub(super) fn end(
         let what = format!("{} on {} back-ends", row.policy, row.nodes);
         claims.extend(misprediction(&what, &row.run, row.predicted.throughput));
     }
-    let mut notes: Vec<_> = machine_was_busy(runs()).into_iter().collect();
-    notes.extend(handed_over(args.prototype.transport, runs()));
-    Ok(report.end(&claims, &notes)?)
+    Ok(report.end(&claims, &notes(args.prototype.transport, runs()))?)
 }
