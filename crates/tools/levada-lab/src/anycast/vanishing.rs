@@ -174,7 +174,8 @@ impl VanishingWorld {
                  send_timeout = \"1h\"\n[[site]]\nhosts = \"other\"\norigin = \"http://127.0.0.1:8000\"\n\
                  default_ttl = \"1h\"\n[[site]]\nhosts = \"live\"\norigin = \"http://127.0.0.1:8001\"\n\
                  default_ttl = \"1h\"\n",
-                connections = args.clients + 100
+                // All clients have one address, which may hold half of the connections.
+                connections = 2 * (args.clients + 100)
             ),
         )?;
         Ok(Self { node, clients, other, wires, _network: network })
