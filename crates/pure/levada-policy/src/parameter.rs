@@ -4,6 +4,7 @@
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use levada_types::{format_duration, parse_duration};
+use serde::{Deserialize, Serialize};
 
 /// One parameter of one policy.
 #[derive(Clone, Copy, Debug)]
@@ -54,17 +55,19 @@ pub enum Setting {
     Derived(&'static str),
 }
 
-/// A value from a configuration, before it is checked against the declaration.
-#[derive(Clone, Debug, PartialEq)]
+/// The value of a policy's parameter; the policy declares its type.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[cfg_attr(feature = "config", derive(schemars::JsonSchema), schemars(inline))]
+#[serde(untagged)]
 pub enum ParameterValue {
-    /// A whole number.
-    Integer(i64),
-    /// A number with a fraction.
-    Number(f64),
-    /// A text: a duration, a choice.
-    Text(String),
     /// On or off.
     Switch(bool),
+    /// A whole number.
+    Integer(i64),
+    /// A number.
+    Number(f64),
+    /// A word or a duration.
+    Text(String),
 }
 
 /// The error in one given parameter.

@@ -44,7 +44,7 @@ pub use outcome::{
 pub use progress::Progress;
 pub use run::run;
 pub use scenario::{
-    Arrivals, Cache, Flash, Measure, NetworkModel, Policy, Prepared, Problem, Problems, Scalar,
-    Scenario, Servers, Share, Size, Time, TopologyChoice, Workload,
+    Arrivals, Cache, Flash, Measure, NetworkModel, Policy, Prepared, Problem, Problems, Scenario,
+    Servers, Share, Size, Time, TopologyChoice, Workload,
 };
 pub use world::BYTES_PER_REQUEST;

@@ -56,9 +56,9 @@ impl Redirectors {
             shards: 1,
         };
         let instances = if one_for_all { 1 } else { places.len() };
-        let given = scenario.policy.given();
+        let (name, parameters) = (&scenario.policy.name, &scenario.policy.parameters);
         let policies: Vec<_> = (0..instances)
-            .map(|_| build(&scenario.policy.name, &given, &deployment).expect("it was checked"))
+            .map(|_| build(name, parameters, &deployment).expect("it was checked"))
             .collect();
         let redirectors = places.iter().enumerate().map(|(n, place)| {
             let cluster = cluster(scenario.seed, topology, routes, *place, servers);

@@ -20,7 +20,7 @@ use super::{
     parts::{each, placed},
 };
 use crate::{
-    file::{self, OneOrMany, Scalar},
+    file::{self, OneOrMany},
     text::{Root, Upstream},
 };
 
@@ -217,8 +217,7 @@ impl Check<'_, '_> {
             self.simulator_only(entry, &path.key("name"));
             return None;
         }
-        let parameters: BTreeMap<String, ParameterValue> =
-            policy.parameters.iter().map(|(key, value)| (key.clone(), value.into())).collect();
+        let parameters = policy.parameters.clone();
         if let Err(errors) = Parameters::check(entry.name, entry.parameters, &parameters) {
             for error in errors {
                 self.parameter_error(&error, path);
@@ -292,17 +291,6 @@ pub(super) fn origin(upstream: &Upstream) -> Origin {
         Upstream::Unix(path) => Origin::Unix(path.clone()),
         Upstream::Discovery { tls, source } => {
             Origin::Discovered { tls: *tls, source: source.as_str().into() }
-        }
-    }
-}
-
-impl From<&Scalar> for ParameterValue {
-    fn from(scalar: &Scalar) -> Self {
-        match scalar {
-            Scalar::Switch(on) => Self::Switch(*on),
-            Scalar::Integer(number) => Self::Integer(*number),
-            Scalar::Number(number) => Self::Number(*number),
-            Scalar::Text(text) => Self::Text(text.clone()),
         }
     }
 }

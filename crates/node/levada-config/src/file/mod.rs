@@ -55,7 +55,7 @@ pub use listen::{ADMIN_MODE, Admin, Certificate, DORMANT_RETRIES, DormantRetries
 pub use log::Log;
 pub use origin_tls::OriginTls;
 pub use peering::{Peer, PeerTls, Peering, Protocol};
-pub use policy::{Policy, Scalar};
+pub use policy::Policy;
 pub use purge::Purge;
 pub use runtime::{Runtime, RuntimeMode};
 pub use servers::{ClassRule, KeyFrom, KeyKind, Server};

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use levada_policy::ParameterValue;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -15,20 +16,5 @@ pub struct Policy {
     pub name: Option<String>,
     /// Parameters of this policy.
     #[serde(flatten)]
-    pub parameters: BTreeMap<String, Scalar>,
-}
-
-/// The value of a policy's parameter; the policy declares its type.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[serde(untagged)]
-#[schemars(inline)]
-pub enum Scalar {
-    /// On or off.
-    Switch(bool),
-    /// A whole number.
-    Integer(i64),
-    /// A number.
-    Number(f64),
-    /// A word or a duration.
-    Text(String),
+    pub parameters: BTreeMap<String, ParameterValue>,
 }

@@ -45,9 +45,7 @@ pub(crate) fn run(
 
 /// Builds the policy of one switch over servers that never refuse.
 fn policy(scenario: &Scenario) -> Result<Box<dyn Policy>, BuildError> {
-    let given = scenario.policy.parameters.iter();
-    let given = given.map(|(key, value)| (key.clone(), value.into())).collect();
-    build(&scenario.policy.name, &given, &Deployment::default())
+    build(&scenario.policy.name, &scenario.policy.parameters, &Deployment::default())
 }
 
 /// Adds the problems of the `[cap]` table to `problems`.

@@ -6,10 +6,11 @@ mod histogram;
 use std::collections::VecDeque;
 
 use histogram::Histogram;
+use levada_policy::ParameterValue;
 use levada_topology::Topology;
 use levada_types::Timestamp;
 
-use crate::{End, Prepared, network::Network, scenario::Scalar, server::Server, workload::Ramp};
+use crate::{End, Prepared, network::Network, server::Server, workload::Ramp};
 
 /// The interval of points of curves and of utilisation checkpoints, in nanoseconds: the step of the
 /// papers' ramp.
@@ -81,7 +82,7 @@ impl Collector {
             RateWindow { rate: *rate, from, to, latency: Histogram::new() }
         };
         let t_low = match prepared.scenario.policy.parameters.get("t_low") {
-            Some(Scalar::Integer(low)) => *low as f64,
+            Some(ParameterValue::Integer(low)) => *low as f64,
             _ => 25.0,
         };
         Self {

@@ -18,7 +18,7 @@ use crate::{Fidelity, cap};
 
 pub use prepare::Prepared;
 pub use read::{Problem, Problems};
-pub use value::{Scalar, Share, Size, Time};
+pub use value::{Share, Size, Time};
 
 /// A whole scenario.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -57,7 +57,7 @@ pub struct TopologyChoice {
     pub file: Option<String>,
     /// The parameters of a listed network, such as `redirectors`.
     #[serde(flatten)]
-    pub parameters: BTreeMap<String, Scalar>,
+    pub parameters: BTreeMap<String, ParameterValue>,
 }
 
 impl Default for TopologyChoice {
@@ -209,14 +209,7 @@ pub struct Policy {
     pub name: String,
     /// Its parameters.
     #[serde(flatten)]
-    pub parameters: BTreeMap<String, Scalar>,
-}
-
-impl Policy {
-    /// Its parameters as levada-policy takes them.
-    pub(crate) fn given(&self) -> BTreeMap<String, ParameterValue> {
-        self.parameters.iter().map(|(name, value)| (name.clone(), value.into())).collect()
-    }
+    pub parameters: BTreeMap<String, ParameterValue>,
 }
 
 impl Default for Policy {

@@ -3,12 +3,14 @@
 use std::{sync::Arc, time::Duration};
 
 use levada_cache::eviction::{self, EVICTIONS};
-use levada_policy::{BuildError, Deployment, Need, build, find, lard_admission_limit};
+use levada_policy::{
+    BuildError, Deployment, Need, ParameterValue, build, find, lard_admission_limit,
+};
 use levada_topology::{MAX_CLIENTS, MAX_SERVERS, Role, Routes, Shape, Topology};
 use levada_trace::{Trace, generate::GENERATORS};
 use levada_types::format_duration;
 
-use super::{Arrivals, Problems, Scalar, Scenario};
+use super::{Arrivals, Problems, Scenario};
 use crate::{Fidelity, Library, Remark, cap, network::MAX_WINDOW};
 
 /// The size of a packet with its headers is a 16-bit number.
@@ -38,7 +40,7 @@ impl Prepared {
     /// Requests outstanding at most in a closed loop: LARD's S (ASPLOS'98 Sec. 2.3) unless given.
     pub(crate) fn outstanding(&self) -> u64 {
         let threshold = |name: &str, usual| match self.scenario.policy.parameters.get(name) {
-            Some(Scalar::Integer(given)) => u64::try_from(*given).unwrap_or(usual),
+            Some(ParameterValue::Integer(given)) => u64::try_from(*given).unwrap_or(usual),
             _ => usual,
         };
         let (low, high) = (threshold("t_low", 25), threshold("t_high", 65));
@@ -300,9 +302,7 @@ impl Scenario {
     }
 
     fn check_policy(&self, problems: &mut Problems) {
-        let given =
-            self.policy.parameters.iter().map(|(key, value)| (key.clone(), value.into())).collect();
-        match build(&self.policy.name, &given, &Deployment::default()) {
+        match build(&self.policy.name, &self.policy.parameters, &Deployment::default()) {
             Ok(_) => {}
             Err(BuildError::UnknownPolicy(name)) => {
                 problems.add(
@@ -328,7 +328,9 @@ impl Scenario {
     /// The remark that the policy's busy threshold cannot be reached: a server with as many requests
     /// from each of the `redirectors` has failed.
     pub(crate) fn unreachable_threshold(&self, redirectors: u64) -> Option<Remark> {
-        let Some(Scalar::Integer(busy)) = self.policy.parameters.get("busy") else { return None };
+        let Some(ParameterValue::Integer(busy)) = self.policy.parameters.get("busy") else {
+            return None;
+        };
         let busy = u64::try_from(*busy).ok()?;
         let redirectors = if self.needs(Need::GlobalLoads) { 1 } else { redirectors };
         let capacity = u64::from(self.servers.active) + u64::from(self.servers.queue);
@@ -417,9 +419,7 @@ impl Scenario {
             clients: clients.clamp(1, MAX_CLIENTS),
             seed: self.seed,
         };
-        let given = self.topology.parameters.iter();
-        let given = given.map(|(key, value)| (key.clone(), value.into())).collect();
-        match levada_topology::build(&self.topology.name, &given, &shape) {
+        match levada_topology::build(&self.topology.name, &self.topology.parameters, &shape) {
             Ok(built) => {
                 let routes = built.routes();
                 let routes = routes.map_err(|error| problems.add("topology", error.to_string()));

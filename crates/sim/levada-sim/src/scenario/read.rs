@@ -185,7 +185,9 @@ fn unknown(name: &str, table: &Map<String, Value>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Arrivals, Scalar};
+    use levada_policy::ParameterValue;
+
+    use crate::Arrivals;
 
     #[test]
     fn a_file_gives_what_differs() {
@@ -195,7 +197,7 @@ mod tests {
         assert_eq!((scenario.seed, scenario.servers.count, scenario.servers.active), (7, 16, 512));
         assert_eq!(scenario.workload.arrivals, Arrivals::Closed);
         assert_eq!(scenario.workload.flash.unwrap().urls, 1);
-        assert_eq!(scenario.policy.parameters["busy"], Scalar::Integer(200));
+        assert_eq!(scenario.policy.parameters["busy"], ParameterValue::Integer(200));
     }
 
     #[test]
@@ -224,7 +226,7 @@ mod tests {
             ])
             .unwrap();
         assert_eq!(scenario.policy.name, "lr-hrw");
-        assert_eq!(scenario.policy.parameters["replicas"], Scalar::Integer(5));
+        assert_eq!(scenario.policy.parameters["replicas"], ParameterValue::Integer(5));
         assert_eq!(scenario.workload.flash.as_ref().unwrap().urls, 3);
         let Problems(problems) = scenario.with([("seed", "x"), ("a.b", "1")]).unwrap_err();
         assert_eq!(problems.len(), 2);

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use levada_policy::ParameterValue;
 use levada_types::{ByteSize, format_duration, parse_duration};
 use schemars::{JsonSchema, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -18,31 +17,6 @@ pub struct Size(pub u64);
 /// A part of one, from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Share(pub f64);
-
-/// The value of a policy's parameter.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
-pub enum Scalar {
-    /// On or off.
-    Switch(bool),
-    /// A whole number.
-    Integer(i64),
-    /// A number.
-    Number(f64),
-    /// A word or a duration.
-    Text(String),
-}
-
-impl From<&Scalar> for ParameterValue {
-    fn from(scalar: &Scalar) -> Self {
-        match scalar {
-            Scalar::Switch(value) => Self::Switch(*value),
-            Scalar::Integer(value) => Self::Integer(*value),
-            Scalar::Number(value) => Self::Number(*value),
-            Scalar::Text(value) => Self::Text(value.clone()),
-        }
-    }
-}
 
 impl Serialize for Time {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

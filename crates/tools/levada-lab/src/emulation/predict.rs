@@ -3,9 +3,9 @@
 
 use std::{collections::BTreeMap, ops::ControlFlow};
 
+use levada_policy::ParameterValue;
 use levada_sim::{
-    Library, Measure, NetworkModel, Outcome, Policy, Scalar, Scenario, Time, TopologyChoice,
-    Workload,
+    Library, Measure, NetworkModel, Outcome, Policy, Scenario, Time, TopologyChoice, Workload,
 };
 use levada_trace::Trace;
 
@@ -15,11 +15,12 @@ use super::strategy::Strategy;
 pub(crate) fn cluster<const N: usize>(
     seed: u64,
     strategy: &Strategy,
-    network: [(&str, Scalar); N],
+    network: [(&str, ParameterValue); N],
 ) -> Scenario {
     let free = [("server_latency", "1us"), ("client_latency", "1us")];
-    let free = free.map(|(name, time)| (name.to_owned(), Scalar::Text(time.to_owned())));
-    let fast = ["server_mbps", "client_mbps"].map(|name| (name.to_owned(), Scalar::Number(1e6)));
+    let free = free.map(|(name, time)| (name.to_owned(), ParameterValue::Text(time.to_owned())));
+    let fast =
+        ["server_mbps", "client_mbps"].map(|name| (name.to_owned(), ParameterValue::Number(1e6)));
     let network = network.map(|(name, value)| (name.to_owned(), value));
     let parameters: BTreeMap<_, _> = free.into_iter().chain(fast).chain(network).collect();
     Scenario {

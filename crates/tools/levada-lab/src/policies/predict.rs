@@ -1,9 +1,9 @@
 //! The simulator's prediction of a ramp's capacity: the same rates, each for as long, meet the same
 //! cluster, documents and policy.
 
+use levada_policy::ParameterValue;
 use levada_sim::{
-    Arrivals, Cache, Flash, Metric, NetworkModel, Scalar, Scenario, Servers, Share, Size, Time,
-    Workload,
+    Arrivals, Cache, Flash, Metric, NetworkModel, Scenario, Servers, Share, Size, Time, Workload,
 };
 
 use super::{
@@ -63,8 +63,8 @@ fn ramp(
 ) -> Scenario {
     let length = args.step * rates.len() as u32;
     let network = [
-        ("server_mbps", Scalar::Number(args.rate as f64 * 8e-6)),
-        ("front_ends", Scalar::Integer(FRONTS.into())),
+        ("server_mbps", ParameterValue::Number(args.rate as f64 * 8e-6)),
+        ("front_ends", ParameterValue::Integer(FRONTS.into())),
     ];
     let ramp = cluster(args.seed.into(), strategy, network);
     Scenario {

@@ -30,9 +30,7 @@ impl Net {
             clients,
             seed: 1,
         };
-        let given = scenario.topology.parameters.iter();
-        let given = given.map(|(name, value)| (name.clone(), value.into())).collect();
-        let topology = build("star", &given, &shape).unwrap();
+        let topology = build("star", &scenario.topology.parameters, &shape).unwrap();
         let routes = topology.routes().unwrap();
         let [servers, clients] =
             [Role::Server, Role::Client].map(|role| topology.places_of(role).collect::<Vec<_>>());
