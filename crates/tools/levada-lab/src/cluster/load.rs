@@ -1,5 +1,4 @@
-//! The generator of load of all labs and of the demo. What it asks for, and how it judges an answer, are parts that are
-//! handed in.
+//! The generator of load of all labs and of the demo. A caller hands in the requests, and judges the answers.
 
 use std::{
     path::Path,

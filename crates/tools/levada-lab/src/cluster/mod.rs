@@ -5,7 +5,7 @@
 //! load - client    sends requests, one after another or when they are due, and receives their responses
 //! server           accepts and answers, with bodies that a client can verify
 //! objects, origin  the objects of a load that changes, and the origin that has them
-//! problems         what went wrong with its requests
+//! problems         the problems of its requests
 //! ```
 
 pub mod client;
@@ -47,7 +47,7 @@ pub(crate) const SILENCE_TIMEOUT: Duration = Duration::from_secs(20);
 /// Runs `work` on this thread, or on one whose network is that of `host`; `None` when it was interrupted.
 ///
 /// # Errors
-/// Those of the work.
+/// As the work.
 #[cfg(target_os = "linux")]
 pub(crate) fn until_interrupted<T: Send, F: Future<Output = anyhow::Result<T>>>(
     host: Option<&Host>,
@@ -69,7 +69,7 @@ pub(crate) fn until_interrupted<T: Send, F: Future<Output = anyhow::Result<T>>>(
 /// Runs `work` on a thread whose network is that of a host.
 ///
 /// # Errors
-/// Those of the work.
+/// As the work.
 #[cfg(target_os = "linux")]
 pub(crate) fn on_host<T: Send, F: Future<Output = anyhow::Result<T>>>(
     host: &Host,

@@ -1,4 +1,4 @@
-//! What went wrong with the requests of a load.
+//! The problems of the requests of a load.
 
 use std::collections::BTreeMap;
 
