@@ -1,5 +1,5 @@
-//! The parts that several commands of `levada` share, so that the demo, the labs and the commands for
-//! operators do not depend on each other.
+//! The parts that several commands of `levada` share, so that the labs and the commands for operators do not
+//! depend on each other. The crate of the labs has the parts that only they and the demo share.
 //!
 //! ```text
 //! color         whether text may have colours
