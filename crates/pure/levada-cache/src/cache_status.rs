@@ -200,7 +200,11 @@ mod tests {
     #[test]
     fn name_that_is_no_token_is_quoted() {
         let hit = CacheStatus::default();
-        assert_eq!(hit.value(&CacheName::new("1 edge")), "\"1 edge\"; hit");
+        for (name, written) in
+            [("1 edge", "\"1 edge\""), ("1-edge", "\"1-edge\""), ("*edge", "*edge")]
+        {
+            assert_eq!(hit.value(&CacheName::new(name)), format!("{written}; hit"));
+        }
         assert_eq!(hit.value(&CacheName::new("Br\u{fc}cke")), "\"Br??cke\"; hit");
     }
 

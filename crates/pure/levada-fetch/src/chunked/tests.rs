@@ -319,6 +319,8 @@ struct Crawl {
     now: Timestamp,
     of: [usize; 8],
     came: [u64; 8],
+    /// The sources that turned too slow.
+    slow: Vec<usize>,
 }
 
 impl Crawl {
@@ -332,7 +334,7 @@ impl Crawl {
         }
         let mut sources = Sources::new(8, None);
         (0..8).for_each(|source| sources.came(source, Duration::from_millis(200)));
-        Self { transfer, sources, asked, now: ms(0), of, came: [0; 8] }
+        Self { transfer, sources, asked, now: ms(0), of, came: [0; 8], slow: Vec::new() }
     }
 
     /// The next 100 ms, in which this many bytes of each piece come. Returns what is late then.
@@ -348,10 +350,11 @@ impl Crawl {
             }
         }
         let (asked, came) = (&self.asked, self.came);
-        self.transfer.look(self.now, &mut self.sources, |id| {
+        let slow = self.transfer.look(self.now, &mut self.sources, |id| {
             let at = asked.iter().position(|request| request.id == id)?;
             Some(Progress { came: came[at], fresh: bytes[at], waits: false })
         });
+        self.slow.extend(slow);
         self.transfer.late(self.now).collect()
     }
 
@@ -413,6 +416,7 @@ fn source_that_is_behind_is_skipped_for_the_next_piece() {
     let mut crawl = Crawl::of(false, [0, 1, 2, 3, 4, 5, 7, 7]);
     (0..4).for_each(|_| drop(crawl.on([250, 250, 250, 250, 250, 250, 25, 25])));
     assert_eq!(crawl.avoided(), [7]);
+    assert_eq!(crawl.slow, [7], "reported once");
 }
 
 #[test]

@@ -259,6 +259,22 @@ fn lanes_share_a_file_and_help_each_other() {
 }
 
 #[test]
+fn a_part_that_may_be_of_another_version_ends_its_lane_alone() {
+    let settings = ResumeSettings { pieces: 4, least_piece: 10, ..ResumeSettings::default() };
+    let mut resume = Resume::new(settings, Known::default());
+    ask(&mut resume);
+    resume.on_answer(0, &whole(400, strong("\"a\"")));
+    take(&mut resume, 0, 50);
+    // The second time it is asked for without If-Range.
+    for verdict in [Verdict::Again, Verdict::Retire] {
+        resume.ask(1);
+        assert_eq!(resume.on_answer(1, &part(100..200, 400, FileVersion::default())), verdict);
+    }
+    take(&mut resume, 0, 50);
+    assert_eq!((resume.known().held.bytes(), resume.restarts()), (100, 0));
+}
+
+#[test]
 fn a_server_without_ranges_keeps_the_lane_that_reads_everything() {
     let settings = ResumeSettings { pieces: 2, least_piece: 10, ..ResumeSettings::default() };
     let mut resume = Resume::new(settings, Known::default());
@@ -348,6 +364,23 @@ fn bytes_that_are_held_already_are_no_progress() {
         }
     }
     panic!("it is not given up");
+}
+
+#[test]
+fn a_piece_that_another_lane_has_written_is_no_progress() {
+    let settings = ResumeSettings { pieces: 4, least_piece: 10, ..ResumeSettings::default() };
+    let mut resume = Resume::new(settings, Known::default());
+    ask(&mut resume);
+    resume.on_answer(0, &whole(400, strong("\"a\"")));
+    resume.ask(1);
+    assert_eq!(resume.on_answer(1, &part(100..200, 400, strong("\"a\""))), Verdict::Read);
+    // A server without ranges: the first lane goes on to the end, through the piece of the second.
+    resume.ask(2);
+    assert_eq!(resume.on_answer(2, &whole(400, strong("\"a\""))), Verdict::Retire);
+    take(&mut resume, 0, 300);
+    take(&mut resume, 1, 100);
+    assert!(resume.has_all(1));
+    assert_eq!(resume.on_end(1, true), After::Again(RETRY_BACKOFF.after(1)));
 }
 
 #[test]
