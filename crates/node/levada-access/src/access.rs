@@ -558,6 +558,27 @@ mod tests {
     }
 
     #[test]
+    fn page_of_another_origin_may_read_answers_and_refusals() {
+        let cors = Cors {
+            origins: vec!["*".to_owned()],
+            methods: Vec::new(),
+            headers: None,
+            expose: Vec::new(),
+            credentials: false,
+            max_age: Duration::ZERO,
+        };
+        let headers = HeaderMap::new();
+        let answer = cors.answer(&headers);
+        let limits = vec![limit(None, Some(1))];
+        let settings = AccessSettings { limits, cors: Some(cors), ..AccessSettings::default() };
+        let access = Access::new(&settings, &[], 1).unwrap();
+        let passage = access.admit(&request(&headers)).unwrap();
+        let refusal = access.admit(&request(&headers)).unwrap_err();
+        assert_eq!(refusal.headers[http::header::ACCESS_CONTROL_ALLOW_ORIGIN], "*");
+        assert_eq!(passage.cors, Some(answer));
+    }
+
+    #[test]
     fn request_that_is_refused_later_gives_its_place_back() {
         let limits = vec![limit(None, Some(1))];
         let settings = AccessSettings {

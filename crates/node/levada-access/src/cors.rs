@@ -170,7 +170,9 @@ mod tests {
         }
         for origin in [
             "http://app.example.com",
+            "http://a.example.org",
             "https://example.org",
+            "https://.example.org",
             "https://evilexample.org",
             "null",
             "https://a.example.org.evil.test",
