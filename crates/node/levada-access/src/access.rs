@@ -493,6 +493,7 @@ fn too_many(headers: HeaderMap, text: &'static str, reason: &'static str) -> Box
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::signed::{Digest, Link};
 
     fn request(headers: &HeaderMap) -> AccessRequest<'_> {
         AccessRequest {
@@ -576,6 +577,28 @@ mod tests {
         let refusal = access.admit(&request(&headers)).unwrap_err();
         assert_eq!(refusal.headers[http::header::ACCESS_CONTROL_ALLOW_ORIGIN], "*");
         assert_eq!(passage.cors, Some(answer));
+    }
+
+    #[test]
+    fn signed_url_goes_on_without_its_signature_and_any_other_is_refused() {
+        let signed = SignedUrls::Link(Link {
+            digest: Digest::HmacSha256,
+            message: "{expires}{path}".parse().unwrap(),
+            secrets: vec!["secret".to_owned()],
+            signature: "s".to_owned(),
+            expires: "e".to_owned(),
+        });
+        let headers = HeaderMap::new();
+        let url = request(&headers).url;
+        let target = signed.sign(&url, None, 1).unwrap();
+        let settings =
+            AccessSettings { signed: Some(Arc::new(signed)), ..AccessSettings::default() };
+        let access = Access::new(&settings, &[], 1).unwrap();
+        let admit = |target| {
+            access.admit(&AccessRequest { url: RequestUrl { target, ..url }, ..request(&headers) })
+        };
+        assert_eq!(admit(&target).unwrap().target.as_deref(), Some("/"));
+        assert_eq!(admit("/").unwrap_err().status, StatusCode::FORBIDDEN);
     }
 
     #[test]

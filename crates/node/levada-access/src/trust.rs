@@ -118,6 +118,21 @@ mod tests {
     }
 
     #[test]
+    fn proxy_protocol_is_read_from_proxies_that_are_said_to_speak_it() {
+        let proxies = [("10.0.0.0/8", true), ("192.0.2.0/24", false)];
+        let trusted = proxies.map(|(addresses, proxy_protocol)| TrustedProxies {
+            addresses: addresses.parse().unwrap(),
+            proxy_protocol,
+        });
+        let boundary = TrustBoundary::new(&trusted);
+        for (address, announces) in
+            [("10.0.0.1", true), ("192.0.2.1", false), ("198.51.100.1", false)]
+        {
+            assert_eq!(boundary.announces(address.parse().unwrap()), announces, "{address}");
+        }
+    }
+
+    #[test]
     fn without_a_stranger_the_client_is_the_farthest_proxy() {
         let nearest = Some("10.0.0.2".parse().unwrap());
         assert_eq!(client_of(&["10.0.0.0/8"], &["10.0.0.2, 10.0.0.1"]), nearest);

@@ -244,6 +244,8 @@ mod tests {
         for text in ["", "{path}", "{expires", "{expires}{cookie}"] {
             assert_eq!(text.parse::<Message>(), Err(BadMessage), "{text}");
         }
+        let has_path = |text: &str| text.parse::<Message>().unwrap().has_path();
+        assert!(has_path("{expires}{path}") && !has_path("{expires} {secret}"));
         let is_ambiguous = |text: &str| text.parse::<Message>().unwrap().is_ambiguous();
         assert!(is_ambiguous("{path}{expires}"));
         assert!(!is_ambiguous("{expires}{path}") && !is_ambiguous("{path} {expires}"));
