@@ -179,3 +179,22 @@ impl Purges {
         self.rules.len()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn disk_keeps_a_record_writes_once_that_it_is_stale_and_removes_it_when_it_is_purged() {
+        let purges = Purges::open(None, false, false, None);
+        let url = "http://a.test/x";
+        let label = Label::new(1, purges.latest());
+        let order = |soft| purges.rules.add(&[Rule::url(1, url, soft)], purges.latest() + 1, 1000);
+        assert!(matches!(purges.keep_on_disk(url, &label), LabelVerdict::Keep));
+        order(true);
+        assert!(matches!(purges.keep_on_disk(url, &label), LabelVerdict::Relabel));
+        assert!(matches!(purges.keep_on_disk(url, &label), LabelVerdict::Keep));
+        order(false);
+        assert!(matches!(purges.keep_on_disk(url, &label), LabelVerdict::Remove));
+    }
+}
