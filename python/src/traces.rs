@@ -42,7 +42,8 @@ impl Traces {
     /// Checks the scenario in `source`. Other threads wait: most of them need the same trace.
     pub fn check(&self, source: &Source, directory: &Path, changes: &Changes) -> CheckedScenario {
         let mut loaded = self.lock();
-        let checked = levada_sim::scenario_file::check(source, directory, changes, &mut loaded.library);
+        let checked =
+            levada_sim::scenario_file::check(source, directory, changes, &mut loaded.library);
         if let Some(scenario) = &checked.scenario {
             self.bound(&mut loaded, scenario);
         }
