@@ -61,9 +61,35 @@ fn get(port: u16, host: &str, target: &str) -> Option<(u16, String)> {
     Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
 }
 
+/// The tries of a start: another process may take a port between its release and its use.
+const TRIES: usize = 5;
+
+/// Whether a process answers at this port and path with 200, before it ends.
+fn is_ready(process: &mut Process, port: u16, path: &str) -> bool {
+    let begun = Instant::now();
+    while process.0.try_wait().unwrap().is_none() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "no {path} at port {port}");
+        if get(port, "localhost", path).is_some_and(|(status, _)| status == 200) {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    false
+}
+
 /// Two nodes that are peers, with their ports for clients and for operators.
 fn nodes(directory: &Path) -> Vec<(Process, u16, u16)> {
     let origin = origin();
+    for _ in 0..TRIES {
+        let mut nodes = started(directory, origin);
+        if nodes.iter_mut().all(|(process, _, admin)| is_ready(process, *admin, "/readyz")) {
+            return nodes;
+        }
+    }
+    panic!("the nodes do not start");
+}
+
+fn started(directory: &Path, origin: u16) -> Vec<(Process, u16, u16)> {
     let ports: Vec<[u16; 3]> = (0..2).map(|_| [free(), free(), free()]).collect();
     let peer = |(number, [_, peer, _]): (usize, &[u16; 3])| {
         format!("[[peer]]\nname = 'n{number}'\naddress = '127.0.0.1:{peer}'\n")
@@ -131,7 +157,7 @@ fn prometheus(
     nodes: &[(Process, u16, u16)],
     options: &[&str],
 ) -> Option<(Process, u16)> {
-    let (port, file) = (free(), directory.join("prometheus.yml"));
+    let file = directory.join("prometheus.yml");
     let targets: Vec<String> =
         nodes.iter().map(|(_, _, admin)| format!("'127.0.0.1:{admin}'")).collect();
     let targets = targets.join(", ");
@@ -139,18 +165,28 @@ fn prometheus(
         "global: {{scrape_interval: 1s}}\nscrape_configs:\n  - job_name: levada\n    static_configs: [{{targets: [{targets}]}}]\n"
     );
     fs::write(&file, text).unwrap();
-    let prometheus = Command::new("prometheus")
-        .arg(format!("--config.file={}", file.display()))
-        .arg(format!("--storage.tsdb.path={}", directory.join("data").display()))
-        .arg(format!("--web.listen-address=127.0.0.1:{port}"))
-        .args(options)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    if prometheus.is_err() {
-        levada_skip::skipped("prometheus is missing (Debian: prometheus)");
+    for number in 0..TRIES {
+        let port = free();
+        let prometheus = Command::new("prometheus")
+            .arg(format!("--config.file={}", file.display()))
+            .arg(format!(
+                "--storage.tsdb.path={}",
+                directory.join(format!("data{number}")).display()
+            ))
+            .arg(format!("--web.listen-address=127.0.0.1:{port}"))
+            .args(options)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        if prometheus.is_err() {
+            levada_skip::skipped("prometheus is missing (Debian: prometheus)");
+        }
+        let mut prometheus = Process(prometheus.ok()?);
+        if is_ready(&mut prometheus, port, "/-/ready") {
+            return Some((prometheus, port));
+        }
     }
-    Some((Process(prometheus.ok()?), port))
+    panic!("Prometheus does not start");
 }
 
 #[test]
