@@ -1,4 +1,4 @@
-//! What the servers of a site are made from: its origins, and the servers of its switch.
+//! The plan of the servers of a site: its origins, and the servers of its switch.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use levada_upstream::{Address, HealthCheck, Origin, Server, ServerBounds, Server
 /// to know clients.
 pub type Connect<'a> = Box<dyn Fn(&Origin, ServerProtocols) -> (Address, Wire) + 'a>;
 
-/// What the servers of a site are made from.
+/// The plan of the servers of a site.
 pub struct ServerPlan<'a> {
     /// Their health checks.
     pub check: &'a HealthCheck,

@@ -1,4 +1,4 @@
-//! What a node shows of itself.
+//! The parts of a node that it shows of itself.
 //!
 //! ```text
 //! status    what a node says of itself: state, the last 15 minutes, hot objects, the states of its peers

@@ -77,7 +77,7 @@ pub struct SwitchPlan<'a> {
     pub policy: &'a PolicyChoice,
     /// The same at work.
     pub decider: &'a SharedDecider,
-    /// What its servers are made from.
+    /// The plan of its servers.
     pub servers: ServerPlan<'a>,
 }
 
