@@ -30,78 +30,86 @@ pub(crate) enum Then {
     Finish,
 }
 
-/// Codes one body.
-pub(crate) enum Encoder {
-    Zstd(ZstdEncoder<'static, Vec<u8>>),
-    Br(Box<CompressorWriter<Vec<u8>>>),
-    Gzip(GzEncoder<Vec<u8>>),
+/// Codes one body. The encoder has no type here: a crate that drops a body with one would compile it again.
+pub(crate) struct Encoder(Box<dyn Encode + Send>);
+
+trait Encode: Write {
+    /// The coded bytes that nothing has taken yet.
+    fn output(&mut self) -> &mut Vec<u8>;
+
+    /// Writes the end.
+    fn finish(&mut self) -> io::Result<()>;
+}
+
+impl Encode for ZstdEncoder<'static, Vec<u8>> {
+    fn output(&mut self) -> &mut Vec<u8> {
+        self.get_mut()
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        self.do_finish()
+    }
+}
+
+impl Encode for GzEncoder<Vec<u8>> {
+    fn output(&mut self) -> &mut Vec<u8> {
+        self.get_mut()
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        self.try_finish()
+    }
+}
+
+impl Encode for CompressorWriter<Vec<u8>> {
+    fn output(&mut self) -> &mut Vec<u8> {
+        self.get_mut()
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        // Its end is written when it goes.
+        let ended = Self::new(Vec::new(), 0, 0, BR_WINDOW as u32);
+        *self.output() = std::mem::replace(self, ended).into_inner();
+        Ok(())
+    }
 }
 
 impl Encoder {
     /// An encoder whose level is lowered by `load`: 0 is none, 1 leaves the fastest level.
     pub(crate) fn new(coding: Coding, levels: &Levels, load: f64) -> io::Result<Self> {
-        Ok(match coding {
+        Ok(Self(match coding {
             Coding::Zstd => {
                 let level = lowered(levels.zstd, 1, load);
                 let mut encoder = ZstdEncoder::new(Vec::new(), level.into())?;
                 if level > 16 {
                     encoder.set_parameter(CParameter::WindowLog(ZSTD_WINDOW))?;
                 }
-                Self::Zstd(encoder)
+                Box::new(encoder)
             }
             Coding::Br => {
                 let quality = lowered(levels.br, 0, load).into();
                 let parameters =
                     BrotliEncoderParams { quality, lgwin: BR_WINDOW, ..Default::default() };
-                let writer = CompressorWriter::with_params(Vec::new(), BR_BUFFER, &parameters);
-                Self::Br(Box::new(writer))
+                Box::new(CompressorWriter::with_params(Vec::new(), BR_BUFFER, &parameters))
             }
             Coding::Gzip => {
                 let level = Compression::new(lowered(levels.gzip, 1, load).into());
-                Self::Gzip(GzEncoder::new(Vec::new(), level))
+                Box::new(GzEncoder::new(Vec::new(), level))
             }
-        })
+        }))
     }
 
     /// Codes `bytes` and returns what is ready.
     pub(crate) fn code(&mut self, bytes: &[u8], then: Then) -> io::Result<Vec<u8>> {
         // Text halves at least; what is more grows the buffer.
-        let expected = compress_bound(bytes.len()) / 2;
-        self.output().reserve(expected);
-        let writer: &mut dyn Write = match self {
-            Self::Zstd(encoder) => encoder,
-            Self::Br(encoder) => &mut **encoder,
-            Self::Gzip(encoder) => encoder,
-        };
-        writer.write_all(bytes)?;
+        self.0.output().reserve(compress_bound(bytes.len()) / 2);
+        self.0.write_all(bytes)?;
         match then {
             Then::Go => {}
-            Then::Flush => writer.flush()?,
-            Then::Finish => self.finish()?,
+            Then::Flush => self.0.flush()?,
+            Then::Finish => self.0.finish()?,
         }
-        Ok(std::mem::take(self.output()))
-    }
-
-    fn output(&mut self) -> &mut Vec<u8> {
-        match self {
-            Self::Zstd(encoder) => encoder.get_mut(),
-            Self::Br(encoder) => encoder.get_mut(),
-            Self::Gzip(encoder) => encoder.get_mut(),
-        }
-    }
-
-    fn finish(&mut self) -> io::Result<()> {
-        match self {
-            Self::Zstd(encoder) => encoder.do_finish(),
-            Self::Gzip(encoder) => encoder.try_finish(),
-            Self::Br(encoder) => {
-                // Its end is written when it goes.
-                let ended = CompressorWriter::new(Vec::new(), 0, 0, BR_WINDOW as u32);
-                let ended = std::mem::replace(&mut **encoder, ended).into_inner();
-                *encoder.get_mut() = ended;
-                Ok(())
-            }
-        }
+        Ok(std::mem::take(self.0.output()))
     }
 }
 
