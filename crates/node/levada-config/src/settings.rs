@@ -248,6 +248,13 @@ impl Settings {
         unusable::check(self)
     }
 
+    /// Whether any server of a switch takes connections by handoff.
+    pub fn hands_over(&self) -> bool {
+        let switches = self.sites.iter().filter_map(|site| site.servers.switch.as_ref());
+        let mut servers = switches.flat_map(|switch| &switch.servers);
+        servers.any(|server| server.handoff.is_some())
+    }
+
     /// The files of all certificates that clients and peers are shown.
     pub fn certificate_files(&self) -> Vec<PathBuf> {
         let of_clients = self.listeners.iter().flat_map(|listener| &listener.tls);

@@ -20,12 +20,9 @@ use levada_control::status::LatencyBuckets;
 use levada_http::websocket::{EndReason, TunnelEnd};
 use levada_observe::metrics::{AnsweredRequest, CacheResult, Counter, SiteMetrics, Work, did};
 use levada_observe::otel::{BegunRequest, EndedRequest, Exporter, Trace, TraceContext, Tracer};
-use levada_upstream::CollectorSettings;
+use levada_upstream::{Clock, CollectorSettings};
 
-use crate::{
-    clock::Clock, metrics::Metrics, node_error::NodeError, request::RequestContext,
-    resource::Resource,
-};
+use crate::{metrics::Metrics, node_error::NodeError, request::RequestContext, resource::Resource};
 use levada_config::AccessLog;
 use levada_failure::{BodyError, Failed, Failure};
 
@@ -82,7 +79,7 @@ pub(crate) trait TransferCounts: Send + Sync {
 }
 
 /// The record of one request.
-pub struct AccessRecord {
+pub(crate) struct AccessRecord {
     telemetry: Arc<Telemetry>,
     started: Instant,
     /// When the connection became a tunnel.

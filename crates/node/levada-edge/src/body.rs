@@ -4,21 +4,23 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
+use levada_access::client_shares::ClientPlace;
 use levada_access::pace::{Paced, Pacer};
 use levada_body::compress::{Coder, CoderError};
 use levada_body::{ReadAt, ReadError, Script};
 use levada_cluster::announce::drain::{Drain, Movable};
 use levada_http::ActiveRequest;
 use levada_store::Object;
-use levada_upstream::Relay;
+use levada_upstream::{Relay, ServerEnd};
 
 use levada_failure::BodyError;
 
-use crate::{access_record::AccessRecord, open_tunnel::OpenTunnel};
+use crate::access_record::AccessRecord;
 
 /// The body of a response on its way to a client.
 pub struct ResponseBody {
@@ -33,6 +35,15 @@ pub struct ResponseBody {
     movable: Option<Box<Movable>>,
     /// It has been ended so, and nothing more will come.
     gone: bool,
+}
+
+/// A tunnel whose server has agreed. The client learns of it by the head of the response.
+pub(crate) struct OpenTunnel {
+    pub(crate) server: ServerEnd,
+    /// The longest time without a byte.
+    pub(crate) idle_timeout: Duration,
+    /// One of the tunnels that may be open.
+    pub(crate) place: ClientPlace,
 }
 
 /// Where a response body comes from.

@@ -14,6 +14,7 @@ use levada_access::{
     signed::RequestUrl,
 };
 use levada_cache::RequestCacheFields;
+use levada_cluster::events::unix_time;
 use levada_cluster::orders::METHOD;
 use levada_rules::RouteAnswer;
 use levada_store::identity::without_port;
@@ -24,7 +25,6 @@ use crate::{
     access_record::AccessRecord,
     body::ResponseBody,
     client_connection::{ClientConnection, ListenerKind},
-    clock,
     node::Node,
     request::RequestContext,
     resource::RoutedRequest,
@@ -156,7 +156,7 @@ fn seen<'a>(node: &Node, context: &'a RequestContext) -> AccessRequest<'a> {
         method: &parts.method,
         headers: &parts.headers,
         now: node.clock.now().0,
-        unix: clock::unix_seconds(),
+        unix: unix_time() as u64,
         nodes: node.peers.as_ref().map_or(1, |peers| peers.now().nodes_up()),
     }
 }

@@ -19,7 +19,6 @@ use levada_types::Key;
 
 use crate::{
     cache::{Cache, fetch_fields::unkeyed},
-    clock,
     request::RequestContext,
     resource::Resource,
 };
@@ -39,7 +38,7 @@ impl Effects {
         let is_for_all = parts.method == Method::HEAD
             && *cache_use == CacheUse::Full
             && unkeyed(context).is_empty();
-        let compared = is_for_all.then(|| Box::new((parts.headers.clone(), clock::wall())));
+        let compared = is_for_all.then(|| Box::new((parts.headers.clone(), SystemTime::now())));
         Self { method: parts.method.clone(), compared }
     }
 
@@ -79,7 +78,7 @@ fn compare(
     let Some(stored) = stored.filter(|object| object.status() == StatusCode::OK) else {
         return;
     };
-    let received = clock::wall();
+    let received = SystemTime::now();
     let mut head = stored.head();
     if head_confirms(&head.headers, answer) {
         update_stored(&mut head.headers, answer);

@@ -21,13 +21,13 @@ use levada_redirector::{OriginOrder, Sizes, WatchedOrigin, retried};
 use levada_rules::UnkeyedFields;
 use levada_types::Request as PolicyRequest;
 use levada_upstream::{
-    AdmittedRequest, Group, RequestBody, Retries, ServerFailure, UpstreamHead, UpstreamResponse,
+    AdmittedRequest, Clock, Group, RequestBody, Retries, ServerFailure, UpstreamHead,
+    UpstreamResponse,
 };
 
 use crate::{
     access_record::AccessRecord,
     client_connection::{ClientConnection, ListenerKind},
-    clock::Clock,
     metrics::Metrics,
     request::RequestContext,
     resource::Resource,

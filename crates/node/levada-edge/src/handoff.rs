@@ -1,7 +1,7 @@
 //! The node as TCP handoff sees it: it chooses servers of a switch, and serves the requests that stay here.
 
 use std::{
-    net::{IpAddr, Ipv4Addr},
+    net::{IpAddr, Ipv4Addr, TcpListener},
     sync::Arc,
 };
 
@@ -12,21 +12,43 @@ use levada_cluster::orders::METHOD;
 use levada_http::{ConnectionEnd, ConnectionLimits};
 use levada_net::{client::ConnectionOwner, dormant::DormancyWatch, stop::Stop};
 use levada_redirector::handoff::{
-    ArrivedConnection, Choice, Front, HandoffMetrics, Serve, SilencedSocket, Turn,
+    self, ArrivedConnection, Choice, Front, HandoffMetrics, Serve, SilencedSocket, Turn,
 };
 use levada_redirector::{Claim, Member, ServerTurn, Sizes, Switch};
 use levada_types::Key;
-use levada_upstream::Subject;
+use levada_upstream::{Clock, Subject};
+use tokio::task::AbortHandle;
 
 use crate::{
     client_connection::{ClientConnection, ListenerKind},
-    clock::Clock,
     connection,
     identify::Identifier,
     node::Node,
     sites::Site,
     subject::{count_fallback, subject},
 };
+
+/// Takes in connections that front-ends hand over, when the node serves clients. `None`: it is no back-end.
+pub fn accept(node: &Arc<Node>, listener: TcpListener, stop: &Stop) -> Option<AbortHandle> {
+    let (node, backend, stop) = (node.clone(), node.backend.clone()?, stop.clone());
+    let accepting = async move {
+        if !node.serves(&stop).await {
+            return;
+        }
+        if let Ok(listener) = tokio::net::TcpListener::from_std(listener) {
+            handoff::accept(node, backend, listener, stop).await;
+        }
+    };
+    Some(tokio::spawn(accepting).abort_handle())
+}
+
+/// Starts the front-end of the node when a back-end of a switch can be reached, and ends it with the node.
+pub fn tend(node: &Arc<Node>, stop: &Stop) {
+    let sites = node.sites.load();
+    let switches = sites.iter().filter_map(|site| site.switch.as_ref());
+    let controls = switches.flat_map(|switch| switch.controls()).collect();
+    tokio::spawn(handoff::tend(node.clone(), |node| &node.front, controls, stop.clone()));
+}
 
 impl Serve for Node {
     type Connection = ClientConnection;

@@ -9,6 +9,7 @@ use levada_access::{
     cdn_loop::times_passed,
     pass::{self, Pass},
 };
+use levada_cluster::events::unix_time;
 use levada_cluster::nodes::Peers;
 use levada_fetch::Digest;
 use levada_http::authority;
@@ -17,7 +18,6 @@ use levada_store::identity::{ResourceUrl, without_port};
 
 use crate::{
     client_connection::ListenerKind,
-    clock,
     resource::{Piece, RoutedRequest},
     sites::{Site, Sites},
 };
@@ -113,7 +113,7 @@ impl Identifier {
             return None;
         }
         let (secret, pass) = (self.secret.as_deref()?, Pass::read(target)?);
-        let in_time = pass.is_in_time(clock::unix_seconds());
+        let in_time = pass.is_in_time(unix_time() as u64);
         let named = (pass.host, pass.target, in_time);
         let routed = self.route(listener, client, request, named).ok()?;
         pass.is_for(secret, &self.node, routed.route()).then_some(routed)

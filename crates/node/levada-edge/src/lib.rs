@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! listener ─ connection ─ guard        a socket becomes well-formed requests
+//! quic                                 HTTP/3 at the same addresses (levada-http speaks it)
 //! dormant ─ drain ─ route              connections whose client is gone, or must move
 //! tunnel                               connections that switch to WebSocket (levada-http moves the bytes)
 //! handoff                              connections to a back-end, or from a front-end
@@ -31,7 +32,6 @@ pub mod body;
 mod bypass;
 mod cache;
 pub mod client_connection;
-mod clock;
 mod compress;
 pub mod connection;
 mod crossing;
@@ -39,15 +39,15 @@ mod effects;
 mod error_page;
 mod files;
 mod forward;
-mod handoff;
+pub mod handoff;
 mod identify;
 mod large;
 pub mod listener;
 pub mod metrics;
 pub mod node;
 pub mod node_error;
-mod open_tunnel;
-pub mod pipeline;
+mod pipeline;
+pub mod quic;
 pub mod request;
 pub mod resource;
 mod respond;
@@ -56,4 +56,4 @@ pub mod site_builder;
 pub mod sites;
 pub mod status;
 pub mod subject;
-pub mod tunnel;
+mod tunnel;

@@ -20,7 +20,7 @@ use levada_net::{
 };
 use levada_observe::metrics::Work;
 use levada_redirector::handoff::BackendLink;
-use tokio::{net::TcpStream, sync::OwnedSemaphorePermit};
+use tokio::{net::TcpStream, runtime::Handle, sync::OwnedSemaphorePermit, task::AbortHandle};
 
 use crate::{
     client_connection::ListenerKind,
@@ -31,17 +31,27 @@ use crate::{
 /// A connection with the address of its client.
 type Accepted = io::Result<(StdTcpStream, SocketAddr)>;
 
-/// Accepts connections until the node stops; those of clients when the node serves them.
-pub async fn accept(
+/// Accepts connections in a task of this runtime until the node stops; those of clients when the node serves them.
+pub fn accept(
+    node: &Arc<Node>,
+    listener: std::net::TcpListener,
+    role: &Arc<ListenerRole>,
+    runtime: &Handle,
+    stop: &Stop,
+) -> AbortHandle {
+    let accepting = accept_all(node.clone(), listener, role.clone(), stop.clone());
+    runtime.spawn(accepting).abort_handle()
+}
+
+async fn accept_all(
     node: Arc<Node>,
     listener: std::net::TcpListener,
     role: Arc<ListenerRole>,
     stop: Stop,
 ) {
     if role.listener != ListenerKind::Peer {
-        tokio::select! {
-            () = node.purging.until_serving() => {}
-            () = stop.begun() => return,
+        if !node.serves(&stop).await {
+            return;
         }
     }
     // A socket that the runtime knows before it listens counts as closed for good.
@@ -139,7 +149,11 @@ fn last(role: &ListenerRole, incoming: &Incoming) -> Option<(OwnedSemaphorePermi
 }
 
 /// The client's place among the connections of all. Without one, the connection is closed.
-pub fn share(node: &Node, role: &ListenerRole, client: IpAddr) -> Option<Option<ClientPlace>> {
+pub(crate) fn share(
+    node: &Node,
+    role: &ListenerRole,
+    client: IpAddr,
+) -> Option<Option<ClientPlace>> {
     // A trusted proxy connects for many clients.
     let shares = role.shares.as_ref().filter(|_| !node.trust.load().trusts(client));
     let pressure = node.memory.pressure();

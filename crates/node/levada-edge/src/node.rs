@@ -19,15 +19,15 @@ use levada_cluster::orders::OrderPlace;
 use levada_cluster::orders::{LastAwake, MissedInvalidations, PurgeEndpoint};
 use levada_control::status::{History, PopularObjects, SetSizes};
 use levada_discovery::Discovery;
-use levada_net::bpf::BpfError;
+use levada_net::{bpf::BpfError, stop::Stop};
 use levada_redirector::handoff::{FrontEnd, HandoffBackend};
 use levada_tls::acme::Certificates;
+use levada_upstream::Clock;
 use tokio::sync::watch;
 
 use crate::{
     access_record::Telemetry,
     cache::Cache,
-    clock::Clock,
     error_page::KeptPages,
     forward::{ForwardPatience, Forwarder},
     identify::Identifier,
@@ -113,13 +113,6 @@ fn redirectors(peers: Option<&Peers>) -> u32 {
     peers.map_or(1, |peers| peers.now().members().count()).max(1) as u32
 }
 
-/// Whether any server of a switch takes connections by handoff.
-pub fn hands_over(settings: &Settings) -> bool {
-    let switches = settings.sites.iter().filter_map(|site| site.servers.switch.as_ref());
-    let mut servers = switches.flat_map(|switch| &switch.servers);
-    servers.any(|server| server.handoff.is_some())
-}
-
 /// The back-end, if the settings want one.
 fn backend(settings: &Settings) -> Result<Option<HandoffBackend>, BpfError> {
     let Some(handoff) = &settings.handoff else { return Ok(None) };
@@ -196,7 +189,7 @@ impl Node {
         large.bound(&settings.limits);
         let identifier = Identifier::new(&settings, &sites, peers.as_deref());
         let awaited = Awaited::default();
-        let handoff = settings.handoff.as_ref().filter(|_| hands_over(&settings));
+        let handoff = settings.handoff.as_ref().filter(|_| settings.hands_over());
         let purging = Arc::new(PurgeEndpoint {
             node: settings.name.clone(),
             token: ArcSwapOption::new(settings.purge.token.clone().map(Arc::new)),
@@ -253,6 +246,14 @@ impl Node {
             name,
             settings: ArcSwap::from_pointee(settings),
         }))
+    }
+
+    /// Waits until the node serves clients. `false`: it stops before.
+    pub(crate) async fn serves(&self, stop: &Stop) -> bool {
+        tokio::select! {
+            () = self.purging.until_serving() => true,
+            () = stop.begun() => false,
+        }
     }
 
     /// The settings at this moment.

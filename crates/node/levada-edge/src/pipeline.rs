@@ -2,7 +2,7 @@
 //!
 //! Read [`serve`] first. Every stage returns a value; this file owns all branching between them.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::SystemTime};
 
 use http::{
     HeaderMap, Method, Request, Response, StatusCode,
@@ -18,7 +18,7 @@ use levada_cache::{
     CacheStatus, ForwardReason, Freshness, OriginFailure, RequestDirectives, ServeDecision,
     serve_instead_of_error,
 };
-use levada_cluster::nodes::Membership;
+use levada_cluster::{events::unix_time, nodes::Membership};
 use levada_failure::{Failed, Failure, grpc};
 use levada_observe::metrics::{CacheResult, Work};
 use levada_policy::{NodeIndex, Pick};
@@ -42,7 +42,7 @@ use crate::{
         part_origin, stored,
     },
     client_connection::{ClientConnection, ListenerKind},
-    clock, compress, crossing, error_page, files, large,
+    compress, crossing, error_page, files, large,
     node::Node,
     request::RequestContext,
     resource::Resource,
@@ -54,7 +54,7 @@ use crate::{
 ///
 /// Futures that wait for a server are boxed, and a request is admitted before its future exists: a
 /// future is moved whole before it first runs, and a hit must not pay for the size of other paths.
-pub fn serve<'a>(
+pub(crate) fn serve<'a>(
     node: &'a Arc<Node>,
     connection: &'a Arc<ClientConnection>,
     request: Request<ClientBody>,
@@ -334,7 +334,7 @@ fn redirect_client(members: &Membership, resource: &Resource, chosen: NodeIndex)
     };
     let name = &members.member(chosen).server.name;
     let of = PassScope { node: name, route: resource.route(), host: resource.host() };
-    let target = pass::issue(secret, of, resource.target(), clock::unix_seconds());
+    let target = pass::issue(secret, of, resource.target(), unix_time() as u64);
     let location = format!("{}{target}", base.trim_end_matches('/'));
     respond::redirect_client(&location).ok_or_else(|| Failure::BadHost.into())
 }
@@ -667,10 +667,11 @@ fn bridge<'a, 's>(
         _ => (OriginFailure::Unreachable, None),
     };
     let freshness = &object.freshness();
-    let (age, ttl) = match serve_instead_of_error(freshness, directives, trouble, clock::wall())? {
-        ServeDecision::Fresh { age, ttl } | ServeDecision::Stale { age, ttl, .. } => (age, ttl),
-        ServeDecision::Validate | ServeDecision::GatewayTimeout => return None,
-    };
+    let (age, ttl) =
+        match serve_instead_of_error(freshness, directives, trouble, SystemTime::now())? {
+            ServeDecision::Fresh { age, ttl } | ServeDecision::Stale { age, ttl, .. } => (age, ttl),
+            ServeDecision::Validate | ServeDecision::GatewayTimeout => return None,
+        };
     let status = CacheStatus {
         forwarded_status: answered.filter(|_| !status.collapsed),
         ttl: Some(ttl),
@@ -684,6 +685,6 @@ fn bridge<'a, 's>(
 /// variant, and one that the store could have served (RFC 9111 Sec. 4).
 fn may_share(freshness: &Freshness, right_variant: bool) -> bool {
     let directives = RequestDirectives::default();
-    let stored = levada_cache::serve(freshness, &directives, clock::wall());
+    let stored = levada_cache::serve(freshness, &directives, SystemTime::now());
     right_variant && matches!(stored, ServeDecision::Fresh { .. } | ServeDecision::Stale { .. })
 }

@@ -17,7 +17,6 @@ use levada_redirector::{
 
 use crate::{
     access_record::Telemetry,
-    clock::Clock,
     metrics::Metrics,
     node_error::NodeError,
     routes::Routes,
@@ -27,7 +26,7 @@ use levada_config::{
     PolicyChoice, Settings, SiteLog, SiteRoute, SiteServers, SiteSettings, SwitchSettings, Way,
     server_bounds,
 };
-use levada_upstream::PacedQueue;
+use levada_upstream::{Clock, PacedQueue};
 
 /// The parts of the node that sites need.
 pub struct SiteBuilder<'a> {

@@ -13,9 +13,9 @@ use levada_policy::ClientShare;
 use levada_redirector::{Classes, Origins, SharedDecider, SitePolicy, Sources, Switch};
 use levada_store::identity::{ResourceUrl, without_port};
 use levada_types::hash64;
-use levada_upstream::{FairQueue, PacedQueue, RetryBudget, Server};
+use levada_upstream::{Clock, FairQueue, PacedQueue, RetryBudget, Server};
 
-use crate::{clock::Clock, routes::Routes};
+use crate::routes::Routes;
 use levada_config::{Delivery, Handling, HostTable, LargeSettings, MissLimits, SiteSettings};
 
 /// A site at work.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use levada_cluster::events::unix_time;
 use levada_control::status::{
-    CertificateStatus, ClusterNode, DrainStatus, HotObject, NodeStatus, PopularObject,
-    RouteSummary, ServerStatus, SwitchedSite, Totals, ask_cluster,
+    CertificateStatus, DrainStatus, HotObject, NodeStatus, PopularObject, RouteSummary,
+    ServerStatus, SwitchedSite, Totals,
 };
 use levada_policy::{Cluster, LoadTable, Node as PolicyNode};
 use levada_tls::acme::CertificateState;
@@ -64,18 +64,6 @@ impl Node {
             certificates: self.certificates.states().into_iter().map(certificate).collect(),
             transfers: self.large.statuses(),
             hottest: self.hottest(&sites),
-        }
-    }
-
-    /// The states of all nodes of the cluster.
-    pub async fn cluster(&self) -> Vec<ClusterNode> {
-        let own = self.status();
-        match &self.peers {
-            Some(peers) => ask_cluster(own, &peers.membership()).await,
-            None => {
-                let (name, status) = (own.name.clone(), Some(own));
-                vec![ClusterNode { name, up: true, status, ..ClusterNode::default() }]
-            }
         }
     }
 

@@ -25,9 +25,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::{
     access_record::AccessRecord,
-    body::{ResponseBody, Source},
+    body::{OpenTunnel, ResponseBody, Source},
     node::Node,
-    open_tunnel::OpenTunnel,
     request::RequestContext,
     respond,
 };
@@ -102,7 +101,7 @@ pub(crate) async fn open(
 pub(crate) struct TunnelSlot(Mutex<Option<Opened>>);
 
 /// A tunnel whose handshake has been answered, and the record of its request.
-pub type Opened = (Box<OpenTunnel>, Option<Box<AccessRecord>>);
+pub(crate) type Opened = (Box<OpenTunnel>, Option<Box<AccessRecord>>);
 
 impl TunnelSlot {
     pub(crate) fn put(&self, tunnel: Opened) {
@@ -129,7 +128,7 @@ impl TunnelSlot {
 }
 
 /// The tunnel that the response to a CONNECT opens. A success that opens none would look like one.
-pub fn opened(response: &mut Response<ResponseBody>) -> Option<Opened> {
+pub(crate) fn opened(response: &mut Response<ResponseBody>) -> Option<Opened> {
     let opened = response.body_mut().take_tunnel();
     if opened.is_none() && response.status().is_success() {
         *response.status_mut() = StatusCode::NOT_IMPLEMENTED;
@@ -155,7 +154,7 @@ pub(crate) fn switch_stream(
 }
 
 /// Moves the bytes of a tunnel until it ends. `ahead` has come from the client already.
-pub async fn run(
+pub(crate) async fn run(
     node: &Node,
     (tunnel, mut record): Opened,
     client: impl AsyncRead + AsyncWrite,

@@ -128,7 +128,7 @@ async fn administer(
         return answer.into_response(|text| Full::new(Bytes::from(text)));
     }
     if is_get && path == "/cluster" {
-        return json(StatusCode::OK, &node.cluster().await);
+        return json(StatusCode::OK, &page::cluster(node).await);
     }
     if is_get && path == "/route" {
         return routed(node, &request).await;

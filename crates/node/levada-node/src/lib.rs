@@ -3,7 +3,7 @@
 //! Start with `run.rs`. A request's way through the node is in levada-edge.
 //!
 //! ```text
-//! run ─ listeners ─ quic               threads, sockets, signals, an orderly end
+//! run ─ listeners                      threads, sockets, signals, an orderly end
 //! tend ─ route ─ members ─ watch       background tasks
 //! reload ─ replace ─ upgrade           changes without outage: settings, then the process
 //! admin ─ page ─ explain               the port of operators
@@ -16,7 +16,6 @@ mod expressions;
 mod listeners;
 mod members;
 mod page;
-mod quic;
 mod reload;
 mod replace;
 mod route;

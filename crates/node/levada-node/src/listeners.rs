@@ -14,11 +14,12 @@ use std::{
 use levada_access::{connection_places::ConnectionPlaces, peer_places::PeerPlaces};
 use levada_edge::{
     client_connection::ListenerKind,
-    connection::ListenerRole,
+    connection::{Http3, ListenerRole},
     listener,
-    node::{Node, hands_over},
+    node::Node,
+    quic,
 };
-use levada_http::http3::{Endpoints, PreparedEndpoint};
+use levada_http::http3::{self, Endpoints, PreparedEndpoint};
 use levada_net::stop::Stop;
 use levada_tls::acme::{Certificates, PROOF_PROTOCOL};
 use levada_tls::{
@@ -31,11 +32,10 @@ use parking_lot::Mutex;
 use tokio::{runtime::Handle, sync::Semaphore, task::AbortHandle};
 
 use crate::{
-    quic,
     start_error::StartError,
     upgrade::{ListenerSockets, OfferedSockets, OpenSockets, PassedSockets, SocketError},
 };
-use levada_config::{Listener, PeerTrust, Settings, SiteSettings};
+use levada_config::{Limits, Listener, PeerTrust, Settings, SiteSettings};
 
 /// The most connections at the listener for peers that have not proved that they come from one.
 const UNPROVEN: usize = 256;
@@ -88,6 +88,18 @@ struct PreparedListener {
 
 /// The roles of all addresses, and the keys of the session tickets that they give.
 type Roles = (Vec<(SocketAddr, ListenerRole)>, Arc<TicketKeys>);
+
+/// HTTP/3 as the listener and the limits of connections have it. `None` if the listener does not serve it.
+fn http3(
+    listener: &Listener,
+    tls: Option<&Door>,
+    limits: &Limits,
+) -> Result<Option<Http3>, StartError> {
+    let Some(tls) = tls.filter(|_| listener.http3) else { return Ok(None) };
+    let config = http3::server_config(tls.config(), &limits.of_connection());
+    let config = config.map_err(|why| StartError::Http3 { address: listener.address, why })?;
+    Ok(Some(Http3 { config, alt_svc: http3::alt_svc(listener.address.port()) }))
+}
 
 impl PreparedListeners {
     /// Lets connections wait at the addresses that are new.
@@ -145,7 +157,7 @@ impl Listeners {
             let known = open.iter().position(|sockets| sockets.wanted == address);
             let sockets = match known {
                 Some(there) => open.remove(there),
-                None => Arc::new(ListenerSockets::bind(address, workers, hands_over(settings))?),
+                None => Arc::new(ListenerSockets::bind(address, workers, settings.hands_over())?),
             };
             listeners.push(self.prepared(sockets, role, known.is_none())?);
         }
@@ -199,8 +211,7 @@ impl Listeners {
         for PreparedListener { sockets, doors, role, endpoint, .. } in listeners {
             node.metrics.tls.stapled(role.tls.as_ref().map_or(&[], Door::answers));
             let accept = |(worker, door): (usize, TcpListener)| {
-                let accepting = listener::accept(node.clone(), door, role.clone(), stop.clone());
-                runtimes[worker].spawn(accepting).abort_handle()
+                listener::accept(node, door, &role, &runtimes[worker], stop)
             };
             let mut accepting: Vec<_> = doors.into_iter().map(accept).collect();
             if let Some(endpoint) = endpoint {
@@ -297,7 +308,7 @@ impl Listeners {
                 tickets: &tickets,
             };
             let tls = listener.is_encrypted().then(|| self.door(listener, &with)).transpose()?;
-            let http3 = quic::of(listener, tls.as_ref(), &settings.limits)?;
+            let http3 = http3(listener, tls.as_ref(), &settings.limits)?;
             let role = ListenerRole {
                 listener: ListenerKind::Client { tls: tls.is_some() },
                 tls,

@@ -6,7 +6,7 @@ use http::{HeaderMap, Request, Response};
 use levada_cluster::admin_access::{self, OrderRefusal};
 use levada_cluster::events::Events;
 use levada_control::page::{Hello, LastSeen, Orders, Page, PageBody, Shown, Snapshot};
-use levada_control::status::{Sample, SetSize};
+use levada_control::status::{ClusterNode, Sample, SetSize, ask_cluster};
 use levada_edge::node::Node;
 
 use levada_config::Settings;
@@ -47,6 +47,18 @@ pub(crate) struct NodePage {
     seen: LastSeen,
 }
 
+/// The states of all nodes of the cluster.
+pub(crate) async fn cluster(node: &Node) -> Vec<ClusterNode> {
+    let own = node.status();
+    match &node.peers {
+        Some(peers) => ask_cluster(own, &peers.membership()).await,
+        None => {
+            let (name, status) = (own.name.clone(), Some(own));
+            vec![ClusterNode { name, up: true, status, ..ClusterNode::default() }]
+        }
+    }
+}
+
 impl NodePage {
     pub(crate) fn new(node: Arc<Node>) -> Self {
         Self { node, seen: LastSeen::default() }
@@ -61,7 +73,7 @@ impl Shown for NodePage {
 
     fn snapshot(&self) -> Pin<Box<dyn Future<Output = Snapshot> + Send + '_>> {
         Box::pin(async {
-            let nodes = self.seen.take(self.node.cluster().await);
+            let nodes = self.seen.take(cluster(&self.node).await);
             Snapshot::now(Some(self.node.settings().name.clone()), nodes)
         })
     }

@@ -2,11 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use levada_edge::node::{Node, hands_over};
+use levada_edge::{handoff, node::Node};
 use levada_observe::metrics::Registry;
 use levada_tls::acme::{CertificateMetrics, Certificates};
 use levada_types::format_duration;
-use tokio::{net::TcpListener, runtime};
+use tokio::runtime;
 
 use levada_cluster::events::Events;
 use levada_control::status::History;
@@ -115,7 +115,7 @@ fn open_sockets(
         Runtime::Shared(_) => 1,
         Runtime::PerCore(cores) => cores.max(1),
     };
-    NodeSockets::open(settings, workers, hands_over(settings), passed)
+    NodeSockets::open(settings, workers, settings.hands_over(), passed)
 }
 
 /// A node within this process, for tests and for programs that embed one. Dropping it cuts everything
@@ -146,7 +146,7 @@ impl Running {
         reader: Option<SettingsReader>,
     ) -> Result<Self, StartError> {
         let workers = 1;
-        let early_data = hands_over(&settings);
+        let early_data = settings.hands_over();
         let mut passed = PassedSockets::default();
         let sockets = NodeSockets::open(&settings, workers, early_data, &mut passed)?;
         let connections = settings.limits.connections;
@@ -243,19 +243,7 @@ fn start(
         let serving = admin::serve(reloader.clone(), pages, listener, stop.clone());
         accepting.push(tokio::spawn(serving).abort_handle());
     }
-    if let (Some(listener), Some(backend)) = (sockets.control, &node.backend) {
-        let (node, backend, stop) = (node.clone(), backend.clone(), stop.clone());
-        let serving = tokio::spawn(async move {
-            tokio::select! {
-                () = node.purging.until_serving() => {}
-                () = stop.begun() => return,
-            }
-            if let Ok(listener) = TcpListener::from_std(listener) {
-                levada_redirector::handoff::accept(node, backend, listener, stop).await;
-            }
-        });
-        accepting.push(serving.abort_handle());
-    }
+    accepting.extend(sockets.control.and_then(|listener| handoff::accept(node, listener, stop)));
     reloader.listeners.add(sockets.others, accepting);
     tend(node, stop);
     let (keeping, stop) = (reloader.clone(), stop.clone());

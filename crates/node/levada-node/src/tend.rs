@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use levada_cluster::nodes::Peers;
 use levada_cluster::orders::ComparedPeer;
-use levada_edge::{node::Node, sites::Site};
+use levada_edge::{handoff, node::Node, sites::Site};
 use levada_net::stop::{Spawn, Stop, spawn_until};
 use levada_tls::acme::OtherNodes;
 use levada_upstream::FirstLooks;
@@ -41,11 +41,7 @@ pub(crate) fn tend(node: &Arc<Node>, stop: &Stop) {
         node.cache.store.clone(),
         node.cache.purges.clone(),
     )));
-    let sites = node.sites.load();
-    let switches = sites.iter().filter_map(|site| site.switch.as_ref());
-    let controls = switches.flat_map(|switch| switch.controls()).collect();
-    let (node, stop) = (node.clone(), stop.clone());
-    tokio::spawn(levada_redirector::handoff::tend(node, |node| &node.front, controls, stop));
+    handoff::tend(node, stop);
 }
 
 async fn keep_certificates(node: Arc<Node>) {

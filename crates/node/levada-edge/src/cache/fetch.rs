@@ -27,7 +27,7 @@ use super::{
     part_origin::PartOrigin,
     place, rest,
 };
-use crate::{clock, large, request::RequestContext, resource::Piece, sites::Site};
+use crate::{large, request::RequestContext, resource::Piece, sites::Site};
 use levada_config::Handling;
 use levada_failure::Failure;
 
@@ -123,7 +123,7 @@ impl Fetch {
 
     /// Fetches. A [`FetchLeader`](levada_body::FetchLeader) keeps it running when a client aborts.
     pub(crate) async fn run(mut self, leader: FillLeader) {
-        let requested = clock::wall();
+        let requested = SystemTime::now();
         // Pieces wait for their turn, and hold it until they have come whole.
         let turn = match &self.piece {
             Some(piece) => {
@@ -154,7 +154,7 @@ impl Fetch {
         }
         leader.own().chosen = head.extensions.get().cloned();
         leader.own().answered = Some(head.status.as_u16());
-        let received = clock::wall();
+        let received = SystemTime::now();
         let patience = self.cache.forwarder.body_timeout();
         let mut relay = Relay::new(body, patience);
         // Pieces are asked for again as a whole.

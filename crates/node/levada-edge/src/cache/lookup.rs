@@ -1,6 +1,6 @@
 //! Looks a request up in the store and judges whether the result may be used.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::SystemTime};
 
 use http::Method;
 use levada_body::{part, partial::first_byte};
@@ -13,7 +13,7 @@ use levada_store::{Object, Sought};
 use levada_types::Key;
 
 use super::Cache;
-use crate::{clock, request::RequestContext};
+use crate::request::RequestContext;
 
 /// The result of a look-up.
 pub(crate) enum LookupResult {
@@ -192,10 +192,10 @@ fn judge(cache: &Cache, context: &RequestContext, sought: Sought) -> LookupResul
     if resource.piece.is_some() && object.validators().is_strong() {
         // A piece's name has its version: it never becomes stale.
         let freshness = object.freshness();
-        let (age, ttl) = (freshness.age(clock::wall()), i64::from(u32::MAX));
+        let (age, ttl) = (freshness.age(SystemTime::now()), i64::from(u32::MAX));
         return LookupResult::Stored { object, age, ttl, refresh: None };
     }
-    match serve(&object.freshness(), &directives, clock::wall()) {
+    match serve(&object.freshness(), &directives, SystemTime::now()) {
         ServeDecision::Fresh { age, ttl } => {
             LookupResult::Stored { object, age, ttl, refresh: None }
         }
@@ -208,7 +208,7 @@ fn judge(cache: &Cache, context: &RequestContext, sought: Sought) -> LookupResul
             LookupResult::Bypass(ForwardReason::Stale, "head")
         }
         ServeDecision::Validate => {
-            let fresh = object.freshness().is_fresh(clock::wall());
+            let fresh = object.freshness().is_fresh(SystemTime::now());
             let why = if fresh { ForwardReason::Request } else { ForwardReason::Stale };
             LookupResult::Fetch(order(Some(object), why))
         }
@@ -232,10 +232,12 @@ fn stored_part(cache: &Cache, context: &RequestContext) -> Option<LookupResult> 
     let RequestContext { resource, wants, parts, .. } = context;
     let found = part::stored(&cache.store, resource.key(), resource.identity(), parts);
     let mut found = found.filter_map(|sought| cache.purges.without_purged(sought).object);
-    found.find_map(|object| match serve(&object.freshness(), &wants.directives, clock::wall()) {
-        ServeDecision::Fresh { age, ttl } => {
-            Some(LookupResult::Stored { object, age, ttl, refresh: None })
+    found.find_map(|object| {
+        match serve(&object.freshness(), &wants.directives, SystemTime::now()) {
+            ServeDecision::Fresh { age, ttl } => {
+                Some(LookupResult::Stored { object, age, ttl, refresh: None })
+            }
+            _ => None,
         }
-        _ => None,
     })
 }

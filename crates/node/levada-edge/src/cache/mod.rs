@@ -37,9 +37,10 @@ use levada_cache::Uses;
 use levada_cluster::purge::{PendingStore, Purges};
 use levada_store::{Loans, Object, Remembered, Store, disk::DiskError};
 use levada_types::Key;
+use levada_upstream::Clock;
 
 use self::fill::Fills;
-use crate::{clock::Clock, forward::Forwarder, metrics::Metrics};
+use crate::{forward::Forwarder, metrics::Metrics};
 use levada_config::Settings;
 
 /// How long requests for a URI do not wait for each other after a response that could not be stored.

@@ -6,6 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
+    time::SystemTime,
 };
 
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header, response};
@@ -27,7 +28,7 @@ use super::{
     fill::{FetchOutcome, FillLeader},
     rest,
 };
-use crate::{clock, request::RequestContext, sites::Site};
+use crate::{request::RequestContext, sites::Site};
 use levada_failure::Failure;
 
 /// The origin of a body.
@@ -206,7 +207,7 @@ impl PartOrigin {
     async fn whole(&self, of: &Representation) -> Result<Inbound, ReadError> {
         let (head, inbound) = self.send(self.request.clone()).await?;
         let uri = &*of.identity;
-        if !of.may_be_continued_by((head.status, &head.headers), clock::wall()) {
+        if !of.may_be_continued_by((head.status, &head.headers), SystemTime::now()) {
             tracing::info!(uri, "the representation has changed; its reader is cut");
             return Err(ReadError::Gone);
         }
@@ -229,7 +230,7 @@ impl PartOrigin {
         headers: &HeaderMap,
     ) -> Result<(), ReadError> {
         let PartsOf { key, identity: uri, length, .. } = *of;
-        match part::judge((of.validators, length), &span, (status, headers), clock::wall()) {
+        match part::judge((of.validators, length), &span, (status, headers), SystemTime::now()) {
             PartAnswer::Part => {
                 self.offers_parts.store(true, Relaxed);
                 return Ok(());

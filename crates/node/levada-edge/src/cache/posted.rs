@@ -18,7 +18,7 @@ use super::{
     fill::{FillFollower, FillLeader},
     lookup::FillRequest,
 };
-use crate::{clock, request::RequestContext, resource::Resource};
+use crate::{request::RequestContext, resource::Resource};
 
 /// Fields that describe the body of a request.
 const OF_A_BODY: [header::HeaderName; 5] = [
@@ -55,7 +55,7 @@ impl Posted {
         (plain && resource.handling.cache).then(|| Self {
             request: parts.headers.clone(),
             unkeyed: UnkeyedFields::of(unkeyed(context), &SentFields::All).without(&OF_A_BODY),
-            requested: clock::wall(),
+            requested: SystemTime::now(),
             pending: cache.purges.begin(),
         })
     }
@@ -71,7 +71,7 @@ impl Posted {
         if self.pending.is_outdated(resource.key()) {
             return None;
         }
-        let (response, received) = (exchange.headers(), clock::wall());
+        let (response, received) = (exchange.headers(), SystemTime::now());
         let judged = OriginExchange {
             method: &Method::POST,
             request: &self.request,

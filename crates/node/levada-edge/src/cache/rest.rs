@@ -1,6 +1,6 @@
 //! The rest of a body whose server broke off or stands still: from the origin, by range.
 
-use std::{ops::Range, sync::Arc};
+use std::{ops::Range, sync::Arc, time::SystemTime};
 
 use http::{HeaderMap, StatusCode};
 use levada_access::fields::{LARGE, PIECE};
@@ -13,7 +13,7 @@ use super::{
     Cache,
     part_origin::{PartOrigin, PartsOf},
 };
-use crate::{clock, sites::Site};
+use crate::sites::Site;
 
 /// The rest of one body.
 struct BodyRest {
@@ -40,7 +40,7 @@ pub(crate) fn heal(
         return;
     }
     let Some((span, length)) = part::span(status, headers) else { return };
-    let validators = Validators::of(headers, clock::wall());
+    let validators = Validators::of(headers, SystemTime::now());
     let onward = || {
         let mut head = onward();
         strip_fields(&mut head.headers, &[LARGE, PIECE]);

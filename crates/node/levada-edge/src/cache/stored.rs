@@ -1,7 +1,7 @@
 //! Answers from stored responses and from responses on their way into the store: the head for this
 //! client, and the source of its body.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::SystemTime};
 
 use http::{HeaderMap, HeaderValue, Method, Response, header::CONTENT_LENGTH, request::Parts};
 use levada_body::{
@@ -13,7 +13,6 @@ use levada_store::{NodeName, Object};
 
 use crate::{
     body::{ResponseBody, Source},
-    clock,
     request::RequestContext,
     respond,
 };
@@ -72,7 +71,7 @@ pub(crate) async fn arriving(
         status.forwarded_status = status.forwarded_status.or(Some(head.status.as_u16()));
         status.stored = true;
     }
-    let age = Some(head.freshness().age(clock::wall())).filter(|age| *age > 0);
+    let age = Some(head.freshness().age(SystemTime::now())).filter(|age| *age > 0);
     let mut response = from_blocks(name, parts, body, age, &mut status).await?;
     response.headers_mut().extend(own);
     Ok(response)

@@ -1,6 +1,6 @@
 //! The head of a large file: an ordinary object whose body is in the pieces.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::SystemTime};
 
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use levada_access::fields::LARGE;
@@ -13,7 +13,6 @@ use crate::{
     body::{ResponseBody, Source},
     cache::Cache,
     client_connection::ListenerKind,
-    clock,
     request::RequestContext,
     respond,
     sites::Site,
@@ -122,7 +121,7 @@ impl File {
     pub(crate) fn of(response: &mut Response<ResponseBody>) -> Option<Self> {
         let headers = response.headers_mut();
         let length = headers.remove(LARGE)?.to_str().ok()?.parse().ok()?;
-        let validators = Validators::of(headers, clock::wall());
+        let validators = Validators::of(headers, SystemTime::now());
         let strong = validators.is_strong();
         let validator = headers.get(header::ETAG).or_else(|| headers.get(header::LAST_MODIFIED));
         Some(Self {

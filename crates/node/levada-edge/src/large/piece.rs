@@ -7,6 +7,8 @@
 //! has the key of a piece ([`crate::resource::Resource::identity`]): a client can neither request a
 //! piece nor store another response in its place.
 
+use std::time::SystemTime;
+
 use http::{HeaderMap, HeaderValue, StatusCode, header, response::Parts};
 use levada_access::fields::PIECE;
 use levada_body::part::content_length;
@@ -14,7 +16,7 @@ use levada_cache::{ContentRange, Validators};
 use levada_upstream::{PacedQueue, ServerFailure};
 
 use super::head::version_of;
-use crate::{client_connection::ListenerKind, clock, request::RequestContext, resource::Piece};
+use crate::{client_connection::ListenerKind, request::RequestContext, resource::Piece};
 use levada_failure::Failure;
 
 /// Whether a peer's answer is the piece.
@@ -66,7 +68,7 @@ pub(crate) fn as_object(head: &mut Parts, piece: &Piece) -> Result<(), Failure> 
         (status, _) if status.is_client_error() => return Err(Failure::Changed),
         (status, _) => return Err(Failure::ErrorAnswer(status)),
     };
-    let validators = Validators::of(headers, clock::wall());
+    let validators = Validators::of(headers, SystemTime::now());
     let version = length.and_then(|length| version_of(headers, &validators, length));
     if version != Some(piece.url.version) {
         return Err(Failure::Changed);

@@ -6,41 +6,26 @@ use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use hyper::rt::Executor as _;
 use levada_access::{client_shares::ClientPlace, memory_bound::MemoryPressure};
-use levada_edge::{
-    body::ResponseBody,
-    client_connection::{ClientConnection, ListenerKind, Who},
-    connection::{self, Http3, ListenerRole},
-    listener,
-    node::Node,
-    pipeline, tunnel,
-};
 use levada_http::http3::{
-    self, PreparedEndpoint, QuicMetrics, RequestBody, Serve, TunnelStream, UNPROVEN,
+    PreparedEndpoint, QuicMetrics, RequestBody, Serve, TunnelStream, UNPROVEN,
 };
 use levada_http::{ConnectionEnd, ConnectionLimits};
 use levada_net::stop::Stop;
 use levada_observe::metrics::Gauge;
-use levada_tls::door::Door;
 use levada_upstream::{ClientBody, QuicBodyError};
 use tokio::{runtime::Handle, sync::OwnedSemaphorePermit, task::AbortHandle};
 
-use crate::start_error::StartError;
-use levada_config::{Limits, Listener};
-
-/// HTTP/3 as the listener and the limits of connections have it. `None` if the listener does not serve it.
-pub(crate) fn of(
-    listener: &Listener,
-    tls: Option<&Door>,
-    limits: &Limits,
-) -> Result<Option<Http3>, StartError> {
-    let Some(tls) = tls.filter(|_| listener.http3) else { return Ok(None) };
-    let config = http3::server_config(tls.config(), &limits.of_connection());
-    let config = config.map_err(|why| StartError::Http3 { address: listener.address, why })?;
-    Ok(Some(Http3 { config, alt_svc: http3::alt_svc(listener.address.port()) }))
-}
+use crate::{
+    body::ResponseBody,
+    client_connection::{ClientConnection, ListenerKind, Who},
+    connection::{self, ListenerRole},
+    listener,
+    node::Node,
+    pipeline, tunnel,
+};
 
 /// Accepts connections at this endpoint, when the node serves clients.
-pub(crate) fn accept(
+pub fn accept(
     endpoint: PreparedEndpoint,
     node: &Arc<Node>,
     role: &Arc<ListenerRole>,
@@ -52,9 +37,8 @@ pub(crate) fn accept(
     let served = Arc::new(QuicListener { node: node.clone(), role: role.clone() });
     let (node, workers, stop) = (node.clone(), workers.to_vec(), stop.clone());
     let accepting = async move {
-        tokio::select! {
-            () = node.purging.until_serving() => {}
-            () = stop.begun() => return,
+        if !node.serves(&stop).await {
+            return;
         }
         let patience = node.settings().limits.drain_timeout;
         endpoint.accept(served, config, workers, stop, patience).await;
