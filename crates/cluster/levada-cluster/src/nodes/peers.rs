@@ -276,3 +276,54 @@ fn wire(trust: &PeerTrust, h2: bool) -> Result<Wire, TlsError> {
     };
     Ok(Wire { tls, h2, peer: true, ..Wire::default() })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use levada_upstream::HealthCheck;
+
+    use super::*;
+
+    fn peering(names: &[&str]) -> Peering {
+        let peer = |name: &&str| Peer {
+            name: (*name).to_owned(),
+            address: "192.0.2.1:8443".to_owned(),
+            at: None,
+            weight: 1.0,
+            rtt: None,
+            client_url: None,
+        };
+        Peering {
+            listen: "127.0.0.1:0".parse().unwrap(),
+            trust: PeerTrust::Secret("0123456789abcdef".to_owned()),
+            h2: false,
+            peers: names.iter().map(peer).collect(),
+            discovery: None,
+            health: HealthCheck::default(),
+            slow_start: Duration::ZERO,
+            catch_up: Duration::ZERO,
+        }
+    }
+
+    #[test]
+    fn node_that_joins_is_chosen_once_it_has_answered_a_probe() {
+        let bounds = ServerBounds {
+            connections: 1,
+            queue: 0,
+            queue_timeout: Duration::ZERO,
+            connect_timeout: Duration::ZERO,
+            response_timeout: Duration::ZERO,
+        };
+        let clock = Clock::start();
+        let peers = Peers::new("a", &peering(&["a", "b"]), bounds, clock, 1).unwrap();
+        let up = || peers.now().cluster().up().to_vec();
+        assert_eq!(up(), [NodeIndex(0), NodeIndex(1)], "no node begins with peers that are down");
+        let after = peers.change(&peering(&["c", "b", "a"])).unwrap().after;
+        assert_eq!(up(), [NodeIndex(1), NodeIndex(2)]);
+        let (joined, check) = (after.named("c").unwrap(), &after.settings().health);
+        joined.server.health.probed(true, check, clock.now());
+        peers.health_changed();
+        assert_eq!(up(), [0, 1, 2].map(NodeIndex));
+    }
+}

@@ -422,6 +422,18 @@ mod tests {
         assert!(journal.backlog.is_empty());
     }
 
+    #[test]
+    fn lines_that_wait_for_the_disk_have_a_bound() {
+        let (directory, mut journal) = begun();
+        journal.keep_for_later(&[applied(6, Some(1))]).unwrap();
+        let rules = vec![Rule::prefix(1, &"x".repeat(MAX_BACKLOG), false)];
+        let long = JournalLine::Applied(Applied { number: 7, at: 3, rules, order: None });
+        let error = journal.keep_for_later(&[long]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        journal.add(&[]).unwrap();
+        assert_eq!(numbers(directory.path()), (6, vec![6], 1));
+    }
+
     proptest! {
         #[test]
         fn no_bytes_panic(bytes: Vec<u8>) {

@@ -477,6 +477,18 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_is_made_stale_is_so_after_a_restart_too() {
+        let directory = tempfile::tempdir().unwrap();
+        let purges = opened(directory.path());
+        let born = purges.begin().born();
+        purges.expire_all().await;
+        for purges in [purges, opened(directory.path())] {
+            assert_eq!(verdict(&purges, born), PurgeVerdict::Stale);
+            assert_eq!(verdict(&purges, purges.begin().born()), PurgeVerdict::Alive);
+        }
+    }
+
+    #[tokio::test]
     async fn without_its_journal_a_node_has_no_past() {
         let directory = tempfile::tempdir().unwrap();
         let born = opened(directory.path()).begin().born();

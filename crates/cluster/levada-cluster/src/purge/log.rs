@@ -359,6 +359,19 @@ mod tests {
         assert!(!read(&state("-1", 0)));
     }
 
+    #[test]
+    fn message_with_too_many_logs_is_refused() {
+        let read = |logs: usize| {
+            let mut states = LogStates::default();
+            (0..logs as u64).for_each(|log| {
+                states.set(&LogState { log: LogId(log), newest: 1, dropped: 0 });
+            });
+            let text = serde_json::to_string(&states).unwrap();
+            serde_json::from_str::<LogStates>(&text).is_ok_and(|read| read == states)
+        };
+        assert!(read(MAX_LOGS) && !read(MAX_LOGS + 1) && !read(MAX_LOGS + 2));
+    }
+
     proptest! {
         /// For any orders at any nodes, and in any order of meetings: when all have met often enough, each
         /// has applied every order, or knows that it missed some.

@@ -419,6 +419,17 @@ mod tests {
     }
 
     #[test]
+    fn order_weighs_about_the_memory_that_its_texts_take() {
+        for (letters, least, most) in [(1, 2_000, 4_000), (1000, 100_000, 105_000)] {
+            let texts = || vec!["x".repeat(letters); 100];
+            for target in [PurgeTarget::Urls(texts()), PurgeTarget::Tags(texts(), None)] {
+                let weight = PurgeOrder { target, soft: false }.weight();
+                assert!((least..most).contains(&weight), "{letters}: {weight}");
+            }
+        }
+    }
+
+    #[test]
     fn only_absolute_urls_of_http_are_urls() {
         for url in ["", "/x", "a.test/x", "http:///x", "ftp://a.test/", "http://a b/", "mailto:x"] {
             assert!(absolute(url).is_err(), "{url}");

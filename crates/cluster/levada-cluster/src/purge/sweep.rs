@@ -109,3 +109,29 @@ async fn sweep(store: &Arc<Store>, purges: &Arc<Purges>) {
     store.sweep_disk(|identity, label| purges.keep_on_disk(identity, label)).await;
     purges.forget(done).await;
 }
+
+#[cfg(test)]
+mod tests {
+    use levada_observe::metrics::Registry;
+    use levada_store::{CacheSettings, disk::DiskMetrics};
+
+    use super::*;
+    use crate::purge::Rule;
+
+    #[tokio::test]
+    async fn rule_is_dropped_when_nothing_that_began_before_it_is_pending() {
+        let metrics = DiskMetrics::registered(&mut Registry::default());
+        let store = Arc::new(Store::open(&CacheSettings::default(), &metrics).unwrap());
+        let purges = Arc::new(Purges::open(None, false, false, None));
+        let order = |url| purges.rules.add(&[Rule::url(1, url, false)], purges.latest() + 1, 1000);
+        let before = purges.begin();
+        order("http://a.test/x");
+        let between = purges.begin();
+        order("http://a.test/y");
+        for (ends, left) in [(None, 2), (Some(before), 1), (Some(between), 0)] {
+            drop(ends);
+            sweep(&store, &purges).await;
+            assert_eq!(purges.rule_count(), left);
+        }
+    }
+}
