@@ -202,3 +202,62 @@ fn unanswered() -> Box<AccessAnswer> {
         reason: Some("the server of forward_auth does not answer"),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{BufRead as _, BufReader, Write as _},
+        net::{Ipv4Addr, TcpListener},
+    };
+
+    use http::Method;
+
+    use super::*;
+    use crate::signed::RequestUrl;
+
+    /// The answer to a client whose request is refused by a server with a body of so many bytes.
+    async fn refused(length: usize) -> AccessAnswer {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = Origin::Tcp { tls: false, host: "127.0.0.1".to_owned(), port };
+        let answering = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            lines.map_while(Result::ok).take_while(|line| !line.is_empty()).for_each(drop);
+            let head = format!("HTTP/1.1 401 Unauthorized\r\ncontent-length: {length}\r\n\r\n");
+            // The node closes the connection to a server whose answer is too long.
+            let _ = stream.write_all(&[head.as_bytes(), &vec![b'x'; length]].concat());
+        });
+        let settings = ForwardAuthSettings {
+            server,
+            target: "/auth".to_owned(),
+            request_headers: None,
+            copy_headers: Vec::new(),
+            timeout: Duration::from_secs(60),
+            fail_open: false,
+        };
+        let request = AccessRequest {
+            client: Ipv4Addr::LOCALHOST.into(),
+            host: "a.test",
+            url: RequestUrl { scheme: "http", host: "a.test", target: "/" },
+            method: &Method::GET,
+            headers: &HeaderMap::new(),
+            now: 0,
+            unix: 0,
+            nodes: 1,
+        };
+        let forward = ForwardAuth::new(&settings, 1).unwrap();
+        let refusal = forward.admit(&request).await.unwrap_err();
+        drop(forward);
+        answering.join().unwrap();
+        *refusal
+    }
+
+    #[tokio::test]
+    async fn client_gets_the_body_of_a_refusal_unless_it_is_too_long() {
+        let answer = refused(LARGEST_ANSWER).await;
+        assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
+        assert_eq!(answer.body.unwrap().len(), 256 << 10);
+        assert_eq!(refused(LARGEST_ANSWER + 1).await.status, StatusCode::SERVICE_UNAVAILABLE);
+    }
+}

@@ -77,6 +77,15 @@ const ROOM_TIMEOUT: Duration = Duration::from_secs(5);
 /// In this time a fetch that has started takes its memory.
 const GROWN: Duration = Duration::from_millis(500);
 
+/// The facts that one look at the memory leaves for the next.
+#[derive(Default)]
+struct MemoryWatch {
+    /// Since when no fetch begins.
+    full_since: Option<Instant>,
+    /// When memory was given back.
+    shrunk: Option<Instant>,
+}
+
 impl MemoryBound {
     /// A bound of `limit` bytes.
     pub fn new(limit: u64) -> Arc<Self> {
@@ -177,23 +186,10 @@ impl MemoryBound {
         self.note(resident, false);
         let bound = Arc::downgrade(self);
         let watch = move || {
-            let mut shrunk: Option<Instant> = None;
-            let mut full_since: Option<Instant> = None;
+            let mut watch = MemoryWatch::default();
             while let Some(bound) = bound.upgrade() {
-                let Some(resident) = memory.resident() else { return };
-                let is_bare =
-                    full_since.is_some_and(|since| since.elapsed() > BARE) && memory.is_bare();
-                let excess = bound.note(resident, is_bare);
-                match bound.pressure() {
-                    MemoryPressure::High | MemoryPressure::Full => {
-                        full_since.get_or_insert_with(Instant::now);
-                    }
-                    _ if is_bare => {}
-                    _ => full_since = None,
-                }
-                if excess > 0 && shrunk.is_none_or(|then| then.elapsed() >= GIVEN_BACK) {
-                    memory.shrink(excess);
-                    shrunk = Some(Instant::now());
+                if watch.look(&bound, &memory, Instant::now()).is_none() {
+                    return;
                 }
                 drop(bound);
                 std::thread::sleep(CHECK_INTERVAL);
@@ -203,6 +199,32 @@ impl MemoryBound {
         if let Err(error) = thread {
             tracing::error!(%error, "`limits.memory` is not watched");
         }
+    }
+}
+
+impl MemoryWatch {
+    /// Reads the memory, and has it give back what is too much. `None` where the system does not say.
+    fn look(
+        &mut self,
+        bound: &MemoryBound,
+        memory: &impl BoundedMemory,
+        now: Instant,
+    ) -> Option<()> {
+        let resident = memory.resident()?;
+        let is_bare = self.full_since.is_some_and(|since| now - since > BARE) && memory.is_bare();
+        let excess = bound.note(resident, is_bare);
+        match bound.pressure() {
+            MemoryPressure::High | MemoryPressure::Full => {
+                self.full_since.get_or_insert(now);
+            }
+            _ if is_bare => {}
+            _ => self.full_since = None,
+        }
+        if excess > 0 && self.shrunk.is_none_or(|then| now - then >= GIVEN_BACK) {
+            memory.shrink(excess);
+            self.shrunk = Some(now);
+        }
+        Some(())
     }
 }
 
@@ -260,5 +282,62 @@ mod tests {
         assert_eq!((bound.pressure(), bound.allows_fetch()), (MemoryPressure::Full, false));
         bound.note(5000, true);
         assert_eq!((bound.pressure(), bound.allows_fetch()), (MemoryPressure::Some, true));
+    }
+
+    /// Memory as it was at one moment.
+    struct FixedMemory {
+        resident: u64,
+        is_bare: bool,
+        given_back: std::sync::mpsc::Sender<u64>,
+    }
+
+    impl BoundedMemory for FixedMemory {
+        fn resident(&self) -> Option<u64> {
+            Some(self.resident)
+        }
+
+        fn shrink(&self, bytes: u64) {
+            self.given_back.send(bytes).unwrap();
+        }
+
+        fn is_bare(&self) -> bool {
+            self.is_bare
+        }
+    }
+
+    #[test]
+    fn node_that_is_full_and_bare_serves_a_little_until_that_is_over() {
+        let (bound, mut watch, start) =
+            (MemoryBound::new(3200), MemoryWatch::default(), Instant::now());
+        let (given_back, shrunk) = std::sync::mpsc::channel();
+        for (second, resident, is_bare, pressure) in [
+            (0, 3101, true, MemoryPressure::Full),
+            (5, 3101, true, MemoryPressure::Full),
+            (6, 3101, true, MemoryPressure::Some),
+            (7, 3101, true, MemoryPressure::Some),
+            (8, 3101, false, MemoryPressure::Full),
+            (9, 3101, true, MemoryPressure::Some),
+            (10, 2500, false, MemoryPressure::None),
+            (11, 3101, true, MemoryPressure::Full),
+            (16, 3101, true, MemoryPressure::Full),
+            (17, 3101, true, MemoryPressure::Some),
+        ] {
+            let memory = FixedMemory { resident, is_bare, given_back: given_back.clone() };
+            watch.look(&bound, &memory, start + Duration::from_secs(second)).unwrap();
+            assert_eq!(bound.pressure(), pressure, "after {second} s");
+        }
+        assert!(shrunk.try_iter().eq([701; 9]));
+    }
+
+    #[test]
+    fn memory_that_gives_back_gets_the_time_for_it() {
+        let (bound, mut watch, start) =
+            (MemoryBound::new(3200), MemoryWatch::default(), Instant::now());
+        let (given_back, shrunk) = std::sync::mpsc::channel();
+        let memory = FixedMemory { resident: 2700, is_bare: false, given_back };
+        for look in 0..20 {
+            watch.look(&bound, &memory, start + CHECK_INTERVAL * look).unwrap();
+        }
+        assert!(shrunk.try_iter().eq([300; 2]));
     }
 }
