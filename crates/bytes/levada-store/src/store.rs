@@ -472,3 +472,29 @@ impl Store {
         self.memory.len()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use levada_observe::metrics::Registry;
+
+    use super::*;
+    use crate::block::block_key;
+
+    #[tokio::test]
+    async fn block_is_found_as_part_of_the_version_that_it_was_put_for() {
+        let metrics = DiskMetrics::registered(&mut Registry::default());
+        let store = Store::open(&CacheSettings::default(), &metrics).unwrap();
+        let body: Bytes = (0..100_000).map(|at| (at % 251) as u8).collect();
+        let key = block_key(Key(1), 2, 3);
+        let block = Block::new(Key(1), 2, 3, std::iter::once(&body), 100_000);
+        store.put_block(key, Arc::new(block));
+        let block = store.block(key, Key(1), 2, 3).await.unwrap();
+        for at in [0, 1, 65_535, 65_536, 99_999] {
+            assert_eq!(block.at(at as u64).unwrap()[0], body[at], "{at}");
+        }
+        assert_eq!(block.at(100_000), None);
+        for (object, version, number) in [(Key(2), 2, 3), (Key(1), 3, 3), (Key(1), 2, 4)] {
+            assert!(store.block(key, object, version, number).await.is_none());
+        }
+    }
+}

@@ -174,6 +174,16 @@ fn handles_are_used_again() {
 }
 
 #[test]
+fn handles_that_wait_to_be_used_again_count() {
+    let memory = Memory::new(1 << 20, 1 << 20, DEFAULT_EVICTION);
+    (0..1000).for_each(|n| memory.insert(Key(n), block(n, 1)).unwrap());
+    let overhead = || memory.shards[0].0.lock().overhead();
+    let before = overhead();
+    (0..1000).for_each(|n| drop(memory.remove(Key(n))));
+    assert!(overhead() >= before + 1000 * size_of::<Handle>() as u64);
+}
+
+#[test]
 fn keys_are_spread_evenly_and_otherwise_in_every_process() {
     let (one, other) = (Hash::seeded(), Hash::seeded());
     assert_ne!(one.of(Key(1)), other.of(Key(1)));
