@@ -111,3 +111,17 @@ impl Default for CacheSettings {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn place_and_size_of_the_disk_tier_have_no_defaults() {
+        let schema = schemars::schema_for!(DiskCache);
+        for key in ["path", "size"] {
+            assert!(schema.pointer(&format!("/properties/{key}")).is_some());
+            assert!(schema.pointer(&format!("/properties/{key}/default")).is_none(), "{key}");
+        }
+    }
+}

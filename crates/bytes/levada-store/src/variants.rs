@@ -88,3 +88,30 @@ impl Varies {
         (size_of::<Self>() + ARC + lists) as u64
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn least_used_variant_goes_when_there_are_too_many() {
+        let none = Varies::with(Vary::of_key(b""), 1);
+        let (one, gone) = none.and(Key(1), 2).unwrap();
+        assert_eq!(gone, None);
+        one.used(Key(1));
+        let (two, gone) = one.and(Key(2), 2).unwrap();
+        assert_eq!(gone, None);
+        assert!(two.and(Key(1), 2).is_none() && two.and(Key(2), 2).is_none(), "both are known");
+        let (other, gone) = two.and(Key(3), 2).unwrap();
+        assert_eq!(gone, Some(Key(2)));
+        assert_eq!(other.and(Key(4), 2).unwrap().1, Some(Key(3)), "uses go over to the next list");
+    }
+
+    #[test]
+    fn weight_counts_the_owners_and_every_variant() {
+        let none = Varies::with(Vary::of_key(b""), 1);
+        assert!(none.weight() > size_of::<Varies>() as u64);
+        let (one, _) = none.and(Key(1), 2).unwrap();
+        assert_eq!(one.weight() - none.weight(), size_of::<KnownVariant>() as u64);
+    }
+}

@@ -325,6 +325,7 @@ async fn scan_removes_what_is_no_record() {
     assert_eq!(disk.entries(), 19);
     let metrics = &disk.shared.metrics;
     assert_eq!((metrics.damaged.get(), metrics.foreign.get()), (1, 1));
+    assert_eq!(metrics.errors_of(Kind::Missing), 1, "one part is no directory");
     assert!(!cut.exists() && !dir.path().join("writing").exists());
     assert!(!part.join("writing").exists() && !part.join("somebody's notes").exists());
     assert!(dir.path().join("lost+found").exists(), "only what could be its own is touched");
@@ -630,4 +631,12 @@ fn directory_is_closed_to_other_users() {
         let _disk = open(&path);
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700, "{path:?}");
     }
+}
+
+#[test]
+fn directory_that_cannot_be_made_says_why() {
+    let Some(mount) = Mount::new("1m") else { return };
+    mount.remount("ro");
+    let files = Files::new(mount.0.path().join("cache"), 1);
+    assert_eq!(files.take().unwrap_err().kind(), io::ErrorKind::ReadOnlyFilesystem);
 }
