@@ -21,3 +21,29 @@ pub fn authority<B>(request: &Request<B>) -> Option<&str> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn target_names_the_authority_or_one_good_host_does() {
+        for (version, target, hosts, expected) in [
+            (Version::HTTP_11, "/", &["a.test:81"][..], Some("a.test:81")),
+            (Version::HTTP_11, "http://b.test/", &["a.test"], Some("b.test")),
+            (Version::HTTP_2, "https://b.test/", &[], Some("b.test")),
+            (Version::HTTP_11, "/", &["a.test", "a.test"], None),
+            (Version::HTTP_11, "/", &["a/b"], None),
+            (Version::HTTP_11, "/", &[], None),
+            (Version::HTTP_10, "/", &["a.test"], Some("a.test")),
+            (Version::HTTP_10, "/", &[], Some(NO_HOST)),
+        ] {
+            let mut request = Request::builder().version(version).uri(target);
+            for host in hosts {
+                request = request.header(HOST, *host);
+            }
+            let request = request.body(()).unwrap();
+            assert_eq!(authority(&request), expected, "{version:?} {target} {hosts:?}");
+        }
+    }
+}

@@ -189,3 +189,61 @@ fn write_field(lines: &mut Vec<u8>, name: &HeaderName, value: &HeaderValue) {
     lines.extend_from_slice(value.as_bytes());
     lines.extend_from_slice(b"\r\n");
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
+    use http_body_util::{BodyExt as _, Full};
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::UnixStream,
+    };
+
+    use super::*;
+    use crate::client::UpstreamConnection;
+
+    /// The bytes by which a request with this body goes to a server, which answers when `end` has come.
+    async fn sent<B: Body<Data = Bytes> + Unpin>(body: B, end: &[u8]) -> String {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let mut connection = UpstreamConnection::new(Io::Unix(ours), 100);
+        let length = HeaderValue::from_static("7");
+        let headers = HeaderMap::from_iter([(CONTENT_LENGTH, length)]);
+        let (method, uri) = (&Method::PUT, &Uri::from_static("http://a.test/x?y"));
+        let request = UpstreamRequest { method, uri, headers: &headers };
+        let asking = async {
+            let timeout = Duration::from_secs(20);
+            connection.ask(&request, body, timeout, || false, |_, _| {}).await.unwrap()
+        };
+        let serving = async {
+            let mut received = Vec::new();
+            while !received.ends_with(end) {
+                assert_ne!(theirs.read_buf(&mut received).await.unwrap(), 0);
+            }
+            theirs.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.unwrap();
+            String::from_utf8(received).unwrap()
+        };
+        let (answer, received) = tokio::join!(asking, serving);
+        assert_eq!(answer.status(), StatusCode::NO_CONTENT);
+        assert!(connection.rest(), "another request may follow");
+        received
+    }
+
+    #[tokio::test]
+    async fn body_goes_out_as_it_is_or_in_chunks_if_its_length_is_unknown() {
+        let head = "PUT /x?y HTTP/1.1\r\n";
+        // More than a socket takes at once.
+        let long = "0123456789abcde\n".repeat(1 << 16);
+        for body in ["hello", &long] {
+            let (bytes, length) = (Full::new(Bytes::from(body.to_owned())), body.len());
+            let received = sent(bytes.clone(), body.as_bytes()).await;
+            assert!(received == format!("{head}content-length: {length}\r\n\r\n{body}"));
+            let received = sent(bytes.map_frame(|frame| frame), b"\r\n0\r\n\r\n").await;
+            let chunked = "transfer-encoding: chunked\r\n\r\n";
+            assert!(received == format!("{head}{chunked}{length:x}\r\n{body}\r\n0\r\n\r\n"));
+        }
+        let received = sent(Full::new(Bytes::new()), b"\r\n\r\n").await;
+        assert_eq!(received, format!("{head}content-length: 0\r\n\r\n"));
+    }
+}

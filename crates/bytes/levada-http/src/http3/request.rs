@@ -245,3 +245,24 @@ async fn send_body<N: Serve, B: Body<Data = Bytes> + Unpin>(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_of_connections_are_refused_and_te_is_trailers() {
+        for (name, value, refused) in [
+            ("connection", "close", true),
+            ("transfer-encoding", "chunked", true),
+            ("upgrade", "websocket", true),
+            ("te", "gzip", true),
+            ("te", "Trailers", false),
+            ("accept", "close", false),
+        ] {
+            let (name, value) = (HeaderName::from_static(name), HeaderValue::from_static(value));
+            let headers = HeaderMap::from_iter([(name.clone(), value)]);
+            assert_eq!(has_fields_of_connections(&headers), refused, "{name}");
+        }
+    }
+}
