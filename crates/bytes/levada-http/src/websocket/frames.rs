@@ -35,7 +35,7 @@ impl FramePosition {
             let payload = usize::try_from(self.left).unwrap_or(usize::MAX).min(bytes.len());
             bytes = &bytes[payload..];
             self.left -= payload as u64;
-            if self.left > 0 || self.closes {
+            if self.closes {
                 return;
             }
             // No head ends before its second byte, and that one tells the length of the rest.

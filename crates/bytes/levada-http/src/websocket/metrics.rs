@@ -12,7 +12,7 @@ pub struct TunnelMetrics {
     pub from_client: Counter,
     /// Bytes that came from servers.
     pub from_server: Counter,
-    ended: Family<[&'static str; 1], Counter>,
+    pub(super) ended: Family<[&'static str; 1], Counter>,
 }
 
 impl TunnelMetrics {

@@ -231,9 +231,10 @@ mod tests {
             let idle_timeout = Duration::from_secs(60);
             let tunnel = Tunnel { from_client: Vec::new(), from_server, idle_timeout };
             let ((client, mut far_client), (server, mut far_server)) = (duplex(64), duplex(64));
-            let metrics = TunnelMetrics::registered(&mut Registry::default());
+            let metrics = Arc::new(TunnelMetrics::registered(&mut Registry::default()));
+            let counting = metrics.clone();
             let running = tokio::spawn(async move {
-                tunnel.run(client, server, pending(), &metrics).await.reason
+                tunnel.run(client, server, pending(), &counting).await.reason
             });
             far_server.write_all(b"\x82\x01!").await.unwrap();
             let mut came = vec![0; length + 3];
@@ -242,6 +243,7 @@ mod tests {
             assert_eq!(Arc::strong_count(&kept), 1, "{length}");
             drop((far_client, far_server));
             assert_eq!(running.await.unwrap(), EndReason::Closed);
+            assert_eq!(metrics.ended.get_or_create(&["closed"]).get(), 1);
         }
     }
 }
