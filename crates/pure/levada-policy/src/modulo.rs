@@ -74,6 +74,8 @@ fn among_taking(key: Key, cluster: &Cluster) -> Option<NodeIndex> {
 
 #[cfg(test)]
 mod tests {
+    use levada_types::{Key, Request};
+
     use crate::testing::{World, cluster, nodes};
     use crate::{Node, NodeIndex};
 
@@ -86,6 +88,11 @@ mod tests {
         let on = |world: &mut World, c| keys.clone().map(|k| world.node(k, c)).collect::<Vec<_>>();
         assert_eq!(on(&mut world, &all), [0, 1, 2, 3, 0, 1]);
         assert_eq!(on(&mut world, &rest), [2, 3, 0, 2, 3, 0]);
+        for key in keys {
+            let candidates = world.policy.candidates(&Request::new(Key(key)), &rest);
+            assert_eq!(candidates.order[0].0, world.node(key, &rest));
+            assert_eq!((candidates.order.len(), candidates.set_size), (3, 1));
+        }
     }
 
     #[test]
