@@ -180,6 +180,16 @@ mod tests {
     }
 
     #[test]
+    fn estimate_falls_nearly_as_an_exponential_function_does() {
+        let estimate = Estimate { latency: 1.0, at: Timestamp::ZERO };
+        for x in 0..=10u32 {
+            let exact = (-f64::from(x) / 10.0).exp();
+            let kept = estimate.kept(Timestamp(x.into()), 10.0);
+            assert!((exact..exact + 0.008).contains(&kept), "{kept} at {x} tenths");
+        }
+    }
+
+    #[test]
     fn quick_failures_do_not_attract() {
         let two = loaded(&[0, 0]);
         let mut world = world(&two);
