@@ -49,10 +49,8 @@ async fn accept_all(
     role: Arc<ListenerRole>,
     stop: Stop,
 ) {
-    if role.listener != ListenerKind::Peer {
-        if !node.serves(&stop).await {
-            return;
-        }
+    if role.listener != ListenerKind::Peer && !node.serves(&stop).await {
+        return;
     }
     // A socket that the runtime knows before it listens counts as closed for good.
     let incoming = match Incoming::new(listener) {
