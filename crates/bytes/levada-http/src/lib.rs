@@ -15,6 +15,7 @@
 
 mod authority;
 mod client;
+mod date;
 mod deadline;
 pub mod http3;
 pub mod max_forwards;

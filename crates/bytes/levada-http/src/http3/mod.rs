@@ -23,7 +23,6 @@ mod cid;
 mod code;
 mod config;
 mod connection;
-mod date;
 mod endpoint;
 mod endpoints;
 mod fields;

@@ -2,7 +2,7 @@
 
 use std::{pin::pin, sync::Arc};
 
-use crate::{Interim, WatchedStream};
+use crate::{Interim, WatchedStream, date};
 use bytes::Bytes;
 use h3::{
     error::StreamError,
@@ -21,7 +21,6 @@ use crate::http3::{
     body::BodyError,
     code::Code,
     connection::Connection,
-    date,
     transport::{RequestLine, SendSide, Transport},
     tunnel::TunnelStream,
 };
