@@ -45,6 +45,6 @@ pub use zero_copy::{FileRange, Hold, Segments, ZeroCopyChunk, ZeroCopyQueue};
 pub mod fuzzing {
     pub use crate::{
         client::judgement::{AnswerEnd, ParsedAnswer, read_reply},
-        server::judgement::{Judgement, judge},
+        server::judgement::{Judgement, judge, read_requests},
     };
 }

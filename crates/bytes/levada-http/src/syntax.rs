@@ -42,6 +42,12 @@ pub(crate) fn trimmed(mut value: &[u8]) -> &[u8] {
     value
 }
 
+/// Whether a list has this member.
+pub(crate) fn names(list: &[u8], member: &[u8]) -> bool {
+    let mut members = list.split(|&byte| byte == b',');
+    members.any(|other| trimmed(other).eq_ignore_ascii_case(member))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

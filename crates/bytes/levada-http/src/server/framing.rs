@@ -24,6 +24,7 @@
 use memchr::memchr;
 
 use super::{
+    facts::{HeadFacts, RequestLength},
     fault::Fault,
     head::{self, Version},
 };
@@ -90,22 +91,14 @@ enum FramingState {
     Switching,
 }
 
-/// The facts known of the head that is being read.
+/// The head that is being read.
 #[derive(Debug, Default)]
 struct HeadProgress {
     /// One empty line was skipped.
     skipped: bool,
     version: Option<Version>,
     fields: usize,
-    host: bool,
-    length: Option<u64>,
-    chunked: bool,
-    /// It asks for WebSocket.
-    upgrade: bool,
-    /// It has `Connection: close`.
-    closes: bool,
-    /// It has `Connection: keep-alive`.
-    keeps: bool,
+    facts: HeadFacts,
 }
 
 impl RequestFraming {
@@ -209,7 +202,7 @@ impl RequestFraming {
             };
             match (self.head.version, line) {
                 (None, []) => self.head.skip()?,
-                (None, line) => self.head.version = Some(head::request_line(line)?),
+                (None, line) => self.head.version = Some(head::request_line(line)?.version),
                 (Some(version), []) => return self.head_end(version),
                 (Some(_), line) => self.head.field(line, self.bounds.fields)?,
             }
@@ -218,7 +211,7 @@ impl RequestFraming {
 
     fn head_end(&mut self, version: Version) -> Result<usize, Fault> {
         self.place = self.head.body(version)?;
-        self.closes = self.head.closes || (version == Version::Http10 && !self.head.keeps);
+        self.closes = self.head.facts.closes(version);
         self.head = HeadProgress::default();
         self.overhead = 0;
         self.trailers = 0;
@@ -290,7 +283,7 @@ impl RequestFraming {
             if self.trailers > TRAILERS {
                 return Err(Fault::TrailersTooLarge);
             }
-            if FRAMING_FIELDS.iter().any(|field| name.eq_ignore_ascii_case(field)) {
+            if is_framing(name) {
                 return Err(Fault::TrailerForbidden);
             }
         }
@@ -341,93 +334,21 @@ impl HeadProgress {
         if self.fields > limit {
             return Err(Fault::TooManyFields);
         }
-        // The length first: it tells most fields apart without reading a byte.
-        match name.len() {
-            4 if name.eq_ignore_ascii_case(HOST) => self.host(syntax::trimmed(value)),
-            7 if name.eq_ignore_ascii_case(UPGRADE) => {
-                self.upgrade |= names_websocket(value);
-                Ok(())
-            }
-            10 if name.eq_ignore_ascii_case(CONNECTION) => {
-                self.closes |= names(value, b"close");
-                self.keeps |= names(value, b"keep-alive");
-                Ok(())
-            }
-            14 if name.eq_ignore_ascii_case(LENGTH) => self.length(syntax::trimmed(value)),
-            17 if name.eq_ignore_ascii_case(ENCODING) => self.encoding(syntax::trimmed(value)),
-            _ => Ok(()),
-        }
+        self.facts.note(name, syntax::trimmed(value))
     }
 
-    fn host(&mut self, value: &[u8]) -> Result<(), Fault> {
-        if std::mem::replace(&mut self.host, true) {
-            return Err(Fault::HostRepeated);
-        }
-        if head::names_host(value) { Ok(()) } else { Err(Fault::HostInvalid) }
-    }
-
-    /// RFC 9112 section 6.3 lets a recipient accept repeated equal lengths; it need not.
-    fn length(&mut self, value: &[u8]) -> Result<(), Fault> {
-        if self.length.is_some() {
-            return Err(Fault::LengthRepeated);
-        }
-        let length = syntax::decimal(value).filter(|&length| length <= LONGEST);
-        self.length = Some(length.ok_or(Fault::LengthInvalid)?);
-        Ok(())
-    }
-
-    fn encoding(&mut self, value: &[u8]) -> Result<(), Fault> {
-        if self.chunked {
-            return Err(Fault::EncodingRepeated);
-        }
-        if !value.eq_ignore_ascii_case(CHUNKED) {
-            return Err(unknown_encoding(value));
-        }
-        self.chunked = true;
-        Ok(())
-    }
-
-    /// RFC 9112 section 6.3, for requests.
     fn body(&self, version: Version) -> Result<FramingState, Fault> {
-        match (self.length, self.chunked) {
-            (Some(_), true) => Err(Fault::LengthWithEncoding),
-            (_, true) if version == Version::Http10 => Err(Fault::EncodingInOldVersion),
-            _ if version == Version::Http11 && !self.host => Err(Fault::HostMissing),
-            (None, true) => Ok(FramingState::ChunkSize),
-            // A server must ignore the field in HTTP/1.0 (RFC 9110 section 7.8).
-            (None | Some(0), false) if self.upgrade && version == Version::Http11 => {
-                Ok(FramingState::Switching)
-            }
-            (None | Some(0), false) => Ok(FramingState::Head),
-            (Some(length), false) => Ok(FramingState::Counted(length)),
-        }
-    }
-}
-
-/// Whether `Upgrade` has WebSocket among its protocols (RFC 6455 section 4.2.1).
-pub fn names_websocket(value: &[u8]) -> bool {
-    names(value, WEBSOCKET)
-}
-
-/// Whether a list has this member.
-fn names(list: &[u8], member: &[u8]) -> bool {
-    let mut members = list.split(|&byte| byte == b',');
-    members.any(|other| syntax::trimmed(other).eq_ignore_ascii_case(member))
-}
-
-/// Without `chunked` at the end of the list, the length of the body is unknown (RFC 9112 section 6.3).
-fn unknown_encoding(codings: &[u8]) -> Fault {
-    let mut codings = codings.split(|&byte| byte == b',').map(syntax::trimmed).rev();
-    let is_chunked = |coding: &[u8]| coding.eq_ignore_ascii_case(CHUNKED);
-    if !codings.next().is_some_and(is_chunked) && codings.any(is_chunked) {
-        Fault::EncodingNotFinal
-    } else {
-        Fault::EncodingUnknown
+        Ok(match self.facts.body(version)? {
+            RequestLength::Chunked => FramingState::ChunkSize,
+            RequestLength::Counted(0) if self.facts.may_switch(version) => FramingState::Switching,
+            RequestLength::Counted(0) => FramingState::Head,
+            RequestLength::Counted(length) => FramingState::Counted(length),
+        })
     }
 }
 
 /// RFC 9112 section 7.1.1: nothing, or `;` after optional white space.
-fn check_extension(extension: &[u8]) -> Result<(), Fault> {
+pub(super) fn check_extension(extension: &[u8]) -> Result<(), Fault> {
     let is_blank = !extension.is_empty() && syntax::trimmed(extension).is_empty();
     match (syntax::begins_extension(extension) && !is_blank, syntax::is_clean(extension)) {
         (true, true) => Ok(()),
@@ -436,8 +357,14 @@ fn check_extension(extension: &[u8]) -> Result<(), Fault> {
     }
 }
 
+/// Whether a field decides about framing or routing. It must not come after the body.
+pub(super) fn is_framing(name: &[u8]) -> bool {
+    let fields: [&[u8]; 3] = [b"host", b"content-length", b"transfer-encoding"];
+    fields.iter().any(|field| name.eq_ignore_ascii_case(field))
+}
+
 /// The first byte of a TLS handshake record (RFC 8446 section 5.1); no method begins with it.
-const HANDSHAKE: u8 = 0x16;
+pub(super) const HANDSHAKE: u8 = 0x16;
 /// Bytes of a request line. RFC 9112 section 3 wants at least 8000.
 pub(super) const REQUEST_LINE: usize = 16 << 10;
 /// Bytes of all chunk extensions and trailers of one body. This and [`TRAILERS`] are less than hyper
@@ -445,15 +372,6 @@ pub(super) const REQUEST_LINE: usize = 16 << 10;
 pub(crate) const OVERHEAD: usize = 8 << 10;
 /// The longest body or chunk: the largest file offset.
 pub(super) const LONGEST: u64 = i64::MAX as u64;
-
-const HOST: &[u8] = b"host";
-const LENGTH: &[u8] = b"content-length";
-const UPGRADE: &[u8] = b"upgrade";
-const CONNECTION: &[u8] = b"connection";
-const WEBSOCKET: &[u8] = b"websocket";
-const ENCODING: &[u8] = b"transfer-encoding";
-const CHUNKED: &[u8] = b"chunked";
-const FRAMING_FIELDS: [&[u8]; 3] = [HOST, LENGTH, ENCODING];
 
 #[cfg(test)]
 pub(super) mod tests;

@@ -75,8 +75,15 @@ pub(super) enum Version {
     Http11,
 }
 
-/// Checks a request line, without its line end (RFC 9112 section 3).
-pub(super) fn request_line(line: &[u8]) -> Result<Version, Fault> {
+/// A request line that is well-formed.
+pub(super) struct SplitLine<'a> {
+    pub(super) method: &'a [u8],
+    pub(super) target: &'a [u8],
+    pub(super) version: Version,
+}
+
+/// Splits a request line, without its line end (RFC 9112 section 3).
+pub(super) fn request_line(line: &[u8]) -> Result<SplitLine<'_>, Fault> {
     let method_end = memchr(b' ', line).unwrap_or(line.len());
     let (method, rest) = line.split_at(method_end);
     if method.is_empty() || !all(method, TOKEN) {
@@ -89,7 +96,7 @@ pub(super) fn request_line(line: &[u8]) -> Result<Version, Fault> {
     };
     let version = version(&rest[target_end + 1..])?;
     if is_target(target) && has_known_form(method, target) {
-        Ok(version)
+        Ok(SplitLine { method, target, version })
     } else {
         Err(or_bare_cr(target, Fault::Target))
     }

@@ -1,6 +1,12 @@
 //! A whole stream of requests through the scanner, for tests and fuzzing.
 
-use super::framing::{HeadBounds, RequestFraming};
+use bytes::BytesMut;
+
+use super::{
+    framing::{HeadBounds, RequestFraming},
+    parser::HeadParser,
+    request_body::BodyDecoder,
+};
 
 /// The result of scanning a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +44,50 @@ pub fn judge(stream: &[u8], pieces: impl IntoIterator<Item = usize>) -> Judgemen
                 heads: framing.heads(),
                 fault: fed.fault.map(|fault| fault.as_str()),
                 status: fed.fault.and_then(|fault| Some(fault.status()?.as_u16())),
+            };
+        }
+    }
+}
+
+/// Reads `stream` with the parser of the own server side, as it would be read if it arrived in pieces of these
+/// sizes, and the rest at once.
+pub fn read_requests(stream: &[u8], pieces: impl IntoIterator<Item = usize>) -> Judgement {
+    let mut parser = HeadParser::new(HeadBounds { head: 32 << 10, fields: 100 });
+    let (mut body, mut read) = (None::<BodyDecoder>, BytesMut::new());
+    let (mut heads, mut accepted, mut arrived) = (0, 0, 0);
+    let mut pieces = pieces.into_iter();
+    loop {
+        let before = arrived;
+        arrived = pieces.next().map_or(stream.len(), |piece| stream.len().min(arrived + piece));
+        read.extend_from_slice(&stream[before..arrived]);
+        let fault = loop {
+            let read_all = match &mut body {
+                Some(decoder) => decoder.take(&mut read).map(|frame| frame.is_none()),
+                None => parser.take(&mut read).map(|head| {
+                    heads += u64::from(head.is_some());
+                    body = head.map(|head| BodyDecoder::new(head.length));
+                    body.is_none()
+                }),
+            };
+            match read_all {
+                Err(fault) => break Some(fault),
+                Ok(read_all) => {
+                    if body.is_some() {
+                        accepted = arrived - read.len();
+                    }
+                    let is_over = body.take_if(|decoder| decoder.is_done()).is_some();
+                    if read_all && !is_over {
+                        break None;
+                    }
+                }
+            }
+        };
+        if arrived == stream.len() || fault.is_some() {
+            return Judgement {
+                accepted,
+                heads,
+                fault: fault.map(|fault| fault.as_str()),
+                status: fault.and_then(|fault| Some(fault.status()?.as_u16())),
             };
         }
     }

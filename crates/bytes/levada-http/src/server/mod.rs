@@ -13,6 +13,7 @@
 //!
 //! No deadline runs while the service works: a slow origin is not the client's fault.
 
+mod facts;
 mod fault;
 mod framing;
 mod head;
@@ -23,6 +24,8 @@ pub(crate) mod judgement;
 mod ledger;
 mod outlet;
 mod parsed;
+mod parser;
+mod request_body;
 mod rest;
 mod turn;
 mod watchdog;
@@ -42,8 +45,9 @@ use tokio::{
 
 pub(crate) use self::framing::OVERHEAD;
 pub use self::{
+    facts::names_websocket,
     fault::Fault,
-    framing::{HeadBounds, RequestFraming, ScannedBytes, names_websocket},
+    framing::{HeadBounds, RequestFraming, ScannedBytes},
     head::names_host,
     http2_heads::TimedHeads,
     interim::{Interim, InterimWay, Interims},

@@ -1,7 +1,7 @@
 use proptest::{collection::vec, prelude::*};
 
 use super::*;
-use crate::server::judgement::{Judgement, judge};
+use crate::server::judgement::{Judgement, judge, read_requests};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
@@ -397,6 +397,30 @@ fn the_parser_behind_sees_the_same_requests_in_every_row() {
 }
 
 /// Streams made of parts of requests in any order, and of other bytes.
+/// The parser of heads refuses targets that are no URI, which the scanner lets pass.
+fn agrees_with_the_parser_of_heads(stream: &[u8], pieces: impl IntoIterator<Item = usize>) {
+    let (scanned, mut parsed) = (whole(stream), read_requests(stream, pieces));
+    if parsed.fault == Some(Fault::Target.as_str()) && parsed.heads < scanned.heads {
+        return;
+    }
+    if parsed.fault.is_some() {
+        // It takes the lines before the fault.
+        parsed.accepted = scanned.accepted;
+    }
+    assert_eq!(parsed, scanned, "{}", stream.escape_ascii());
+}
+
+#[test]
+fn the_parser_of_heads_finds_every_fault_in_the_table() {
+    for (stream, _) in bad() {
+        agrees_with_the_parser_of_heads(&stream, []);
+        agrees_with_the_parser_of_heads(&stream, std::iter::repeat_n(7, stream.len()));
+    }
+    for (stream, _) in good() {
+        agrees_with_the_parser_of_heads(stream.as_bytes(), []);
+    }
+}
+
 fn streams() -> impl Strategy<Value = Vec<u8>> {
     #[rustfmt::skip]
     let words = vec![
@@ -447,6 +471,14 @@ proptest! {
     #[test]
     fn what_passes_is_what_the_parser_behind_sees(stream in prop_oneof![streams(), damaged()]) {
         agrees_with_the_parser_behind(&stream);
+    }
+
+    #[test]
+    fn the_parser_of_heads_judges_as_the_scanner_does(
+        stream in prop_oneof![streams(), damaged()],
+        pieces in vec(1..40usize, 0..40),
+    ) {
+        agrees_with_the_parser_of_heads(&stream, pieces);
     }
 
     #[test]
