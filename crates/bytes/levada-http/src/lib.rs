@@ -33,9 +33,10 @@ pub use deadline::{DeadlineTimer, after};
 pub use metrics::ConnectionMetrics;
 pub use patience::Patience;
 pub use server::{
-    ActiveRequest, ConnectionEnd, ConnectionLimits, EndReason, Fault, Guarded, HeadBounds, Interim,
-    InterimWay, Interims, Ledger, Outlet, QUIET, RequestFraming, ScannedBytes, Served, TimedHeads,
-    Watchdog, WatchedBody, WatchedStream, check_parsed, names_host, names_websocket, rest,
+    ActiveRequest, ConnectionEnd, ConnectionLimits, EndReason, Fault, Guarded, HeadBounds,
+    IncomingBody, IncomingBodyError, Interim, InterimWay, Interims, Ledger, Outlet, QUIET,
+    RequestFraming, ScannedBytes, Served, TimedHeads, Watchdog, WatchedBody, WatchedStream,
+    check_parsed, names_host, names_websocket, rest,
 };
 pub use trailers::{judge_request_trailers, judge_response_trailers};
 pub use zero_copy::{FileRange, Hold, Segments, ZeroCopyChunk, ZeroCopyQueue};

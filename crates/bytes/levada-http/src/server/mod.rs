@@ -13,12 +13,14 @@
 //!
 //! No deadline runs while the service works: a slow origin is not the client's fault.
 
+mod encoder;
 mod facts;
 mod fault;
 mod framing;
 mod head;
 mod held;
 mod http2_heads;
+mod incoming;
 mod interim;
 pub(crate) mod judgement;
 mod ledger;
@@ -27,6 +29,7 @@ mod parsed;
 mod parser;
 mod request_body;
 mod rest;
+mod send_queue;
 mod turn;
 mod watchdog;
 
@@ -50,6 +53,7 @@ pub use self::{
     framing::{HeadBounds, RequestFraming, ScannedBytes},
     head::names_host,
     http2_heads::TimedHeads,
+    incoming::{IncomingBody, IncomingBodyError},
     interim::{Interim, InterimWay, Interims},
     ledger::{ActiveRequest, ConnectionEnd, Ledger},
     outlet::Outlet,
