@@ -30,8 +30,10 @@ mod parser;
 mod request_body;
 mod rest;
 mod send_queue;
+mod serve;
 mod turn;
 mod watchdog;
+mod wire;
 
 use std::{
     io::{self, IoSlice},
@@ -59,6 +61,7 @@ pub use self::{
     outlet::Outlet,
     parsed::check_parsed,
     rest::{QUIET, Served, rest},
+    serve::{Http1Conduct, Http1Service, serve_http1},
     watchdog::{EndReason, Watchdog, WatchedBody, WatchedStream},
 };
 use self::{framing::AwaitedPart, held::HeldBytes, turn::WriteTurn};

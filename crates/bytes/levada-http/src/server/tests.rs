@@ -31,6 +31,69 @@ const LIMITS: ConnectionLimits = ConnectionLimits {
     send: Patience { time: Duration::from_secs(60), min_rate: 500 },
 };
 
+/// The server of a test.
+#[derive(Clone, Copy, Debug)]
+enum Side {
+    /// hyper, behind the guard.
+    Guarded { half_close: bool },
+    /// This crate's own.
+    Own,
+}
+
+impl Side {
+    fn all(self) -> Vec<Self> {
+        match self {
+            Self::Own => vec![self],
+            Self::Guarded { .. } => {
+                [false, true].map(|half_close| Self::Guarded { half_close }).into()
+            }
+        }
+    }
+}
+
+/// Runs tests with every server.
+macro_rules! on_every_side {
+    ($($test:ident,)*) => {
+        mod guarded {
+            use super::Side;
+            $(#[tokio::test]
+            async fn $test() {
+                super::$test(Side::Guarded { half_close: true }).await;
+            })*
+        }
+        mod own {
+            use super::Side;
+            $(#[tokio::test]
+            async fn $test() {
+                super::$test(Side::Own).await;
+            })*
+        }
+    };
+}
+
+on_every_side! {
+    every_fault_gets_its_status_and_ends_the_connection,
+    a_fault_that_arrives_in_pieces_gets_its_status_too,
+    requests_in_pieces_are_answered,
+    a_good_request_is_answered_before_a_bad_one_is_refused,
+    a_bad_request_that_comes_during_a_response_waits_for_its_end,
+    a_broken_body_never_looks_complete,
+    a_bad_body_is_refused_after_it_was_asked_for,
+    a_slow_head_gets_408_however_steadily_it_drips,
+    an_idle_connection_is_closed_without_a_word,
+    every_request_starts_the_idle_deadline_anew,
+    a_slow_service_costs_the_client_nothing,
+    a_body_that_stops_gets_408,
+    a_body_that_goes_on_slowly_is_taken,
+    a_reader_that_stops_is_cut,
+    a_reader_that_goes_on_slowly_is_served,
+    an_early_response_reaches_a_client_that_is_still_sending,
+    a_client_that_leaves_is_told_from_one_that_breaks_off,
+    slow_but_steady_reader_is_served_to_the_end,
+    reader_below_the_least_rate_is_cut,
+    body_that_trickles_gets_408_and_a_slow_one_is_taken,
+}
+
 /// A server with the guard, and the endings of its connections in the order of their ends.
 struct Server {
     address: SocketAddr,
@@ -44,14 +107,14 @@ struct Answer(
 );
 
 impl Server {
-    async fn start(limits: ConnectionLimits, half_close: bool) -> Self {
+    async fn start(limits: ConnectionLimits, side: Side) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (sender, endings) = mpsc::unbounded_channel();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let sender = sender.clone();
-                tokio::spawn(async move { sender.send(serve(stream, limits, half_close).await) });
+                tokio::spawn(async move { sender.send(serve(stream, limits, side).await) });
             }
         });
         Self { address, endings }
@@ -75,7 +138,10 @@ impl Server {
     }
 }
 
-async fn serve(stream: TcpStream, limits: ConnectionLimits, half_close: bool) -> ConnectionEnd {
+async fn serve(stream: TcpStream, limits: ConnectionLimits, side: Side) -> ConnectionEnd {
+    let Side::Guarded { half_close } = side else {
+        return serve_own(stream, limits).await;
+    };
     let ledger = Arc::new(Ledger::default());
     let guarded = Guarded::new(stream, ledger.clone(), Arc::default(), None, limits);
     let service = service_fn(|request: Request<Incoming>| {
@@ -92,7 +158,35 @@ async fn serve(stream: TcpStream, limits: ConnectionLimits, half_close: bool) ->
     ledger.ending()
 }
 
-async fn respond(request: Request<Incoming>) -> BoxBody<Bytes, hyper::Error> {
+async fn serve_own(stream: TcpStream, limits: ConnectionLimits) -> ConnectionEnd {
+    let conduct = Http1Conduct {
+        limits,
+        interims: Arc::default(),
+        zero_copy: None,
+        lent: false,
+        rests_after: None,
+        idle_until: None,
+    };
+    match serve_http1(stream, &OwnService, conduct, std::future::pending()).await {
+        Served::Ended(end) => end,
+        _ => panic!("it has not ended"),
+    }
+}
+
+struct OwnService;
+
+impl Http1Service for OwnService {
+    type Body = BoxBody<Bytes, IncomingBodyError>;
+
+    async fn call(&self, request: Request<IncomingBody>) -> Option<Response<Self::Body>> {
+        Some(Response::new(respond(request).await))
+    }
+}
+
+async fn respond<B>(request: Request<B>) -> BoxBody<Bytes, B::Error>
+where
+    B: Body<Data = Bytes> + Send + Sync + 'static,
+{
     match request.uri().path() {
         "/slow" => sleep(Duration::from_millis(500)).await,
         "/big" => return full(vec![b'x'; 64 << 20]),
@@ -106,7 +200,7 @@ async fn respond(request: Request<Incoming>) -> BoxBody<Bytes, hyper::Error> {
     }
 }
 
-fn full(body: impl Into<Bytes>) -> BoxBody<Bytes, hyper::Error> {
+fn full<E>(body: impl Into<Bytes>) -> BoxBody<Bytes, E> {
     Full::new(body.into()).map_err(|never| match never {}).boxed()
 }
 
@@ -181,10 +275,9 @@ fn expect_refusal(text: &str, fault: Fault, request: &[u8]) {
     );
 }
 
-#[tokio::test]
-async fn every_fault_gets_its_status_and_ends_the_connection() {
-    for half_close in [false, true] {
-        let mut server = Server::start(LIMITS, half_close).await;
+async fn every_fault_gets_its_status_and_ends_the_connection(side: Side) {
+    for side in side.all() {
+        let mut server = Server::start(LIMITS, side).await;
         for (request, fault) in framing::tests::bad() {
             expect_refusal(&server.tell(&request).await, fault, &request);
             assert_eq!(server.ending().await, ConnectionEnd::Violation(fault));
@@ -192,9 +285,8 @@ async fn every_fault_gets_its_status_and_ends_the_connection() {
     }
 }
 
-#[tokio::test]
-async fn a_fault_that_arrives_in_pieces_gets_its_status_too() {
-    let mut server = Server::start(LIMITS, true).await;
+async fn a_fault_that_arrives_in_pieces_gets_its_status_too(side: Side) {
+    let mut server = Server::start(LIMITS, side).await;
     let small = |row: &(Vec<u8>, Fault)| row.0.len() < 150;
     for (request, fault) in framing::tests::bad().into_iter().filter(small) {
         let mut stream = server.connect().await;
@@ -211,9 +303,8 @@ async fn a_fault_that_arrives_in_pieces_gets_its_status_too() {
     }
 }
 
-#[tokio::test]
-async fn requests_in_pieces_are_answered() {
-    let mut server = Server::start(LIMITS, true).await;
+async fn requests_in_pieces_are_answered(side: Side) {
+    let mut server = Server::start(LIMITS, side).await;
     let mut stream = server.connect().await;
     let request = format!(
         "POST / HTTP/1.1\r\n{CHUNKED}5;a\r\nhello\r\n10\r\n0123456789abcdef\r\n0\r\nX: y\r\n\r\n"
@@ -229,10 +320,9 @@ async fn requests_in_pieces_are_answered() {
     assert_eq!(server.ending().await, ConnectionEnd::Closed);
 }
 
-#[tokio::test]
-async fn a_good_request_is_answered_before_a_bad_one_is_refused() {
-    for half_close in [false, true] {
-        let mut server = Server::start(LIMITS, half_close).await;
+async fn a_good_request_is_answered_before_a_bad_one_is_refused(side: Side) {
+    for side in side.all() {
+        let mut server = Server::start(LIMITS, side).await;
         for good in
             [GET, "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n", "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n"]
         {
@@ -243,10 +333,9 @@ async fn a_good_request_is_answered_before_a_bad_one_is_refused() {
     }
 }
 
-#[tokio::test]
-async fn a_bad_request_that_comes_during_a_response_waits_for_its_end() {
-    for half_close in [false, true] {
-        let server = Server::start(LIMITS, half_close).await;
+async fn a_bad_request_that_comes_during_a_response_waits_for_its_end(side: Side) {
+    for side in side.all() {
+        let server = Server::start(LIMITS, side).await;
         let mut stream = server.connect().await;
         stream.write_all(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
         sleep(Duration::from_millis(100)).await;
@@ -256,9 +345,8 @@ async fn a_bad_request_that_comes_during_a_response_waits_for_its_end() {
     }
 }
 
-#[tokio::test]
-async fn a_broken_body_never_looks_complete() {
-    let mut server = Server::start(LIMITS, true).await;
+async fn a_broken_body_never_looks_complete(side: Side) {
+    let mut server = Server::start(LIMITS, side).await;
     let mut stream = server.connect().await;
     stream
         .write_all(format!("POST /echo HTTP/1.1\r\n{CHUNKED}5\r\nhello\r\n").as_bytes())
@@ -275,9 +363,8 @@ async fn a_broken_body_never_looks_complete() {
     assert_eq!(server.ending().await, ConnectionEnd::Violation(Fault::ChunkSize));
 }
 
-#[tokio::test]
-async fn a_bad_body_is_refused_after_it_was_asked_for() {
-    let server = Server::start(LIMITS, true).await;
+async fn a_bad_body_is_refused_after_it_was_asked_for(side: Side) {
+    let server = Server::start(LIMITS, side).await;
     let mut stream = server.connect().await;
     let request = format!("POST / HTTP/1.1\r\nExpect: 100-continue\r\n{CHUNKED}");
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -286,11 +373,10 @@ async fn a_bad_body_is_refused_after_it_was_asked_for() {
     assert_eq!(statuses(&rest(&mut stream).await), ["400"]);
 }
 
-#[tokio::test]
-async fn a_slow_head_gets_408_however_steadily_it_drips() {
+async fn a_slow_head_gets_408_however_steadily_it_drips(side: Side) {
     let mut server = Server::start(
         ConnectionLimits { head_timeout: Duration::from_millis(300), ..LIMITS },
-        true,
+        side,
     )
     .await;
     for kept_alive in [false, true] {
@@ -317,9 +403,8 @@ async fn a_slow_head_gets_408_however_steadily_it_drips() {
     }
 }
 
-#[tokio::test]
-async fn an_idle_connection_is_closed_without_a_word() {
-    let mut server = Server::start(within(200), true).await;
+async fn an_idle_connection_is_closed_without_a_word(side: Side) {
+    let mut server = Server::start(within(200), side).await;
     assert_eq!(server.tell(b"").await, "");
     assert_eq!(server.ending().await, ConnectionEnd::IdleTimeout);
     let text = server.tell(GET.as_bytes()).await;
@@ -329,9 +414,8 @@ async fn an_idle_connection_is_closed_without_a_word() {
     assert_eq!(server.ending().await, ConnectionEnd::IdleTimeout);
 }
 
-#[tokio::test]
-async fn every_request_starts_the_idle_deadline_anew() {
-    let mut server = Server::start(within(1500), true).await;
+async fn every_request_starts_the_idle_deadline_anew(side: Side) {
+    let mut server = Server::start(within(1500), side).await;
     let mut stream = server.connect().await;
     // Together longer than the deadline.
     for _ in 0..8 {
@@ -343,18 +427,16 @@ async fn every_request_starts_the_idle_deadline_anew() {
     assert_eq!(server.ending().await, ConnectionEnd::Closed);
 }
 
-#[tokio::test]
-async fn a_slow_service_costs_the_client_nothing() {
-    for half_close in [false, true] {
-        let server = Server::start(within(100), half_close).await;
+async fn a_slow_service_costs_the_client_nothing(side: Side) {
+    for side in side.all() {
+        let server = Server::start(within(100), side).await;
         let text = server.tell(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n").await;
         assert_eq!(statuses(&text), ["200"], "{text}");
     }
 }
 
-#[tokio::test]
-async fn a_body_that_stops_gets_408() {
-    let mut server = Server::start(within(200), true).await;
+async fn a_body_that_stops_gets_408(side: Side) {
+    let mut server = Server::start(within(200), side).await;
     for request in [
         "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhel",
         &format!("POST / HTTP/1.1\r\n{CHUNKED}5\r\nhe"),
@@ -365,9 +447,8 @@ async fn a_body_that_stops_gets_408() {
     }
 }
 
-#[tokio::test]
-async fn a_body_that_goes_on_slowly_is_taken() {
-    let server = Server::start(within(1500), true).await;
+async fn a_body_that_goes_on_slowly_is_taken(side: Side) {
+    let server = Server::start(within(1500), side).await;
     let mut stream = server.connect().await;
     stream.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\n").await.unwrap();
     for _ in 0..8 {
@@ -377,17 +458,15 @@ async fn a_body_that_goes_on_slowly_is_taken() {
     until(&mut stream, "took 8").await;
 }
 
-#[tokio::test]
-async fn a_reader_that_stops_is_cut() {
-    let mut server = Server::start(within(300), true).await;
+async fn a_reader_that_stops_is_cut(side: Side) {
+    let mut server = Server::start(within(300), side).await;
     let mut stream = server.connect().await;
     stream.write_all(b"GET /big HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
     assert_eq!(server.ending().await, ConnectionEnd::SendTimeout);
 }
 
-#[tokio::test]
-async fn a_reader_that_goes_on_slowly_is_served() {
-    let server = Server::start(within(2000), true).await;
+async fn a_reader_that_goes_on_slowly_is_served(side: Side) {
+    let server = Server::start(within(2000), side).await;
     let mut stream = server.connect().await;
     stream.write_all(b"GET /big HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await.unwrap();
     let mut piece = vec![0; 4 << 20];
@@ -402,9 +481,8 @@ async fn a_reader_that_goes_on_slowly_is_served() {
     assert!(total > 64 << 20, "{total}");
 }
 
-#[tokio::test]
-async fn an_early_response_reaches_a_client_that_is_still_sending() {
-    let server = Server::start(LIMITS, true).await;
+async fn an_early_response_reaches_a_client_that_is_still_sending(side: Side) {
+    let server = Server::start(LIMITS, side).await;
     let mut stream = server.connect().await;
     let head = b"POST /early HTTP/1.1\r\nHost: a\r\nContent-Length: 600000\r\n\r\n";
     stream.write_all(head).await.unwrap();
@@ -415,16 +493,23 @@ async fn an_early_response_reaches_a_client_that_is_still_sending() {
     assert_eq!(statuses(&rest(&mut stream).await), ["200"]);
 }
 
-#[tokio::test]
-async fn a_client_that_leaves_is_told_from_one_that_breaks_off() {
-    let mut server = Server::start(LIMITS, false).await;
+async fn a_client_that_leaves_is_told_from_one_that_breaks_off(side: Side) {
     let partial = format!("POST / HTTP/1.1\r\n{CHUNKED}5\r\nhe");
-    for (request, ending) in [
+    let mut rows = vec![
         ("", ConnectionEnd::Closed),
         ("GET / HT", ConnectionEnd::Cut),
         (&partial, ConnectionEnd::Cut),
-        ("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n", ConnectionEnd::Cut),
-    ] {
+    ];
+    // Where one half may close, nothing is read during a response.
+    let side = match side {
+        Side::Own => side,
+        Side::Guarded { .. } => {
+            rows.push(("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n", ConnectionEnd::Cut));
+            Side::Guarded { half_close: false }
+        }
+    };
+    let mut server = Server::start(LIMITS, side).await;
+    for (request, ending) in rows {
         let mut stream = server.connect().await;
         stream.write_all(request.as_bytes()).await.unwrap();
         drop(stream);
@@ -544,16 +629,14 @@ async fn read_slowly(server: &Server) -> usize {
     read + rest.len()
 }
 
-#[tokio::test]
-async fn slow_but_steady_reader_is_served_to_the_end() {
-    let mut server = Server::start(at_least(500), true).await;
+async fn slow_but_steady_reader_is_served_to_the_end(side: Side) {
+    let mut server = Server::start(at_least(500), side).await;
     assert!(read_slowly(&server).await > 64 << 20);
     assert_eq!(server.ending().await, ConnectionEnd::Finished);
 }
 
-#[tokio::test]
-async fn reader_below_the_least_rate_is_cut() {
-    let mut server = Server::start(at_least(100 << 20), true).await;
+async fn reader_below_the_least_rate_is_cut(side: Side) {
+    let mut server = Server::start(at_least(100 << 20), side).await;
     assert!(read_slowly(&server).await < 64 << 20);
     assert_eq!(server.ending().await, ConnectionEnd::SendTimeout);
 }
@@ -575,9 +658,8 @@ async fn send_slowly(server: &Server, length: usize) -> String {
     String::from_utf8(answer).unwrap()
 }
 
-#[tokio::test]
-async fn body_that_trickles_gets_408_and_a_slow_one_is_taken() {
-    let mut server = Server::start(at_least(500), true).await;
+async fn body_that_trickles_gets_408_and_a_slow_one_is_taken(side: Side) {
+    let mut server = Server::start(at_least(500), side).await;
     assert_eq!(statuses(&send_slowly(&server, 1).await), ["408"]);
     assert_eq!(server.ending().await, ConnectionEnd::BodyTimeout);
     let taken = send_slowly(&server, 100).await;
