@@ -35,8 +35,8 @@ pub use patience::Patience;
 pub use server::{
     ActiveRequest, ConnectionEnd, ConnectionLimits, EndReason, Fault, Guarded, HeadBounds,
     Http1Conduct, Http1Service, IncomingBody, IncomingBodyError, Interim, InterimWay, Interims,
-    Ledger, Outlet, QUIET, RequestFraming, ScannedBytes, Served, TimedHeads, Watchdog, WatchedBody,
-    WatchedStream, check_parsed, names_host, names_websocket, rest, serve_http1,
+    Ledger, Outlet, Pause, QUIET, RequestFraming, ScannedBytes, Served, TimedHeads, Watchdog,
+    WatchedBody, WatchedStream, check_parsed, names_host, names_websocket, rest, serve_http1,
 };
 pub use trailers::{judge_request_trailers, judge_response_trailers};
 pub use zero_copy::{FileRange, Hold, Segments, ZeroCopyChunk, ZeroCopyQueue};

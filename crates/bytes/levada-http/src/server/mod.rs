@@ -61,7 +61,7 @@ pub use self::{
     outlet::Outlet,
     parsed::check_parsed,
     rest::{QUIET, Served, rest},
-    serve::{Http1Conduct, Http1Service, serve_http1},
+    serve::{Http1Conduct, Http1Service, Pause, serve_http1},
     watchdog::{EndReason, Watchdog, WatchedBody, WatchedStream},
 };
 use self::{framing::AwaitedPart, held::HeldBytes, turn::WriteTurn};

@@ -67,13 +67,22 @@ pub struct Http1Conduct {
     pub interims: Arc<Interims>,
     /// The chunks that the system sends by itself. The stream must write vectors then.
     pub zero_copy: Option<Arc<ZeroCopyQueue>>,
-    /// Whether the stream is given back as soon as every request that has come is answered, and no byte of another is
-    /// there.
-    pub lent: bool,
-    /// The time without a request after which the stream is given back.
-    pub rests_after: Option<Duration>,
-    /// The end of the idle time after an earlier rest.
-    pub idle_until: Option<Instant>,
+    /// When the stream is given back.
+    pub pause: Pause,
+}
+
+/// When the stream of a connection without a request is given back ([`Served::Resting`]).
+#[derive(Clone, Copy, Debug)]
+pub enum Pause {
+    /// As soon as every request that has come is answered, and no byte of another is there.
+    AfterResponse,
+    /// When nothing has come for a while.
+    Between {
+        /// The time without a request; `None`: the connection ends in place of a rest.
+        rests_after: Option<Duration>,
+        /// The end of the idle time after an earlier rest.
+        idle_until: Option<Instant>,
+    },
 }
 
 /// Serves a connection until it ends, rests or switches to another protocol. When all is `over`, it ends unless
@@ -88,13 +97,16 @@ where
     S: AsyncRead + Outlet + Unpin,
     V: Http1Service,
 {
-    let Http1Conduct { limits, interims, zero_copy, lent, rests_after, idle_until } = conduct;
+    let Http1Conduct { limits, interims, zero_copy, pause } = conduct;
+    let idle_until = match pause {
+        Pause::Between { idle_until, .. } => idle_until,
+        Pause::AfterResponse => None,
+    };
     let mut connection = Http1Connection {
         wire: Wire::new(stream, limits, zero_copy),
         parser: HeadParser::new(limits.head),
         interims,
-        lent,
-        rests_after,
+        pause,
         awaited: idle_until.map(|until| (true, until)),
         answered: false,
         is_over: false,
@@ -103,8 +115,8 @@ where
     let ended = loop {
         let head = match poll_fn(|cx| connection.poll_head(cx, over.as_mut())).await {
             Ok(head) => head,
-            Err(Pause::Quiet(until)) => return Served::Resting(connection.wire.stream, until),
-            Err(Pause::Ended(ended)) => break ended,
+            Err(NoHead::Quiet(until)) => return Served::Resting(connection.wire.stream, until),
+            Err(NoHead::Ended(ended)) => break ended,
         };
         match connection.exchange(service, head).await {
             Ok(Next::Request) => {}
@@ -122,8 +134,7 @@ struct Http1Connection<S> {
     wire: Wire<S>,
     parser: HeadParser,
     interims: Arc<Interims>,
-    lent: bool,
-    rests_after: Option<Duration>,
+    pause: Pause,
     /// The deadline of what the client owes; true while that is the first byte of a head.
     awaited: Option<(bool, Instant)>,
     /// Whether a request was answered.
@@ -132,13 +143,13 @@ struct Http1Connection<S> {
 }
 
 /// No head has come.
-enum Pause {
+enum NoHead {
     /// Nothing has come for a while. If nothing does, the connection ends at this instant.
     Quiet(Instant),
     Ended(Ended),
 }
 
-impl From<Ended> for Pause {
+impl From<Ended> for NoHead {
     fn from(ended: Ended) -> Self {
         Self::Ended(ended)
     }
@@ -186,7 +197,7 @@ impl<S: AsyncRead + Outlet + Unpin> Http1Connection<S> {
         &mut self,
         cx: &mut Context<'_>,
         over: Pin<&mut impl Future<Output = ()>>,
-    ) -> Poll<Result<RequestHead, Pause>> {
+    ) -> Poll<Result<RequestHead, NoHead>> {
         let is_between = loop {
             match self.parser.take(&mut self.wire.read) {
                 Ok(Some(head)) => {
@@ -194,25 +205,25 @@ impl<S: AsyncRead + Outlet + Unpin> Http1Connection<S> {
                     return Poll::Ready(Ok(head));
                 }
                 Ok(None) => {}
-                Err(fault) => return pause(ConnectionEnd::Violation(fault), Farewell::Refuse),
+                Err(fault) => return no_head(ConnectionEnd::Violation(fault), Farewell::Refuse),
             }
             let is_between = self.parser.is_between() && self.wire.read.is_empty();
-            if is_between && self.lent && self.answered {
+            if is_between && self.answered && matches!(self.pause, Pause::AfterResponse) {
                 let until = after(self.wire.limits.idle_timeout);
-                return Poll::Ready(Err(Pause::Quiet(until)));
+                return Poll::Ready(Err(NoHead::Quiet(until)));
             }
             match self.wire.poll_read(cx)? {
                 Poll::Ready(0) => {
                     let end = if is_between { ConnectionEnd::Closed } else { ConnectionEnd::Cut };
-                    return pause(end, Farewell::Close);
+                    return no_head(end, Farewell::Close);
                 }
                 Poll::Ready(_) => {}
                 Poll::Pending => break is_between,
             }
         };
-        if is_between && (self.is_over || over.poll(cx).is_ready()) {
-            self.is_over = true;
-            return pause(ConnectionEnd::Finished, Farewell::Close);
+        self.is_over = self.is_over || over.poll(cx).is_ready();
+        if is_between && self.is_over {
+            return no_head(ConnectionEnd::Finished, Farewell::Close);
         }
         self.poll_awaited(cx, is_between)
     }
@@ -222,7 +233,7 @@ impl<S: AsyncRead + Outlet + Unpin> Http1Connection<S> {
         &mut self,
         cx: &mut Context<'_>,
         is_between: bool,
-    ) -> Poll<Result<RequestHead, Pause>> {
+    ) -> Poll<Result<RequestHead, NoHead>> {
         let limits = &self.wire.limits;
         let deadline = match self.awaited {
             Some((between, deadline)) if between == is_between => deadline,
@@ -230,18 +241,18 @@ impl<S: AsyncRead + Outlet + Unpin> Http1Connection<S> {
             _ => after(limits.head_timeout),
         };
         self.awaited = Some((is_between, deadline));
-        if let Some(quiet) = self.rests_after.filter(|_| is_between) {
+        if let (true, Pause::Between { rests_after: Some(quiet), .. }) = (is_between, self.pause) {
             let earlier = limits.idle_timeout.saturating_sub(quiet);
             let rests_at = deadline.checked_sub(earlier).unwrap_or(deadline);
             ready!(self.wire.timer.poll(cx, rests_at));
             if Instant::now() < deadline {
-                return Poll::Ready(Err(Pause::Quiet(deadline)));
+                return Poll::Ready(Err(NoHead::Quiet(deadline)));
             }
         }
         ready!(self.wire.timer.poll(cx, deadline));
         match is_between {
-            true => pause(ConnectionEnd::IdleTimeout, Farewell::Close),
-            false => pause(ConnectionEnd::HeadTimeout, Farewell::Refuse),
+            true => no_head(ConnectionEnd::IdleTimeout, Farewell::Close),
+            false => no_head(ConnectionEnd::HeadTimeout, Farewell::Refuse),
         }
     }
 
@@ -524,6 +535,9 @@ impl<B> Download<B> {
     }
 }
 
-fn pause<T>(end: ConnectionEnd, farewell: Farewell) -> Poll<Result<T, Pause>> {
+fn no_head<T>(end: ConnectionEnd, farewell: Farewell) -> Poll<Result<T, NoHead>> {
     Poll::Ready(Err(Ended::by(end, farewell).into()))
 }
+
+#[cfg(test)]
+mod tests;

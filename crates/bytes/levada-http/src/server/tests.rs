@@ -163,9 +163,7 @@ async fn serve_own(stream: TcpStream, limits: ConnectionLimits) -> ConnectionEnd
         limits,
         interims: Arc::default(),
         zero_copy: None,
-        lent: false,
-        rests_after: None,
-        idle_until: None,
+        pause: Pause::Between { rests_after: None, idle_until: None },
     };
     match serve_http1(stream, &OwnService, conduct, std::future::pending()).await {
         Served::Ended(end) => end,
