@@ -9,10 +9,13 @@ use std::{
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
+use levada_http::{IncomingBody, IncomingBodyError};
 
 /// The body of a client's request.
 pub enum ClientBody {
-    /// Over HTTP/1 or HTTP/2.
+    /// Over HTTP/1.
+    Http1(IncomingBody),
+    /// Over HTTP/2.
     Tcp(Incoming),
     /// Over HTTP/3. Its frames come one by one, as the client's stream has them.
     Quic(Pin<Box<QuicBody>>),
@@ -27,7 +30,10 @@ pub type QuicBodyError = Box<dyn Error + Send + Sync>;
 /// Why a client's body broke off.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientBodyError {
-    /// Over HTTP/1 or HTTP/2.
+    /// Over HTTP/1.
+    #[error(transparent)]
+    Http1(#[from] IncomingBodyError),
+    /// Over HTTP/2.
     #[error(transparent)]
     Tcp(#[from] hyper::Error),
     /// Over HTTP/3.
@@ -50,6 +56,9 @@ impl Body for ClientBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, ClientBodyError>>> {
         match self.get_mut() {
+            Self::Http1(body) => {
+                Pin::new(body).poll_frame(cx).map(|item| item.map(|frame| Ok(frame?)))
+            }
             Self::Tcp(body) => {
                 Pin::new(body).poll_frame(cx).map(|item| item.map(|frame| Ok(frame?)))
             }
@@ -61,6 +70,7 @@ impl Body for ClientBody {
 
     fn is_end_stream(&self) -> bool {
         match self {
+            Self::Http1(body) => body.is_end_stream(),
             Self::Tcp(body) => body.is_end_stream(),
             Self::Quic(body) => body.is_end_stream(),
         }
@@ -68,6 +78,7 @@ impl Body for ClientBody {
 
     fn size_hint(&self) -> SizeHint {
         match self {
+            Self::Http1(body) => body.size_hint(),
             Self::Tcp(body) => body.size_hint(),
             Self::Quic(body) => body.size_hint(),
         }

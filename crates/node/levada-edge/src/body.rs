@@ -14,7 +14,6 @@ use levada_access::pace::{Paced, Pacer};
 use levada_body::compress::{Coder, CoderError};
 use levada_body::{ReadAt, ReadError, Script};
 use levada_cluster::announce::drain::{Drain, Movable};
-use levada_http::ActiveRequest;
 use levada_store::Object;
 use levada_upstream::{Relay, ServerEnd};
 
@@ -28,13 +27,10 @@ pub struct ResponseBody {
     pace: Option<Box<Paced>>,
     /// Drops when the body has ended or was given up.
     record: Option<Box<AccessRecord>>,
-    exchange: Option<ActiveRequest>,
     /// The error that breaks the body off as soon as all bytes before it are on their way.
     broken: Option<BodyError>,
     /// While a drain may end it in the middle.
     movable: Option<Box<Movable>>,
-    /// It has been ended so, and nothing more will come.
-    gone: bool,
 }
 
 /// A tunnel whose server has agreed. The client learns of it by the head of the response.
@@ -74,15 +70,7 @@ impl<R: ReadAt + 'static> From<Script<R>> for Source {
 
 impl ResponseBody {
     pub(crate) fn new(source: Source) -> Self {
-        Self {
-            source,
-            pace: None,
-            record: None,
-            exchange: None,
-            broken: None,
-            movable: None,
-            gone: false,
-        }
+        Self { source, pace: None, record: None, broken: None, movable: None }
     }
 
     pub(crate) fn text(text: impl Into<Bytes>) -> Self {
@@ -164,11 +152,6 @@ impl ResponseBody {
     pub(crate) fn may_move(&mut self, drain: &Arc<Drain>) {
         let length = self.source.size_hint().exact();
         self.movable = length.and_then(|length| Movable::new(drain, length)).map(Box::new);
-    }
-
-    /// Holds the connection's count of requests being answered.
-    pub(crate) fn hold(&mut self, exchange: ActiveRequest) {
-        self.exchange = Some(exchange);
     }
 }
 
@@ -252,21 +235,14 @@ impl ResponseBody {
         self.source.is_end_stream() && self.pace.as_ref().is_none_or(|pace| pace.is_empty())
     }
 
-    /// Ends the body in the middle, if that is to be: over HTTP/1 by an orderly close of the connection,
+    /// The end of the body in the middle, if that is to be: over HTTP/1 by an orderly close of the connection,
     /// over HTTP/2 by a reset of the stream.
-    fn poll_moved(&mut self) -> Poll<BodyError> {
-        if self.movable.as_ref().is_some_and(|movable| movable.ends()) {
-            self.movable = None;
-            if let Some(record) = &mut self.record {
-                record.cut(&BodyError::Moved);
-            }
-            match &self.exchange {
-                Some(exchange) => exchange.leave(),
-                None => return Poll::Ready(BodyError::Moved),
-            }
-            self.gone = true;
+    fn moved(&mut self) -> Option<BodyError> {
+        self.movable.take_if(|movable| movable.ends())?;
+        if let Some(record) = &mut self.record {
+            record.cut(&BodyError::Moved);
         }
-        Poll::Pending
+        Some(BodyError::Moved)
     }
 
     fn note(&mut self, item: &Option<Result<Frame<Bytes>, BodyError>>) {
@@ -302,11 +278,8 @@ impl Body for ResponseBody {
         if let Some(error) = this.broken.take() {
             return Poll::Ready(Some(Err(error)));
         }
-        if let Poll::Ready(error) = this.poll_moved() {
+        if let Some(error) = this.moved() {
             return Poll::Ready(Some(Err(error)));
-        }
-        if this.gone {
-            return Poll::Pending;
         }
         if let Some(pace) = &mut this.pace {
             std::task::ready!(pace.poll_ready(cx));
@@ -318,17 +291,9 @@ impl Body for ResponseBody {
         let item = std::task::ready!(polled);
         this.note(&item);
         if let Some(Err(error)) = item {
-            // hyper cuts the connection at once, with what it was about to flush: even the head.
-            match &this.exchange {
-                Some(exchange) => {
-                    exchange.break_off();
-                    this.gone = true;
-                }
-                None => {
-                    this.broken = Some(error);
-                    cx.waker().wake_by_ref();
-                }
-            }
+            // Over HTTP/2 hyper resets the stream at once, with what it was about to flush: even the head.
+            this.broken = Some(error);
+            cx.waker().wake_by_ref();
             return Poll::Pending;
         }
         Poll::Ready(item)

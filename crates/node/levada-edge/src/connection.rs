@@ -2,30 +2,24 @@
 
 use std::{
     convert::Infallible,
-    fmt,
-    future::poll_fn,
-    io,
+    fmt, io,
     net::IpAddr,
-    pin::{Pin, pin},
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
-    task::Poll,
     time::Duration,
 };
 
-use http::{HeaderValue, Method, Request, StatusCode, Version, header::CONNECTION};
-use hyper::{
-    body::{Body as _, Incoming},
-    service::service_fn,
-    upgrade::OnUpgrade,
-};
+use http::{HeaderValue, Method, Request, Response, header::CONNECTION};
+use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use levada_access::{client_shares::ClientShares, peer_places::PeerPlaces};
 use levada_cluster::announce::drain::Drain;
 use levada_http::{
-    ConnectionEnd, EndReason, Guarded, Ledger, Outlet, QUIET, Served, TimedHeads, Watchdog, rest,
+    ConnectionEnd, EndReason, Http1Conduct, Http1Service, IncomingBody, Ledger, Outlet, Pause,
+    QUIET, Served, TimedHeads, Watchdog, rest, serve_http1,
 };
 use levada_net::{
     client::{ClientSocket, ConnectionOwner, OpenConnection},
@@ -48,6 +42,7 @@ use tokio::{
 use tokio_rustls::server::TlsStream;
 
 use crate::{
+    body::ResponseBody,
     client_connection::{ClientConnection, ListenerKind, Who},
     listener,
     metrics::Metrics,
@@ -56,11 +51,7 @@ use crate::{
     tunnel::{self, TunnelSlot},
 };
 use levada_config::Limits;
-use levada_failure::Failure;
-
-/// Bytes that a connection gathers before it writes, and reads at once at most. With a quarter of it a
-/// hit of 1 MB costs 1.4 times as much CPU.
-const BUFFER: usize = 256 << 10;
+use levada_failure::{BodyError, Failure};
 
 /// The purpose of a listener, and the protocols that it speaks.
 pub struct ListenerRole {
@@ -103,8 +94,6 @@ impl ListenerRole {
 const STREAMS: u32 = 128;
 /// Streams that a client may reset before they were answered (the "rapid reset" of CVE-2023-44487).
 const RESET_STREAMS: usize = 64;
-/// Header fields that hyper accepts by default.
-const HEADERS: usize = 100;
 /// How long a connection may still bring its first request when the node stops.
 const LAST_CALL: Duration = Duration::from_secs(1);
 /// How an HTTP/2 connection begins (RFC 9113 Sec. 3.4).
@@ -274,12 +263,10 @@ where
             }
             until => until,
         };
-        let guard = |guarded: Guarded<S>| match stop.has_begun() || node.drain.is_on() {
-            true => guarded.idle_until(until),
-            false => guarded.resting_after(QUIET, until),
-        };
+        let rests_after = (!stop.has_begun() && !node.drain.is_on()).then_some(QUIET);
+        let pause = Pause::Between { rests_after, idle_until: until };
         let served = Box::pin(async {
-            requests(node, &connection(), stream, stop, (&asked, &switched), guard).await
+            requests(node, &connection(), stream, stop, (&asked, &switched), pause).await
         });
         match served.await {
             Served::Ended(ending) => return ending,
@@ -308,7 +295,7 @@ pub(crate) async fn http1_once(
 ) -> ConnectionEnd {
     let (asked, switched) = (AtomicBool::new(false), TunnelSlot::default());
     let state = (&asked, &switched);
-    match requests(node, client_connection, stream, stop, state, Guarded::lent).await {
+    match requests(node, client_connection, stream, stop, state, Pause::AfterResponse).await {
         Served::Ended(ending) => ending,
         Served::Resting(..) => ConnectionEnd::Resting,
         Served::Switched(stream, ahead) => {
@@ -324,121 +311,77 @@ async fn requests<S>(
     stream: S,
     stop: &Stop,
     (asked, switched): (&AtomicBool, &TunnelSlot),
-    guard: impl FnOnce(Guarded<S>) -> Guarded<S>,
+    pause: Pause,
 ) -> Served<S>
 where
     S: AsyncRead + Outlet + Unpin + Send + 'static,
 {
-    let settings = node.settings();
-    let limits = client_connection.limits(&settings.limits);
-    let ledger = Arc::new(Ledger::default());
-    let (interims, zero_copy) =
-        (client_connection.interims.clone(), client_connection.zero_copy.clone());
-    let guarded =
-        guard(Guarded::new(stream, ledger.clone(), interims, zero_copy, limits.of_connection()));
-    // hyper leaves the end of a connection to its user when a request has asked for another protocol.
-    let left_open = AtomicBool::new(false);
-    let service = service_fn(|request: Request<Incoming>| {
-        let exchange = ledger.begin();
-        if request.extensions().get::<OnUpgrade>().is_some() {
-            left_open.store(true, Relaxed);
-        }
-        asked.store(true, Relaxed);
-        // Older clients would take them for the final response (RFC 9110 Sec. 15.2).
-        if request.version() == Version::HTTP_11 {
-            client_connection.interims.begin();
-        }
-        let is_safe = request.method().is_safe();
-        let is_old = request.version() == Version::HTTP_10;
-        let response = pipeline::serve(node, client_connection, request.map(ClientBody::Tcp));
-        async move {
-            let mut response = response.await;
-            if let Some(silenced) = &client_connection.silenced
-                && response
-                    .extensions()
-                    .get()
-                    .is_some_and(|failure: &Failure| failure.worth_retrying())
-            {
-                if silenced.refuse() {
-                    // The front-end goes on with the request, and this connection is dropped.
-                    std::future::pending::<()>().await;
-                }
-                // The connection has carried responses before. A client retries a request whose connection
-                // ends without a response (RFC 9112 Sec. 9.3.1), and the front-end then asks another
-                // back-end.
-                if is_safe {
-                    return Err(io::Error::other("left to another back-end"));
-                }
-                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-            }
-            client_connection.interims.end();
-            let silenced = client_connection.silenced.as_ref();
-            let ends = node.drain.ends_connections() || silenced.is_some_and(|one| one.ends_soon());
-            if ends && response.status() != StatusCode::SWITCHING_PROTOCOLS {
-                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-            }
-            // hyper promises an older client that its connection stays, unless the response is of its version.
-            if is_old && (ends || response.body().size_hint().exact().is_none()) {
-                *response.version_mut() = Version::HTTP_10;
-            }
-            if let Some(tunnel) = response.body_mut().take_tunnel() {
-                exchange.switch();
-                switched.put(tunnel);
-            }
-            response.body_mut().hold(exchange);
-            Ok(response)
-        }
-    });
-    let mut builder = hyper::server::conn::http1::Builder::new();
-    builder.max_buf_size((limits.head_size as usize * 2).max(BUFFER)).half_close(true);
-    // Up to hyper's default its table of fields costs no allocation.
-    if limits.header_count > HEADERS {
-        builder.max_headers(limits.header_count);
-    }
-    let mut connection = builder.serve_connection(TokioIo::new(guarded), service);
-    let running = poll_fn(|cx| match Pin::new(&mut connection).poll(cx) {
-        Poll::Pending if ledger.rests() => Poll::Ready(None),
-        polled => polled.map(Some),
-    });
-    let result = tokio::select! {
-        biased;
-        result = running => result,
-        () = stop.begun() => {
-            // hyper would close a connection whose first request has not come, though it may be on its way.
-            let asked_or_over = poll_fn(|cx| match Pin::new(&mut connection).poll(cx) {
-                Poll::Pending if asked.load(Relaxed) => Poll::Ready(None),
-                polled => polled.map(Some),
-            });
-            match tokio::time::timeout(LAST_CALL, asked_or_over).await {
-                Ok(None) => {
-                    Pin::new(&mut connection).graceful_shutdown();
-                    Some((&mut connection).await)
-                }
-                Ok(result) => result,
-                Err(_) => Some(Ok(())),
-            }
+    let limits = client_connection.limits(&node.settings().limits).of_connection();
+    let conduct = Http1Conduct {
+        limits,
+        interims: client_connection.interims.clone(),
+        zero_copy: client_connection.zero_copy.clone(),
+        pause,
+    };
+    let over = async {
+        stop.begun().await;
+        // The first request may be on its way.
+        if !asked.load(Relaxed) {
+            tokio::time::sleep(LAST_CALL).await;
         }
     };
-    match result {
-        None => {
-            let (stream, idle_until) = connection.into_parts().io.into_inner().into_resting();
-            return Served::Resting(stream, idle_until);
-        }
-        Some(Ok(())) if left_open.load(Relaxed) => {
-            if switched.is_taken() {
-                let parts = connection.into_parts();
-                let (stream, ahead) = parts.io.into_inner().into_switched();
-                return Served::Switched(stream, [&parts.read_buf[..], &ahead].concat());
+    let service = Requests { node, client_connection, stop, asked, switched };
+    serve_http1(stream, &service, conduct, over).await
+}
+
+/// The service of the requests of one connection of HTTP/1.
+struct Requests<'a> {
+    node: &'a Arc<Node>,
+    client_connection: &'a Arc<ClientConnection>,
+    stop: &'a Stop,
+    asked: &'a AtomicBool,
+    switched: &'a TunnelSlot,
+}
+
+impl Http1Service for Requests<'_> {
+    type Body = ResponseBody;
+
+    async fn call(&self, request: Request<IncomingBody>) -> Option<Response<ResponseBody>> {
+        self.asked.store(true, Relaxed);
+        let is_safe = request.method().is_safe();
+        let request = request.map(ClientBody::Http1);
+        let mut response = pipeline::serve(self.node, self.client_connection, request).await;
+        if let Some(silenced) = &self.client_connection.silenced
+            && response.extensions().get().is_some_and(|failure: &Failure| failure.worth_retrying())
+        {
+            if silenced.refuse() {
+                // The front-end goes on with the request, and this connection is dropped.
+                std::future::pending::<()>().await;
             }
-            // Polled again, it flushes what is left, and shuts the stream down.
-            let _ = (&mut connection).await;
+            // The connection has carried responses before. A client retries a request whose connection
+            // ends without a response (RFC 9112 Sec. 9.3.1), and the front-end then asks another
+            // back-end.
+            if is_safe {
+                return None;
+            }
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        Some(Ok(())) => {}
-        Some(Err(error)) => {
-            tracing::debug!(client = %client_connection.client, %error, "connection");
+        if let Some(tunnel) = response.body_mut().take_tunnel() {
+            self.switched.put(tunnel);
         }
+        Some(response)
     }
-    Served::Ended(ledger.ending())
+
+    fn ends(&self) -> bool {
+        let silenced = self.client_connection.silenced.as_ref();
+        self.node.drain.ends_connections()
+            || self.stop.has_begun()
+            || silenced.is_some_and(|one| one.ends_soon())
+    }
+
+    fn leaves(&self, error: &BodyError) -> bool {
+        matches!(error, BodyError::Moved)
+    }
 }
 
 async fn http2<S>(

@@ -108,10 +108,6 @@ impl TunnelSlot {
         *self.0.lock() = Some(tunnel);
     }
 
-    pub(crate) fn is_taken(&self) -> bool {
-        self.0.lock().is_some()
-    }
-
     /// Moves the bytes of a client's connection, of which `ahead` have come already, until its tunnel has ended.
     pub(crate) async fn run(
         &self,
