@@ -136,7 +136,7 @@ impl ResponseBody {
 
     /// Takes along what is counted until the body ends.
     pub(crate) fn take_along(&mut self, mut record: Box<AccessRecord>) {
-        // hyper does not poll a body that is known to be empty.
+        // A body that is known to be empty is not polled.
         if self.ended() {
             record.finished();
         }
@@ -246,7 +246,7 @@ impl ResponseBody {
     }
 
     fn note(&mut self, item: &Option<Result<Frame<Bytes>, BodyError>>) {
-        // hyper does not poll again past an end that it can foresee.
+        // It is not polled again past an end that can be foreseen.
         let ended = item.is_none() || self.ended();
         let Some(record) = &mut self.record else { return };
         match item {

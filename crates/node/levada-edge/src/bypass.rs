@@ -54,7 +54,7 @@ pub(crate) async fn bypass(
     let mut head = node.forwarder.onward(&context, headers);
     compress::ask_for_originals(&context, &mut head.headers);
     head.takes_trailers = context.takes_trailers;
-    // Over HTTP/1.1 the guard's deadline is a little shorter, and it can still send an error.
+    // Over HTTP/1.1 the connection's deadline is a little shorter, and it can still send an error.
     let mut patience = node.settings().limits.of_connection().body;
     patience.time += Duration::from_secs(1);
     if grpc::is_call(&context.parts) {

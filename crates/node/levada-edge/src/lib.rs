@@ -4,7 +4,7 @@
 //! Start with `pipeline.rs`: the life of a request, top to bottom. It calls, in order:
 //!
 //! ```text
-//! listener ─ connection ─ guard        a socket becomes well-formed requests
+//! listener ─ connection                a socket becomes well-formed requests
 //! quic                                 HTTP/3 at the same addresses (levada-http speaks it)
 //! dormant ─ drain ─ route              connections whose client is gone, or must move
 //! tunnel                               connections that switch to WebSocket (levada-http moves the bytes)

@@ -37,7 +37,7 @@ impl Conveyor {
     }
 
     /// The stand-in for at most `most` bytes that have come; `None` when the server has ended. The client's
-    /// connection wakes the task when it has sent the last of a chunk.
+    /// connection polls again when it has sent the last of a chunk.
     pub(super) fn poll(
         &self,
         cx: &mut Context<'_>,

@@ -5,6 +5,7 @@ use http::{
     header::{CONNECTION, CONTENT_LENGTH, DATE, TRANSFER_ENCODING},
     response::Parts,
 };
+use hyper::ext::ReasonPhrase;
 
 use crate::{date, syntax};
 
@@ -46,7 +47,10 @@ pub(super) fn write_head(
     text.extend_from_slice(if is_old { b"HTTP/1.0 " } else { b"HTTP/1.1 " });
     text.extend_from_slice(head.status.as_str().as_bytes());
     text.push(b' ');
-    text.extend_from_slice(head.status.canonical_reason().unwrap_or("<none>").as_bytes());
+    text.extend_from_slice(match head.extensions.get::<ReasonPhrase>() {
+        Some(reason) => reason.as_bytes(),
+        None => head.status.canonical_reason().unwrap_or("<none>").as_bytes(),
+    });
     text.extend_from_slice(b"\r\n");
     let (mut stated, mut is_dated) = (None, false);
     let (mut closes, mut keeps) = (false, false);
@@ -208,6 +212,16 @@ mod tests {
         assert_eq!(of(Version::HTTP_11, &[("connection", "close")]), (1, true, false));
         assert_eq!(of(Version::HTTP_10, &[]), (1, false, true));
         assert_eq!(of(Version::HTTP_10, &[("connection", "close")]), (1, true, false));
+    }
+
+    #[test]
+    fn reason_is_that_of_the_server_if_it_gave_one() {
+        let (mut head, ()) = Response::new(()).into_parts();
+        head.extensions.insert(ReasonPhrase::from_static(b"Fine"));
+        let (mut text, method) = (Vec::new(), Method::GET);
+        let asked = Asked { method: &method, version: Version::HTTP_11, stays: true };
+        write_head(&mut text, &head, Some(0), asked);
+        assert!(text.starts_with(b"HTTP/1.1 200 Fine\r\n"));
     }
 
     #[test]

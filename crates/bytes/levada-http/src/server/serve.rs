@@ -86,7 +86,7 @@ pub enum Pause {
 }
 
 /// Serves a connection until it ends, rests or switches to another protocol. When all is `over`, it ends unless
-/// a request is under way.
+/// a request is under way, or its head comes within a second.
 pub async fn serve_http1<S, V>(
     stream: S,
     service: &V,
@@ -186,6 +186,8 @@ struct Download<B> {
     broken: Option<Ended>,
 }
 
+/// The time that is left for a head when all is over.
+const LAST_HEAD: Duration = Duration::from_secs(1);
 /// The interim response that asks for a body (RFC 9110 section 15.2.1).
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 /// Bytes of a body that the service did not read, which are read for it, so that the connection goes on.
@@ -221,7 +223,13 @@ impl<S: AsyncRead + Outlet + Unpin> Http1Connection<S> {
                 Poll::Pending => break is_between,
             }
         };
-        self.is_over = self.is_over || over.poll(cx).is_ready();
+        if !self.is_over && over.poll(cx).is_ready() {
+            self.is_over = true;
+            // The rest of a head may be on its way.
+            let begun = self.awaited.filter(|(is_between, _)| !is_between);
+            let last = after(LAST_HEAD);
+            self.awaited = Some((false, begun.map_or(last, |(_, deadline)| deadline.min(last))));
+        }
         if is_between && self.is_over {
             return no_head(ConnectionEnd::Finished, Farewell::Close);
         }
@@ -252,6 +260,7 @@ impl<S: AsyncRead + Outlet + Unpin> Http1Connection<S> {
         ready!(self.wire.timer.poll(cx, deadline));
         match is_between {
             true => no_head(ConnectionEnd::IdleTimeout, Farewell::Close),
+            false if self.is_over => no_head(ConnectionEnd::Finished, Farewell::Close),
             false => no_head(ConnectionEnd::HeadTimeout, Farewell::Refuse),
         }
     }
@@ -387,13 +396,14 @@ impl<S: AsyncRead + Outlet + Unpin> Http1Connection<S> {
                     }
                 }
             }
-            let had_room = self.wire.queue.has_room();
+            let writes = !self.wire.queue.is_empty();
             ready!(self.wire.poll_write(cx))?;
             if download.body.is_none() {
                 ready!(self.wire.poll_flush(cx))?;
                 return Poll::Ready(download.broken.map_or(Ok(()), Err));
             }
-            if had_room {
+            // After a write the body is polled again: it may have waited for an empty pipe.
+            if !writes {
                 let _ = self.wire.poll_flush(cx)?;
                 return Poll::Pending;
             }

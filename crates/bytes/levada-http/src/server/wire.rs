@@ -300,12 +300,7 @@ impl<S: Outlet + Unpin> Sending<'_, S> {
                 if *is_last && length == stand_in.len() && self.is_last {
                     self.stream.hold_rest();
                 }
-                let sent = ready!(outlet::poll_drain(self.stream, cx, pipe, length))?;
-                if pipe.held() == 0 {
-                    // The body waits for an empty pipe, in this very task.
-                    cx.waker().wake_by_ref();
-                }
-                Poll::Ready(Ok(sent))
+                outlet::poll_drain(self.stream, cx, pipe, length)
             }
         };
         let written = ready!(written)?;

@@ -82,10 +82,6 @@ impl Handshake {
     ///
     /// A node may ignore all other protocols, and does (RFC 9110 Sec. 7.8).
     pub fn of<B: Body>(request: &mut Request<B>) -> Option<Result<Self, HandshakeFault>> {
-        // The implementation of HTTP notes every request that asks for another protocol.
-        if request.extensions().is_empty() {
-            return None;
-        }
         match request.version() {
             Version::HTTP_11 if asks(request.headers()) => Some(Self::over_http1(request)),
             Version::HTTP_2 | Version::HTTP_3 if *request.method() == Method::CONNECT => {
@@ -218,8 +214,6 @@ mod tests {
         for (name, value) in fields {
             request.headers_mut().append(*name, HeaderValue::from_static(value));
         }
-        // As hyper marks it.
-        request.extensions_mut().insert(());
         Handshake::of(&mut request)
     }
 

@@ -301,7 +301,7 @@ async fn connection_ends_when_all_is_over_but_not_within_a_request() {
         matches!(served, Served::Ended(ConnectionEnd::Finished))
     });
     far.write_all(b"GET / HTTP/1.1\r\nHo").await.unwrap();
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    tokio::time::sleep(Duration::from_millis(1500)).await;
     far.write_all(b"st: a\r\n\r\n").await.unwrap();
     let mut text = String::new();
     far.read_to_string(&mut text).await.unwrap();
