@@ -1,5 +1,5 @@
-//! However a stream of requests is split into reads, the same part of it must pass; and the parser
-//! behind must read the passed part as the same number of requests.
+//! However a stream of requests is split into reads, the same part of it must be taken; and another parser
+//! must read that part as the same number of requests.
 #![no_main]
 
 use levada_http::fuzzing::judge;

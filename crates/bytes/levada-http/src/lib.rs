@@ -2,13 +2,13 @@
 //! listening side ([`http3`]).
 //!
 //! ```text
-//!   client ── server::Guarded ── hyper ── service ── client::UpstreamConnection ── server
-//!                 │                                              │
-//!                 └───────────────── ZeroCopyQueue ──────────────┘
+//!   client ── serve_http1 ── service ── client::UpstreamConnection ── server
+//!                 │                                   │
+//!                 └─────────── ZeroCopyQueue ─────────┘
 //! ```
 //!
-//! Towards clients, hyper parses and the guard before it refuses everything that two parsers could read
-//! in two ways ([`Guarded`]). Towards servers this crate has a client of its own
+//! Towards clients, this crate serves HTTP/1 ([`serve_http1`]) and refuses everything that two parsers could
+//! read in two ways; HTTP/2 is hyper's, with deadlines from here. Towards servers it has a client
 //! ([`UpstreamConnection`]). Bodies that the system moves by itself pass both by ([`ZeroCopyQueue`]).
 //!
 //! The crate decides nothing about caching or routing. It is handed limits, deadlines and files.
@@ -33,10 +33,10 @@ pub use deadline::{DeadlineTimer, after};
 pub use metrics::ConnectionMetrics;
 pub use patience::Patience;
 pub use server::{
-    ActiveRequest, ConnectionEnd, ConnectionLimits, EndReason, Fault, Guarded, HeadBounds,
-    Http1Conduct, Http1Service, IncomingBody, IncomingBodyError, Interim, InterimWay, Interims,
-    Ledger, Outlet, Pause, QUIET, RequestFraming, ScannedBytes, Served, TimedHeads, Watchdog,
-    WatchedBody, WatchedStream, check_parsed, names_host, names_websocket, rest, serve_http1,
+    ConnectionEnd, ConnectionLimits, EndReason, Fault, HeadBounds, Http1Conduct, Http1Service,
+    IncomingBody, IncomingBodyError, Interim, InterimWay, Interims, Ledger, Outlet, Pause, QUIET,
+    Served, TimedHeads, Watchdog, WatchedBody, WatchedStream, check_parsed, first_head, names_host,
+    names_websocket, rest, serve_http1,
 };
 pub use trailers::{judge_request_trailers, judge_response_trailers};
 pub use zero_copy::{FileRange, Hold, Segments, ZeroCopyChunk, ZeroCopyQueue};
@@ -46,6 +46,6 @@ pub use zero_copy::{FileRange, Hold, Segments, ZeroCopyChunk, ZeroCopyQueue};
 pub mod fuzzing {
     pub use crate::{
         client::judgement::{AnswerEnd, ParsedAnswer, read_reply},
-        server::judgement::{Judgement, judge, read_requests},
+        server::judgement::{Judgement, judge},
     };
 }

@@ -93,7 +93,7 @@ const CONTROL: [&str; 34] = [
 /// Judges the trailers of a request, and removes those that may not pass.
 ///
 /// # Errors
-/// The fault of a section that frames a message, or is too large. The guard finds the same over HTTP/1.
+/// The fault of a section that frames a message, or is too large. The same is found over HTTP/1.
 pub fn judge_request_trailers(trailers: &mut HeaderMap) -> Result<(), Fault> {
     judge(trailers, false)
 }

@@ -1,20 +1,16 @@
 //! Large parts of bodies on their way to a client, each by as few system calls as possible.
 //!
 //! ```text
-//!   body ──── chunk ─────────────> ZeroCopyQueue ──┐
-//!     └──── stand-in ──> hyper ──> Guarded ────────┴─ sendfile, writev, splice ──> socket
+//!   body ──── chunk ───────────> ZeroCopyQueue ──┐
+//!     └──── stand-in ──> SendQueue ── Wire ──────┴─ sendfile, writev, splice ──> socket
 //! ```
 //!
-//! hyper writes the bytes that it is given, a few pieces at a time. A body may be in a file, in many
-//! segments of memory, or in a pipe from a server's socket. Such a body queues a chunk, and gives hyper a
-//! stand-in: as many bytes of a region that has no other use. The guard knows a stand-in by its address
-//! and never reads it. In its place it sends the chunk: the system takes it from the file or the pipe by
-//! itself, or takes all segments at once. Chunks leave in the order in which they were queued. A stand-in
-//! that does not match the first chunk ends the connection: its own bytes must never reach a client.
-//!
-//! hyper passes its pieces on uncopied only where it writes vectors. So the guard insists on a socket
-//! that writes vectors, and refuses a plain write while a chunk is queued: a wrapper between hyper and the
-//! guard has then made hyper copy the stand-in.
+//! A body may be in a file, in many segments of memory, or in a pipe from a server's socket. Such a body
+//! queues a chunk, and its frame is a stand-in: as many bytes of a region that has no other use. The
+//! connection knows a stand-in by its address and never reads it. In its place it sends the chunk: the
+//! system takes it from the file or the pipe by itself, or takes all segments at once. Chunks leave in the
+//! order in which they were queued. A stand-in that does not match the first chunk ends the connection:
+//! its own bytes must never reach a client.
 
 use std::{
     any::Any,
@@ -146,11 +142,6 @@ impl ZeroCopyQueue {
         let first =
             first.ok_or_else(|| io::Error::other("a zero-copy chunk is not where it should be"))?;
         Ok((first.chunk.clone(), first.at))
-    }
-
-    /// Whether every chunk was sent.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.lock().is_empty()
     }
 
     /// Notes that `count` bytes of the first chunk were sent.

@@ -1,6 +1,6 @@
 //! The facts of a request head that decide about its body and its connection (RFC 9112 Sec. 6.3, 9.3).
 
-use super::{fault::Fault, framing::LONGEST, head::Version};
+use super::{fault::Fault, head::Version};
 use crate::syntax::{self, names};
 
 /// The facts known of a head so far.
@@ -9,8 +9,6 @@ pub(super) struct HeadFacts {
     host: bool,
     length: Option<u64>,
     chunked: bool,
-    /// It asks for WebSocket.
-    upgrade: bool,
     /// It has `Connection: close`.
     closes: bool,
     /// It has `Connection: keep-alive`.
@@ -38,7 +36,6 @@ impl HeadFacts {
             6 if name.eq_ignore_ascii_case(b"expect") => {
                 self.expects |= value.eq_ignore_ascii_case(b"100-continue");
             }
-            7 if name.eq_ignore_ascii_case(b"upgrade") => self.upgrade |= names_websocket(value),
             10 if name.eq_ignore_ascii_case(b"connection") => {
                 self.closes |= names(value, b"close");
                 self.keeps |= names(value, b"keep-alive");
@@ -89,12 +86,6 @@ impl HeadFacts {
         }
     }
 
-    /// Whether the answer may switch to WebSocket. A server must ignore the field in HTTP/1.0 (RFC 9110
-    /// section 7.8).
-    pub(super) fn may_switch(&self, version: Version) -> bool {
-        self.upgrade && version == Version::Http11
-    }
-
     /// Whether the connection closes after the response (RFC 9112 section 9.3).
     pub(super) fn closes(&self, version: Version) -> bool {
         self.closes || (version == Version::Http10 && !self.keeps)
@@ -127,4 +118,6 @@ fn unknown_encoding(codings: &[u8]) -> Fault {
     }
 }
 
+/// The longest body or chunk: the largest file offset.
+pub(super) const LONGEST: u64 = i64::MAX as u64;
 const CHUNKED: &[u8] = b"chunked";

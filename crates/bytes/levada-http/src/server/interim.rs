@@ -1,16 +1,15 @@
 //! Interim responses (1xx) on their way to a client: over HTTP/1.1, or by a way that another protocol has
 //! ([`InterimWay`]).
 //!
-//! A proxy passes them on (RFC 9110 Sec. 15.2), but hyper sends final responses only. So they go past
-//! hyper: the request to a server queues them here, and the guard writes them behind the previous
-//! response and before the response that they announce. They are hints: one that cannot be written there
-//! is dropped.
+//! A proxy passes them on (RFC 9110 Sec. 15.2). The request to a server queues them here, and the connection
+//! writes them while it waits for the response that they announce. They are hints: one that comes later is
+//! dropped.
 
 use std::{
     fmt,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::Waker,
 };
@@ -18,25 +17,27 @@ use std::{
 use http::{HeaderMap, StatusCode};
 use parking_lot::Mutex;
 
+use super::encoder;
+
 /// Bytes of interim responses that may wait to be written.
 const MOST: usize = 16 << 10;
 
-/// The interim responses of one connection.
+/// The interim responses of one connection. A request that gets none takes no lock.
 #[derive(Debug, Default)]
 pub struct Interims {
     /// Whether bytes wait to be written.
     waiting: AtomicBool,
+    /// The number of the request that is being answered, odd until its final response has come.
+    turn: AtomicU64,
     state: Mutex<InterimState>,
 }
 
 #[derive(Debug, Default)]
 struct InterimState {
-    /// The number of the request that is being answered.
-    turn: u64,
-    /// Whether the final response to it is still to come.
-    open: bool,
     bytes: Vec<u8>,
-    guard: Option<Waker>,
+    /// The number of the request that they are for.
+    of: u64,
+    connection: Option<Waker>,
 }
 
 /// The way of interim responses to the client of one request.
@@ -56,24 +57,20 @@ pub trait InterimWay: fmt::Debug + Send + Sync {
 }
 
 impl Interims {
-    /// Begins a request whose client understands interim responses.
-    pub fn begin(&self) {
-        let mut state = self.state.lock();
-        state.turn += 1;
-        state.open = true;
-        state.bytes.clear();
-        self.waiting.store(false, Ordering::Release);
+    /// Begins a request whose client understands interim responses. The connection alone calls this.
+    pub(super) fn begin(&self) {
+        self.turn.store((self.turn.load(Ordering::Relaxed) | 1) + 2, Ordering::Release);
     }
 
     /// Notes that the final response has come.
-    pub fn end(&self) {
-        self.state.lock().open = false;
+    pub(super) fn end(&self) {
+        self.turn.store((self.turn.load(Ordering::Relaxed) | 1) + 1, Ordering::Release);
     }
 
     /// The way for interim responses to the request that is being answered; `None` when none may be sent.
     pub fn of_this_request(self: &Arc<Self>) -> Option<Interim> {
-        let state = self.state.lock();
-        state.open.then(|| Interim(Way::Http1 { all: self.clone(), turn: state.turn }))
+        let turn = self.turn.load(Ordering::Acquire);
+        (turn % 2 == 1).then(|| Interim(Way::Http1 { all: self.clone(), turn }))
     }
 
     pub(super) fn is_waiting(&self) -> bool {
@@ -84,15 +81,13 @@ impl Interims {
     pub(super) fn take(&self) -> Vec<u8> {
         let mut state = self.state.lock();
         self.waiting.store(false, Ordering::Release);
-        std::mem::take(&mut state.bytes)
+        let bytes = std::mem::take(&mut state.bytes);
+        if state.of == self.turn.load(Ordering::Relaxed) { bytes } else { Vec::new() }
     }
 
     /// Registers the task to wake when an interim response is queued.
-    pub(super) fn notify(&self, guard: &Waker) {
-        let mut state = self.state.lock();
-        if state.open {
-            state.guard = Some(guard.clone());
-        }
+    pub(super) fn notify(&self, connection: &Waker) {
+        self.state.lock().connection = Some(connection.clone());
     }
 }
 
@@ -115,20 +110,22 @@ impl Interim {
         };
         let reason = status.canonical_reason().unwrap_or_default();
         let mut head = format!("HTTP/1.1 {} {reason}\r\n", status.as_str()).into_bytes();
-        for (name, value) in headers {
-            for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
-                head.extend_from_slice(part);
-            }
-        }
+        encoder::write_fields(&mut head, headers);
         head.extend_from_slice(b"\r\n");
         let mut state = all.state.lock();
-        if !state.open || state.turn != turn || state.bytes.len() + head.len() > MOST {
+        if all.turn.load(Ordering::Acquire) != turn {
+            return;
+        }
+        if state.of != turn {
+            (state.of, state.bytes) = (turn, Vec::new());
+        }
+        if state.bytes.len() + head.len() > MOST {
             return;
         }
         state.bytes.extend_from_slice(&head);
         all.waiting.store(true, Ordering::Release);
-        if let Some(guard) = state.guard.take() {
-            guard.wake();
+        if let Some(connection) = state.connection.take() {
+            connection.wake();
         }
     }
 }

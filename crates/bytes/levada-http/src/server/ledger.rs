@@ -1,32 +1,16 @@
-//! The state of a connection that three parties share: the service, the guard under hyper, and the task
-//! that logs the connection's end.
+//! Why connections end.
 
-use std::sync::{
-    Arc, OnceLock,
-    atomic::{AtomicBool, AtomicU64, Ordering},
-};
+use std::sync::OnceLock;
 
 use http::StatusCode;
 
 use super::fault::Fault;
 
-/// One connection's shared state. A request costs one addition.
+/// The place where a connection of HTTP/2 notes its end, for the task that logs it.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    finished: AtomicU64,
-    leaves: AtomicBool,
-    breaks: AtomicBool,
-    rests: AtomicBool,
-    switches: AtomicBool,
     ending: OnceLock<ConnectionEnd>,
 }
-
-/// One request being answered; ends when it is dropped.
-///
-/// It must live as long as the response's body: the guard takes its end as the moment from which
-/// the next words on the connection may be its own.
-#[derive(Debug)]
-pub struct ActiveRequest(Arc<Ledger>);
 
 /// Why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -58,74 +42,14 @@ pub enum ConnectionEnd {
 }
 
 impl Ledger {
-    /// Begins a request. It ends when the returned value is dropped. Call this as soon as the service is
-    /// called: a future that is never polled must count as answered, too.
-    pub fn begin(self: &Arc<Self>) -> ActiveRequest {
-        ActiveRequest(Arc::clone(self))
-    }
-
-    /// Why the connection ended, as far as the guard knows.
+    /// Why the connection ended, as far as it is known.
     pub fn ending(&self) -> ConnectionEnd {
         self.ending.get().copied().unwrap_or(ConnectionEnd::Finished)
-    }
-
-    pub(super) fn finished(&self) -> u64 {
-        self.finished.load(Ordering::Acquire)
-    }
-
-    /// Whether the connection closes as soon as all that was written has left.
-    pub(super) fn leaves(&self) -> bool {
-        self.leaves.load(Ordering::Acquire)
-    }
-
-    /// Whether a response broke off in the middle.
-    pub(super) fn breaks(&self) -> bool {
-        self.breaks.load(Ordering::Acquire)
-    }
-
-    /// Whether nothing has moved for a while, and the stream can be had back.
-    pub fn rests(&self) -> bool {
-        self.rests.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn rest(&self) {
-        self.rests.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether the last response has switched to another protocol.
-    pub(super) fn switches(&self) -> bool {
-        self.switches.load(Ordering::Acquire)
     }
 
     /// Notes why the connection ends. The first reason stays: later ones follow from it.
     pub(super) fn end(&self, ending: ConnectionEnd) {
         let _ = self.ending.set(ending);
-    }
-}
-
-impl ActiveRequest {
-    /// This response switches to another protocol: no byte after its request is taken for HTTP. The stream
-    /// can be had back when it was sent ([`Guarded::into_switched`](super::Guarded::into_switched)).
-    pub fn switch(&self) {
-        self.0.switches.store(true, Ordering::Release);
-    }
-
-    /// Ends the connection in the middle of this response, by an orderly close. The caller sends no more,
-    /// and does not tell hyper so, which would cut the connection.
-    pub fn leave(&self) {
-        self.0.leaves.store(true, Ordering::Release);
-    }
-
-    /// Ends the connection in the middle of this response with a reset: a client, or a cache, may take an
-    /// orderly close for the end of a body. The caller sends no more, and does not tell hyper so.
-    pub fn break_off(&self) {
-        self.0.breaks.store(true, Ordering::Release);
-    }
-}
-
-impl Drop for ActiveRequest {
-    fn drop(&mut self) {
-        self.0.finished.fetch_add(1, Ordering::Release);
     }
 }
 
@@ -177,15 +101,6 @@ const LATE: StatusCode = StatusCode::REQUEST_TIMEOUT;
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_exchange_lasts_until_it_is_dropped() {
-        let ledger = Arc::new(Ledger::default());
-        let exchange = ledger.begin();
-        assert_eq!(ledger.finished(), 0);
-        drop(exchange);
-        assert_eq!(ledger.finished(), 1);
-    }
 
     #[test]
     fn the_first_reason_for_an_ending_stays() {

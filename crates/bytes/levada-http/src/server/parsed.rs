@@ -1,6 +1,6 @@
-//! Judges requests that another parser has read, such as those of HTTP/2, by the rules of the guard.
+//! Judges requests that another parser has read, such as those of HTTP/2, by the rules of HTTP/1.
 //!
-//! A request that the guard refuses over HTTP/1 must not reach an origin because it came over HTTP/2: the
+//! A request that is refused over HTTP/1 must not reach an origin because it came over HTTP/2: the
 //! node writes it as HTTP/1 there.
 
 use http::{
@@ -9,19 +9,20 @@ use http::{
 };
 
 use super::{
+    facts::LONGEST,
     fault::Fault,
-    framing::{HeadBounds, LONGEST, REQUEST_LINE},
     head::{has_known_form, is_target, names_host},
+    parser::{HeadBounds, REQUEST_LINE},
 };
 use crate::syntax;
 
 /// Bytes of a request line without method and target: two spaces, the version, CR.
 const LINE_REST: usize = " ".len() * 2 + "HTTP/1.1\r".len();
 
-/// Checks a request head of HTTP/2 as the guard checks one of HTTP/1.
+/// Checks a request head of HTTP/2 as the parser checks one of HTTP/1.
 ///
 /// # Errors
-/// The fault that the guard finds in the same request over HTTP/1.
+/// The fault that is found in the same request over HTTP/1.
 pub fn check_parsed<B>(request: &Request<B>, bounds: HeadBounds) -> Result<(), Fault> {
     let (uri, headers) = (request.uri(), request.headers());
     check_target(request.method(), uri, bounds)?;
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn head_is_judged_by_the_rules_of_the_guard() {
+    fn head_is_judged_by_the_rules_of_http1() {
         for (uri, fault) in [
             ("http://a.test/", None),
             ("https://a.test:8443/a?b=|c", None),
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_judged_by_the_rules_of_the_guard() {
+    fn fields_are_judged_by_the_rules_of_http1() {
         let of = |fields: &[(&str, &str)]| fault_of("GET", "http://a.test/", fields);
         assert_eq!(of(&[("host", "A.test"), ("content-length", "5")]), None);
         assert_eq!(of(&[("host", "b.test")]), Some(Fault::HostRepeated));

@@ -4,16 +4,24 @@
 //! are slices of the bytes that were read.
 
 use bytes::{Buf, Bytes, BytesMut};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 use memchr::memchr;
 
 use super::{
     facts::{HeadFacts, RequestLength},
     fault::Fault,
-    framing::{HANDSHAKE, HeadBounds, REQUEST_LINE},
     head::{self, SplitLine, Version},
 };
 use crate::syntax;
+
+/// The bounds of a head.
+#[derive(Clone, Copy, Debug)]
+pub struct HeadBounds {
+    /// Bytes of a head, its request line included.
+    pub head: usize,
+    /// Fields of a head.
+    pub fields: usize,
+}
 
 /// The parser of one connection's heads.
 #[derive(Debug)]
@@ -42,10 +50,7 @@ struct RequestLine {
 /// A complete head.
 #[derive(Debug)]
 pub(super) struct RequestHead {
-    pub(super) method: Method,
-    pub(super) uri: Uri,
-    pub(super) version: http::Version,
-    pub(super) headers: HeaderMap,
+    pub(super) request: Request<()>,
     pub(super) length: RequestLength,
     /// The client keeps the connection open.
     pub(super) stays: bool,
@@ -54,6 +59,10 @@ pub(super) struct RequestHead {
     pub(super) takes_trailers: bool,
 }
 
+/// The first byte of a TLS handshake record (RFC 8446 section 5.1); no method begins with it.
+const HANDSHAKE: u8 = 0x16;
+/// Bytes of a request line. RFC 9112 section 3 wants at least 8000.
+pub(super) const REQUEST_LINE: usize = 16 << 10;
 /// Fields that most heads have room for.
 const FIELDS: usize = 16;
 
@@ -134,20 +143,31 @@ impl HeadParser {
         };
         let length = facts.body(version)?;
         (self.is_later, self.skipped, self.taken) = (true, false, 0);
+        let mut request = Request::new(());
+        *request.method_mut() = method;
+        *request.uri_mut() = uri;
+        *request.version_mut() = match version {
+            Version::Http10 => http::Version::HTTP_10,
+            Version::Http11 => http::Version::HTTP_11,
+        };
+        *request.headers_mut() = std::mem::take(&mut self.headers);
         Ok(RequestHead {
-            method,
-            uri,
-            version: match version {
-                Version::Http10 => http::Version::HTTP_10,
-                Version::Http11 => http::Version::HTTP_11,
-            },
-            headers: std::mem::take(&mut self.headers),
+            request,
             length,
             stays: !facts.closes(version),
             expects: facts.expects(version),
             takes_trailers: facts.takes_trailers(),
         })
     }
+}
+
+/// The first head in these bytes; `None` while it is not complete.
+///
+/// # Errors
+/// The fault that ends the connection.
+pub fn first_head(bytes: &[u8], bounds: HeadBounds) -> Result<Option<Request<()>>, Fault> {
+    let head = HeadParser::new(bounds).take(&mut BytesMut::from(bytes))?;
+    Ok(head.map(|head| head.request))
 }
 
 /// The fault of a line's end.
@@ -220,3 +240,6 @@ pub(super) fn split_field(mut line: Bytes) -> Result<(HeaderName, HeaderValue), 
     line.truncate(length);
     HeaderValue::from_maybe_shared(line).map_or(Err(Fault::FieldValue), |value| Ok((name, value)))
 }
+
+#[cfg(test)]
+pub(super) mod tests;

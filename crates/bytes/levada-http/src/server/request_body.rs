@@ -5,13 +5,15 @@ use http::HeaderMap;
 use http_body::Frame;
 
 use super::{
-    facts::RequestLength,
+    facts::{LONGEST, RequestLength},
     fault::Fault,
-    framing::{LONGEST, OVERHEAD, check_extension, is_framing},
     head,
     parser::{split_field, take_line},
 };
 use crate::syntax::{self, CHUNK_LINE, TRAILERS};
+
+/// Bytes of all chunk extensions and trailers of one body.
+pub(crate) const OVERHEAD: usize = 8 << 10;
 
 /// The rest of one request's body.
 #[derive(Debug)]
@@ -143,4 +145,20 @@ impl BodyDecoder {
 fn split(read: &mut BytesMut, left: u64) -> (Bytes, u64) {
     let count = usize::try_from(left).map_or(read.len(), |left| left.min(read.len()));
     (read.split_to(count).freeze(), left - count as u64)
+}
+
+/// RFC 9112 section 7.1.1: nothing, or `;` after optional white space.
+fn check_extension(extension: &[u8]) -> Result<(), Fault> {
+    let is_blank = !extension.is_empty() && syntax::trimmed(extension).is_empty();
+    match (syntax::begins_extension(extension) && !is_blank, syntax::is_clean(extension)) {
+        (true, true) => Ok(()),
+        (false, true) => Err(Fault::ChunkSize),
+        (_, false) => Err(head::or_bare_cr(extension, Fault::ChunkExtension)),
+    }
+}
+
+/// Whether a field decides about framing or routing. It must not come after the body.
+fn is_framing(name: &[u8]) -> bool {
+    let fields: [&[u8]; 3] = [b"host", b"content-length", b"transfer-encoding"];
+    fields.iter().any(|field| name.eq_ignore_ascii_case(field))
 }

@@ -4,7 +4,7 @@
 //!   requests ── nothing for a while ──> rest ── bytes, a deadline, a stop ──> requests
 //! ```
 //!
-//! hyper's buffers, the guard and what a request needs take ten times the memory of everything else. A
+//! Buffers and everything that a request needs take ten times the memory of all else. A
 //! connection that rests has none of them, and gets new ones as soon as something happens. A rest only ends:
 //! whatever has happened is dealt with there.
 

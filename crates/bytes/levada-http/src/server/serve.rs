@@ -65,7 +65,7 @@ pub struct Http1Conduct {
     pub limits: ConnectionLimits,
     /// The interim responses.
     pub interims: Arc<Interims>,
-    /// The chunks that the system sends by itself. The stream must write vectors then.
+    /// The chunks that the system sends by itself.
     pub zero_copy: Option<Arc<ZeroCopyQueue>>,
     /// When the stream is given back.
     pub pause: Pause,
@@ -271,8 +271,8 @@ impl<S: AsyncRead + Outlet + Unpin> Http1Connection<S> {
         service: &V,
         head: RequestHead,
     ) -> Result<Next, Ended> {
-        let RequestHead { method, uri, version, headers, length, stays, expects, takes_trailers } =
-            head;
+        let RequestHead { request, length, stays, expects, takes_trailers } = head;
+        let (method, version) = (request.method().clone(), request.version());
         let (body, feed) = IncomingBody::new(length);
         let mut upload = Upload {
             decoder: BodyDecoder::new(length),
@@ -283,17 +283,12 @@ impl<S: AsyncRead + Outlet + Unpin> Http1Connection<S> {
             deadline: None,
             is_cut: false,
         };
-        let mut request = Request::new(body);
-        *request.method_mut() = method.clone();
-        *request.uri_mut() = uri;
-        *request.version_mut() = version;
-        *request.headers_mut() = headers;
         // Older clients would take them for the final response (RFC 9110 Sec. 15.2).
         if version == Version::HTTP_11 {
             self.interims.begin();
         }
         let response = {
-            let mut answering = pin!(service.call(request));
+            let mut answering = pin!(service.call(request.map(|()| body)));
             poll_fn(|cx| self.poll_answer(cx, answering.as_mut(), &mut upload)).await?
         };
         self.interims.end();
@@ -335,16 +330,18 @@ impl<S: AsyncRead + Outlet + Unpin> Http1Connection<S> {
     ) -> Poll<Result<A::Output, Ended>> {
         loop {
             upload.feed.enter();
-            if let Poll::Ready(response) = answering.as_mut().poll(cx) {
-                // An interim response that has begun is written before the final one.
-                return Poll::Ready(Ok(response));
+            let answered = answering.as_mut().poll(cx);
+            if answered.is_pending() {
+                self.interims.notify(cx.waker());
             }
-            let fed = self.poll_feed(cx, upload)?;
-            self.interims.notify(cx.waker());
             if self.interims.is_waiting() {
                 let interim = self.interims.take();
                 self.wire.queue.write(|text| text.extend_from_slice(&interim));
             }
+            if let Poll::Ready(response) = answered {
+                return Poll::Ready(Ok(response));
+            }
+            let fed = self.poll_feed(cx, upload)?;
             if self.wire.poll_write(cx)?.is_ready() {
                 let _ = self.wire.poll_flush(cx)?;
             }

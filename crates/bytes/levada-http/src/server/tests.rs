@@ -1,15 +1,10 @@
-//! The guard between real sockets and hyper.
+//! The server side of HTTP/1 over real sockets: its faults, deadlines and ends.
 
-use std::{convert::Infallible, net::SocketAddr};
+use std::{net::SocketAddr, sync::Arc};
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full, combinators::BoxBody};
-use hyper::{
-    body::{Body, Frame, Incoming, SizeHint},
-    service::service_fn,
-};
-use hyper_util::rt::TokioIo;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -31,90 +26,21 @@ const LIMITS: ConnectionLimits = ConnectionLimits {
     send: Patience { time: Duration::from_secs(60), min_rate: 500 },
 };
 
-/// The server of a test.
-#[derive(Clone, Copy, Debug)]
-enum Side {
-    /// hyper, behind the guard.
-    Guarded { half_close: bool },
-    /// This crate's own.
-    Own,
-}
-
-impl Side {
-    fn all(self) -> Vec<Self> {
-        match self {
-            Self::Own => vec![self],
-            Self::Guarded { .. } => {
-                [false, true].map(|half_close| Self::Guarded { half_close }).into()
-            }
-        }
-    }
-}
-
-/// Runs tests with every server.
-macro_rules! on_every_side {
-    ($($test:ident,)*) => {
-        mod guarded {
-            use super::Side;
-            $(#[tokio::test]
-            async fn $test() {
-                super::$test(Side::Guarded { half_close: true }).await;
-            })*
-        }
-        mod own {
-            use super::Side;
-            $(#[tokio::test]
-            async fn $test() {
-                super::$test(Side::Own).await;
-            })*
-        }
-    };
-}
-
-on_every_side! {
-    every_fault_gets_its_status_and_ends_the_connection,
-    a_fault_that_arrives_in_pieces_gets_its_status_too,
-    requests_in_pieces_are_answered,
-    a_good_request_is_answered_before_a_bad_one_is_refused,
-    a_bad_request_that_comes_during_a_response_waits_for_its_end,
-    a_broken_body_never_looks_complete,
-    a_bad_body_is_refused_after_it_was_asked_for,
-    a_slow_head_gets_408_however_steadily_it_drips,
-    an_idle_connection_is_closed_without_a_word,
-    every_request_starts_the_idle_deadline_anew,
-    a_slow_service_costs_the_client_nothing,
-    a_body_that_stops_gets_408,
-    a_body_that_goes_on_slowly_is_taken,
-    a_reader_that_stops_is_cut,
-    a_reader_that_goes_on_slowly_is_served,
-    an_early_response_reaches_a_client_that_is_still_sending,
-    a_client_that_leaves_is_told_from_one_that_breaks_off,
-    slow_but_steady_reader_is_served_to_the_end,
-    reader_below_the_least_rate_is_cut,
-    body_that_trickles_gets_408_and_a_slow_one_is_taken,
-}
-
-/// A server with the guard, and the endings of its connections in the order of their ends.
+/// A server, and the endings of its connections in the order of their ends.
 struct Server {
     address: SocketAddr,
     endings: mpsc::UnboundedReceiver<ConnectionEnd>,
 }
 
-/// A response's body, and the exchange that ends with it.
-struct Answer(
-    BoxBody<Bytes, hyper::Error>,
-    #[expect(dead_code, reason = "ends when dropped")] ActiveRequest,
-);
-
 impl Server {
-    async fn start(limits: ConnectionLimits, side: Side) -> Self {
+    async fn start(limits: ConnectionLimits) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (sender, endings) = mpsc::unbounded_channel();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let sender = sender.clone();
-                tokio::spawn(async move { sender.send(serve(stream, limits, side).await) });
+                tokio::spawn(async move { sender.send(serve(stream, limits).await) });
             }
         });
         Self { address, endings }
@@ -138,42 +64,22 @@ impl Server {
     }
 }
 
-async fn serve(stream: TcpStream, limits: ConnectionLimits, side: Side) -> ConnectionEnd {
-    let Side::Guarded { half_close } = side else {
-        return serve_own(stream, limits).await;
-    };
-    let ledger = Arc::new(Ledger::default());
-    let guarded = Guarded::new(stream, ledger.clone(), Arc::default(), None, limits);
-    let service = service_fn(|request: Request<Incoming>| {
-        let exchange = ledger.begin();
-        async move {
-            let body = respond(request).await;
-            Ok::<_, Infallible>(Response::new(Answer(body, exchange)))
-        }
-    });
-    let _ = hyper::server::conn::http1::Builder::new()
-        .half_close(half_close)
-        .serve_connection(TokioIo::new(guarded), service)
-        .await;
-    ledger.ending()
-}
-
-async fn serve_own(stream: TcpStream, limits: ConnectionLimits) -> ConnectionEnd {
+async fn serve(stream: TcpStream, limits: ConnectionLimits) -> ConnectionEnd {
     let conduct = Http1Conduct {
         limits,
         interims: Arc::default(),
         zero_copy: None,
         pause: Pause::Between { rests_after: None, idle_until: None },
     };
-    match serve_http1(stream, &OwnService, conduct, std::future::pending()).await {
+    match serve_http1(stream, &TestService, conduct, std::future::pending()).await {
         Served::Ended(end) => end,
         _ => panic!("it has not ended"),
     }
 }
 
-struct OwnService;
+struct TestService;
 
-impl Http1Service for OwnService {
+impl Http1Service for TestService {
     type Body = BoxBody<Bytes, IncomingBodyError>;
 
     async fn call(&self, request: Request<IncomingBody>) -> Option<Response<Self::Body>> {
@@ -181,10 +87,7 @@ impl Http1Service for OwnService {
     }
 }
 
-async fn respond<B>(request: Request<B>) -> BoxBody<Bytes, B::Error>
-where
-    B: Body<Data = Bytes> + Send + Sync + 'static,
-{
+async fn respond(request: Request<IncomingBody>) -> BoxBody<Bytes, IncomingBodyError> {
     match request.uri().path() {
         "/slow" => sleep(Duration::from_millis(500)).await,
         "/big" => return full(vec![b'x'; 64 << 20]),
@@ -198,28 +101,8 @@ where
     }
 }
 
-fn full<E>(body: impl Into<Bytes>) -> BoxBody<Bytes, E> {
+fn full(body: impl Into<Bytes>) -> BoxBody<Bytes, IncomingBodyError> {
     Full::new(body.into()).map_err(|never| match never {}).boxed()
-}
-
-impl Body for Answer {
-    type Data = Bytes;
-    type Error = hyper::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        Pin::new(&mut self.0).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.0.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.0.size_hint()
-    }
 }
 
 /// Everything until the end of the stream.
@@ -273,20 +156,20 @@ fn expect_refusal(text: &str, fault: Fault, request: &[u8]) {
     );
 }
 
-async fn every_fault_gets_its_status_and_ends_the_connection(side: Side) {
-    for side in side.all() {
-        let mut server = Server::start(LIMITS, side).await;
-        for (request, fault) in framing::tests::bad() {
-            expect_refusal(&server.tell(&request).await, fault, &request);
-            assert_eq!(server.ending().await, ConnectionEnd::Violation(fault));
-        }
+#[tokio::test]
+async fn every_fault_gets_its_status_and_ends_the_connection() {
+    let mut server = Server::start(LIMITS).await;
+    for (request, fault) in parser::tests::bad() {
+        expect_refusal(&server.tell(&request).await, fault, &request);
+        assert_eq!(server.ending().await, ConnectionEnd::Violation(fault));
     }
 }
 
-async fn a_fault_that_arrives_in_pieces_gets_its_status_too(side: Side) {
-    let mut server = Server::start(LIMITS, side).await;
+#[tokio::test]
+async fn a_fault_that_arrives_in_pieces_gets_its_status_too() {
+    let mut server = Server::start(LIMITS).await;
     let small = |row: &(Vec<u8>, Fault)| row.0.len() < 150;
-    for (request, fault) in framing::tests::bad().into_iter().filter(small) {
+    for (request, fault) in parser::tests::bad().into_iter().filter(small) {
         let mut stream = server.connect().await;
         for piece in request.chunks(11) {
             // The server may have refused already, and closed.
@@ -301,8 +184,9 @@ async fn a_fault_that_arrives_in_pieces_gets_its_status_too(side: Side) {
     }
 }
 
-async fn requests_in_pieces_are_answered(side: Side) {
-    let mut server = Server::start(LIMITS, side).await;
+#[tokio::test]
+async fn requests_in_pieces_are_answered() {
+    let mut server = Server::start(LIMITS).await;
     let mut stream = server.connect().await;
     let request = format!(
         "POST / HTTP/1.1\r\n{CHUNKED}5;a\r\nhello\r\n10\r\n0123456789abcdef\r\n0\r\nX: y\r\n\r\n"
@@ -318,33 +202,31 @@ async fn requests_in_pieces_are_answered(side: Side) {
     assert_eq!(server.ending().await, ConnectionEnd::Closed);
 }
 
-async fn a_good_request_is_answered_before_a_bad_one_is_refused(side: Side) {
-    for side in side.all() {
-        let mut server = Server::start(LIMITS, side).await;
-        for good in
-            [GET, "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n", "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n"]
-        {
-            let text = server.tell(format!("{good}{good}GET / HTTP/1.1\r\n\r\n").as_bytes()).await;
-            assert_eq!(statuses(&text), ["200", "200", "400"], "{text}");
-            assert_eq!(server.ending().await, ConnectionEnd::Violation(Fault::HostMissing));
-        }
+#[tokio::test]
+async fn a_good_request_is_answered_before_a_bad_one_is_refused() {
+    let mut server = Server::start(LIMITS).await;
+    for good in [GET, "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n", "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n"]
+    {
+        let text = server.tell(format!("{good}{good}GET / HTTP/1.1\r\n\r\n").as_bytes()).await;
+        assert_eq!(statuses(&text), ["200", "200", "400"], "{text}");
+        assert_eq!(server.ending().await, ConnectionEnd::Violation(Fault::HostMissing));
     }
 }
 
-async fn a_bad_request_that_comes_during_a_response_waits_for_its_end(side: Side) {
-    for side in side.all() {
-        let server = Server::start(LIMITS, side).await;
-        let mut stream = server.connect().await;
-        stream.write_all(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
-        sleep(Duration::from_millis(100)).await;
-        stream.write_all(b"GET / HTTP/1.1\nHost: a\n\n").await.unwrap();
-        let text = rest(&mut stream).await;
-        assert_eq!(statuses(&text), ["200", "400"], "{text}");
-    }
+#[tokio::test]
+async fn a_bad_request_that_comes_during_a_response_waits_for_its_end() {
+    let server = Server::start(LIMITS).await;
+    let mut stream = server.connect().await;
+    stream.write_all(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+    sleep(Duration::from_millis(100)).await;
+    stream.write_all(b"GET / HTTP/1.1\nHost: a\n\n").await.unwrap();
+    let text = rest(&mut stream).await;
+    assert_eq!(statuses(&text), ["200", "400"], "{text}");
 }
 
-async fn a_broken_body_never_looks_complete(side: Side) {
-    let mut server = Server::start(LIMITS, side).await;
+#[tokio::test]
+async fn a_broken_body_never_looks_complete() {
+    let mut server = Server::start(LIMITS).await;
     let mut stream = server.connect().await;
     stream
         .write_all(format!("POST /echo HTTP/1.1\r\n{CHUNKED}5\r\nhello\r\n").as_bytes())
@@ -361,8 +243,9 @@ async fn a_broken_body_never_looks_complete(side: Side) {
     assert_eq!(server.ending().await, ConnectionEnd::Violation(Fault::ChunkSize));
 }
 
-async fn a_bad_body_is_refused_after_it_was_asked_for(side: Side) {
-    let server = Server::start(LIMITS, side).await;
+#[tokio::test]
+async fn a_bad_body_is_refused_after_it_was_asked_for() {
+    let server = Server::start(LIMITS).await;
     let mut stream = server.connect().await;
     let request = format!("POST / HTTP/1.1\r\nExpect: 100-continue\r\n{CHUNKED}");
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -371,12 +254,11 @@ async fn a_bad_body_is_refused_after_it_was_asked_for(side: Side) {
     assert_eq!(statuses(&rest(&mut stream).await), ["400"]);
 }
 
-async fn a_slow_head_gets_408_however_steadily_it_drips(side: Side) {
-    let mut server = Server::start(
-        ConnectionLimits { head_timeout: Duration::from_millis(300), ..LIMITS },
-        side,
-    )
-    .await;
+#[tokio::test]
+async fn a_slow_head_gets_408_however_steadily_it_drips() {
+    let mut server =
+        Server::start(ConnectionLimits { head_timeout: Duration::from_millis(300), ..LIMITS })
+            .await;
     for kept_alive in [false, true] {
         let mut stream = server.connect().await;
         if kept_alive {
@@ -401,8 +283,9 @@ async fn a_slow_head_gets_408_however_steadily_it_drips(side: Side) {
     }
 }
 
-async fn an_idle_connection_is_closed_without_a_word(side: Side) {
-    let mut server = Server::start(within(200), side).await;
+#[tokio::test]
+async fn an_idle_connection_is_closed_without_a_word() {
+    let mut server = Server::start(within(200)).await;
     assert_eq!(server.tell(b"").await, "");
     assert_eq!(server.ending().await, ConnectionEnd::IdleTimeout);
     let text = server.tell(GET.as_bytes()).await;
@@ -412,8 +295,9 @@ async fn an_idle_connection_is_closed_without_a_word(side: Side) {
     assert_eq!(server.ending().await, ConnectionEnd::IdleTimeout);
 }
 
-async fn every_request_starts_the_idle_deadline_anew(side: Side) {
-    let mut server = Server::start(within(1500), side).await;
+#[tokio::test]
+async fn every_request_starts_the_idle_deadline_anew() {
+    let mut server = Server::start(within(1500)).await;
     let mut stream = server.connect().await;
     // Together longer than the deadline.
     for _ in 0..8 {
@@ -425,16 +309,16 @@ async fn every_request_starts_the_idle_deadline_anew(side: Side) {
     assert_eq!(server.ending().await, ConnectionEnd::Closed);
 }
 
-async fn a_slow_service_costs_the_client_nothing(side: Side) {
-    for side in side.all() {
-        let server = Server::start(within(100), side).await;
-        let text = server.tell(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n").await;
-        assert_eq!(statuses(&text), ["200"], "{text}");
-    }
+#[tokio::test]
+async fn a_slow_service_costs_the_client_nothing() {
+    let server = Server::start(within(100)).await;
+    let text = server.tell(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    assert_eq!(statuses(&text), ["200"], "{text}");
 }
 
-async fn a_body_that_stops_gets_408(side: Side) {
-    let mut server = Server::start(within(200), side).await;
+#[tokio::test]
+async fn a_body_that_stops_gets_408() {
+    let mut server = Server::start(within(200)).await;
     for request in [
         "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhel",
         &format!("POST / HTTP/1.1\r\n{CHUNKED}5\r\nhe"),
@@ -445,8 +329,9 @@ async fn a_body_that_stops_gets_408(side: Side) {
     }
 }
 
-async fn a_body_that_goes_on_slowly_is_taken(side: Side) {
-    let server = Server::start(within(1500), side).await;
+#[tokio::test]
+async fn a_body_that_goes_on_slowly_is_taken() {
+    let server = Server::start(within(1500)).await;
     let mut stream = server.connect().await;
     stream.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\n").await.unwrap();
     for _ in 0..8 {
@@ -456,15 +341,17 @@ async fn a_body_that_goes_on_slowly_is_taken(side: Side) {
     until(&mut stream, "took 8").await;
 }
 
-async fn a_reader_that_stops_is_cut(side: Side) {
-    let mut server = Server::start(within(300), side).await;
+#[tokio::test]
+async fn a_reader_that_stops_is_cut() {
+    let mut server = Server::start(within(300)).await;
     let mut stream = server.connect().await;
     stream.write_all(b"GET /big HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
     assert_eq!(server.ending().await, ConnectionEnd::SendTimeout);
 }
 
-async fn a_reader_that_goes_on_slowly_is_served(side: Side) {
-    let server = Server::start(within(2000), side).await;
+#[tokio::test]
+async fn a_reader_that_goes_on_slowly_is_served() {
+    let server = Server::start(within(2000)).await;
     let mut stream = server.connect().await;
     stream.write_all(b"GET /big HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await.unwrap();
     let mut piece = vec![0; 4 << 20];
@@ -479,8 +366,9 @@ async fn a_reader_that_goes_on_slowly_is_served(side: Side) {
     assert!(total > 64 << 20, "{total}");
 }
 
-async fn an_early_response_reaches_a_client_that_is_still_sending(side: Side) {
-    let server = Server::start(LIMITS, side).await;
+#[tokio::test]
+async fn an_early_response_reaches_a_client_that_is_still_sending() {
+    let server = Server::start(LIMITS).await;
     let mut stream = server.connect().await;
     let head = b"POST /early HTTP/1.1\r\nHost: a\r\nContent-Length: 600000\r\n\r\n";
     stream.write_all(head).await.unwrap();
@@ -491,120 +379,21 @@ async fn an_early_response_reaches_a_client_that_is_still_sending(side: Side) {
     assert_eq!(statuses(&rest(&mut stream).await), ["200"]);
 }
 
-async fn a_client_that_leaves_is_told_from_one_that_breaks_off(side: Side) {
+#[tokio::test]
+async fn a_client_that_leaves_is_told_from_one_that_breaks_off() {
     let partial = format!("POST / HTTP/1.1\r\n{CHUNKED}5\r\nhe");
-    let mut rows = vec![
+    let rows = [
         ("", ConnectionEnd::Closed),
         ("GET / HT", ConnectionEnd::Cut),
         (&partial, ConnectionEnd::Cut),
     ];
-    // Where one half may close, nothing is read during a response.
-    let side = match side {
-        Side::Own => side,
-        Side::Guarded { .. } => {
-            rows.push(("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n", ConnectionEnd::Cut));
-            Side::Guarded { half_close: false }
-        }
-    };
-    let mut server = Server::start(LIMITS, side).await;
+    let mut server = Server::start(LIMITS).await;
     for (request, ending) in rows {
         let mut stream = server.connect().await;
         stream.write_all(request.as_bytes()).await.unwrap();
         drop(stream);
         assert_eq!(server.ending().await, ending, "{request}");
     }
-}
-
-/// The guard over a pipe, without HTTP behind it.
-fn piped() -> (Guarded<tokio::io::DuplexStream>, tokio::io::DuplexStream, Arc<Ledger>) {
-    let (near, far) = tokio::io::duplex(1 << 16);
-    let ledger = Arc::new(Ledger::default());
-    (Guarded::new(near, ledger.clone(), Arc::default(), None, LIMITS), far, ledger)
-}
-
-#[tokio::test]
-async fn bytes_pass_unchanged_into_buffers_of_any_size() {
-    let (mut guarded, mut client, _ledger) = piped();
-    let stream = format!("{GET}\r\n{GET}POST / HTTP/1.1\r\n{CHUNKED}5\r\nhello\r\n0\r\n\r\n{GET}");
-    let write = async {
-        for piece in stream.as_bytes().chunks(5) {
-            client.write_all(piece).await.unwrap();
-            tokio::task::yield_now().await;
-        }
-        drop(client);
-    };
-    let read = async {
-        let mut passed = Vec::new();
-        for size in [1, 3, 17, 64].into_iter().cycle() {
-            let mut buf = vec![0; size];
-            match guarded.read(&mut buf).await.unwrap() {
-                0 => break,
-                count => passed.extend_from_slice(&buf[..count]),
-            }
-        }
-        passed
-    };
-    let ((), passed) = tokio::join!(write, read);
-    assert_eq!(String::from_utf8(passed).unwrap(), stream);
-}
-
-#[tokio::test]
-async fn a_lent_stream_is_given_back_when_everything_is_answered() {
-    let (guarded, mut client, ledger) = piped();
-    let (mut guarded, mut buf) = (guarded.lent(), [0; 1000]);
-    // Two at once, and a part of a third: a request that has started is served to its end.
-    client.write_all(format!("{GET}{GET}GET / HT").as_bytes()).await.unwrap();
-    let exchanges = [ledger.begin(), ledger.begin()];
-    assert_eq!(guarded.read(&mut buf).await.unwrap(), 2 * GET.len());
-    guarded.write_all(b"answers").await.unwrap();
-    drop(exchanges);
-    guarded.flush().await.unwrap();
-    client.write_all(GET.strip_prefix("GET / HT").unwrap().as_bytes()).await.unwrap();
-    assert_eq!(guarded.read(&mut buf).await.unwrap(), GET.len());
-    let third = ledger.begin();
-    guarded.write_all(b"answer").await.unwrap();
-    client.read_exact(&mut buf[..13]).await.unwrap();
-    drop(third);
-    guarded.flush().await.unwrap();
-    client.write_all(GET.as_bytes()).await.unwrap();
-    assert_eq!(guarded.read(&mut buf).await.unwrap(), 0);
-    assert_eq!(ledger.ending(), ConnectionEnd::Resting);
-    guarded.shutdown().await.unwrap();
-    // It can still be written to.
-    guarded.inner.write_all(b"more").await.unwrap();
-    client.read_exact(&mut buf[..4]).await.unwrap();
-    assert_eq!(&buf[..4], b"more");
-}
-
-#[tokio::test]
-async fn a_connection_rests_between_requests_and_not_within_one() {
-    let (guarded, mut client, ledger) = piped();
-    let quiet = Duration::from_millis(100);
-    let (mut guarded, mut buf) = (guarded.resting_after(quiet, None), [0; 1000]);
-    let stays = Duration::from_millis(500);
-    client.write_all(GET.as_bytes()).await.unwrap();
-    assert_eq!(guarded.read(&mut buf).await.unwrap(), GET.len());
-    let exchange = ledger.begin();
-    assert!(timeout(stays, guarded.read(&mut buf)).await.is_err());
-    assert!(!ledger.rests(), "a request is under way");
-    guarded.write_all(b"answer").await.unwrap();
-    drop(exchange);
-    guarded.flush().await.unwrap();
-    client.write_all(b"GET /").await.unwrap();
-    assert!(timeout(stays, guarded.read(&mut buf)).await.is_err());
-    assert!(!ledger.rests(), "a head has begun");
-    client.write_all(GET.strip_prefix("GET /").unwrap().as_bytes()).await.unwrap();
-    assert_eq!(guarded.read(&mut buf).await.unwrap(), GET.len());
-    drop(ledger.begin());
-    guarded.flush().await.unwrap();
-    let rests = async {
-        while !ledger.rests() {
-            let _ = timeout(quiet, guarded.read(&mut buf)).await;
-        }
-    };
-    timeout(FOREVER, rests).await.unwrap();
-    let (_stream, idle_until) = guarded.into_resting();
-    assert!(idle_until < after(LIMITS.idle_timeout));
 }
 
 /// Limits with little time, all of which `min_rate` bytes per second renew.
@@ -627,14 +416,16 @@ async fn read_slowly(server: &Server) -> usize {
     read + rest.len()
 }
 
-async fn slow_but_steady_reader_is_served_to_the_end(side: Side) {
-    let mut server = Server::start(at_least(500), side).await;
+#[tokio::test]
+async fn slow_but_steady_reader_is_served_to_the_end() {
+    let mut server = Server::start(at_least(500)).await;
     assert!(read_slowly(&server).await > 64 << 20);
     assert_eq!(server.ending().await, ConnectionEnd::Finished);
 }
 
-async fn reader_below_the_least_rate_is_cut(side: Side) {
-    let mut server = Server::start(at_least(100 << 20), side).await;
+#[tokio::test]
+async fn reader_below_the_least_rate_is_cut() {
+    let mut server = Server::start(at_least(100 << 20)).await;
     assert!(read_slowly(&server).await < 64 << 20);
     assert_eq!(server.ending().await, ConnectionEnd::SendTimeout);
 }
@@ -656,8 +447,9 @@ async fn send_slowly(server: &Server, length: usize) -> String {
     String::from_utf8(answer).unwrap()
 }
 
-async fn body_that_trickles_gets_408_and_a_slow_one_is_taken(side: Side) {
-    let mut server = Server::start(at_least(500), side).await;
+#[tokio::test]
+async fn body_that_trickles_gets_408_and_a_slow_one_is_taken() {
+    let mut server = Server::start(at_least(500)).await;
     assert_eq!(statuses(&send_slowly(&server, 1).await), ["408"]);
     assert_eq!(server.ending().await, ConnectionEnd::BodyTimeout);
     let taken = send_slowly(&server, 100).await;

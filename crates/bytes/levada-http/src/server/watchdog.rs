@@ -1,7 +1,7 @@
 //! The deadlines of an HTTP/2 connection that hyper leaves to its user: for a connection without
 //! requests, and for streams whose client does not take its response.
 //!
-//! Over HTTP/1.1 the guard sees both in the bytes. Over HTTP/2 flow control hides them: the connection
+//! Over HTTP/1.1 both are seen in the bytes. Over HTTP/2 flow control hides them: the connection
 //! answers pings while a body waits for a window that never opens.
 
 use std::{

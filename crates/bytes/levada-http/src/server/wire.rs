@@ -77,15 +77,11 @@ impl Ended {
 }
 
 impl<S: AsyncRead + Outlet + Unpin> Wire<S> {
-    /// # Panics
-    /// When chunks are to be sent over a stream that does not write vectors.
     pub(super) fn new(
         stream: S,
         limits: ConnectionLimits,
         zero_copy: Option<Arc<ZeroCopyQueue>>,
     ) -> Self {
-        let keeps_addresses = zero_copy.is_none() || stream.is_write_vectored();
-        assert!(keeps_addresses, "zero copy over a connection that does not write vectors");
         Self {
             stream,
             limits,

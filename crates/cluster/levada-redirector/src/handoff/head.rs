@@ -2,8 +2,8 @@
 
 use std::{io, os::fd::AsFd};
 
-use http::{HeaderName, HeaderValue, Method, Request, Version};
-use levada_http::{ConnectionEnd, ConnectionLimits, RequestFraming, after};
+use http::Request;
+use levada_http::{ConnectionEnd, ConnectionLimits, after, first_head};
 use levada_net::{client::ClientSocket, stop::Stop};
 use rustix::{buffer::spare_capacity, net::RecvFlags};
 use tokio::time::{Instant, timeout_at};
@@ -80,33 +80,12 @@ fn recv_now(socket: &impl AsFd, bytes: &mut Vec<u8>) -> io::Result<usize> {
 
 /// Whether a whole head is there; `None` when it is invalid.
 pub(crate) fn is_whole(bytes: &[u8], limits: &ConnectionLimits) -> Option<bool> {
-    let mut framing = RequestFraming::new(limits.head);
-    let fault = framing.feed(bytes).fault;
-    match (framing.heads() > 0, fault) {
-        (true, _) => Some(true),
-        (false, None) => Some(false),
-        (false, Some(_)) => None,
-    }
+    first_head(bytes, limits.head).ok().map(|head| head.is_some())
 }
 
-/// Parses a whole head, as far as a decision needs it.
+/// The head at the beginning, if it is whole and valid.
 pub(crate) fn parse(bytes: &[u8], limits: &ConnectionLimits) -> Option<Request<()>> {
-    let mut fields = vec![httparse::EMPTY_HEADER; limits.head.fields];
-    let mut head = httparse::Request::new(&mut fields);
-    if !head.parse(bytes).ok()?.is_complete() {
-        return None;
-    }
-    let mut request = Request::new(());
-    *request.method_mut() = Method::from_bytes(head.method?.as_bytes()).ok()?;
-    *request.uri_mut() = head.path?.parse().ok()?;
-    *request.version_mut() = if head.version? == 0 { Version::HTTP_10 } else { Version::HTTP_11 };
-    let headers = request.headers_mut();
-    headers.reserve(head.headers.len());
-    for field in head.headers {
-        let name = HeaderName::from_bytes(field.name.as_bytes()).ok()?;
-        headers.append(name, HeaderValue::from_bytes(field.value).ok()?);
-    }
-    Some(request)
+    first_head(bytes, limits.head).ok().flatten()
 }
 
 const READ: usize = 4 << 10;

@@ -1,7 +1,10 @@
 use proptest::{collection::vec, prelude::*};
 
 use super::*;
-use crate::server::judgement::{Judgement, judge, read_requests};
+use crate::{
+    server::judgement::{Judgement, judge},
+    syntax::CHUNK_LINE,
+};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
@@ -237,65 +240,44 @@ fn where_a_request_arrives_in_pieces_makes_no_difference() {
 }
 
 #[test]
-fn a_head_passes_only_when_it_is_complete() {
-    for end in 0..GET.len() {
-        assert_eq!(whole(&GET.as_bytes()[..end]).accepted, 0);
-    }
-}
-
-#[test]
-fn the_line_that_completes_a_body_does_not_pass_after_a_bad_trailer() {
-    let stream = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nA\r\n\r\n";
-    assert_eq!(whole(stream).accepted, stream.len() - b"A\r\n\r\n".len());
-}
-
-#[test]
 fn a_tolerated_empty_line_does_not_begin_a_head() {
-    let mut framing = RequestFraming::new(HeadBounds { head: 1024, fields: 10 });
-    assert_eq!(framing.part(), AwaitedPart::Between);
-    framing.feed(b"\r\n");
-    assert_eq!(framing.part(), AwaitedPart::Between);
-    framing.feed(b"\r\nG");
-    assert_eq!(framing.part(), AwaitedPart::Head);
+    let (mut parser, mut read) = (parser(1024), BytesMut::from("\r\n"));
+    assert!(parser.is_between() && matches!(parser.take(&mut read), Ok(None)));
+    assert!(parser.is_between() && read.is_empty());
+    read.extend_from_slice(b"GET / HTTP/1.1\r\n");
+    assert!(matches!(parser.take(&mut read), Ok(None)));
+    assert!(!parser.is_between());
+}
+
+fn parser(head: usize) -> HeadParser {
+    HeadParser::new(HeadBounds { head, fields: 10 })
+}
+
+fn head(text: &str) -> RequestHead {
+    let (mut parser, mut read) = (parser(1024), BytesMut::from(format!("{GET}{text}").as_str()));
+    assert!(matches!(parser.take(&mut read), Ok(Some(_))));
+    parser.take(&mut read).unwrap().unwrap()
 }
 
 #[test]
-fn bytes_after_a_request_for_websocket_wait_for_its_answer() {
-    let feed = |version: &str, fields: &str| {
-        let mut framing = RequestFraming::new(HeadBounds { head: 1024, fields: 10 });
-        let head = format!("GET / {version}\r\nHost: a\r\n{fields}\r\n");
-        let fed = framing.feed(format!("{head}{GET}").as_bytes());
-        assert_eq!((fed.fault, fed.accepted >= head.len()), (None, true));
-        let waits = framing.is_switching();
-        assert_eq!(waits, fed.accepted == head.len());
-        assert_eq!(framing.part(), AwaitedPart::Between);
-        framing.resume();
-        let rest = if waits { GET } else { "" };
-        assert_eq!(framing.feed(rest.as_bytes()).accepted, rest.len());
-        assert_eq!(framing.heads(), 2);
-        waits
-    };
-    for fields in [
-        "Upgrade: websocket\r\n",
-        "upgrade: h2c,\tWebSocket \r\n",
-        "Upgrade: websocket\r\nContent-Length: 0\r\n",
-    ] {
-        assert!(feed("HTTP/1.1", fields), "{fields}");
-        assert!(!feed("HTTP/1.0", fields), "{fields}");
-    }
-    for fields in ["", "Upgrade: h2c\r\n", "Upgrade: websockets\r\n", "X-Upgrade: websocket\r\n"] {
-        assert!(!feed("HTTP/1.1", fields), "{fields}");
-    }
+fn head_has_everything_that_its_lines_say() {
+    let text = "PATCH /a?b HTTP/1.1\r\nHost: a\r\nX-A:\t1 \r\nx-a: 2\r\nEmpty: \r\n\
+        Expect: 100-Continue\r\nTE: gzip, trailers\r\nContent-Length: 07\r\n\r\n";
+    let RequestHead { request, length, stays, expects, takes_trailers } = head(text);
+    assert_eq!((request.method().as_str(), request.uri().path()), ("PATCH", "/a"));
+    assert_eq!(request.headers().get_all("x-a").iter().collect::<Vec<_>>(), ["1", "2"]);
+    assert_eq!(request.headers()["empty"], "");
+    assert_eq!(length, RequestLength::Counted(7));
+    assert!(stays && expects && takes_trailers);
+    let old = head("GET / HTTP/1.0\r\nExpect: 100-continue\r\n\r\n");
+    assert_eq!(old.request.version(), http::Version::HTTP_10);
+    assert!(!old.stays && !old.expects && !old.takes_trailers);
 }
 
 #[test]
 fn connection_closes_after_the_request_that_wants_it() {
     let closes = |version: &str, fields: &str| {
-        let mut framing = RequestFraming::new(HeadBounds { head: 1024, fields: 10 });
-        let head = format!("GET / {version}\r\nHost: a\r\n{fields}\r\n");
-        framing.feed(format!("{GET}{head}").as_bytes());
-        assert_eq!(framing.heads(), 2);
-        framing.closes()
+        !head(&format!("GET / {version}\r\nHost: a\r\n{fields}\r\n")).stays
     };
     for fields in [
         "Connection: close\r\n",
@@ -313,14 +295,14 @@ fn connection_closes_after_the_request_that_wants_it() {
 #[test]
 fn limits_hold_to_the_byte_and_to_the_field() {
     let bounds = HeadBounds { head: GET.len(), fields: 1 };
-    assert_eq!(RequestFraming::new(bounds).feed(GET.as_bytes()).accepted, GET.len());
-    let fault = |bounds| RequestFraming::new(bounds).feed(GET.as_bytes()).fault;
+    assert!(first_head(GET.as_bytes(), bounds).unwrap().is_some());
+    let fault = |bounds| first_head(GET.as_bytes(), bounds).err();
     assert_eq!(fault(HeadBounds { head: GET.len() - 1, ..bounds }), Some(Fault::HeadTooLarge));
     assert_eq!(fault(HeadBounds { fields: 0, ..bounds }), Some(Fault::TooManyFields));
     assert_eq!(fault(HeadBounds { head: 10, ..bounds }), Some(Fault::RequestLineTooLong));
 }
 
-/// The heads of a stream as hyper's parser sees them: method, target, number of fields.
+/// The heads of a stream as another parser sees them: method, target, number of fields.
 fn heads_as_parsed(mut stream: &[u8]) -> Vec<(String, String, usize)> {
     let mut heads = Vec::new();
     loop {
@@ -377,7 +359,7 @@ fn first_head_as_split(stream: &[u8]) -> (String, String, usize) {
     (words[0].to_owned(), words[1].to_owned(), lines.count())
 }
 
-fn agrees_with_the_parser_behind(stream: &[u8]) {
+fn agrees_with_another_parser(stream: &[u8]) {
     let judged = whole(stream);
     let parsed = heads_as_parsed(&stream[..judged.accepted]);
     assert_eq!(parsed.len() as u64, judged.heads, "{}", stream.escape_ascii());
@@ -387,40 +369,16 @@ fn agrees_with_the_parser_behind(stream: &[u8]) {
 }
 
 #[test]
-fn the_parser_behind_sees_the_same_requests_in_every_row() {
+fn another_parser_sees_the_same_requests_in_every_row() {
     for (stream, _) in good() {
-        agrees_with_the_parser_behind(stream.as_bytes());
+        agrees_with_another_parser(stream.as_bytes());
     }
     for (stream, _) in bad() {
-        agrees_with_the_parser_behind(&stream);
+        agrees_with_another_parser(&stream);
     }
 }
 
 /// Streams made of parts of requests in any order, and of other bytes.
-/// The parser of heads refuses targets that are no URI, which the scanner lets pass.
-fn agrees_with_the_parser_of_heads(stream: &[u8], pieces: impl IntoIterator<Item = usize>) {
-    let (scanned, mut parsed) = (whole(stream), read_requests(stream, pieces));
-    if parsed.fault == Some(Fault::Target.as_str()) && parsed.heads < scanned.heads {
-        return;
-    }
-    if parsed.fault.is_some() {
-        // It takes the lines before the fault.
-        parsed.accepted = scanned.accepted;
-    }
-    assert_eq!(parsed, scanned, "{}", stream.escape_ascii());
-}
-
-#[test]
-fn the_parser_of_heads_finds_every_fault_in_the_table() {
-    for (stream, _) in bad() {
-        agrees_with_the_parser_of_heads(&stream, []);
-        agrees_with_the_parser_of_heads(&stream, std::iter::repeat_n(7, stream.len()));
-    }
-    for (stream, _) in good() {
-        agrees_with_the_parser_of_heads(stream.as_bytes(), []);
-    }
-}
-
 fn streams() -> impl Strategy<Value = Vec<u8>> {
     #[rustfmt::skip]
     let words = vec![
@@ -469,16 +427,8 @@ proptest! {
     }
 
     #[test]
-    fn what_passes_is_what_the_parser_behind_sees(stream in prop_oneof![streams(), damaged()]) {
-        agrees_with_the_parser_behind(&stream);
-    }
-
-    #[test]
-    fn the_parser_of_heads_judges_as_the_scanner_does(
-        stream in prop_oneof![streams(), damaged()],
-        pieces in vec(1..40usize, 0..40),
-    ) {
-        agrees_with_the_parser_of_heads(&stream, pieces);
+    fn what_is_taken_is_what_another_parser_sees(stream in prop_oneof![streams(), damaged()]) {
+        agrees_with_another_parser(&stream);
     }
 
     #[test]
