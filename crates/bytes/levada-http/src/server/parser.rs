@@ -1,7 +1,9 @@
 //! The head of a request, parsed and judged in one pass.
 //!
-//! Each line is taken as soon as it is complete, so that a fault is found in the line that has it. Values
-//! are slices of the bytes that were read.
+//! Each line is judged as soon as it is complete, so that a fault is found in the line that has it. When the last
+//! line has come, the head is cut off as one piece of memory, and its values are slices of it.
+
+use std::ops::Range;
 
 use bytes::{Buf, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
@@ -32,18 +34,22 @@ pub(super) struct HeadParser {
     /// One empty line was skipped.
     skipped: bool,
     line: Option<RequestLine>,
+    fields: Vec<Field>,
     headers: HeaderMap,
     facts: HeadFacts,
-    /// Bytes of the head that were taken.
-    taken: usize,
+    /// Bytes of the head that were judged.
+    judged: usize,
     /// The position behind them where the search for the end of a line continues.
     searched: usize,
 }
 
+/// A field, with the place of its value in the head.
+type Field = (HeaderName, Range<usize>);
+
 #[derive(Debug)]
 struct RequestLine {
     method: Method,
-    uri: Uri,
+    target: Range<usize>,
     version: Version,
 }
 
@@ -73,9 +79,10 @@ impl HeadParser {
             is_later: false,
             skipped: false,
             line: None,
+            fields: Vec::new(),
             headers: HeaderMap::new(),
             facts: HeadFacts::default(),
-            taken: 0,
+            judged: 0,
             searched: 0,
         }
     }
@@ -93,9 +100,9 @@ impl HeadParser {
         }
     }
 
-    /// Takes the lines that have come, and the head when its last one has. A fault is final.
+    /// Judges the lines that have come, and takes the head when its last one has. A fault is final.
     pub(super) fn take(&mut self, read: &mut BytesMut) -> Result<Option<RequestHead>, Fault> {
-        if !self.is_later && self.taken == 0 && read.first() == Some(&HANDSHAKE) {
+        if !self.is_later && self.judged == 0 && read.first() == Some(&HANDSHAKE) {
             return Err(Fault::TlsHello);
         }
         loop {
@@ -103,54 +110,61 @@ impl HeadParser {
                 None => (self.bounds.head.min(REQUEST_LINE), Fault::RequestLineTooLong),
                 Some(_) => (self.bounds.head, Fault::HeadTooLarge),
             };
-            let Some(line) = take_line(read, &mut self.searched, limit - self.taken.min(limit))
-                .map_err(|bad| bad.or(over))?
+            let begin = self.judged;
+            let Some(line) =
+                find_line(&read[begin..], &mut self.searched, limit - begin.min(limit))
+                    .map_err(|bad| bad.or(over))?
             else {
                 return Ok(None);
             };
-            self.taken += line.len() + 2;
-            match (line.is_empty(), self.line.is_some()) {
-                (true, false) => self.skip()?,
-                (false, false) => self.line = Some(request_line(line)?),
-                (false, true) => self.field(line)?,
-                (true, true) => return self.end().map(Some),
+            self.judged += line.len() + LINE_END;
+            match (line.is_empty(), &self.line) {
+                (true, None) => self.skip(read)?,
+                (false, None) => self.line = Some(request_line(line, begin)?),
+                (false, Some(_)) => {
+                    if self.fields.len() >= self.bounds.fields {
+                        return Err(Fault::TooManyFields);
+                    }
+                    let (name, value) = split_field(line)?;
+                    self.facts.note(name.as_str().as_bytes(), &line[value.clone()])?;
+                    self.fields.push((name, begin + value.start..begin + value.end));
+                }
+                (true, Some(_)) => return self.end(read).map(Some),
             }
         }
     }
 
     /// A server should ignore at least one empty line before a request line (RFC 9112 section 2.2).
-    fn skip(&mut self) -> Result<(), Fault> {
+    fn skip(&mut self, read: &mut BytesMut) -> Result<(), Fault> {
+        read.advance(std::mem::take(&mut self.judged));
         if std::mem::replace(&mut self.skipped, true) { Err(Fault::EmptyLine) } else { Ok(()) }
     }
 
-    fn field(&mut self, line: Bytes) -> Result<(), Fault> {
-        let (name, value) = split_field(line)?;
-        if self.headers.len() >= self.bounds.fields {
-            return Err(Fault::TooManyFields);
-        }
-        self.facts.note(name.as_str().as_bytes(), value.as_bytes())?;
-        if self.headers.capacity() == 0 {
-            self.headers.reserve(FIELDS);
-        }
-        self.headers.try_append(name, value).map_err(|_| Fault::TooManyFields)?;
-        Ok(())
-    }
-
-    fn end(&mut self) -> Result<RequestHead, Fault> {
+    fn end(&mut self, read: &mut BytesMut) -> Result<RequestHead, Fault> {
         let facts = std::mem::take(&mut self.facts);
-        let Some(RequestLine { method, uri, version }) = self.line.take() else {
+        let Some(RequestLine { method, target, version }) = self.line.take() else {
             return Err(Fault::Method);
         };
         let length = facts.body(version)?;
-        (self.is_later, self.skipped, self.taken) = (true, false, 0);
+        let head = read.split_to(std::mem::take(&mut self.judged)).freeze();
+        (self.is_later, self.skipped) = (true, false);
         let mut request = Request::new(());
         *request.method_mut() = method;
-        *request.uri_mut() = uri;
+        *request.uri_mut() =
+            Uri::from_maybe_shared(head.slice(target)).map_err(|_| Fault::Target)?;
         *request.version_mut() = match version {
             Version::Http10 => http::Version::HTTP_10,
             Version::Http11 => http::Version::HTTP_11,
         };
-        *request.headers_mut() = std::mem::take(&mut self.headers);
+        let mut headers = std::mem::take(&mut self.headers);
+        if headers.capacity() == 0 {
+            headers.reserve(FIELDS);
+        }
+        for (name, place) in self.fields.drain(..) {
+            headers.try_append(name, value(&head, place)?).map_err(|_| Fault::TooManyFields)?;
+        }
+        self.fields.shrink_to(4 * FIELDS);
+        *request.headers_mut() = headers;
         Ok(RequestHead {
             request,
             length,
@@ -188,57 +202,69 @@ impl BadLine {
     }
 }
 
-/// Takes the next line, and cuts off its CRLF; `None` when its end has not come. Its LF must lie within the first
-/// `limit` bytes.
-pub(super) fn take_line(
-    read: &mut BytesMut,
+/// CR and LF.
+const LINE_END: usize = 2;
+
+/// The next line, without its CRLF; `None` when its end has not come. Its LF must lie within the first `limit` bytes.
+fn find_line<'a>(
+    bytes: &'a [u8],
     searched: &mut usize,
     limit: usize,
-) -> Result<Option<Bytes>, BadLine> {
-    let Some(found) = memchr(b'\n', &read[*searched..]) else {
-        *searched = read.len();
-        return if read.len() > limit { Err(BadLine::Over) } else { Ok(None) };
+) -> Result<Option<&'a [u8]>, BadLine> {
+    let Some(found) = memchr(b'\n', &bytes[*searched..]) else {
+        *searched = bytes.len();
+        return if bytes.len() > limit { Err(BadLine::Over) } else { Ok(None) };
     };
     let end = *searched + found;
     if end >= limit {
         return Err(BadLine::Over);
     }
     *searched = 0;
-    let mut line = read.split_to(end + 1);
-    if !line.ends_with(b"\r\n") {
-        return Err(BadLine::BareLf);
+    match bytes[..end].split_last() {
+        Some((b'\r', line)) => Ok(Some(line)),
+        _ => Err(BadLine::BareLf),
     }
-    line.truncate(end - 1);
+}
+
+/// Takes the next line, as [`find_line`] finds it.
+pub(super) fn take_line(
+    read: &mut BytesMut,
+    searched: &mut usize,
+    limit: usize,
+) -> Result<Option<Bytes>, BadLine> {
+    let Some(length) = find_line(read, searched, limit)?.map(<[u8]>::len) else {
+        return Ok(None);
+    };
+    let mut line = read.split_to(length + LINE_END);
+    line.truncate(length);
     Ok(Some(line.freeze()))
 }
 
-fn request_line(line: Bytes) -> Result<RequestLine, Fault> {
-    let SplitLine { method, target, version } = head::request_line(&line)?;
-    let parsed = (Method::from_bytes(method), Uri::from_maybe_shared(line.slice_ref(target)));
-    match parsed {
-        (Ok(method), Ok(uri)) => Ok(RequestLine { method, uri, version }),
-        (Err(_), _) => Err(Fault::Method),
-        (_, Err(_)) => Err(Fault::Target),
-    }
+fn request_line(line: &[u8], begin: usize) -> Result<RequestLine, Fault> {
+    let SplitLine { method, target, version } = head::request_line(line)?;
+    let at = begin + method.len() + 1;
+    let method = Method::from_bytes(method).map_err(|_| Fault::Method)?;
+    Ok(RequestLine { method, target: at..at + target.len(), version })
 }
 
-/// Splits a field line at its colon. A line that has a fault is judged again, for the name of the fault.
-pub(super) fn split_field(mut line: Bytes) -> Result<(HeaderName, HeaderValue), Fault> {
-    let fault = |line: &[u8]| head::field(line).err().unwrap_or(Fault::FieldName);
-    let colon = memchr(b':', &line).unwrap_or(line.len());
-    let name = match HeaderName::from_bytes(&line[..colon]) {
-        Ok(name) if colon < line.len() => name,
-        _ => return Err(fault(&line)),
-    };
+/// Splits a field line at its colon, and finds the place of its value. A line that has a fault is judged again, for the
+/// name of the fault.
+pub(super) fn split_field(line: &[u8]) -> Result<Field, Fault> {
+    let fault = || head::field(line).err().unwrap_or(Fault::FieldName);
+    // Names are short.
+    let colon = line.iter().position(|&byte| byte == b':').ok_or_else(fault)?;
+    let name = HeaderName::from_bytes(&line[..colon]).map_err(|_| fault())?;
     let value = syntax::trimmed(&line[colon + 1..]);
     if !syntax::is_clean(value) {
-        return Err(fault(&line));
+        return Err(fault());
     }
-    // The slice becomes the value itself: another handle to its bytes would cost more.
-    let (start, length) = (value.as_ptr().addr() - line.as_ptr().addr(), value.len());
-    line.advance(start);
-    line.truncate(length);
-    HeaderValue::from_maybe_shared(line).map_or(Err(Fault::FieldValue), |value| Ok((name, value)))
+    let start = value.as_ptr().addr() - line.as_ptr().addr();
+    Ok((name, start..start + value.len()))
+}
+
+/// The value at a place that [`split_field`] found.
+pub(super) fn value(bytes: &Bytes, place: Range<usize>) -> Result<HeaderValue, Fault> {
+    HeaderValue::from_maybe_shared(bytes.slice(place)).map_err(|_| Fault::FieldValue)
 }
 
 #[cfg(test)]

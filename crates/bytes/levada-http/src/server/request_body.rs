@@ -8,7 +8,7 @@ use super::{
     facts::{LONGEST, RequestLength},
     fault::Fault,
     head,
-    parser::{split_field, take_line},
+    parser::{split_field, take_line, value},
 };
 use crate::syntax::{self, CHUNK_LINE, TRAILERS};
 
@@ -129,14 +129,14 @@ impl BodyDecoder {
         if line.is_empty() {
             return Ok(Some(true));
         }
-        let (name, value) = split_field(line)?;
+        let (name, place) = split_field(&line)?;
         if self.trailers.len() >= TRAILERS {
             return Err(Fault::TrailersTooLarge);
         }
         if is_framing(name.as_str().as_bytes()) {
             return Err(Fault::TrailerForbidden);
         }
-        self.trailers.append(name, value);
+        self.trailers.append(name, value(&line, place)?);
         Ok(Some(false))
     }
 }
