@@ -273,9 +273,17 @@ impl Object {
         template::hit(self.head.fields(), self.length(), self.freshness.received(), own)
     }
 
+    /// The same fields as lines of HTTP/1, each with its end.
+    pub fn reply_text(&self, own: &HitFields<'_>) -> Vec<u8> {
+        template::hit_text(self.head.fields(), self.length(), self.freshness.received(), own)
+    }
+
     /// Where the body is, if it is not here.
     pub fn blocks(&self) -> Option<Blocks> {
-        self.head.blocks()
+        match self.body.len() {
+            0 => self.head.blocks(),
+            _ => None,
+        }
     }
 
     /// The bytes at a position of the body, up to the end of a segment.

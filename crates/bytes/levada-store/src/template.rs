@@ -43,6 +43,10 @@ struct Template {
     hit: HeaderMap,
     /// The source of each value in `hit`.
     sources: Box<[ValueSource]>,
+    /// The name of each in a line of HTTP/1, up to its value.
+    lines: Box<[Box<[u8]>]>,
+    /// Bytes of these lines without values.
+    size: usize,
     /// The members of `Cache-Status` that were received.
     earlier: Box<[usize]>,
     /// There was no `Date`.
@@ -89,12 +93,25 @@ pub(crate) fn hit(
     received: SystemTime,
     sent: &HitFields<'_>,
 ) -> HeaderMap {
-    let made = with(fields.names, |template| template.fill(fields, length, received, sent));
+    let own = OwnValues { length, received, sent };
+    let made = with(fields.names, |template| template.fill(fields, own));
     let mut headers = made.unwrap_or_default();
     if sent.age.is_none() {
         headers.remove(AGE);
     }
     headers
+}
+
+/// The same fields as lines, each with its end, in the order of the map.
+pub(crate) fn hit_text(
+    fields: PackedFields<'_>,
+    length: u64,
+    received: SystemTime,
+    sent: &HitFields<'_>,
+) -> Vec<u8> {
+    let own = OwnValues { length, received, sent };
+    let made = with(fields.names, |template| template.write(fields, own));
+    made.unwrap_or_default()
 }
 
 /// The stored fields whose names pass.
@@ -159,6 +176,9 @@ impl Template {
         }
         strip_own_target(&mut hit);
         let sources = hit.values().copied().collect();
+        let line = |name: &HeaderName| format!("{name}: ").into_bytes().into_boxed_slice();
+        let lines: Box<[_]> = hit.iter().map(|(name, _)| line(name)).collect();
+        let size = lines.iter().map(|line| line.len() + b"\r\n".len()).sum();
         let empty = || HeaderValue::from_static("");
         let hit: HeaderMap = hit.iter().map(|(name, _)| (name.clone(), empty())).collect();
         Some(Self {
@@ -166,34 +186,24 @@ impl Template {
             names: names.into(),
             hit,
             sources,
+            lines,
+            size,
             earlier: earlier.unwrap_or_default(),
             is_undated,
         })
     }
 
-    fn fill(
-        &self,
-        fields: PackedFields<'_>,
-        length: u64,
-        received: SystemTime,
-        sent: &HitFields<'_>,
-    ) -> HeaderMap {
+    fn fill(&self, fields: PackedFields<'_>, own: OwnValues<'_>) -> HeaderMap {
         let mut text = Vec::with_capacity(fields.values.len() + OWN_VALUES);
         text.extend(fields.values);
-        let length = appended(&mut text, |text| digits(text, length));
-        let age = appended(&mut text, |text| digits(text, sent.age.unwrap_or(0).into()));
-        let status = appended(&mut text, |text| {
-            for place in self.earlier.iter().filter_map(|number| fields.places().nth(*number)) {
-                text.extend(&fields.values[place]);
-                text.extend(b", ");
-            }
-            sent.status.write(sent.node, text);
-        });
-        let arrival = appended(&mut text, |text| {
-            if self.is_undated {
-                let _ = write!(text, "{}", httpdate::HttpDate::from(received.min(last_date())));
-            }
-        });
+        let mut appended = |source| {
+            let begin = text.len();
+            own.write(source, self, fields, &mut text);
+            begin..text.len()
+        };
+        let [length, age, status, arrival] =
+            [ValueSource::Length, ValueSource::Age, ValueSource::Status, ValueSource::Arrival]
+                .map(&mut appended);
         let text = Bytes::from(text);
         let mut headers = self.hit.clone();
         let mut places = fields.places().enumerate();
@@ -208,13 +218,72 @@ impl Template {
                 ValueSource::Status => status.clone(),
                 ValueSource::Arrival => arrival.clone(),
                 ValueSource::Via => {
-                    *slot = sent.via.clone();
+                    *slot = own.sent.via.clone();
                     continue;
                 }
             };
             *slot = value(&text, place);
         }
         headers
+    }
+
+    fn write(&self, fields: PackedFields<'_>, own: OwnValues<'_>) -> Vec<u8> {
+        let mut text = Vec::with_capacity(self.size + fields.values.len() + OWN_VALUES);
+        let mut places = fields.places().enumerate();
+        for (line, source) in self.lines.iter().zip(&self.sources) {
+            if *source == ValueSource::Age && own.sent.age.is_none() {
+                continue;
+            }
+            text.extend_from_slice(line);
+            match source {
+                ValueSource::Stored(number) => {
+                    if let Some((_, place)) = places.find(|(at, _)| at == number) {
+                        text.extend_from_slice(&fields.values[place]);
+                    }
+                }
+                _ => own.write(*source, self, fields, &mut text),
+            }
+            text.extend_from_slice(b"\r\n");
+        }
+        text
+    }
+}
+
+/// The values of a hit that are not stored.
+struct OwnValues<'a> {
+    length: u64,
+    received: SystemTime,
+    sent: &'a HitFields<'a>,
+}
+
+impl OwnValues<'_> {
+    fn write(
+        &self,
+        source: ValueSource,
+        template: &Template,
+        fields: PackedFields<'_>,
+        text: &mut Vec<u8>,
+    ) {
+        match source {
+            ValueSource::Stored(_) => {}
+            ValueSource::Length => number(text, self.length),
+            ValueSource::Via => text.extend_from_slice(self.sent.via.as_bytes()),
+            ValueSource::Age => number(text, self.sent.age.unwrap_or(0).into()),
+            ValueSource::Status => {
+                let earlier = template.earlier.iter();
+                for place in earlier.filter_map(|number| fields.places().nth(*number)) {
+                    text.extend_from_slice(&fields.values[place]);
+                    text.extend_from_slice(b", ");
+                }
+                self.sent.status.write(self.sent.node, text);
+            }
+            ValueSource::Arrival => {
+                if template.is_undated {
+                    let arrived = self.received.min(last_date());
+                    let _ = write!(text, "{}", httpdate::HttpDate::from(arrived));
+                }
+            }
+        }
     }
 }
 
@@ -226,29 +295,13 @@ fn value(text: &Bytes, place: Range<usize>) -> HeaderValue {
     HeaderValue::from_maybe_shared(text.slice(place)).unwrap_or(HeaderValue::from_static(""))
 }
 
+fn number(text: &mut Vec<u8>, number: u64) {
+    text.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+}
+
 /// The last moment that a date in HTTP can name, the end of the year 9999.
 fn last_date() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_799)
-}
-
-fn appended(text: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) -> Range<usize> {
-    let begin = text.len();
-    write(text);
-    begin..text.len()
-}
-
-/// A number in decimal digits.
-fn digits(text: &mut Vec<u8>, mut number: u64) {
-    let mut digits = [0; 20];
-    let mut first = digits.len();
-    loop {
-        first -= 1;
-        digits[first] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            break text.extend(&digits[first..]);
-        }
-    }
 }
 
 #[cfg(test)]
@@ -284,12 +337,28 @@ mod tests {
     }
 
     fn hit_of(received: &HeaderMap, age: Option<u32>) -> HeaderMap {
+        sent(received, age, hit)
+    }
+
+    fn text_of(received: &HeaderMap, age: Option<u32>) -> Vec<u8> {
+        sent(received, age, hit_text)
+    }
+
+    fn sent<T>(
+        received: &HeaderMap,
+        age: Option<u32>,
+        hit: impl FnOnce(PackedFields<'_>, u64, SystemTime, &HitFields<'_>) -> T,
+    ) -> T {
         let head = packed(received);
         let (status, node) = (CacheStatus::default(), CacheName::new("n0"));
         let via = HeaderValue::from_static("1.1 n0");
         let arrived = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
-        let sent = HitFields { age, status: &status, node: &node, via: &via };
-        hit(head.fields(), 1200, arrived, &sent)
+        hit(
+            head.fields(),
+            1200,
+            arrived,
+            &HitFields { age, status: &status, node: &node, via: &via },
+        )
     }
 
     #[test]
@@ -324,6 +393,13 @@ mod tests {
             assert_eq!(hit_of(&received, Some(3)), expected);
         }
         assert!(!hit_of(&received, None).contains_key(AGE));
+        for age in [Some(3), None] {
+            let mut lines = String::new();
+            for (name, value) in &hit_of(&received, age) {
+                lines += &format!("{name}: {}\r\n", value.to_str().unwrap());
+            }
+            assert_eq!(String::from_utf8(text_of(&received, age)).unwrap(), lines);
+        }
     }
 
     #[test]
@@ -360,14 +436,5 @@ mod tests {
         }
         assert_eq!(count(b""), Some(0));
         assert_eq!(count(b"\x01a\x01a\x01b"), Some(3));
-    }
-
-    #[test]
-    fn numbers_are_decimal() {
-        for number in [0, 7, 10, 1_234_567_890, u64::MAX] {
-            let mut text = Vec::new();
-            digits(&mut text, number);
-            assert_eq!(text, number.to_string().as_bytes());
-        }
     }
 }

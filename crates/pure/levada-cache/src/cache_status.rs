@@ -6,7 +6,6 @@
 
 use crate::targeted::is_tchar;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use std::io::Write;
 
 /// The name of the field.
 pub const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
@@ -124,8 +123,8 @@ impl CacheStatus<'_> {
             text.extend([100, 10, 1].map(|unit| b'0' + (status / unit % 10) as u8));
         }
         if let Some(ttl) = self.ttl {
-            // Writing to a vector cannot fail.
-            let _ = write!(text, "; ttl={ttl}");
+            text.extend_from_slice(b"; ttl=");
+            text.extend_from_slice(itoa::Buffer::new().format(ttl).as_bytes());
         }
         if self.stored {
             text.extend_from_slice(b"; stored");
