@@ -253,6 +253,11 @@ impl AccessRecord {
         }
     }
 
+    /// Whether the line of the access log has fields of the response.
+    pub(crate) fn reads_response(&self) -> bool {
+        self.line.as_ref().is_some_and(|line| line.reads_response())
+    }
+
     /// The head is on its way.
     pub(crate) fn head<B>(&mut self, response: &Response<B>) {
         self.status = response.status();

@@ -106,6 +106,7 @@ pub(crate) fn admit(
     let head_is_enough = large::asks_for_head(connection.listener, &parts.headers);
     let anew = head_is_enough && large::asks_anew(&parts.headers);
     let body = (!body.is_end_stream()).then_some(body);
+    let takes_text = parts.version <= Version::HTTP_11 && connection.alt_svc.is_none();
     let (connection, zero_copy) = (connection.clone(), connection.zero_copy.clone());
     let context = RequestContext {
         connection,
@@ -123,6 +124,7 @@ pub(crate) fn admit(
         head_is_enough,
         anew,
         zero_copy,
+        takes_text,
     };
     Admitted::Context(Box::new(context))
 }

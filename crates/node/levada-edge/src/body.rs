@@ -24,6 +24,8 @@ use crate::access_record::AccessRecord;
 /// The body of a response on its way to a client.
 pub struct ResponseBody {
     source: Source,
+    /// The fields of its response, if they are not in a map.
+    fields: Option<Vec<u8>>,
     pace: Option<Box<Paced>>,
     /// Drops when the body has ended or was given up.
     record: Option<Box<AccessRecord>>,
@@ -70,7 +72,16 @@ impl<R: ReadAt + 'static> From<Script<R>> for Source {
 
 impl ResponseBody {
     pub(crate) fn new(source: Source) -> Self {
-        Self { source, pace: None, record: None, broken: None, movable: None }
+        Self { source, fields: None, pace: None, record: None, broken: None, movable: None }
+    }
+
+    /// Brings the fields of its response as lines of HTTP/1, with its exact length and the date among them.
+    pub(crate) fn with_fields(self, fields: Vec<u8>) -> Self {
+        Self { fields: Some(fields), ..self }
+    }
+
+    pub(crate) fn take_fields(&mut self) -> Option<Vec<u8>> {
+        self.fields.take()
     }
 
     pub(crate) fn text(text: impl Into<Bytes>) -> Self {

@@ -372,6 +372,10 @@ impl Http1Service for Requests<'_> {
         Some(response)
     }
 
+    fn written_fields(&self, body: &mut ResponseBody) -> Option<Vec<u8>> {
+        body.take_fields()
+    }
+
     fn ends(&self) -> bool {
         let silenced = self.client_connection.silenced.as_ref();
         self.node.drain.ends_connections()

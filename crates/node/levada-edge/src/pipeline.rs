@@ -121,6 +121,7 @@ async fn adjusted(
     record: &mut AccessRecord,
 ) -> PipelineResult {
     let client = context.client;
+    context.takes_text = false;
     let adjusting = Adjusting::begin(node, with, &mut context, record);
     let page = if with.pages.is_empty() { None } else { error_page::Asked::of(&context) };
     let answer = match adjust::closed(with, &context, record) {
@@ -159,6 +160,7 @@ async fn bounded(
     record: &mut AccessRecord,
 ) -> PipelineResult {
     let client = context.client;
+    context.takes_text = false;
     let granted = match crossing::cross(node, &access, &mut context, record).await {
         Ok(granted) => granted,
         Err(answer) => return Ok(crossing::answer(node, client, *answer, record)),
@@ -187,7 +189,7 @@ fn can_be_resumed(response: &Response<ResponseBody>) -> bool {
 /// Routes the request: served on this node, by a peer through this node, or by a peer after a redirect.
 async fn route(
     node: &Arc<Node>,
-    context: Box<RequestContext>,
+    mut context: Box<RequestContext>,
     record: &mut AccessRecord,
 ) -> PipelineResult {
     let RequestContext { resource, parts, .. } = &*context;
@@ -213,6 +215,7 @@ async fn route(
         note_popular(node, &context);
     }
     if large::may_be(&context) {
+        context.takes_text = false;
         let dispatch: Arc<dyn large::Dispatch> = node.clone();
         return Box::pin(large::serve(&node.large, context, record, &dispatch)).await;
     }
@@ -398,6 +401,12 @@ async fn serve_locally(
                         .await
                         .map_err(|_| Failure::Server(ServerFailure::NoResponse))?
                 }
+                (None, None) if switched.is_none() && takes_text(&context, &object, record) => {
+                    if node.peers.is_some() {
+                        node.forwarder.sizes.learn(key, object.length());
+                    }
+                    stored::answer_in_text(&node.name, &mut context, &object, age, &status)
+                }
                 (None, None) => stored::answer(&node.name, &context, &object, Some(age), &status),
                 (None, Some(_)) if large::head_is_enough(&node.cache, &context, &object) => {
                     large::head(&node.name, &context, &object, Some(age), status)
@@ -433,6 +442,16 @@ async fn serve_locally(
     }
     response.body_mut().slow_down(node.pace());
     Ok(response)
+}
+
+/// Whether a stored response is answered whole, with fields that are written at once.
+fn takes_text(context: &RequestContext, object: &Object, record: &AccessRecord) -> bool {
+    let RequestContext { wants, parts, .. } = context;
+    context.takes_text
+        && parts.method == Method::GET
+        && !(wants.range || wants.conditional)
+        && object.status() == StatusCode::OK
+        && !record.reads_response()
 }
 
 /// Serves a stored response in blocks, some of which may have to be fetched. If one of them cannot be

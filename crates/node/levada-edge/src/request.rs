@@ -45,6 +45,9 @@ pub struct RequestContext {
     /// The queue for bodies that the kernel sends, if the response goes directly to the client. `None`
     /// if this process reads the response, since it needs the bytes.
     pub(crate) zero_copy: Option<Arc<ZeroCopyQueue>>,
+    /// Whether the fields of a stored response may be text ([`ResponseBody::with_fields`](crate::body::ResponseBody)):
+    /// they go over HTTP/1 as they are, and nothing else reads or changes them.
+    pub(crate) takes_text: bool,
 }
 
 impl RequestContext {
@@ -71,6 +74,7 @@ impl RequestContext {
             head_is_enough: false,
             anew: false,
             zero_copy: None,
+            takes_text: false,
         }
     }
 

@@ -36,10 +36,12 @@ pub(super) struct WrittenHead {
     pub(super) stays: bool,
 }
 
-/// Writes a head. `length` is that of the body, if it is known.
+/// Writes a head. `ready` are fields that were written already, the length and the date among them. `length` is that
+/// of the body, if it is known.
 pub(super) fn write_head(
     text: &mut Vec<u8>,
     head: &Parts,
+    ready: Option<&[u8]>,
     length: Option<u64>,
     asked: Asked<'_>,
 ) -> WrittenHead {
@@ -52,7 +54,8 @@ pub(super) fn write_head(
         None => head.status.canonical_reason().unwrap_or("<none>").as_bytes(),
     });
     text.extend_from_slice(b"\r\n");
-    let (mut stated, mut is_dated) = (None, false);
+    text.extend_from_slice(ready.unwrap_or_default());
+    let (mut stated, mut is_dated) = (None, ready.is_some());
     let (mut closes, mut keeps) = (false, false);
     for (name, value) in &head.headers {
         if *name == CONTENT_LENGTH {
@@ -68,7 +71,10 @@ pub(super) fn write_head(
         }
         write_field(text, name, value);
     }
-    let framing = framing(text, head.status, length, stated, asked);
+    let framing = match (ready, length) {
+        (Some(_), Some(length)) => AnswerFraming::Counted(length),
+        _ => framing(text, head.status, length, stated, asked),
+    };
     let is_switching = head.status == StatusCode::SWITCHING_PROTOCOLS;
     let stays = asked.stays && !closes && framing != AnswerFraming::UntilClose;
     if is_old && stays && !keeps {
@@ -167,7 +173,7 @@ mod tests {
         let (head, ()) = response.body(()).unwrap().into_parts();
         let mut text = Vec::new();
         let asked = Asked { method: &method, version, stays: true };
-        let written = write_head(&mut text, &head, length, asked);
+        let written = write_head(&mut text, &head, None, length, asked);
         (String::from_utf8(text).unwrap().replace("date: now\r\n", ""), written)
     }
 
@@ -220,7 +226,7 @@ mod tests {
         head.extensions.insert(ReasonPhrase::from_static(b"Fine"));
         let (mut text, method) = (Vec::new(), Method::GET);
         let asked = Asked { method: &method, version: Version::HTTP_11, stays: true };
-        write_head(&mut text, &head, Some(0), asked);
+        write_head(&mut text, &head, None, Some(0), asked);
         assert!(text.starts_with(b"HTTP/1.1 200 Fine\r\n"));
     }
 

@@ -45,6 +45,12 @@ pub trait Http1Service {
         request: Request<IncomingBody>,
     ) -> impl Future<Output = Option<Response<Self::Body>>> + Send;
 
+    /// The fields of a response that are written already, each as a line with its end: all but those of the map and of
+    /// the connection. `Content-Length` is among them, which is the exact length of the body, and `Date`.
+    fn written_fields(&self, _body: &mut Self::Body) -> Option<Vec<u8>> {
+        None
+    }
+
     /// Whether connections end after the response that is about to be sent.
     fn ends(&self) -> bool {
         false
@@ -296,12 +302,15 @@ impl<S: AsyncRead + Outlet + Unpin> Http1Connection<S> {
         let Some(response) = response else {
             return Err(Ended::by(ConnectionEnd::Finished, Farewell::Close));
         };
-        let (head, body) = response.into_parts();
+        let (head, mut body) = response.into_parts();
+        let ready = service.written_fields(&mut body);
         let length = if body.is_end_stream() { Some(0) } else { body.size_hint().exact() };
         let stays = stays && !self.is_over && !service.ends();
         let asked = Asked { method: &method, version, stays };
-        let WrittenHead { framing, stays } =
-            self.wire.queue.write(|text| encoder::write_head(text, &head, length, asked));
+        let WrittenHead { framing, stays } = self
+            .wire
+            .queue
+            .write(|text| encoder::write_head(text, &head, ready.as_deref(), length, asked));
         let is_switched = head.status == StatusCode::SWITCHING_PROTOCOLS;
         self.parser.recycle(head.headers);
         self.wire.queue.is_last = !stays;

@@ -38,11 +38,7 @@ pub(crate) fn answer(
     };
     let source = match wanted {
         _ if parts.method == Method::HEAD => Source::Empty,
-        Wanted::Whole | Wanted::Elsewhere if chunk(object.stored_body()).is_some() => {
-            let reader = StoredReader::new(object, context.zero_copy.as_ref());
-            Script::whole(Some(object.length()), reader).into()
-        }
-        Wanted::Whole | Wanted::Elsewhere => Source::Stored { object: object.clone(), next: 0 },
+        Wanted::Whole | Wanted::Elsewhere => whole(context, object),
         Wanted::Nothing => return respond::unsatisfied(name, object.length(), status),
         Wanted::Some(ranges) => {
             let reader = StoredReader::new(object, context.zero_copy.as_ref());
@@ -55,6 +51,33 @@ pub(crate) fn answer(
     };
     response.body_mut().replace(source);
     response
+}
+
+/// The same, whole, with its fields as text: no map is made of them. Only for a request that takes text
+/// ([`RequestContext`]), and whose fields are not needed any more.
+pub(crate) fn answer_in_text(
+    name: &NodeName,
+    context: &mut RequestContext,
+    object: &Arc<Object>,
+    age: u32,
+    status: &CacheStatus<'static>,
+) -> Response<ResponseBody> {
+    let fields = object.reply_text(&name.hit(Some(age), status));
+    let mut response = Response::new(ResponseBody::new(whole(context, object)).with_fields(fields));
+    *response.status_mut() = object.status();
+    // The connection gives the memory of the map to its next request.
+    let mut map = std::mem::take(&mut context.parts.headers);
+    map.clear();
+    *response.headers_mut() = map;
+    response
+}
+
+fn whole(context: &RequestContext, object: &Arc<Object>) -> Source {
+    if chunk(object.stored_body()).is_none() {
+        return Source::Stored { object: object.clone(), next: 0 };
+    }
+    let reader = StoredReader::new(object, context.zero_copy.as_ref());
+    Script::whole(Some(object.length()), reader).into()
 }
 
 /// The response to a client whose body is on its way into the store. The leader's client also gets its

@@ -81,6 +81,11 @@ fn basic_user(credentials: &HeaderValue) -> Option<Vec<u8>> {
 }
 
 impl AccessLine {
+    /// Whether the format has fields of the response.
+    pub fn reads_response(&self) -> bool {
+        !self.log.format().parts().response_fields.is_empty()
+    }
+
     /// Notes the fields of the response that the format has.
     pub fn note_response(&mut self, headers: &HeaderMap) {
         let names = &self.log.format().parts().response_fields;
