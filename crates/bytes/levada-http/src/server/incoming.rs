@@ -116,6 +116,15 @@ impl Body for IncomingBody {
     }
 }
 
+/// The connection need not wait for a frame that nobody takes.
+impl Drop for IncomingBody {
+    fn drop(&mut self) {
+        if let Some(slot) = &self.slot {
+            slot.lock().wanted = false;
+        }
+    }
+}
+
 impl BodyFeed {
     /// Notes that the service is about to be polled.
     pub(super) fn enter(&self) {

@@ -260,6 +260,30 @@ async fn body_is_asked_for_when_the_service_wants_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn body_that_the_service_has_dropped_is_not_waited_for() {
+    struct Drops;
+    impl Http1Service for Drops {
+        type Body = Pieces;
+        async fn call(&self, request: Request<IncomingBody>) -> Option<Response<Pieces>> {
+            let mut body = request.into_body();
+            let asked = poll_fn(|cx| Poll::Ready(Pin::new(&mut body).poll_frame(cx).is_pending()));
+            assert!(asked.await);
+            drop(body);
+            tokio::time::sleep(2 * LIMITS.body.time).await;
+            Some(Response::new(Pieces::known("hello")))
+        }
+    }
+    let (near, mut far) = duplex(1 << 16);
+    far.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 50\r\n\r\n").await.unwrap();
+    let serving = serve_http1(near, &Drops, conduct(STAYS), std::future::pending());
+    let mut text = String::new();
+    let read = far.read_to_string(&mut text);
+    let served = tokio::join!(serving, read).0;
+    assert!(matches!(served, Served::Ended(ConnectionEnd::Finished)), "{served:?}");
+    assert!(text.ends_with("hello"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn stream_is_given_back_after_a_while_and_after_a_response() {
     let rests = Pause::Between { rests_after: Some(Duration::from_secs(1)), idle_until: None };
     for pause in [rests, Pause::AfterResponse] {
