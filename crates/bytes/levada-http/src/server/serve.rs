@@ -493,9 +493,9 @@ impl<S: AsyncRead + Outlet + Unpin> Http1Connection<S> {
 }
 
 impl Upload {
-    /// A response that has started cannot be replaced: then the connection just ends.
+    /// A response that has started cannot be replaced: then a reset tells that it is not complete.
     fn refuse<T>(&self, end: ConnectionEnd) -> Poll<Result<T, Ended>> {
-        let farewell = if self.is_late { Farewell::None } else { Farewell::Refuse };
+        let farewell = if self.is_late { Farewell::Reset } else { Farewell::Refuse };
         Poll::Ready(Err(Ended::by(end, farewell)))
     }
 }

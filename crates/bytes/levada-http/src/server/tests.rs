@@ -115,6 +115,12 @@ async fn rest(stream: &mut TcpStream) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
+/// The error by which the stream ends.
+async fn cut(stream: &mut TcpStream) -> std::io::ErrorKind {
+    let read = timeout(FOREVER, stream.read_to_end(&mut Vec::new())).await;
+    read.expect("the connection stays open").expect_err("it ends in order").kind()
+}
+
 /// Everything until `end` has come.
 async fn until(stream: &mut TcpStream, end: &str) -> String {
     let mut text = String::new();
@@ -244,6 +250,17 @@ async fn a_broken_body_never_looks_complete() {
 }
 
 #[tokio::test]
+async fn a_response_that_a_late_body_cuts_ends_by_a_reset() {
+    let mut server = Server::start(within(200)).await;
+    let mut stream = server.connect().await;
+    let request = format!("POST /echo HTTP/1.1\r\n{CHUNKED}5\r\nhello\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    until(&mut stream, "hello\r\n").await;
+    assert_eq!(cut(&mut stream).await, std::io::ErrorKind::ConnectionReset);
+    assert_eq!(server.ending().await, ConnectionEnd::BodyTimeout);
+}
+
+#[tokio::test]
 async fn a_bad_body_is_refused_after_it_was_asked_for() {
     let server = Server::start(LIMITS).await;
     let mut stream = server.connect().await;
@@ -347,6 +364,7 @@ async fn a_reader_that_stops_is_cut() {
     let mut stream = server.connect().await;
     stream.write_all(b"GET /big HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
     assert_eq!(server.ending().await, ConnectionEnd::SendTimeout);
+    assert_eq!(cut(&mut stream).await, std::io::ErrorKind::ConnectionReset);
 }
 
 #[tokio::test]

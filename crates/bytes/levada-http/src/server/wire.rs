@@ -154,7 +154,7 @@ impl<S: AsyncRead + Outlet + Unpin> Wire<S> {
         loop {
             ready!(self.timer.poll(cx, stall.next_look(&patience)));
             if !stall.goes_on(&patience, Instant::now(), self.stream.acknowledged()) {
-                return Poll::Ready(Err(Ended::by(ConnectionEnd::SendTimeout, Farewell::None)));
+                return Poll::Ready(Err(Ended::by(ConnectionEnd::SendTimeout, Farewell::Reset)));
             }
         }
     }
