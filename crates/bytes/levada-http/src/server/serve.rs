@@ -305,7 +305,10 @@ impl<S: AsyncRead + Outlet + Unpin> Http1Connection<S> {
         let (head, mut body) = response.into_parts();
         let ready = service.written_fields(&mut body);
         let length = if body.is_end_stream() { Some(0) } else { body.size_hint().exact() };
-        let stays = stays && !self.is_over && !service.ends();
+        // A client that waits until it is asked for the body may take this response, and go on with a request in its
+        // place.
+        let waits = upload.expects && self.wire.read.is_empty() && !upload.decoder.is_done();
+        let stays = stays && !waits && !self.is_over && !service.ends();
         let asked = Asked { method: &method, version, stays };
         let WrittenHead { framing, stays } = self
             .wire
@@ -325,6 +328,10 @@ impl<S: AsyncRead + Outlet + Unpin> Http1Connection<S> {
         self.pass_over_body(&mut upload).await?;
         match stays {
             true => Ok(Next::Request),
+            // More may have come than was read.
+            false if !self.wire.read.is_empty() => {
+                Err(Ended::by(ConnectionEnd::Finished, Farewell::Linger))
+            }
             false => Err(Ended::by(ConnectionEnd::Finished, Farewell::Close)),
         }
     }

@@ -261,6 +261,13 @@ async fn a_response_that_a_late_body_cuts_ends_by_a_reset() {
 }
 
 #[tokio::test]
+async fn a_last_response_reaches_a_client_that_has_sent_more_requests() {
+    let server = Server::start(LIMITS).await;
+    let last = "GET /big HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    assert!(server.tell((last.to_owned() + &GET.repeat(2000)).as_bytes()).await.len() > 64 << 20);
+}
+
+#[tokio::test]
 async fn a_bad_body_is_refused_after_it_was_asked_for() {
     let server = Server::start(LIMITS).await;
     let mut stream = server.connect().await;
