@@ -18,7 +18,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response, StatusCode, Version};
+use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
 use http_body::{Body, Frame};
 use tokio::{io::AsyncRead, time::Instant};
 
@@ -306,9 +306,10 @@ impl<S: AsyncRead + Outlet + Unpin> Http1Connection<S> {
         let ready = service.written_fields(&mut body);
         let length = if body.is_end_stream() { Some(0) } else { body.size_hint().exact() };
         // A client that waits until it is asked for the body may take this response, and go on with a request in its
-        // place.
+        // place. Behind CONNECT may be the first bytes of a tunnel, which others decide about.
         let waits = upload.expects && self.wire.read.is_empty() && !upload.decoder.is_done();
-        let stays = stays && !waits && !self.is_over && !service.ends();
+        let is_in_step = !waits && method != Method::CONNECT;
+        let stays = stays && is_in_step && !self.is_over && !service.ends();
         let asked = Asked { method: &method, version, stays };
         let WrittenHead { framing, stays } = self
             .wire

@@ -288,6 +288,14 @@ async fn client_that_waits_to_be_asked_for_an_unwanted_body_is_told_of_the_end()
 }
 
 #[tokio::test(start_paused = true)]
+async fn nothing_behind_a_refused_tunnel_is_a_request() {
+    // Some clients send the first bytes of a tunnel ahead, and others decide what these are.
+    let connect = "CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n";
+    let (text, end) = tell(&(connect.to_owned() + GET)).await;
+    assert_eq!((text.matches("HTTP/1.1 ").count(), end), (1, ConnectionEnd::Finished), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn body_that_the_service_has_dropped_is_not_waited_for() {
     struct Drops;
     impl Http1Service for Drops {
