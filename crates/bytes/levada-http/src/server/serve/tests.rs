@@ -342,6 +342,29 @@ async fn stream_is_given_back_after_a_while_and_after_a_response() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn every_wait_has_a_limit_of_its_own() {
+    let with_body = "POST /read HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n";
+    for (bytes, end, limit) in [
+        ("", ConnectionEnd::IdleTimeout, LIMITS.idle_timeout),
+        ("\r\n", ConnectionEnd::IdleTimeout, LIMITS.idle_timeout),
+        ("GET / HTTP/1.1\r\n", ConnectionEnd::HeadTimeout, LIMITS.head_timeout),
+        (with_body, ConnectionEnd::BodyTimeout, LIMITS.body.time),
+    ] {
+        let (near, mut far) = duplex(1 << 16);
+        far.write_all(bytes.as_bytes()).await.unwrap();
+        let start = Instant::now();
+        let serving = serve_http1(near, &Paths, conduct(STAYS), std::future::pending());
+        let client = async {
+            far.read_to_string(&mut String::new()).await.unwrap();
+            start.elapsed()
+        };
+        let (served, took) = tokio::join!(serving, client);
+        assert!(matches!(served, Served::Ended(ended) if ended == end), "{served:?}");
+        assert_eq!(took.as_secs(), limit.as_secs(), "{end:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn connection_that_switches_gives_back_its_stream_and_what_came_ahead() {
     let request = "GET /101 HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\n\r\n\0frames";
     let (text, served) = tell_with(request.as_bytes(), usize::MAX, STAYS).await;
