@@ -33,10 +33,11 @@ pub use deadline::{DeadlineTimer, after};
 pub use metrics::ConnectionMetrics;
 pub use patience::Patience;
 pub use server::{
-    ConnectionEnd, ConnectionLimits, EndReason, Fault, HeadBounds, Http1Conduct, Http1Service,
-    IncomingBody, IncomingBodyError, Interim, InterimWay, Interims, Ledger, Outlet, Pause, QUIET,
-    Served, TimedHeads, Watchdog, WatchedBody, WatchedStream, check_parsed, first_head, names_host,
-    names_websocket, rest, serve_http1,
+    ConnectionEnd, ConnectionLimits, EndReason, Fault, GatheredWrites, HeadBounds, Http1Conduct,
+    Http1Service, Http2Poll, IncomingBody, IncomingBodyError, Interim, InterimWay, Interims,
+    Ledger, Outlet, Pause, QUIET, Served, Streams, TimedHeads, Watchdog, WatchedBody,
+    WatchedStream, check_parsed, first_head, gather, names_host, names_websocket, rest,
+    serve_http1,
 };
 pub use trailers::{judge_request_trailers, judge_response_trailers};
 pub use zero_copy::{FileRange, Hold, Segments, ZeroCopyChunk, ZeroCopyQueue};

@@ -19,7 +19,7 @@ use levada_access::{client_shares::ClientShares, peer_places::PeerPlaces};
 use levada_cluster::announce::drain::Drain;
 use levada_http::{
     ConnectionEnd, EndReason, Http1Conduct, Http1Service, IncomingBody, Ledger, Outlet, Pause,
-    QUIET, Served, TimedHeads, Watchdog, rest, serve_http1,
+    QUIET, Served, TimedHeads, Watchdog, gather, rest, serve_http1,
 };
 use levada_net::{
     client::{ClientSocket, ConnectionOwner, OpenConnection},
@@ -404,6 +404,7 @@ where
         (Watchdog::new(limits.idle_timeout, limits.of_connection().send), Notify::new());
     let ledger = Arc::new(Ledger::default());
     let stream = TimedHeads::new(stream, limits.head_timeout, ledger.clone());
+    let (stream, streams) = gather(stream, node.metrics.cpu.clone());
     let service = service_fn(|mut request: Request<Incoming>| {
         asked.notify_one();
         let (node, client_connection, stream) =
@@ -419,7 +420,7 @@ where
             Ok::<_, Infallible>(response.map(|body| stream.watch(body)))
         }
     });
-    let connection = hyper::server::conn::http2::Builder::new(node.metrics.cpu.clone())
+    let connection = hyper::server::conn::http2::Builder::new(streams.clone())
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS)
         .max_local_error_reset_streams(Some(RESET_STREAMS * 4))
@@ -430,26 +431,25 @@ where
         // A connection whose pings go unanswered is gone, whatever its streams are doing.
         .keep_alive_interval(limits.idle_timeout / 2)
         .keep_alive_timeout(Duration::from_secs(10))
-        .serve_connection(TokioIo::new(stream), service);
-    let mut connection = std::pin::pin!(connection);
+        .serve_connection(TokioIo::new(stream.clone()), service);
+    let mut connection = streams.connection(connection, stream);
+    let leaving = async {
+        tokio::select! {
+            () = stop.begun() => {}
+            () = drained(&node.drain, &asked) => {}
+            () = node.drain.left() => {}
+        }
+    };
     let (result, ending) = tokio::select! {
-        result = connection.as_mut() => (result, ConnectionEnd::Finished),
-        () = stop.begun() => {
-            connection.as_mut().graceful_shutdown();
-            (connection.await, ConnectionEnd::Finished)
-        }
-        () = drained(&node.drain, &asked) => {
-            connection.as_mut().graceful_shutdown();
-            (connection.await, ConnectionEnd::Finished)
-        }
-        () = node.drain.left() => {
-            connection.as_mut().graceful_shutdown();
+        result = &mut connection => (result, ConnectionEnd::Finished),
+        () = leaving => {
+            connection.hyper().graceful_shutdown();
             (connection.await, ConnectionEnd::Finished)
         }
         over = watchdog.over(|| socket.acknowledged()) => match over {
             EndReason::Stalled => return ConnectionEnd::SendTimeout,
             EndReason::Idle => {
-                connection.as_mut().graceful_shutdown();
+                connection.hyper().graceful_shutdown();
                 let farewell = tokio::time::timeout(limits.head_timeout, connection).await;
                 (farewell.unwrap_or(Ok(())), ConnectionEnd::IdleTimeout)
             }

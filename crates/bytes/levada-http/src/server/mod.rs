@@ -13,6 +13,7 @@ mod facts;
 mod fault;
 mod head;
 mod http2_heads;
+mod http2_poll;
 mod incoming;
 mod interim;
 pub(crate) mod judgement;
@@ -36,6 +37,7 @@ pub use self::{
     fault::Fault,
     head::names_host,
     http2_heads::TimedHeads,
+    http2_poll::{GatheredWrites, Http2Poll, Streams, gather},
     incoming::{IncomingBody, IncomingBodyError},
     interim::{Interim, InterimWay, Interims},
     ledger::{ConnectionEnd, Ledger},

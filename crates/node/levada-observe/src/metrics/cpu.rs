@@ -122,7 +122,7 @@ impl CpuMetrics {
     }
 }
 
-/// The tasks of an HTTP/2 connection: one for each of its requests.
+/// The tasks of an HTTP/2 connection: one for each request that has to wait.
 impl<F> Executor<F> for CpuMetrics
 where
     F: Future<Output: Send> + Send + 'static,
