@@ -302,3 +302,224 @@ impl Drop for Entered {
         POLL.set(self.0);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        convert::Infallible,
+        sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    };
+
+    use bytes::Bytes;
+    use http::{Request, Response};
+    use http_body_util::{BodyExt as _, Empty, Full};
+    use hyper::{
+        body::Incoming,
+        client::conn::http2::{SendRequest, handshake},
+        server::conn::http2::Builder,
+        service::service_fn,
+    };
+    use hyper_util::rt::{TokioExecutor, TokioIo};
+    use tokio::{
+        io::{AsyncReadExt as _, DuplexStream, duplex},
+        sync::Notify,
+    };
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Counts {
+        writes: Arc<AtomicUsize>,
+        tasks: Arc<AtomicUsize>,
+        /// Lets the streams go on that wait.
+        go: Arc<Notify>,
+    }
+
+    impl Counts {
+        fn take(&self) -> (usize, usize) {
+            (self.writes.swap(0, Relaxed), self.tasks.swap(0, Relaxed))
+        }
+    }
+
+    impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Counts {
+        fn execute(&self, task: F) {
+            self.tasks.fetch_add(1, Relaxed);
+            tokio::spawn(task);
+        }
+    }
+
+    struct Counted(DuplexStream, Counts);
+
+    impl AsyncRead for Counted {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            buf: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_read(cx, buf)
+        }
+    }
+
+    impl AsyncWrite for Counted {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            self.1.writes.fetch_add(1, Relaxed);
+            Pin::new(&mut self.0).poll_write(cx, bytes)
+        }
+
+        fn poll_write_vectored(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            parts: &[IoSlice<'_>],
+        ) -> Poll<io::Result<usize>> {
+            self.1.writes.fetch_add(1, Relaxed);
+            Pin::new(&mut self.0).poll_write_vectored(cx, parts)
+        }
+
+        fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_flush(cx)
+        }
+
+        fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_shutdown(cx)
+        }
+    }
+
+    type Client = SendRequest<Empty<Bytes>>;
+
+    /// The path tells how a request is answered.
+    async fn answer(request: Request<Incoming>, counts: Counts) -> Response<Full<Bytes>> {
+        match request.uri().path() {
+            "/wait" => counts.go.notified().await,
+            "/panic" => panic!("as the test wants it"),
+            "/work" => {
+                for _ in 0..8 {
+                    coop::consume_budget().await;
+                }
+            }
+            _ => {}
+        }
+        Response::new(Full::from(vec![b'x'; 1000]))
+    }
+
+    async fn world() -> (Client, Counts, tokio::task::JoinHandle<hyper::Result<()>>) {
+        let (counts, (near, far)) = (Counts::default(), duplex(1 << 20));
+        let (stream, streams) = gather(Counted(near, counts.clone()), counts.clone());
+        let of_service = counts.clone();
+        let service = service_fn(move |request| {
+            let answered = answer(request, of_service.clone());
+            async move { Ok::<_, Infallible>(answered.await) }
+        });
+        let hyper =
+            Builder::new(streams.clone()).serve_connection(TokioIo::new(stream.clone()), service);
+        let served = tokio::spawn(streams.connection(hyper, stream));
+        let (mut client, connection) =
+            handshake(TokioExecutor::new(), TokioIo::new(far)).await.unwrap();
+        tokio::spawn(connection);
+        assert_eq!(get(&mut client, "/").await, Some(1000));
+        // What both sides say about their settings is said.
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        counts.take();
+        (client, counts, served)
+    }
+
+    fn get(client: &mut Client, path: &str) -> impl Future<Output = Option<usize>> + use<> {
+        let request = Request::get(format!("http://a.test{path}")).body(Empty::new()).unwrap();
+        let response = client.send_request(request);
+        async { Some(response.await.ok()?.into_body().collect().await.ok()?.to_bytes().len()) }
+    }
+
+    #[tokio::test]
+    async fn streams_that_come_together_are_answered_in_place_by_two_writes_at_most() {
+        let (mut client, counts, _) = world().await;
+        let all: Vec<_> = (0..16).map(|_| get(&mut client, "/")).collect();
+        for one in all {
+            assert_eq!(one.await, Some(1000));
+        }
+        let (writes, tasks) = counts.take();
+        assert!((1..=2).contains(&writes), "{writes}");
+        assert_eq!(tasks, 0);
+    }
+
+    #[tokio::test]
+    async fn stream_that_waits_is_a_task_and_one_that_panics_ends_alone() {
+        let (mut client, counts, _) = world().await;
+        let waits = get(&mut client, "/wait");
+        let (panics, ready) = (get(&mut client, "/panic"), get(&mut client, "/"));
+        assert_eq!(ready.await, Some(1000));
+        assert_eq!(panics.await, None);
+        assert_eq!(counts.take().1, 1);
+        counts.go.notify_one();
+        assert_eq!(waits.await, Some(1000));
+        assert_eq!(counts.take(), (1, 0));
+    }
+
+    #[tokio::test]
+    async fn connection_whose_poll_has_done_much_leaves_streams_to_tasks() {
+        let (mut client, counts, _) = world().await;
+        let all: Vec<_> = (0..50).map(|_| get(&mut client, "/work")).collect();
+        for one in all {
+            assert_eq!(one.await, Some(1000));
+        }
+        let (_, tasks) = counts.take();
+        assert!((20..50).contains(&tasks), "{tasks}");
+    }
+
+    #[tokio::test]
+    async fn connection_ends_when_its_client_is_gone() {
+        let (client, _, served) = world().await;
+        drop(client);
+        served.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn bytes_leave_in_order_however_little_is_taken_at_once() {
+        let (near, mut far) = duplex(1000);
+        let (mut stream, _) = gather(near, ());
+        let sizes = [10, 9_000, 200, 7_000, 8_000, 8_000, 8_000, 8_000, 1, 70_000, 0, 3];
+        let bytes = |at: usize| (at % 251) as u8;
+        let total = sizes.iter().sum::<usize>();
+        let read = tokio::spawn(async move {
+            let mut read = Vec::new();
+            far.read_to_end(&mut read).await.unwrap();
+            read
+        });
+        let (mut end, mut at) = (0, 0);
+        for size in sizes {
+            end += size;
+            std::future::poll_fn(|cx| {
+                while at < end {
+                    let piece: Vec<u8> = (at..end).map(bytes).collect();
+                    let (head, rest) = piece.split_at(piece.len().min(9));
+                    let parts = [IoSlice::new(head), IoSlice::new(rest)];
+                    let written = Pin::new(&mut stream).poll_write_vectored(cx, &parts);
+                    assert!(stream.0.lock().held.len() <= MOST);
+                    at += ready!(written).unwrap();
+                }
+                Poll::Ready(())
+            })
+            .await;
+        }
+        std::future::poll_fn(|cx| Pin::new(&mut stream).poll_shutdown(cx)).await.unwrap();
+        assert_eq!(stream.0.lock().held.capacity(), 0, "an empty buffer is given back");
+        drop(stream);
+        assert!(read.await.unwrap().into_iter().eq((0..total).map(bytes)));
+    }
+
+    #[tokio::test]
+    async fn failed_write_at_the_end_of_a_poll_fails_the_next() {
+        let (near, far) = duplex(1000);
+        let (mut stream, _) = gather(near, ());
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(Pin::new(&mut stream).poll_write(&mut cx, b"abc").is_ready());
+        drop(far);
+        stream.end_poll(&mut cx);
+        let (mut bytes, failed) = ([0; 4], io::ErrorKind::BrokenPipe);
+        assert_eq!(stream.read(&mut bytes).await.unwrap_err().kind(), failed);
+    }
+}
