@@ -136,7 +136,7 @@ pub(crate) fn passed_on(
     {
         node.metrics.spliced.inc();
     }
-    // hyper sends trailers to a client over HTTP/1.1 that takes them and knows their names.
+    // Over HTTP/1.1 trailers come behind a body in chunks only, whose length is not known.
     let trailer = body.size_hint().exact().map_or_else(|| parts.headers.remove(TRAILER), |_| None);
     levada_cache::strip_response(&mut parts.headers);
     parts.headers.extend(trailer.map(|names| (TRAILER, names)));
