@@ -3,6 +3,7 @@
 mod book;
 mod ci;
 mod commits;
+mod cost;
 mod dist;
 mod release;
 mod source;
@@ -12,11 +13,11 @@ mod workspace;
 use std::{env, path::Path, process::ExitCode};
 
 const USAGE: &str = "\
-usage: cargo xtask <test | ci [--quick] | docs | tidy [--figures] | commits RANGE | dist [--program FILE] | packages | python | book | release-notes VERSION>
+usage: cargo xtask <test | ci [--quick] | docs | tidy [--figures] | commits RANGE | dist [--program FILE] | packages | python | cost [--write] [ROW...] | book | release-notes VERSION>
 
   test  the checks that are enough for most changes: format, tidy, lints, tests
-  ci    all checks that a change must pass: those of `test`, then dependencies, the oldest Rust, fuzz
-        targets, packages of crates, documentation, the book, the Python package, the Debian package;
+  ci    all checks that a change must pass: those of `test`, then dependencies, the oldest
+        Rust, fuzz targets, packages of crates, documentation, the book, the Python package, the Debian package;
         with --quick, format and tidy, and lints and tests of what differs from the main branch
   docs  writes the documents that are made from declarations
   tidy  what the compiler does not check: purity, import cycles, sizes of crates, names, prose,
@@ -30,6 +31,8 @@ usage: cargo xtask <test | ci [--quick] | docs | tidy [--figures] | commits RANG
         the last of the checks alone: a Debian package of the debug build, in a clean Debian
   python
         the check of the Python package alone
+  cost  compares what requests cost with bench/cost.toml, by callgrind and the release
+        build; with --write, writes the figures there; with parts of names, some rows only
   book  builds docs/book by mdBook, without warnings
   release-notes
         prints what CHANGELOG.md says of a version, if it is that of Cargo.toml";
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         ["ci", "--quick"] => ci::quick(),
         ["packages"] => ci::packages(),
         ["python"] => ci::python(),
+        ["cost", ref arguments @ ..] => cost::run(arguments),
         ["book"] => book::build(),
         ["book-links"] => book::link_to_source(),
         // mdBook asks whether its renderer is supported.
