@@ -1,4 +1,4 @@
-//! What callgrind and its trace of system calls say.
+//! The counts of callgrind and of its trace of system calls.
 
 use std::{
     collections::BTreeMap,
@@ -64,7 +64,7 @@ pub(crate) fn median(rounds: &[Counts]) -> Counts {
     }
 }
 
-/// What is known of a thread's system calls.
+/// The state of a thread's system calls.
 #[derive(Default)]
 pub(crate) struct Thread {
     calls: f64,

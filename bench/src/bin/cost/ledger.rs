@@ -92,7 +92,7 @@ pub(crate) fn unknown(last: &Figures, is_row: impl Fn(&str) -> bool) -> Vec<Stri
     last.rows.keys().filter(|name| !is_row(name)).cloned().collect()
 }
 
-/// What the figures depend on apart from the source. The processor is that of the emulator, which has AVX2 where
+/// The tools that figures depend on, apart from the source. The processor is that of the emulator, which has AVX2 where
 /// the machine has it.
 pub(crate) fn toolchain() -> String {
     let says = |program: &str, argument: &str| {

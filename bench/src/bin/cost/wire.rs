@@ -30,7 +30,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) path: &'a str,
     /// A field of the request, or nothing.
     pub(crate) field: &'a str,
-    /// What the head of the answer has.
+    /// A part that the head of the answer has.
     pub(crate) proof: &'a str,
 }
 

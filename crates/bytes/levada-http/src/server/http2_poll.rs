@@ -420,7 +420,7 @@ mod tests {
             handshake(TokioExecutor::new(), TokioIo::new(far)).await.unwrap();
         tokio::spawn(connection);
         assert_eq!(get(&mut client, "/").await, Some(1000));
-        // What both sides say about their settings is said.
+        // Both sides have exchanged their settings.
         for _ in 0..10 {
             tokio::task::yield_now().await;
         }
