@@ -1,6 +1,12 @@
 //! A request as lines show it, and the line in each format.
 
-use std::{cell::RefCell, fmt::Write as _, net::IpAddr, sync::Arc, time::Duration};
+use std::{
+    cell::RefCell,
+    fmt::{self, Write as _},
+    net::IpAddr,
+    sync::Arc,
+    time::Duration,
+};
 
 use crate::otel::TraceContext;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
@@ -180,17 +186,17 @@ impl LogEntry<'_> {
         };
         // The node itself makes the values that `write!` gets here, and a String takes everything.
         let _ = match variable {
-            Variable::RemoteAddr => write!(out, "{}", line.client),
+            Variable::RemoteAddr => push_address(out, line.client),
             Variable::TimeLocal => out.write_str(now.local),
             Variable::TimeIso8601 => out.write_str(now.iso),
             Variable::Msec => push_millis(out, now.since_epoch),
             Variable::Status => out.write_str(self.status.as_str()),
-            Variable::BodyBytesSent => write!(out, "{}", self.bytes),
+            Variable::BodyBytesSent => push_number(out, self.bytes),
             Variable::RequestTime => push_millis(out, self.request_time),
-            Variable::Candidates => write!(out, "{}", self.candidates),
+            Variable::Candidates => push_number(out, self.candidates),
             Variable::Complete => write!(out, "{}", self.complete),
             Variable::Sample => write!(out, "{sample}"),
-            Variable::ServerProtocol => write!(out, "{:?}", line.version),
+            Variable::ServerProtocol => out.write_str(version(line.version)),
             Variable::RemoteUser => {
                 return match &line.fields.user {
                     Some(user) => push_present(out, escape, user),
@@ -201,7 +207,8 @@ impl LogEntry<'_> {
                 escape.push(out, line.method.as_str().as_bytes());
                 out.push(' ');
                 escape.push(out, line.target.as_bytes());
-                write!(out, " {:?}", line.version)
+                out.push(' ');
+                out.write_str(version(line.version))
             }
             Variable::RequestMethod => return text(out, line.method.as_str()),
             Variable::Scheme => return text(out, line.scheme),
@@ -223,10 +230,10 @@ impl LogEntry<'_> {
             | Variable::PieceHedges
             | Variable::WindowStalls => match (self.pieces, variable) {
                 (None, _) => return escape.push_absent(out),
-                (Some(counts), Variable::Pieces) => write!(out, "{}", counts.pieces),
-                (Some(counts), Variable::PieceRetries) => write!(out, "{}", counts.retries),
-                (Some(counts), Variable::PieceHedges) => write!(out, "{}", counts.hedges),
-                (Some(counts), _) => write!(out, "{}", counts.stalls),
+                (Some(counts), Variable::Pieces) => push_number(out, counts.pieces),
+                (Some(counts), Variable::PieceRetries) => push_number(out, counts.retries),
+                (Some(counts), Variable::PieceHedges) => push_number(out, counts.hedges),
+                (Some(counts), _) => push_number(out, counts.stalls),
             },
             Variable::Details => return self.details(out),
         };
@@ -250,20 +257,20 @@ impl LogEntry<'_> {
             [0, 1].map(|at| line.fields.request.get(at).and_then(Option::as_ref));
         let bytes = |value: Option<&HeaderValue>| value.map(|v| v.as_bytes().to_vec());
         let mut object = Object { out, is_first: true };
-        let _ = write!(object.key("time_iso8601"), "\"{}\"", now.iso);
+        object.text("time_iso8601", now.iso.as_bytes());
         let _ = push_millis(object.key("msec"), now.since_epoch);
         object.text("hostname", line.log.node().as_bytes());
-        let _ = write!(object.key("remote_addr"), "\"{}\"", line.client);
+        let _ = push_address(object.begin_text("remote_addr"), line.client);
+        object.out.push('"');
         object.text("request_method", line.method.as_str().as_bytes());
         object.text("scheme", line.scheme.as_bytes());
         object.text("host", line.host.as_bytes());
         object.text("request_uri", line.target.as_bytes());
-        let _ = write!(object.key("server_protocol"), "\"{:?}\"", line.version);
+        object.text("server_protocol", version(line.version).as_bytes());
         object.number("status", Some(self.status.as_u16()));
         object.number("body_bytes_sent", Some(self.bytes));
         let micros = self.request_time.as_micros();
-        let _ =
-            write!(object.key("request_time"), "{}.{:06}", micros / 1_000_000, micros % 1_000_000);
+        let _ = push_decimal(object.key("request_time"), micros, 1_000_000);
         object.optional("http_referer", referer.map(HeaderValue::as_bytes));
         object.optional("http_user_agent", agent.map(HeaderValue::as_bytes));
         object.optional("upstream_addr", line.upstream.as_deref().map(str::as_bytes));
@@ -271,7 +278,7 @@ impl LogEntry<'_> {
         object.text("policy", line.policy.as_bytes());
         object.text("decision", self.decision.as_bytes());
         object.number("candidates", Some(self.candidates));
-        object.number("complete", Some(self.complete));
+        object.key("complete").push_str(if self.complete { "true" } else { "false" });
         object.optional("request_id", bytes(line.request_id.as_ref()).as_deref());
         object.optional("error", line.failure.map(str::as_bytes));
         object.number("pieces", self.pieces.map(|counts| counts.pieces));
@@ -279,7 +286,7 @@ impl LogEntry<'_> {
         object.number("piece_hedges", self.pieces.map(|counts| counts.hedges));
         object.number("window_stalls", self.pieces.map(|counts| counts.stalls));
         if line.log.is_sampled() {
-            object.number("sample", Some(sample));
+            let _ = write!(object.key("sample"), "{sample}");
         }
         object.out.push('}');
     }
@@ -299,9 +306,15 @@ impl Object<'_> {
         self.out
     }
 
-    fn text(&mut self, key: &str, value: &[u8]) {
+    /// Writes a key and the quote before its text; the text and the other quote are to follow.
+    fn begin_text(&mut self, key: &str) -> &mut String {
         let out = self.key(key);
         out.push('"');
+        out
+    }
+
+    fn text(&mut self, key: &str, value: &[u8]) {
+        let out = self.begin_text(key);
         Escape::Json.push(out, value);
         out.push('"');
     }
@@ -313,10 +326,10 @@ impl Object<'_> {
         }
     }
 
-    fn number(&mut self, key: &str, value: Option<impl std::fmt::Display>) {
+    fn number(&mut self, key: &str, value: Option<impl itoa::Integer>) {
         let out = self.key(key);
         let _ = match value {
-            Some(value) => write!(out, "{value}"),
+            Some(value) => push_number(out, value),
             None => out.write_str("null"),
         };
     }
@@ -334,8 +347,43 @@ fn push_field(out: &mut String, escape: Escape, value: Option<&HeaderValue>) {
     push_present(out, escape, value.map_or(b"", HeaderValue::as_bytes));
 }
 
+/// Whole numbers, addresses and times are in every line: the machinery of `write!` would cost more than all the rest.
+fn push_number(out: &mut String, number: impl itoa::Integer) -> fmt::Result {
+    out.write_str(itoa::Buffer::new().format(number))
+}
+
+fn push_address(out: &mut String, address: IpAddr) -> fmt::Result {
+    let IpAddr::V4(v4) = address else { return write!(out, "{address}") };
+    for (at, octet) in v4.octets().into_iter().enumerate() {
+        if at > 0 {
+            out.push('.');
+        }
+        push_number(out, octet)?;
+    }
+    Ok(())
+}
+
 /// Seconds with three digits, rounded.
-fn push_millis(out: &mut String, time: Duration) -> std::fmt::Result {
-    let millis = (time.as_micros() + 500) / 1000;
-    write!(out, "{}.{:03}", millis / 1000, millis % 1000)
+fn push_millis(out: &mut String, time: Duration) -> fmt::Result {
+    push_decimal(out, (time.as_micros() + 500) / 1000, 1000)
+}
+
+/// Seconds and their fraction, of a count of parts of a second, so many of which make one.
+fn push_decimal(out: &mut String, parts: u128, per_second: u64) -> fmt::Result {
+    let parts = u64::try_from(parts).unwrap_or(u64::MAX);
+    push_number(out, parts / per_second)?;
+    out.push('.');
+    // The digit before the fraction keeps its zeros, and is left out.
+    out.write_str(&itoa::Buffer::new().format(per_second + parts % per_second)[1..])
+}
+
+/// The version as request lines have it.
+fn version(version: Version) -> &'static str {
+    match version {
+        Version::HTTP_09 => "HTTP/0.9",
+        Version::HTTP_10 => "HTTP/1.0",
+        Version::HTTP_2 => "HTTP/2.0",
+        Version::HTTP_3 => "HTTP/3.0",
+        _ => "HTTP/1.1",
+    }
 }
