@@ -15,8 +15,8 @@ use tokio::io::AsyncWrite;
 
 /// The first turn of a connection.
 const SHORTEST: usize = 64 << 10;
-/// No turn is longer.
-const LONGEST: usize = 1 << 20;
+/// No turn is longer: a megabyte and its head.
+const LONGEST: usize = (1 << 20) + (4 << 10);
 
 /// The turns of one connection.
 #[derive(Debug)]
@@ -57,9 +57,13 @@ impl WriteTurn {
     pub(super) fn wrote<E>(&mut self, progress: &Poll<Result<usize, E>>) {
         match progress {
             Poll::Ready(Ok(count)) => self.written = (self.written + count).min(self.length),
-            // The task waits, and others are served meanwhile.
-            _ => self.written = 0,
+            _ => self.waits(),
         }
+    }
+
+    /// Notes that the task waits, so that others are served meanwhile.
+    pub(super) fn waits(&mut self) {
+        self.written = 0;
     }
 }
 
@@ -151,7 +155,7 @@ mod tests {
         let over_http1 = Wire::new(over_http1, limits, None);
         let (over_http2, _client) = duplex(TOTAL);
         let over_http2 = TimedHeads::new(over_http2, timeout, Arc::<Ledger>::default());
-        let expected = [64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 1 << 20];
+        let expected = [64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, LONGEST];
         assert_eq!(turns_of_http1(over_http1)[..6], expected);
         assert_eq!(turns(over_http2)[..6], expected);
     }
