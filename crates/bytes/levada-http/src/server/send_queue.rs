@@ -16,8 +16,10 @@ pub(super) struct SendQueue {
     parts: VecDeque<Part>,
     /// The bytes that wait.
     length: usize,
-    /// Whether the connection closes behind them.
+    /// Whether the connection closes behind the response.
     pub(super) is_last: bool,
+    /// Whether all of the response that was not sent is here.
+    pub(super) is_whole: bool,
 }
 
 #[derive(Debug)]

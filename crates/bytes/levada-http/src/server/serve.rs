@@ -318,7 +318,8 @@ impl<S: AsyncRead + Outlet + Unpin> Http1Connection<S> {
             .write(|text| encoder::write_head(text, &head, ready.as_deref(), length, asked));
         let is_switched = head.status == StatusCode::SWITCHING_PROTOCOLS;
         self.parser.recycle(head.headers);
-        self.wire.queue.is_last = !stays;
+        // A request that is still under way may keep the connection open for a while.
+        self.wire.queue.is_last = !stays && !is_switched && upload.decoder.is_done();
         upload.is_late = true;
         let body = (framing != AnswerFraming::Counted(0)).then_some(body);
         let mut download = Download { body, framing, takes_trailers, broken: None };
@@ -412,6 +413,7 @@ impl<S: AsyncRead + Outlet + Unpin> Http1Connection<S> {
                 }
             }
             let writes = !self.wire.queue.is_empty();
+            self.wire.queue.is_whole = download.body.is_none();
             ready!(self.wire.poll_write(cx))?;
             if download.body.is_none() {
                 ready!(self.wire.poll_flush(cx))?;

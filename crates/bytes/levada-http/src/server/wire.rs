@@ -176,7 +176,7 @@ impl<S: AsyncRead + Outlet + Unpin> Wire<S> {
             slices[count] = IoSlice::new(part);
             count += 1;
         }
-        let stream = Pin::new(&mut self.stream);
+        let mut stream = Pin::new(&mut self.stream);
         let written = match (stand_in, count) {
             (Some(stand_in), 0 | 1) => {
                 let Some(zero_copy) = &self.zero_copy else {
@@ -190,6 +190,10 @@ impl<S: AsyncRead + Outlet + Unpin> Wire<S> {
                 };
                 let before = if count == 0 { &[][..] } else { &slices[0] };
                 ready!(sending.poll(cx, before, stand_in))?
+            }
+            // The end of the connection follows at once, in the same packet.
+            (None, 1) if self.queue.is_last && self.queue.is_whole && stream.socket().is_ok() => {
+                ready!(outlet::poll_write_ahead(&mut self.stream, cx, &slices[0]))?
             }
             (_, 1) => ready!(stream.poll_write(cx, &slices[0]))?,
             _ => ready!(stream.poll_write_vectored(cx, &slices[..count]))?,
