@@ -8,7 +8,7 @@ use crate::compress::coding::Coding;
 const MAX_MEMBERS: usize = 32;
 
 /// The codings that a client gets, in order; none if it gets the original.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Accepts {
     codings: [Option<Coding>; Coding::ALL.len()],
     /// The client excludes the original.

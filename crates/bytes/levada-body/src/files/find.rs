@@ -11,6 +11,7 @@ use crate::files::{
     open::{Blocking, OpenFile, Opened, Root},
     path::FilePath,
     reader::{PIECE, read_whole, read_whole_now},
+    remembered::Name,
     settings::{FilesSettings, suffix},
 };
 
@@ -20,7 +21,7 @@ pub(crate) struct Asked {
     pub(crate) settings: Arc<FilesSettings>,
     pub(crate) path: FilePath,
     /// The codings of siblings that the client accepts.
-    accepts: Accepts,
+    pub(crate) accepts: Accepts,
     /// Whether a short file is to be read at once.
     reads: bool,
 }
@@ -49,12 +50,7 @@ pub(crate) struct FoundFile {
 pub(crate) struct WouldWait;
 
 impl Asked {
-    pub(crate) fn new(
-        settings: &Arc<FilesSettings>,
-        path: FilePath,
-        accepts: Accepts,
-        reads: bool,
-    ) -> Self {
+    pub(crate) fn new(settings: &Arc<FilesSettings>, (path, accepts): Name, reads: bool) -> Self {
         Self { settings: settings.clone(), path, accepts, reads }
     }
 

@@ -3,6 +3,7 @@
 //! ```text
 //! target ──► FilePath        decoded once; hidden names and `..` end here
 //!            Root            opens below the directory (openat2, RESOLVE_BENEATH)
+//!            Remembered      a short file that was read a moment ago, if the directory has such
 //!            find            the path itself, an index, the fallback, a compressed sibling
 //!            answer          type, validators, conditions, ranges
 //!            FileReader      sendfile, or reads that wait for no disk
@@ -16,12 +17,14 @@ mod find;
 mod open;
 mod path;
 mod reader;
+mod remembered;
 mod settings;
 
 use std::{sync::Arc, time::SystemTime};
 
 use crate::compress::Accepts;
-use http::{HeaderMap, Method, Response, StatusCode, request::Parts};
+use http::{HeaderMap, Method, Response, StatusCode, header, request::Parts};
+use levada_cache::has_condition;
 
 pub use answer::{FileBody, FileDelivery, type_of_extension};
 pub use path::{FilePath, PathError};
@@ -31,22 +34,26 @@ pub use settings::FilesSettings;
 use answer::{not_allowed, of_found, plain};
 use find::{Asked, Found, WouldWait};
 use open::Blocking;
+use remembered::Remembered;
 
 /// A directory that is served.
 #[derive(Debug)]
-pub struct FileDirectory(Arc<FilesSettings>);
+pub struct FileDirectory {
+    settings: Arc<FilesSettings>,
+    remembered: Remembered,
+}
 
 impl FileDirectory {
     /// The directory of these settings.
     pub fn new(settings: &FilesSettings) -> Self {
-        Self(Arc::new(settings.clone()))
+        Self { settings: Arc::new(settings.clone()), remembered: Remembered::new(settings.recheck) }
     }
 
     /// The codings of siblings that the client accepts.
     pub fn siblings(&self, request: &HeaderMap) -> Accepts {
-        match self.0.precompressed.is_empty() {
+        match self.settings.precompressed.is_empty() {
             true => Accepts::default(),
-            false => Accepts::of(request, &self.0.precompressed),
+            false => Accepts::of(request, &self.settings.precompressed),
         }
     }
 
@@ -60,27 +67,37 @@ impl FileDirectory {
         if request.method != Method::GET && request.method != Method::HEAD {
             return not_allowed();
         }
-        let path = match FilePath::of(target) {
-            Ok(path) => path,
+        let name = match FilePath::of(target) {
+            Ok(path) => (path, delivery.siblings),
             Err(error) => return plain(error.status()),
         };
         let reads = request.method == Method::GET;
-        let asked = Asked::new(&self.0, path, delivery.siblings, reads);
+        // What is compressed on its way has another head for each client.
+        let is_whole = reads && delivery.compress.is_none() && !has_condition(&request.headers);
+        if is_whole && let Some(response) = self.remembered.get(&name) {
+            return response;
+        }
+        let asked = Asked::new(&self.settings, name, reads);
         let found = match asked.find(Blocking::Refused) {
             Ok(found) => found,
             Err(WouldWait) => Box::pin(find_blocking(&asked)).await,
         };
-        of_found(found, (&asked, target), request, delivery, SystemTime::now())
+        let response = of_found(found, (&asked, target), request, delivery, SystemTime::now());
+        if is_whole && let (FileBody::Bytes(bytes), true) = (response.body(), is_settled(&response))
+        {
+            self.remembered.put((asked.path, asked.accepts), response.headers(), bytes);
+        }
+        response
     }
 
     /// The file that answers a GET of `target`, or why none does, for operators. It may wait for a disk.
     pub fn explain(&self, target: &str) -> String {
-        let root = self.0.root.display();
+        let root = self.settings.root.display();
         let path = match FilePath::of(target) {
             Ok(path) => path,
             Err(error) => return format!("none: {} ({})", error.as_str(), error.status().as_u16()),
         };
-        let asked = Asked::new(&self.0, path, Accepts::default(), false);
+        let asked = Asked::new(&self.settings, (path, Accepts::default()), false);
         match asked.find(Blocking::Allowed) {
             Ok(Found::File(found)) => format!("{root}/{}", found.name),
             Ok(Found::DirectoryWithoutSlash) => {
@@ -92,6 +109,12 @@ impl FileDirectory {
             }
         }
     }
+}
+
+/// Whether the response has a file that has not changed for a while.
+fn is_settled(response: &Response<FileBody>) -> bool {
+    let tag = response.headers().get(header::ETAG);
+    response.status() == StatusCode::OK && tag.is_some_and(|tag| tag.as_bytes().starts_with(b"\""))
 }
 
 impl PathError {

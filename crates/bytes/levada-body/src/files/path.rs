@@ -8,7 +8,7 @@ use std::{borrow::Cow, fmt};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 /// A path below the root: segments with `/` between them, none of which is empty, hidden, or `..`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FilePath {
     relative: String,
     is_directory: bool,

@@ -1,6 +1,6 @@
 //! The settings of a directory that is served.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use crate::compress::Coding;
 use http::HeaderValue;
@@ -22,6 +22,8 @@ pub struct FilesSettings {
     pub cache_control: Option<HeaderValue>,
     /// Whether symbolic links may lead out of the root.
     pub outside_links: bool,
+    /// How long a short file is answered from memory before it is looked at again.
+    pub recheck: Duration,
 }
 
 impl FilesSettings {
@@ -35,6 +37,7 @@ impl FilesSettings {
             types: BTreeMap::new(),
             cache_control: None,
             outside_links: false,
+            recheck: Duration::ZERO,
         }
     }
 }

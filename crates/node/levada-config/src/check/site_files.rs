@@ -78,6 +78,7 @@ impl Check<'_, '_> {
             types: types?,
             cache_control: cache_control?,
             outside_links: table.outside_links,
+            recheck: table.recheck.0,
         };
         good.then_some(Some(settings))
     }

@@ -1,6 +1,6 @@
 //! `[site.files]`: a directory in the place of servers.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use levada_body::compress::Coding;
 
 use super::OneOrMany;
+use crate::text::Time;
 
 /// A directory that the node serves: its path, or a table.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -42,6 +43,9 @@ pub struct Files {
     pub cache_control: Option<String>,
     /// Whether symbolic links may lead out of `root`.
     pub outside_links: bool,
+    /// How long a file of up to 64 KiB is answered from memory before the node looks at it again.
+    #[schemars(extend("x-maximum" = "1m"))]
+    pub recheck: Time,
 }
 
 impl Default for Files {
@@ -54,6 +58,7 @@ impl Default for Files {
             types: BTreeMap::new(),
             cache_control: None,
             outside_links: false,
+            recheck: Time(Duration::ZERO),
         }
     }
 }

@@ -71,6 +71,41 @@ fn long(length: usize) -> Vec<u8> {
 const LENGTH: usize = 3_000_001;
 
 #[tokio::test]
+async fn short_file_is_answered_from_memory_until_it_is_looked_at_again() {
+    let stage = Stage::set("", "recheck = '1m'\nprecompressed = ['gzip']").await;
+    let text = async |target: &str, fields: &[(&str, &str)]| {
+        let answer = Wire::saying(stage.at, head_of("GET", target, fields)).await.answer().await;
+        answer.text()
+    };
+    let gzip = [("accept-encoding", "gzip")];
+    for (path, content) in [("a.txt", "old"), ("a.txt.gz", "old gzip"), ("index.html", "old home")]
+    {
+        stage.write(path, content);
+    }
+    stage.write("long", vec![b'o'; 65 << 10]);
+    fs::write(stage.path("young"), "old").unwrap();
+    for version in ["old", "new"] {
+        let (whole, coded) = (text("/a.txt", &[]).await, text("/a.txt", &gzip).await);
+        assert_eq!((&*whole, &*coded), ("old", "old gzip"), "{version}");
+        assert_eq!(text("/", &[]).await, "old home", "{version}");
+        // What could change within the resolution of the clock, is long, or is asked for in part is looked at.
+        assert_eq!(text("/young", &[]).await, version);
+        assert_eq!(text("/long", &[]).await[..1], version[..1]);
+        assert_eq!(text("/a.txt", &[("range", "bytes=0-0")]).await, version[..1]);
+        for path in ["a.txt", "a.txt.gz", "index.html"] {
+            stage.write(path, "new");
+        }
+        fs::write(stage.path("young"), "new").unwrap();
+        stage.write("long", vec![b'n'; 65 << 10]);
+    }
+    let stage = Stage::set("", "").await;
+    for version in ["old", "new"] {
+        stage.write("a.txt", version);
+        assert_eq!(get(stage.at, "/a.txt").await.text(), version);
+    }
+}
+
+#[tokio::test]
 async fn files_have_types_validators_and_an_index() {
     let stage = Stage::set("", "types = { xyz = 'x/y' }\ncache_control = 'max-age=60'").await;
     stage.write("index.html", "home");
