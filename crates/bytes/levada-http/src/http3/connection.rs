@@ -239,7 +239,8 @@ fn begin<N: Serve>(
     };
     let (watched, open) = (watchdog.stream(), open.clone());
     let answering = request::answer(connection.clone(), resolver, line.clone(), watched, open);
-    connection.node.spawn(answering);
+    // On the way to its task it would be copied again and again.
+    connection.node.spawn(Box::pin(answering));
     true
 }
 
