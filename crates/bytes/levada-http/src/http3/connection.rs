@@ -44,7 +44,7 @@ pub(crate) struct Connection<N: Serve> {
     pub(crate) limits: ConnectionLimits,
     /// Notified of each request.
     pub(crate) asked: Notify,
-    /// Bytes of bodies that were taken for sending. The window of what may be unacknowledged bounds them.
+    /// Bytes of responses that were taken for sending. The window of what may be unacknowledged bounds them.
     pub(crate) written: AtomicU64,
     pub(crate) stop: Stop,
     quic: quinn::Connection,

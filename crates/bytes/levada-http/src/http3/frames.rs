@@ -31,7 +31,7 @@ const CONTROL_PAYLOAD: u64 = 1 << 10;
 const HEADER: usize = 16;
 
 pub(crate) const DATA: u64 = 0x0;
-const HEADERS: u64 = 0x1;
+pub(crate) const HEADERS: u64 = 0x1;
 /// Frames that are errors on the stream of a request (RFC 9114 Sec. 7.2, 11.2.1).
 const UNEXPECTED: [u64; 9] = [0x2, 0x3, 0x4, 0x5, 0x6, 0x7, 0x8, 0x9, 0xd];
 const CANCEL_PUSH: u64 = 0x3;

@@ -11,6 +11,7 @@
 //! connection  one connection: handshake, requests, end
 //! request     one request, until the client has all of the response
 //! body        the body of a request
+//! encoder     the head of a response as a frame
 //! tunnel      the stream of a request that switches to WebSocket
 //! transport   a connection of quinn as h3 uses it, with the guard in between
 //! frames      the guard: lets only well-formed frames pass, within bounds
@@ -23,6 +24,7 @@ mod cid;
 mod code;
 mod config;
 mod connection;
+mod encoder;
 mod endpoint;
 mod endpoints;
 mod fields;

@@ -21,7 +21,8 @@ use crate::http3::{
     body::BodyError,
     code::Code,
     connection::Connection,
-    transport::{RequestLine, SendSide, Transport},
+    encoder::headers_frame,
+    transport::{RequestLine, SendSide, Transport, data_frame},
     tunnel::TunnelStream,
 };
 
@@ -129,7 +130,12 @@ async fn exchange<N: Serve>(
     let tunnel = stream.is_some().then(|| connection.node.opened(&mut response)).flatten();
     let (mut head, body) = response.into_parts();
     complete(&mut head, &body, is_head);
-    send.send_response(Response::from_parts(head, ())).await?;
+    match headers_frame(head.status, &head.headers) {
+        Some(frame) => {
+            line.write(frame, &connection.written).await.map_err(|_| Cut::Cancelled)?;
+        }
+        None => send.send_response(Response::from_parts(head, ())).await?,
+    }
     if let Some((tunnel, stream)) = tunnel.zip(stream) {
         return Ok(Some((tunnel, stream, watched)));
     }
@@ -232,7 +238,9 @@ async fn send_body<N: Serve, B: Body<Data = Bytes> + Unpin>(
         match frame.into_data() {
             Ok(data) if data.is_empty() => {}
             Ok(data) => {
-                line.write(data, &connection.written).await.map_err(|_| Cut::Cancelled)?;
+                line.write(data_frame(data), &connection.written)
+                    .await
+                    .map_err(|_| Cut::Cancelled)?;
             }
             Err(frame) => {
                 if let Ok(trailers) = frame.into_trailers() {

@@ -143,13 +143,12 @@ impl RequestLine {
         let _ = self.send.lock().finish();
     }
 
-    /// Writes a DATA frame without copying its payload. `written` counts the bytes that were taken.
+    /// Writes a frame without copying its payload. `written` counts the bytes that were taken.
     pub(crate) async fn write(
         &self,
-        payload: Bytes,
+        mut bytes: [Bytes; 2],
         written: &AtomicU64,
     ) -> Result<(), WriteError> {
-        let mut bytes = data_frame(payload);
         let mut next = 0;
         while next < bytes.len() {
             let taken = std::future::poll_fn(|cx| self.poll_write(cx, &mut bytes[next..])).await?;

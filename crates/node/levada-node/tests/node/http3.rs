@@ -64,6 +64,70 @@ async fn reset_of(world: &World, bytes: &[u8]) -> Option<u64> {
 }
 
 #[tokio::test]
+async fn every_head_reaches_clients_as_it_was() {
+    // All of the static table that servers say, names of every kind of length, and values beyond one byte of length.
+    let names = [
+        ["age", "content-disposition", "etag", "last-modified", "link", "location", "set-cookie"],
+        [
+            "accept-ranges",
+            "access-control-allow-headers",
+            "access-control-allow-origin",
+            "vary",
+            "cache-control",
+            "content-encoding",
+            "content-type",
+        ],
+        [
+            "strict-transport-security",
+            "x-content-type-options",
+            "x-xss-protection",
+            "expect-ct",
+            "access-control-allow-credentials",
+            "access-control-allow-methods",
+            "x-frame-options",
+        ],
+        [
+            "access-control-expose-headers",
+            "content-security-policy",
+            "timing-allow-origin",
+            "a",
+            "seven-b",
+            "eight-by",
+            "a-name-that-is-longer-than-all-that-the-table-has",
+        ],
+    ];
+    let statuses = [
+        "200", "201", "204", "206", "302", "304", "400", "403", "404", "418", "421", "425", "500",
+        "503", "511",
+    ];
+    let world = world(|_| {}).await;
+    let mut client = world.trusting.connect(world.at).await;
+    for (at, status) in statuses.iter().enumerate() {
+        for (group, length) in names.iter().zip([1, 126, 127, 300]) {
+            let path = format!("/{status}/{length}");
+            let value = |name: &str| format!("{name} {}", "\u{e9}".repeat(length));
+            let mut reply = Reply::ok(if matches!(*status, "204" | "304") { "" } else { "body" });
+            for name in group {
+                reply = reply.with(name, &value(name));
+            }
+            world
+                .origin
+                .on(&path, reply.status(&format!("{status} X")).with("cache-control", "no-store"));
+            let got = client.get(&path).await;
+            assert_eq!(got.status.to_string(), *status, "{at}");
+            for name in group.iter().filter(|name| **name != "age" && **name != "cache-control") {
+                let seen = got.headers.get(*name).map(|seen| seen.as_bytes());
+                assert_eq!(seen, Some(value(name).as_bytes()), "{path} {name}");
+            }
+        }
+    }
+    // Beyond what is written without h3.
+    world.origin.on("/large", Reply::ok("body").with("x", &"y".repeat(6000)));
+    let got = client.get("/large").await;
+    assert_eq!((got.headers["x"].len(), &*got.body), (6000, &b"body"[..]));
+}
+
+#[tokio::test]
 async fn clients_over_tcp_are_offered_http3_which_serves_the_same() {
     let world = world(|_| {}).await;
     world.origin.on("/a", Reply::cached("abc").with("alt-svc", "h3=\":1\""));

@@ -28,9 +28,9 @@ use crate::{
 /// Lines of the statuses as the node encodes them (RFC 9204 App. A, RFC 7541 App. B).
 const OK: &[u8] = b"\xd9";
 const FORBIDDEN: &[u8] = b"\xff\x05";
-const UPGRADE_REQUIRED: &[u8] = b"\x5f\x09\x83\x68\x4e\x7f";
-const NOT_IMPLEMENTED: &[u8] = b"\x5f\x09\x82\x6c\x01";
-const BAD_GATEWAY: &[u8] = b"\x5f\x09\x82\x6c\x02";
+const UPGRADE_REQUIRED: &[u8] = b"\x5f\x09\x03426";
+const NOT_IMPLEMENTED: &[u8] = b"\x5f\x09\x03501";
+const BAD_GATEWAY: &[u8] = b"\x5f\x09\x03502";
 
 const FRAME_UNEXPECTED: u64 = 0x105;
 const MESSAGE_ERROR: u32 = 0x10e;
