@@ -36,6 +36,8 @@ const GATHERED: usize = 256 << 10;
 /// Pieces are copied behind text up to this length in all: writing one piece costs so much less than writing several
 /// that the copy pays.
 const SHORT: usize = 4 << 10;
+/// Room for the head of a response and a short body.
+const USUAL: usize = 2 << 10;
 
 impl SendQueue {
     pub(super) fn is_empty(&self) -> bool {
@@ -49,6 +51,9 @@ impl SendQueue {
 
     /// Queues text.
     pub(super) fn write<T>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+        if self.text.capacity() == 0 {
+            self.text.reserve(USUAL);
+        }
         let before = self.text.len();
         let result = write(&mut self.text);
         let written = self.text.len() - before;
