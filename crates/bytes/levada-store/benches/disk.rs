@@ -1,11 +1,12 @@
-//! The cost of the disk tier alone: hits compared with a plain read of the same file, writes, and starts
-//! with many records.
+//! The cost of the disk tier alone: hits compared with a plain read of a file, what a small record takes and
+//! costs to write and to read from the device, and starts with many records.
 //!
-//! `cargo bench -p levada-store --bench disk -- [records] [directory]`; with a million records it
-//! writes some 4 GB of small files.
+//! `cargo bench -p levada-store --bench disk -- [records] [directory]`; the directory is on the disk that is
+//! to be measured. As root, nothing is in the system's memory before a start and before the reads.
 
 use std::{
     fs,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::Command,
     time::{Duration, Instant},
@@ -22,11 +23,19 @@ use tokio::runtime::Runtime;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// As long as that of a usual response.
+static HEAD: [u8; 230] = [b'h'; 230];
+/// The body of a small record.
+const BODY: usize = 1024;
+/// Records that are read from the disk.
+const READS: u64 = 2000;
+
 fn main() {
     let mut arguments = std::env::args().skip(1).filter(|argument| argument != "--bench");
     let first = arguments.next();
     if first.as_deref() == Some("start") {
-        return start(Path::new(&arguments.next().unwrap()));
+        let dir = arguments.next().unwrap();
+        return start(Path::new(&dir), arguments.next().unwrap().parse().unwrap());
     }
     let records = first.map_or(20_000, |records| records.parse().expect("a number of records"));
     let temporary = tempfile::tempdir().unwrap();
@@ -41,12 +50,13 @@ fn hits(dir: &Path) {
     println!("processor microseconds per hit: tier, open + read + close, read and XXH3");
     for (n, size) in (0..).zip([1000, 10_000, 100_000, 1 << 20]) {
         let body = Bytes::from(vec![n as u8; size]);
-        disk.put(key(n), Bytes::from_static(&[b'h'; 300]), [body]);
+        disk.put(key(n), Bytes::from_static(&HEAD), [body.clone()]);
         runtime.block_on(disk.scanned());
         while disk.entries() <= n as usize {
             std::thread::sleep(Duration::from_millis(1));
         }
-        let file = dir.join(format!("{:03x}/{:016x}", key(n).0 >> 54, key(n).0));
+        let file = dir.join("plain");
+        fs::write(&file, [&HEAD, &body[..]].concat()).unwrap();
         let gets = 2000;
         let best = |round: &dyn Fn()| {
             let rounds = (0..7).map(|_| {
@@ -71,33 +81,59 @@ fn hits(dir: &Path) {
     }
 }
 
-/// Starts with `records` records, each in a process of its own: after an orderly end, after a kill with
-/// a snapshot, and without one.
+/// Writes `records` records of 1 KB and starts with them, each time in a process of its own: after an orderly
+/// end, after a kill with a snapshot, and without one.
 fn starts(dir: &Path, records: u64) {
     let disk = open(dir);
-    let begun = Instant::now();
+    Runtime::new().unwrap().block_on(disk.scanned());
+    let (begun, before) = (Instant::now(), processor_time());
     for n in 0..records {
-        let body = Bytes::from(n.to_le_bytes().repeat(16 + n as usize % 300));
+        let body = Bytes::from(n.to_le_bytes().repeat(BODY / 8));
         while disk.queued() > 32 << 20 {
             std::thread::sleep(Duration::from_millis(1));
         }
-        disk.put(key(n), Bytes::from_static(&[b'h'; 300]), [body]);
+        disk.put(key(n), Bytes::from_static(&HEAD), [body]);
     }
+    while disk.queued() > 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let each = |time: Duration| time.as_secs_f64() * 1e6 / records as f64;
+    println!(
+        "{} records of {} + {BODY} bytes: {:.1} us to write, {:.1} of the processor; {} bytes on the disk each",
+        disk.entries(),
+        HEAD.len(),
+        each(begun.elapsed()),
+        each(processor_time() - before),
+        taken(dir) / records,
+    );
     disk.close(Duration::from_secs(600));
-    let seconds = begun.elapsed().as_secs_f64();
-    println!("{} records written in {seconds:.1} s", disk.entries());
     drop(disk);
     for how in ["after an orderly end", "after a kill, with the index", "without the index"] {
         if how.starts_with("without") {
             fs::remove_file(dir.join("index")).unwrap();
         }
         println!("{how}:");
-        let status = Command::new(std::env::current_exe().unwrap()).arg("start").arg(dir).status();
+        forget();
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let status = command.arg("start").arg(dir).arg(records.to_string()).status();
         assert!(status.unwrap().success());
     }
 }
 
-fn start(dir: &Path) {
+/// Has the system write what waits and drop what it has in memory, as far as this user may.
+fn forget() {
+    let _ = Command::new("sync").status();
+    let _ = fs::write("/proc/sys/vm/drop_caches", "3");
+}
+
+/// The size of the directory, by the file system's own account.
+fn taken(path: &Path) -> u64 {
+    let own = path.symlink_metadata().map_or(0, |found| found.blocks() * 512);
+    let entries = path.read_dir().into_iter().flatten().flatten();
+    own + entries.map(|entry| taken(&entry.path())).sum::<u64>()
+}
+
+fn start(dir: &Path, records: u64) {
     let runtime = Runtime::new().unwrap();
     let before = resident();
     let begun = Instant::now();
@@ -119,6 +155,15 @@ fn start(dir: &Path) {
         resident(),
         before,
     );
+    forget();
+    let begun = Instant::now();
+    runtime.block_on(async {
+        for n in 0..READS {
+            // Far from the one before it.
+            assert!(disk.get(key(n * 7919 % records)).await.is_some());
+        }
+    });
+    println!("  {:.1} us to read one from the disk", begun.elapsed().as_secs_f64() * 1e6 / READS as f64);
 }
 
 fn open(dir: &Path) -> Disk {
