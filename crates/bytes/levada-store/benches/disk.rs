@@ -163,7 +163,10 @@ fn start(dir: &Path, records: u64) {
             assert!(disk.get(key(n * 7919 % records)).await.is_some());
         }
     });
-    println!("  {:.1} us to read one from the disk", begun.elapsed().as_secs_f64() * 1e6 / READS as f64);
+    println!(
+        "  {:.1} us to read one from the disk",
+        begun.elapsed().as_secs_f64() * 1e6 / READS as f64
+    );
 }
 
 fn open(dir: &Path) -> Disk {

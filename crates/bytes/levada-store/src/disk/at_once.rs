@@ -13,7 +13,10 @@ use std::{
 use levada_net::cached::is_cached;
 use levada_types::Key;
 
-use super::record::{self, Header, ReadError, Record};
+use super::{
+    index::Spot,
+    record::{self, Header, ReadError, Record},
+};
 
 /// More than this is not read in one go while others wait for the thread.
 const MOST: u64 = (1 << 20) + (64 << 10);
@@ -25,14 +28,16 @@ const STRIDE: u64 = 128 << 10;
 /// what was read.
 pub(super) fn read(
     path: &Path,
+    spot: Spot,
     key: Key,
     good: impl FnOnce(&Metadata),
 ) -> Result<Record, ReadError> {
     let (file, found) = open(path)?;
-    if found.len() > MOST {
+    let (start, length) = spot.extent(&found);
+    if length > MOST {
         return Err(wait());
     }
-    let record = record::read(found.len(), key, &mut |bytes, at| read_at(&file, bytes, at))?;
+    let record = record::read(length, key, &mut |bytes, at| read_at(&file, bytes, start + at))?;
     good(&found);
     Ok(record)
 }

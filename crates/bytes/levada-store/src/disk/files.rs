@@ -7,13 +7,19 @@
 //! 000 .. 3ff                by the first ten bits of the key
 //!   0123456789abcdef        a record, named by its key
 //!   writing                 a record being written; renamed when it is whole
+//! 000
+//!   01234567                a bundle of short records, named by its number
 //! ```
+//!
+//! Bundles have no directory of their own: a version that does not know them removes what is no record from
+//! these, so that it cannot leave records there that it has replaced.
 //!
 //! Nothing is synced: after the machine has failed, a checksum tells what did not reach the disk.
 
 use std::{
     fs::{self, DirBuilder, File, Metadata, Permissions, TryLockError},
-    io::{self, Read, Write},
+    io::{self, Write},
+    num::NonZeroU32,
     ops::Range,
     os::unix::fs::{DirBuilderExt, FileExt, PermissionsExt},
     path::{Path, PathBuf},
@@ -25,17 +31,20 @@ use levada_types::Key;
 use super::{
     at_once,
     in_file::Verified,
-    record::{self, HEADER, Header, ReadError, Record},
+    index::Spot,
+    record::{self, HEADER, ReadError, Record},
 };
 
 /// How many directories share the records.
 pub(super) const FANOUT: u16 = 1024;
+/// The directory that has the bundles.
+pub(super) const BUNDLES: u16 = 0;
+/// No bundle has this number or a higher one, so that there is always a next one.
+const LAST_BUNDLE: u32 = 1 << 31;
 /// The name of what is being written.
 pub(super) const WRITING: &str = "writing";
 /// The name of the mark of a node that ends.
 const ENDING: &str = "ending";
-/// The bytes that are read at once where only the head is wanted: usually all of it.
-const HEAD_READ: usize = 4096;
 /// Pieces up to here are put together before they are written.
 const TOGETHER: usize = 64 << 10;
 
@@ -74,8 +83,17 @@ impl Files {
         self.root.join(format!("{part:03x}"))
     }
 
-    pub(super) fn path(&self, key: Key) -> PathBuf {
-        self.root.join(format!("{:03x}/{:016x}", part_of(key), key.0))
+    /// The file that has the record of `key`.
+    pub(super) fn path(&self, key: Key, spot: Spot) -> PathBuf {
+        match spot {
+            Spot::File { .. } => self.root.join(format!("{:03x}/{:016x}", part_of(key), key.0)),
+            Spot::Bundle(part) => self.bundle(part.bundle),
+        }
+    }
+
+    /// The bundle with this number.
+    pub(super) fn bundle(&self, number: NonZeroU32) -> PathBuf {
+        self.root.join(format!("{BUNDLES:03x}/{number:08x}"))
     }
 
     /// Makes the directory if it is missing, and takes it for this node until the file is dropped. A
@@ -115,50 +133,55 @@ impl Files {
     }
 
     /// The record of `key`, whole.
-    pub(super) fn read(&self, key: Key) -> Result<Record, ReadError> {
-        let file = File::open(self.path(key))?;
+    pub(super) fn read(&self, key: Key, spot: Spot) -> Result<Record, ReadError> {
+        let file = File::open(self.path(key, spot))?;
         let found = file.metadata()?;
-        let record = record::read(found.len(), key, &mut |bytes, at| file.read_at(bytes, at))?;
-        self.verified.remember(key, &found);
+        let (start, length) = spot.extent(&found);
+        let record = record::read(length, key, &mut |bytes, at| file.read_at(bytes, start + at))?;
+        self.found_good(key, spot, &found);
         Ok(record)
     }
 
     /// The record of `key`, if it is short enough and all of it is in the system's memory: nothing is
     /// waited for.
-    pub(super) fn read_at_once(&self, key: Key) -> Result<Record, ReadError> {
-        at_once::read(&self.path(key), key, |found| self.verified.remember(key, found))
+    pub(super) fn read_at_once(&self, key: Key, spot: Spot) -> Result<Record, ReadError> {
+        let good = |found: &Metadata| self.found_good(key, spot, found);
+        at_once::read(&self.path(key, spot), spot, key, good)
+    }
+
+    fn found_good(&self, key: Key, spot: Spot, found: &Metadata) {
+        if matches!(spot, Spot::File { .. }) {
+            self.verified.remember(key, found);
+        }
     }
 
     /// The head of the record of `key`, the file that has its body, and where in it that begins, if the
     /// whole record was found good of late and all of it is in the system's memory.
-    pub(super) fn find_at_once(&self, key: Key) -> Result<(Bytes, File, Range<u64>), ReadError> {
+    pub(super) fn find_at_once(
+        &self,
+        key: Key,
+        spot: Spot,
+    ) -> Result<(Bytes, File, Range<u64>), ReadError> {
         let good = |found: &Metadata| self.verified.holds(key, found);
-        let (front, header, file) = at_once::front(&self.path(key), key, good)?;
+        let (front, header, file) = at_once::front(&self.path(key, spot), key, good)?;
         let body = header.front() as u64..header.total();
         Ok((Bytes::from(front).slice(HEADER..header.front()), file, body))
     }
 
     /// The head of the record of `key`. Its body has the length that it should have; more is not known.
-    pub(super) fn read_head(&self, key: Key) -> Result<Bytes, ReadError> {
-        let mut file = File::open(self.path(key))?;
-        let length = file.metadata()?.len();
-        let mut bytes = Vec::with_capacity(HEAD_READ);
-        (&mut file).take(HEAD_READ as u64).read_to_end(&mut bytes)?;
-        let front = Header::read(&bytes)?.0.front();
-        if front > bytes.len() {
-            file.take((front - bytes.len()) as u64).read_to_end(&mut bytes)?;
-        }
-        let front = record::check_front(&bytes, key, length)?.front();
-        Ok(Bytes::copy_from_slice(&bytes[HEADER..front]))
+    pub(super) fn read_head(&self, key: Key, spot: Spot) -> Result<Bytes, ReadError> {
+        let file = File::open(self.path(key, spot))?;
+        let (start, length) = spot.extent(&file.metadata()?);
+        let (front, header) =
+            record::read_front(length, key, &mut |bytes, at| file.read_at(bytes, start + at))?;
+        Ok(Bytes::copy_from_slice(&front[HEADER..header.front()]))
     }
 
-    /// Writes a record.
+    /// Writes a record to a file of its own.
     pub(super) fn write(&self, key: Key, head: &[u8], body: &[Bytes]) -> io::Result<()> {
         let front = record::front(key, head, body);
-        self.write_file(
-            &self.path(key),
-            std::iter::once(&front[..]).chain(body.iter().map(|b| &b[..])),
-        )
+        let pieces = std::iter::once(&front[..]).chain(body.iter().map(|piece| &piece[..]));
+        self.write_file(&self.path(key, Spot::File { pages: 0 }), pieces)
     }
 
     /// Writes a temporary file and renames it, so that `path` is the old one or the new one, whole.
@@ -169,14 +192,7 @@ impl Files {
     ) -> io::Result<()> {
         // In the same directory: that makes the file system keep directory and records together.
         let writing = path.with_file_name(WRITING);
-        let file = match File::create(&writing) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                fs::create_dir(path.parent().unwrap_or(path))?;
-                File::create(&writing)
-            }
-            created => created,
-        };
-        let result = file
+        let result = create(&writing)
             .and_then(|file| write_pieces(file, pieces))
             .and_then(|()| fs::rename(&writing, path));
         if result.is_err() {
@@ -185,10 +201,16 @@ impl Files {
         }
         result
     }
+}
 
-    /// Removes the file of a record; that there is none is as good.
-    pub(super) fn remove(&self, key: Key) -> io::Result<()> {
-        remove(&self.path(key))
+/// Makes a file, and its directory where that is missing.
+pub(super) fn create(path: &Path) -> io::Result<File> {
+    match File::create(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            fs::create_dir(path.parent().unwrap_or(path))?;
+            File::create(path)
+        }
+        created => created,
     }
 }
 
@@ -219,6 +241,13 @@ pub(super) fn key_of(part: u16, name: &std::ffi::OsStr) -> Option<Key> {
     let lower = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     let key = u64::from_str_radix(name, 16).ok().filter(|_| name.bytes().all(lower)).map(Key)?;
     (part_of(key) == part).then_some(key)
+}
+
+/// The number of the bundle that a file is named by.
+pub(super) fn bundle_of(name: &std::ffi::OsStr) -> Option<NonZeroU32> {
+    let number =
+        u32::from_str_radix(name.to_str()?, 16).ok().filter(|&number| number < LAST_BUNDLE)?;
+    (name.to_str()? == format!("{number:08x}")).then(|| NonZeroU32::new(number))?
 }
 
 /// Makes the directory if it is missing. Only this user may enter it: what is stored may be for some clients
@@ -253,10 +282,21 @@ mod tests {
     fn files_are_named_by_their_keys() {
         let files = Files::new("/cache".into(), 1);
         let key = Key(0xffc0_0000_0000_00ab);
-        assert_eq!(files.path(key), Path::new("/cache/3ff/ffc00000000000ab"));
+        let spot = Spot::File { pages: 1 };
+        assert_eq!(files.path(key, spot), Path::new("/cache/3ff/ffc00000000000ab"));
         assert_eq!(key_of(0x3ff, "ffc00000000000ab".as_ref()), Some(key));
         assert_eq!(key_of(0x3fe, "ffc00000000000ab".as_ref()), None);
         assert_eq!(key_of(0x3ff, "FFC00000000000AB".as_ref()), None);
         assert_eq!(key_of(0x3ff, "+fc00000000000ab".as_ref()), None);
+    }
+
+    #[test]
+    fn bundles_are_named_by_their_numbers() {
+        let number = NonZeroU32::new(0xab).unwrap();
+        assert!(Files::new("/cache".into(), 1).bundle(number).ends_with("000/000000ab"));
+        assert_eq!(bundle_of("000000ab".as_ref()), Some(number));
+        for name in ["00000000", "000000AB", "+00000ab", "ab", "ffffffff", "00000000000000ab"] {
+            assert_eq!(bundle_of(name.as_ref()), None, "{name}");
+        }
     }
 }

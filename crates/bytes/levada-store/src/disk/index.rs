@@ -4,16 +4,26 @@
 //! The files are the truth and this is a hint; but only the tier's own thread writes and removes
 //! files, so that the room accounted here is never less than the room taken.
 //!
-//! An entry takes 16 bytes here, 6 to 12 in the table, and what `Eviction::overhead` says.
+//! An entry takes 24 bytes here, 6 to 12 in the table, and what `Eviction::overhead` says.
+//!
+//! A record that leaves a bundle leaves its bytes behind: they count until the whole bundle is removed.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::Metadata,
+    num::NonZeroU32,
+};
 
 use hashbrown::HashTable;
 use levada_cache::eviction::{self, Eviction, Handle};
 use levada_types::{Key, weigh};
 
+use super::bundle::{self, Part};
+
 /// The unit in which the file system gives out room.
 pub(super) const PAGE: u64 = 4096;
 /// The room of a file in addition to its pages: an inode and a name in a directory that is half empty.
-const FILE: u64 = 512;
+pub(super) const FILE: u64 = 512;
 /// The directory itself, the lock, and rounding.
 const FIXED: u64 = 64 << 10;
 
@@ -22,21 +32,71 @@ pub(super) fn pages(length: u64) -> u32 {
     u32::try_from(length.div_ceil(PAGE)).unwrap_or(u32::MAX)
 }
 
-fn cost(pages: u32) -> u64 {
-    u64::from(pages) * PAGE + FILE
+/// Where a record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Spot {
+    /// In a file of its own, which takes so many pages.
+    File { pages: u32 },
+    /// In a bundle.
+    Bundle(Part),
+}
+
+impl Spot {
+    /// The room that the record takes.
+    pub(super) fn cost(self) -> u64 {
+        match self {
+            Self::File { pages } => u64::from(pages) * PAGE + FILE,
+            Self::Bundle(part) => u64::from(part.length) + bundle::ENTRY,
+        }
+    }
+
+    /// Where in its file the record begins, and its length.
+    pub(super) fn extent(self, file: &Metadata) -> (u64, u64) {
+        match self {
+            Self::File { .. } => (0, file.len()),
+            Self::Bundle(part) => (part.at.into(), part.length.into()),
+        }
+    }
+
+    /// The bundle that it is in.
+    pub(super) fn bundle(self) -> Option<NonZeroU32> {
+        match self {
+            Self::File { .. } => None,
+            Self::Bundle(part) => Some(part.bundle),
+        }
+    }
+}
+
+/// The room that a record of so many bytes takes in a file of its own.
+pub(super) fn file_cost(length: u64) -> u64 {
+    Spot::File { pages: pages(length) }.cost()
 }
 
 /// A record on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct IndexEntry {
     pub(super) key: u64,
-    pub(super) pages: u32,
+    pub(super) spot: Spot,
     /// When it was written or last asked for, in seconds of Unix time.
     pub(super) stamp: u32,
 }
 
-/// The pages of a slot that is free.
-const FREE: u32 = u32::MAX;
+/// The spot of a slot that is free.
+const FREE: Spot = Spot::File { pages: u32::MAX };
+
+/// The bytes of a bundle: all, and the ones of records that are there.
+#[derive(Clone, Copy, Debug, Default)]
+struct BundleBytes {
+    all: u64,
+    live: u64,
+}
+
+impl BundleBytes {
+    /// Whether a part of it is to gain that pays for copying the rest: a quarter.
+    fn is_sparse(&self) -> bool {
+        self.live <= self.all / 4 * 3
+    }
+}
 
 pub(super) struct Index {
     table: HashTable<u32>,
@@ -45,14 +105,28 @@ pub(super) struct Index {
     eviction: Box<dyn Eviction>,
     algorithm: &'static eviction::EvictionEntry,
     limit: u64,
+    /// Room that is kept for records that are copied from one bundle to another.
+    reserve: u64,
     /// The room of directories and of the snapshot.
     beside: u64,
+    /// The room of all in bundles that is no record.
+    dead: u64,
+    bundles: BTreeMap<NonZeroU32, BundleBytes>,
+    /// All bundles that may be sparse, and others.
+    sparse: BTreeSet<NonZeroU32>,
+    /// During the scan, the records of bundles, by key.
+    early: Vec<IndexEntry>,
     /// Chosen at random: keys follow from URLs, so anyone could make them meet in the table.
     seed: u64,
 }
 
 impl Index {
-    pub(super) fn new(limit: u64, algorithm: &'static eviction::EvictionEntry, seed: u64) -> Self {
+    pub(super) fn new(
+        limit: u64,
+        reserve: u64,
+        algorithm: &'static eviction::EvictionEntry,
+        seed: u64,
+    ) -> Self {
         Self {
             table: HashTable::new(),
             slots: Vec::new(),
@@ -60,14 +134,19 @@ impl Index {
             eviction: (algorithm.build)(limit),
             algorithm,
             limit,
+            reserve,
             beside: FIXED,
+            dead: 0,
+            bundles: BTreeMap::new(),
+            sparse: BTreeSet::new(),
+            early: Vec::new(),
             seed,
         }
     }
 
     /// Forgets all.
     pub(super) fn clear(&mut self) {
-        *self = Self::new(self.limit, self.algorithm, self.seed);
+        *self = Self::new(self.limit, self.reserve, self.algorithm, self.seed);
     }
 
     pub(super) fn len(&self) -> usize {
@@ -76,17 +155,17 @@ impl Index {
 
     /// The bytes that all of it takes on the disk.
     pub(super) fn bytes(&self) -> u64 {
-        self.beside + self.eviction.used()
+        self.beside + self.dead + self.eviction.used()
     }
 
-    /// Whether a file of so many pages finds room without anything going.
-    pub(super) fn has_room(&self, pages: u32) -> bool {
-        self.bytes().saturating_add(cost(pages)) <= self.limit
+    /// Whether so many bytes find room without anything going.
+    pub(super) fn has_room(&self, bytes: u64) -> bool {
+        self.bytes().saturating_add(bytes).saturating_add(self.reserve) <= self.limit
     }
 
-    /// Whether it could, if all else went.
-    pub(super) fn could_have_room(&self, pages: u32) -> bool {
-        self.beside.saturating_add(cost(pages)) <= self.limit
+    /// Whether they could, if all else went.
+    pub(super) fn could_have_room(&self, bytes: u64) -> bool {
+        self.beside.saturating_add(self.reserve).saturating_add(bytes) <= self.limit
     }
 
     /// Accounts for what is not a record: directories, the snapshot.
@@ -94,21 +173,63 @@ impl Index {
         self.beside = (self.beside + more).saturating_sub(less);
     }
 
+    /// Accounts for bytes that a bundle has got; a record among them is inserted next.
+    pub(super) fn grow(&mut self, bundle: NonZeroU32, bytes: u64) {
+        self.bundles.entry(bundle).or_default().all += bytes;
+        self.sparse.insert(bundle);
+        self.dead += bytes;
+    }
+
+    /// Forgets a bundle that is gone.
+    pub(super) fn remove_bundle(&mut self, bundle: NonZeroU32) {
+        let bytes = self.bundles.remove(&bundle).unwrap_or_default();
+        self.dead -= bytes.all - bytes.live;
+    }
+
+    /// Whether no record of a bundle is left.
+    pub(super) fn is_empty(&self, bundle: NonZeroU32) -> bool {
+        self.bundles.get(&bundle).is_none_or(|bytes| bytes.live == 0)
+    }
+
+    /// The bundles without a record.
+    pub(super) fn empty_bundles(&self) -> Vec<NonZeroU32> {
+        self.bundles.keys().copied().filter(|bundle| self.is_empty(*bundle)).collect()
+    }
+
+    /// The bundle with the least in it, if copying that pays; records go on being written to `open`.
+    pub(super) fn sparse(&mut self, open: Option<NonZeroU32>) -> Option<NonZeroU32> {
+        let bundles = &self.bundles;
+        self.sparse.retain(|bundle| bundles.get(bundle).is_some_and(BundleBytes::is_sparse));
+        let sparse = self.sparse.iter().copied().filter(|bundle| Some(*bundle) != open);
+        sparse.min_by_key(|bundle| bundles[bundle].live)
+    }
+
+    /// Makes the records of bundles known before the scan has found all others. They are in the order of
+    /// their keys.
+    pub(super) fn know(&mut self, early: Vec<IndexEntry>) {
+        self.early = early;
+    }
+
     pub(super) fn contains(&self, key: Key) -> bool {
         self.find(key).is_some()
     }
 
-    /// The pages that a record takes, if there is one.
-    pub(super) fn pages(&self, key: Key) -> Option<u32> {
-        self.find(key).map(|slot| self.slots[slot as usize].pages)
+    /// Where a record is, if there is one.
+    pub(super) fn spot(&self, key: Key) -> Option<Spot> {
+        let Some(slot) = self.find(key) else {
+            let at = self.early.binary_search_by_key(&key.0, |entry| entry.key).ok()?;
+            return self.early.get(at).map(|entry| entry.spot);
+        };
+        Some(self.slots[slot as usize].spot)
     }
 
-    /// Notes that a record is asked for; false when there is none.
-    pub(super) fn touch(&mut self, key: Key, now: u32) -> bool {
-        let Some(slot) = self.find(key) else { return false };
-        self.slots[slot as usize].stamp = now;
-        self.eviction.touch(Handle(slot));
-        true
+    /// Notes that a record is asked for, and says where it is, if there is one.
+    pub(super) fn touch(&mut self, key: Key, now: u32) -> Option<Spot> {
+        if let Some(slot) = self.find(key) {
+            self.slots[slot as usize].stamp = now;
+            self.eviction.touch(Handle(slot));
+        }
+        self.spot(key)
     }
 
     /// Notes a record that has been written. The caller has made room for it.
@@ -116,13 +237,41 @@ impl Index {
         let key = Key(entry.key);
         match self.find(key) {
             Some(slot) => {
-                self.slots[slot as usize] = entry;
-                self.eviction.resize(Handle(slot), cost(entry.pages));
+                let before = std::mem::replace(&mut self.slots[slot as usize], entry);
+                self.eviction.resize(Handle(slot), entry.spot.cost());
+                self.leave(before.spot);
             }
             None => {
                 let slot = self.new_slot(entry);
-                self.eviction.add(Handle(slot), key, cost(entry.pages));
+                self.eviction.add(Handle(slot), key, entry.spot.cost());
             }
+        }
+        self.enter(entry.spot);
+    }
+
+    /// Notes that a record has been copied to another bundle. For eviction it is what it was.
+    pub(super) fn shift(&mut self, key: Key, spot: Spot) {
+        if let Some(slot) = self.find(key) {
+            let before = std::mem::replace(&mut self.slots[slot as usize].spot, spot);
+            self.leave(before);
+            self.enter(spot);
+        }
+    }
+
+    /// Accounts for a record whose bytes a bundle has already got.
+    fn enter(&mut self, spot: Spot) {
+        if let Some(bytes) = spot.bundle().and_then(|bundle| self.bundles.get_mut(&bundle)) {
+            bytes.live += spot.cost();
+            self.dead -= spot.cost();
+        }
+    }
+
+    /// Accounts for a record that is no longer at a spot, though its bytes are.
+    fn leave(&mut self, spot: Spot) {
+        if let Some(bytes) = spot.bundle().and_then(|bundle| self.bundles.get_mut(&bundle)) {
+            bytes.live -= spot.cost();
+            self.dead += spot.cost();
+            self.sparse.extend(spot.bundle());
         }
     }
 
@@ -150,7 +299,7 @@ impl Index {
         self.slots.reserve_exact(more);
     }
 
-    /// Forgets a record whose file is gone.
+    /// Forgets a record that is gone.
     pub(super) fn remove(&mut self, key: Key) {
         if let Some(slot) = self.find(key) {
             self.eviction.remove(Handle(slot));
@@ -158,7 +307,7 @@ impl Index {
         }
     }
 
-    /// Forgets the record that goes first. Its file is still there.
+    /// Forgets the record that goes first. It is still there.
     pub(super) fn evict(&mut self) -> Option<IndexEntry> {
         let Handle(slot) = self.eviction.evict()?;
         let entry = self.slots[slot as usize];
@@ -173,8 +322,9 @@ impl Index {
         {
             found.remove();
         }
-        entry.pages = FREE;
+        let spot = std::mem::replace(&mut entry.spot, FREE);
         self.free.push(slot);
+        self.leave(spot);
     }
 
     fn find(&self, key: Key) -> Option<u32> {
@@ -192,7 +342,7 @@ impl Index {
     ) -> Option<usize> {
         let end = self.slots.len().min(from.saturating_add(count));
         let slots = self.slots.get(from..end).unwrap_or_default();
-        entries.extend(slots.iter().filter(|entry| entry.pages != FREE));
+        entries.extend(slots.iter().filter(|entry| entry.spot != FREE));
         (end < self.slots.len()).then_some(end)
     }
 }
@@ -204,19 +354,19 @@ mod tests {
     use super::*;
 
     fn index(limit: u64) -> Index {
-        Index::new(limit, find_eviction("lru").unwrap(), 1)
+        Index::new(limit, 0, find_eviction("lru").unwrap(), 1)
     }
 
     fn entry(key: u64) -> IndexEntry {
-        IndexEntry { key, pages: 1, stamp: 0 }
+        IndexEntry { key, spot: Spot::File { pages: 1 }, stamp: 0 }
     }
 
     #[test]
     fn what_was_not_asked_for_the_longest_goes_first() {
         let mut index = index(1 << 20);
         (0..4).for_each(|key| index.insert(entry(key)));
-        assert!(index.touch(Key(0), 5));
-        assert!(!index.touch(Key(9), 5));
+        assert!(index.touch(Key(0), 5).is_some());
+        assert!(index.touch(Key(9), 5).is_none());
         index.remove(Key(2));
         let gone: Vec<_> = std::iter::from_fn(|| index.evict()).map(|entry| entry.key).collect();
         assert_eq!(gone, [1, 3, 0]);
@@ -226,27 +376,63 @@ mod tests {
     #[test]
     fn replacing_a_record_accounts_for_the_new_one_only() {
         let mut index = index(1 << 20);
-        index.insert(IndexEntry { pages: 9, ..entry(1) });
-        index.insert(IndexEntry { pages: 2, ..entry(1) });
+        index.insert(IndexEntry { spot: Spot::File { pages: 9 }, ..entry(1) });
+        index.insert(IndexEntry { spot: Spot::File { pages: 2 }, ..entry(1) });
         assert_eq!((index.len(), index.bytes()), (1, FIXED + 2 * PAGE + FILE));
     }
 
     #[test]
     fn room_is_for_pages_names_directories_and_snapshot() {
         let mut index = index(FIXED + 2 * (PAGE + FILE));
-        assert!(index.has_room(1));
+        let [one, two] = [PAGE, 2 * PAGE].map(file_cost);
+        assert!(index.has_room(one));
         index.insert(entry(1));
-        assert!(index.has_room(1) && !index.has_room(2));
+        assert!(index.has_room(one) && !index.has_room(two));
         index.beside(PAGE, 0);
-        assert!(!index.has_room(1) && index.could_have_room(0));
+        assert!(!index.has_room(one) && index.could_have_room(file_cost(0)));
         index.beside(0, PAGE);
-        assert!(index.has_room(1));
+        assert!(index.has_room(one));
+    }
+
+    #[test]
+    fn bytes_of_a_bundle_count_until_it_is_gone() {
+        assert_eq!(size_of::<IndexEntry>(), 24);
+        let mut index = index(1 << 20);
+        let [first, second] = [1, 2].map(|number| NonZeroU32::new(number).unwrap());
+        let part = |bundle, slot| Part { bundle, at: 0, length: 968, slot };
+        let insert = |index: &mut Index, key, bundle| {
+            index.grow(bundle, 1000);
+            let spot = Spot::Bundle(part(bundle, key as u16));
+            index.insert(IndexEntry { spot, ..entry(key) });
+        };
+        (0..10).for_each(|key| insert(&mut index, key, first));
+        index.remove(Key(0));
+        index.evict().unwrap();
+        assert_eq!((index.len(), index.bytes()), (8, FIXED + 10_000));
+        assert_eq!(index.sparse(None), None, "most of it is there");
+        // Records that are replaced elsewhere leave their bytes, too.
+        (2..4).for_each(|key| insert(&mut index, key, second));
+        assert_eq!((index.len(), index.bytes()), (8, FIXED + 12_000));
+        assert_eq!((index.sparse(None), index.sparse(Some(first))), (Some(first), None));
+        index.grow(second, 6000);
+        for key in 4..10 {
+            index.shift(Key(key), Spot::Bundle(part(second, key as u16)));
+        }
+        assert!(index.is_empty(first) && !index.is_empty(second));
+        index.remove_bundle(first);
+        assert_eq!((index.len(), index.bytes()), (8, FIXED + 8000));
+        assert_eq!(index.sparse(None), None);
+        let gone: Vec<_> = std::iter::from_fn(|| index.evict()).map(|entry| entry.key).collect();
+        assert_eq!(gone, [2, 3, 4, 5, 6, 7, 8, 9], "the order is what it was");
+        assert_eq!(index.bytes(), FIXED + 8000);
+        index.remove_bundle(second);
+        assert_eq!(index.bytes(), FIXED);
     }
 
     #[test]
     fn slots_are_used_again_and_listed_once() {
         for algorithm in EVICTIONS {
-            let mut index = Index::new(1 << 30, algorithm, 3);
+            let mut index = Index::new(1 << 30, 0, algorithm, 3);
             for key in 0..1000 {
                 index.insert(entry(key));
                 if key % 3 == 0 {

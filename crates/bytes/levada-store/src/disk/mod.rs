@@ -5,20 +5,23 @@
 //! put ──► queue ──► the tier's thread: make room, write, rename
 //! ```
 //!
-//! A record is a file of its own (`record`, `files`). One thread alone changes the directory: it
-//! takes it, scans it (`scan`), then does what waits (`queue`, `writer`). Readers read at once what
-//! the system has in memory (`at_once`), and else on the runtime's blocking threads. A fault of the
-//! disk or of a record is a miss, a count and a log line (`trouble`), never an error of a request.
+//! A long record is a file of its own (`record`, `files`), and short ones share a `bundle`. One thread
+//! alone changes the directory: it takes it, scans it (`scan`), then does what waits (`queue`, `writer`).
+//! Readers read at once what the system has in memory (`at_once`), and else on the runtime's blocking
+//! threads. A fault of the disk or of a record is a miss, a count and a log line (`trouble`), never an
+//! error of a request.
 //!
-//! A record is found by what the file system says. The `index` in memory says what is there, how much
-//! room it takes and what goes first; until the first scan has ended it knows nothing, and `get` tries
-//! the files. Nothing is written before that: how much room is taken is not known.
+//! A record is found by what the disk says: by the name of a file, or by the table of a bundle. The `index`
+//! in memory says what is there, how much room it takes and what goes first. A scan begins with the
+//! tables, which are read in a moment, and `get` waits for them; until the scan has ended it tries the
+//! files. Nothing is written before that: how much room is taken is not known.
 //!
 //! A look-up finds the record that was put last, or nothing: when a record is dropped instead of
-//! being written, the one before it goes, too. A removal counts at once; its file goes when the
+//! being written, the one before it goes, too. A removal counts at once; its bytes go when the
 //! thread comes to it, so a crash before that brings the record back.
 
 mod at_once;
+mod bundle;
 mod files;
 mod in_file;
 mod index;
@@ -59,7 +62,7 @@ pub use sweep::{RecordAction, Swept};
 
 use files::Files;
 use in_file::InFile;
-use index::Index;
+use index::{Index, Spot};
 use queue::{Work, WriteQueue};
 use record::{Damage, HEADER, MAX_BODY, MAX_HEAD, ReadError, length};
 use trouble::{Hush, Kind, Pause};
@@ -114,6 +117,10 @@ pub struct Disk {
 
 struct Shared {
     files: Files,
+    /// The longest record in a bundle.
+    longest_bundled: u64,
+    /// The bytes of records in a bundle.
+    bundle_bytes: u64,
     /// An index of nothing.
     no_index: Box<dyn Fn() -> Index + Send + Sync>,
     metrics: DiskMetrics,
@@ -124,6 +131,8 @@ struct Shared {
     end: Condvar,
     /// The directory is this node's.
     taken: AtomicBool,
+    /// The records of bundles are known.
+    tables_read: watch::Sender<bool>,
     scanned: watch::Sender<bool>,
     reads: Arc<Semaphore>,
     /// Room for files that are being sent.
@@ -137,6 +146,8 @@ struct State {
     index: Index,
     queue: WriteQueue,
     scanned: bool,
+    /// The end of the time in which a look-up waits for the tables of bundles; none when they are read.
+    tables_by: Option<Instant>,
     reading: Pause,
     writing: Pause,
     closing: Option<Closing>,
@@ -158,12 +169,20 @@ type HeadChange = (Bytes, Option<Bytes>);
 /// Where a record may be.
 enum Place {
     Waiting(Record),
-    /// In its file, perhaps; this change to its head waits.
-    File {
+    /// On the disk, perhaps; this change to its head waits.
+    Disk {
+        spot: Spot,
         change: Option<HeadChange>,
         troubled: bool,
     },
     Nowhere,
+    /// It will be known soon, at this time at the latest: what comes later is a miss.
+    Soon(Instant),
+}
+
+/// The bytes of records in a bundle of a tier of this size: some dozens of them share a small tier.
+fn bundle_bytes(tier: u64) -> u64 {
+    (tier / 64).clamp(64 << 10, 8 << 20)
 }
 
 /// Whether a node could have its tier there: no file stands in the place of the directory or of one above it.
@@ -184,19 +203,32 @@ impl Disk {
     /// # Errors
     /// When it never could be used: the path is not a directory, or another node has it.
     pub fn open(settings: DiskSettings, metrics: DiskMetrics) -> Result<Self, DiskError> {
+        Self::bundling(settings, metrics, bundle::LONGEST)
+    }
+
+    /// Opens the tier with bundles for records up to this length.
+    fn bundling(
+        settings: DiskSettings,
+        metrics: DiskMetrics,
+        longest_bundled: u64,
+    ) -> Result<Self, DiskError> {
         let dir = settings.dir;
         let seed = RandomState::new().hash_one(0);
         let sent_room = in_file::room(settings.bytes);
         let (bytes, eviction) = (settings.bytes, settings.eviction);
-        let no_index = move || Index::new(bytes, eviction, seed);
+        let bundle_bytes = bundle_bytes(bytes);
+        let no_index = move || Index::new(bytes, bundle_bytes, eviction, seed);
         let shared = Arc::new(Shared {
             files: Files::new(dir.clone(), seed),
+            longest_bundled,
+            bundle_bytes,
             no_index: Box::new(no_index),
             metrics,
             state: Mutex::new(State {
                 index: no_index(),
                 queue: WriteQueue::new(settings.queue_bytes),
                 scanned: false,
+                tables_by: Some(Instant::now() + READ_TIMEOUT),
                 reading: Pause::default(),
                 writing: Pause::default(),
                 closing: None,
@@ -205,6 +237,7 @@ impl Disk {
             news: Condvar::new(),
             end: Condvar::new(),
             taken: AtomicBool::new(false),
+            tables_read: watch::Sender::new(false),
             scanned: watch::Sender::new(false),
             reads: Arc::new(Semaphore::new(READS)),
             sent: Arc::new(Semaphore::new(sent_room)),
@@ -253,9 +286,11 @@ impl Disk {
     pub fn reopen(&self) -> Result<(), DiskError> {
         let lock = self.shared.files.take();
         let lock = lock.map_err(|_| DiskError::InUse(self.shared.files.root().to_owned()))?;
+        self.shared.tables_read.send_replace(false);
         let mut state = self.shared.state.lock();
         (state.closing, state.ended, state.scanned) = (None, false, false);
         state.index = (self.shared.no_index)();
+        state.tables_by = Some(Instant::now() + READ_TIMEOUT);
         drop(state);
         self.start(Some(lock))
     }
@@ -272,19 +307,25 @@ impl Disk {
 
     /// The record of `key`, undamaged. Must be called on a runtime.
     pub async fn get(&self, key: Key) -> Option<Record> {
-        let (change, troubled) = match self.shared.place(key) {
+        let mut place = self.shared.place(key);
+        while let Place::Soon(by) = place {
+            let mut read = self.shared.tables_read.subscribe();
+            let _ = tokio::time::timeout_at(by.into(), read.wait_for(|read| *read)).await;
+            place = self.shared.place(key);
+        }
+        let (spot, change, troubled) = match place {
             Place::Waiting(record) => {
                 self.shared.metrics.hits.inc();
                 return Some(record);
             }
-            Place::Nowhere => {
+            Place::Nowhere | Place::Soon(_) => {
                 self.shared.metrics.misses.inc();
                 return None;
             }
-            Place::File { change, troubled } => (change, troubled),
+            Place::Disk { spot, change, troubled } => (spot, change, troubled),
         };
         // Copying from the system's memory costs less than having another thread do it.
-        if !troubled && let Ok(record) = self.shared.files.read_at_once(key) {
+        if !troubled && let Ok(record) = self.shared.files.read_at_once(key, spot) {
             return self.shared.found(record, change);
         }
         let shared = self.shared.clone();
@@ -293,7 +334,7 @@ impl Disk {
             let read = move || {
                 // Released by the read itself: one that hangs in the disk keeps its place.
                 let _place = place;
-                shared.read(key, change, troubled)
+                shared.read(key, spot, change, troubled)
             };
             tokio::task::spawn_blocking(read).await.ok()?
         };
@@ -302,7 +343,7 @@ impl Disk {
             Err(_) => {
                 self.shared.metrics.misses.inc();
                 let error = io::ErrorKind::TimedOut.into();
-                self.shared.read_failed(&self.shared.files.path(key), &error);
+                self.shared.read_failed(&self.shared.files.path(key, spot), &error);
                 None
             }
         }
@@ -313,10 +354,8 @@ impl Disk {
     /// record: [`get`](Self::get) does.
     pub(crate) fn in_file(&self, key: Key) -> Option<InFile> {
         let shared = &self.shared;
-        if !shared.is_long(key) {
-            return None;
-        }
-        let (head, file, body) = shared.files.find_at_once(key).ok()?;
+        let spot = shared.long(key)?;
+        let (head, file, body) = shared.files.find_at_once(key, spot).ok()?;
         let length = body.end - body.start;
         let room = shared.sent.clone().try_acquire_many_owned(in_file::share(length)).ok()?;
         shared.state.lock().index.touch(key, unix_time());
@@ -349,7 +388,7 @@ impl Disk {
             && self.shared.taken.load(Relaxed)
             && state.writing.until().is_none()
             && state.queue.has_room(bytes)
-            && state.index.could_have_room(index::pages(all))
+            && state.index.could_have_room(index::file_cost(all))
     }
 
     /// Removes the record of `key`, also one that waits to be written.
@@ -417,8 +456,8 @@ impl State {
         if self.closing.is_some() {
             return Some("stopping");
         }
-        let pages = index::pages((front + body) as u64);
-        if head.len() > MAX_HEAD || body > MAX_BODY || !self.index.could_have_room(pages) {
+        let cost = index::file_cost((front + body) as u64);
+        if head.len() > MAX_HEAD || body > MAX_BODY || !self.index.could_have_room(cost) {
             return Some("too_large");
         }
         if !taken || !self.writing.is_over(Instant::now()) {
@@ -435,12 +474,13 @@ impl State {
 }
 
 impl Shared {
-    /// Whether the record of `key` is in a file as it should be, and long enough to be sent from there.
-    fn is_long(&self, key: Key) -> bool {
+    /// The file that has the record of `key` as it should be, if that is long enough to be sent from there.
+    fn long(&self, key: Key) -> Option<Spot> {
         let state = self.state.lock();
-        let pages = state.index.pages(key).filter(|_| state.queue.get(key).is_none());
-        let long = pages.is_some_and(|pages| pages > index::pages(in_file::SHORTEST));
-        long && state.reading.until().is_none()
+        let is_settled = state.queue.get(key).is_none() && state.reading.until().is_none();
+        let long = |pages| pages > index::pages(in_file::SHORTEST);
+        let spot = state.index.spot(key).filter(|_| is_settled);
+        spot.filter(|spot| matches!(spot, Spot::File { pages } if long(*pages)))
     }
 
     fn place(&self, key: Key) -> Place {
@@ -453,27 +493,65 @@ impl Shared {
             Some(Work::Change { old, new }) => Some((old.clone(), new.clone())),
             None => None,
         };
-        if !state.index.touch(key, unix_time()) && state.scanned || !self.taken.load(Relaxed) {
+        let spot = state.index.touch(key, unix_time());
+        if spot.is_none() && state.scanned || !self.taken.load(Relaxed) {
             return Place::Nowhere;
         }
+        if let Some(by) = state.tables_by.filter(|by| Instant::now() < *by) {
+            return Place::Soon(by);
+        }
+        let spot = spot.unwrap_or(Spot::File { pages: 0 });
         let troubled = state.reading.until().is_some();
         if troubled && !state.reading.is_over(Instant::now()) {
             return Place::Nowhere;
         }
-        Place::File { change, troubled }
+        Place::Disk { spot, change, troubled }
     }
 
-    fn read(&self, key: Key, change: Option<HeadChange>, troubled: bool) -> Option<Record> {
-        let result = self.files.read(key);
-        if troubled && !matches!(result, Err(ReadError::Io(_))) {
-            self.state.lock().reading.worked();
+    fn read(
+        &self,
+        key: Key,
+        spot: Spot,
+        change: Option<HeadChange>,
+        troubled: bool,
+    ) -> Option<Record> {
+        let read = |spot| {
+            let result = self.files.read(key, spot);
+            if troubled && !matches!(result, Err(ReadError::Io(_))) {
+                self.state.lock().reading.worked();
+            }
+            result
+        };
+        match self.readable(key, spot, read) {
+            Some(record) => self.found(record, change),
+            None => {
+                self.metrics.misses.inc();
+                None
+            }
         }
-        match result {
-            Ok(record) => return self.found(record, change),
-            Err(error) => self.unreadable(key, error),
+    }
+
+    /// What is read of a record at its spot, or at the one that it has been moved to meanwhile.
+    fn readable<T>(
+        &self,
+        key: Key,
+        mut spot: Spot,
+        read: impl Fn(Spot) -> Result<T, ReadError>,
+    ) -> Option<T> {
+        loop {
+            let error = match read(spot) {
+                Ok(read) => return Some(read),
+                Err(error) => error,
+            };
+            let now = self.state.lock().index.spot(key);
+            match now.filter(|now| *now != spot) {
+                Some(now) => spot = now,
+                None => {
+                    self.unreadable(key, spot, error);
+                    return None;
+                }
+            }
         }
-        self.metrics.misses.inc();
-        None
     }
 
     /// A record that was read, as it is to be, unless it is to go.
@@ -490,10 +568,11 @@ impl Shared {
     }
 
     /// Handles a record that could not be read.
-    fn unreadable(&self, key: Key, error: ReadError) {
+    fn unreadable(&self, key: Key, spot: Spot, error: ReadError) {
+        let path = self.files.path(key, spot);
         match error {
             ReadError::Damaged(damage) => {
-                self.damaged(&self.files.path(key), damage);
+                self.damaged(&path, damage);
                 self.remove(key);
             }
             ReadError::Io(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -502,12 +581,12 @@ impl Shared {
                 let lost = state.index.contains(key) && state.queue.get(key).is_none();
                 drop(state);
                 if lost {
-                    self.trouble("a record is gone", &self.files.path(key), &error);
+                    self.trouble("a record is gone", &path, &error);
                     self.remove(key);
                 }
             }
             ReadError::Io(error) => {
-                self.read_failed(&self.files.path(key), &error);
+                self.read_failed(&path, &error);
                 if is_bad_medium(&error) {
                     self.remove(key);
                 }
@@ -599,11 +678,7 @@ pub fn read_record(key: Key, bytes: &Bytes) -> Option<Record> {
 /// The bytes of a record's file, for fuzzing.
 #[doc(hidden)]
 pub fn write_record(key: Key, head: &[u8], body: &[Bytes]) -> Vec<u8> {
-    let front = record::front(key, head, body);
-    std::iter::once(&front[..])
-        .chain(body.iter().map(|piece| &piece[..]))
-        .collect::<Vec<_>>()
-        .concat()
+    record::whole(key, head, body).into()
 }
 
 /// Whether the medium itself fails to give the bytes back (EIO).

@@ -1,4 +1,4 @@
-//! A record as it lies in its file.
+//! A record as it lies in a file of its own or in a bundle.
 //!
 //! ```text
 //! byte  0  mark             6   "levada"
@@ -9,7 +9,7 @@
 //!      28  body length      4
 //!      32  body checksum    8   XXH3 of the body
 //!      40  head
-//!          body, to the end of the file
+//!          body, to the end of the record
 //! ```
 //!
 //! Numbers are little-endian. Whatever happens to the bytes, reading them gives the record as it was
@@ -108,7 +108,7 @@ impl Header {
 }
 
 /// The header of the record of `key`, once `bytes` have proved to begin with its undamaged header and
-/// head; `total` is the length of the file.
+/// head; `total` is the length of the record.
 pub(super) fn check_front(bytes: &[u8], key: Key, total: u64) -> Result<Header, Damage> {
     let (header, checksum) = Header::read(bytes)?;
     if header.total() != total {
@@ -133,10 +133,10 @@ pub(super) enum ReadError {
     Damaged(#[from] Damage),
 }
 
-/// The bytes of a file from a position on, as many as there are or fit.
+/// The bytes of a record from a position on, as many as there are or fit.
 pub(super) type ReadAt<'a> = &'a mut dyn FnMut(&mut [u8], u64) -> io::Result<usize>;
 
-/// The record of `key` in a file of `total` bytes, whole and undamaged.
+/// The record of `key`, of `total` bytes, whole and undamaged.
 ///
 /// The body is read segment by segment, and each is hashed while the processor still has it at hand.
 pub(super) fn read(total: u64, key: Key, read_at: ReadAt<'_>) -> Result<Record, ReadError> {
@@ -163,7 +163,7 @@ pub(super) fn read(total: u64, key: Key, read_at: ReadAt<'_>) -> Result<Record, 
     Ok(Record { head, body: body.into() })
 }
 
-/// The first bytes of the file of the record of `key`: header, head, and perhaps more.
+/// The first bytes of the record of `key`: header, head, and perhaps more.
 pub(super) fn read_front(
     total: u64,
     key: Key,
@@ -231,13 +231,21 @@ pub(super) fn front(key: Key, head: &[u8], body: &[Bytes]) -> BytesMut {
     bytes
 }
 
+/// A record in one piece.
+pub(super) fn whole(key: Key, head: &[u8], body: &[Bytes]) -> BytesMut {
+    let mut bytes = front(key, head, body);
+    bytes.reserve(length(body));
+    body.iter().for_each(|piece| bytes.extend_from_slice(piece));
+    bytes
+}
+
 /// The bytes of a body in pieces.
 pub(super) fn length(body: &[Bytes]) -> usize {
     body.iter().map(Bytes::len).sum()
 }
 
 /// Up to eight bytes as a little-endian number.
-fn number(bytes: &[u8]) -> u64 {
+pub(super) fn number(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 

@@ -1,18 +1,22 @@
 //! Finding out what is on the disk: the snapshot gives hints, the directory the truth.
+//!
+//! The tables of bundles come first: they are short, and a record in a bundle can only be found by them.
 
 use std::{
     collections::HashSet,
-    fs::{self, DirEntry},
+    fs::{self, DirEntry, File},
     io,
-    os::unix::fs::MetadataExt,
+    os::unix::fs::{FileExt, MetadataExt},
     path::Path,
 };
 
 use levada_types::Key;
 
 use super::{
-    files::{WRITING, key_of, remove},
-    index::{IndexEntry, PAGE, pages},
+    bundle::{self, Listed, OpenBundle},
+    files::{BUNDLES, WRITING, bundle_of, key_of, remove},
+    index::{IndexEntry, PAGE, Spot, pages},
+    queue::Work,
     record::ReadError,
     snapshot,
     writer::DiskWriter,
@@ -29,8 +33,12 @@ pub(super) fn run(writer: &mut DiskWriter<'_>) -> bool {
     if let Err(error) = remove(&files.root().join(WRITING)) {
         writer.failed("the disk cache cannot be written", &error);
     }
+    let mut found = read_bundles(writer);
     let hints = Hints::read(writer);
-    let mut found = Vec::with_capacity(hints.entries.len());
+    for entry in &mut found {
+        let hint = hints.of(Key(entry.key));
+        entry.stamp = hint.map_or(entry.stamp, |hint| hint.stamp.max(entry.stamp));
+    }
     let parts = files.parts().unwrap_or_else(|error| {
         writer.shared.trouble("the disk cache cannot be scanned", files.root(), &error);
         Vec::new()
@@ -55,20 +63,75 @@ pub(super) fn run(writer: &mut DiskWriter<'_>) -> bool {
     true
 }
 
+/// Reads the tables of all bundles, and makes their records known.
+fn read_bundles(writer: &mut DiskWriter<'_>) -> Vec<IndexEntry> {
+    let files = &writer.shared.files;
+    let listed =
+        fs::read_dir(files.part(BUNDLES)).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+    let mut bundles: Vec<_> = listed
+        .unwrap_or_default()
+        .iter()
+        .filter(|file| file.file_type().is_ok_and(|kind| kind.is_file()))
+        .filter_map(|file| bundle_of(&file.file_name()))
+        .collect();
+    bundles.sort_unstable();
+    let mut found = Vec::new();
+    for &number in &bundles {
+        let path = files.bundle(number);
+        let read = |file: File| {
+            bundle::table(number, file.metadata()?.len(), |bytes, at| file.read_at(bytes, at))
+        };
+        match File::open(&path).map_err(ReadError::from).and_then(read) {
+            Ok(table) => {
+                writer.shared.state.lock().index.grow(number, table.bytes + bundle::FIXED);
+                writer.open = OpenBundle::resume(number, &table);
+                found.extend(table.live);
+            }
+            Err(ReadError::Io(error)) => {
+                writer.shared.trouble("a bundle of records cannot be read", &path, &error);
+            }
+            Err(ReadError::Damaged(damage)) => {
+                writer.shared.damaged(&path, damage);
+                if let Err(error) = remove(&path) {
+                    writer.failed("the disk cache cannot be written", &error);
+                }
+            }
+        }
+    }
+    writer.next_bundle = bundles.last().map_or(writer.next_bundle, |last| last.saturating_add(1));
+    found.sort_unstable_by_key(|listed| (listed.key, listed.part.bundle, listed.part.slot));
+    // Of two records of one key, the former one was being moved.
+    let twice = found.windows(2).filter(|two| two[0].key == two[1].key);
+    writer.half_moved = twice.map(|two| two[0].part.bundle).collect();
+    let entry = |Listed { key, part, stamp }| IndexEntry { key, spot: Spot::Bundle(part), stamp };
+    let mut entries: Vec<IndexEntry> = Vec::with_capacity(found.len());
+    for listed in found {
+        entries.pop_if(|last| last.key == listed.key);
+        entries.push(entry(listed));
+    }
+    let mut state = writer.shared.state.lock();
+    state.index.know(entries.clone());
+    state.tables_by = None;
+    drop(state);
+    writer.shared.tables_read.send_replace(true);
+    entries
+}
+
 /// Puts into the index what has been found, so that what was asked for last goes last.
 fn fill(writer: &mut DiskWriter<'_>, mut found: Vec<IndexEntry>) {
     found.sort_unstable_by_key(|entry| (entry.stamp, entry.key));
     writer.shared.state.lock().index.reserve(found.len());
     for batch in found.chunks(BATCH) {
-        // Where there is no room, as after the limit was lowered, the oldest make it.
-        let room = batch.iter().try_for_each(|entry| {
-            writer.make_room(entry.pages)?;
-            writer.shared.state.lock().index.insert(*entry);
-            Ok(())
-        });
-        if let Err(error) = room {
-            writer.failed("the disk cache cannot be written", &error);
-        }
+        let mut state = writer.shared.state.lock();
+        batch.iter().for_each(|entry| state.index.insert(*entry));
+    }
+    writer.shared.state.lock().index.know(Vec::new());
+    // Where there is no room, as after the limit was lowered, the oldest make it.
+    let empty = writer.shared.state.lock().index.empty_bundles();
+    let mut room = empty.into_iter().try_for_each(|bundle| writer.drop_if_empty(Some(bundle)));
+    room = room.and_then(|()| writer.finish_moves()).and_then(|()| writer.make_room(0).map(drop));
+    if let Err(error) = room {
+        writer.failed("the disk cache cannot be written", &error);
     }
     let shared = writer.shared;
     let mut state = shared.state.lock();
@@ -138,8 +201,9 @@ fn scan_part(
             continue;
         }
         match key_of(part, &file.file_name()) {
-            None => foreign(writer, &file),
             Some(key) => found.extend(entry(writer, key, &file, hints)),
+            None if part == BUNDLES && bundle_of(&file.file_name()).is_some() => {}
+            None => foreign(writer, &file),
         }
     }
     Ok(())
@@ -147,25 +211,40 @@ fn scan_part(
 
 /// Judges a file that has a record's name.
 fn entry(writer: &DiskWriter<'_>, key: Key, file: &DirEntry, hints: &Hints) -> Option<IndexEntry> {
+    let (shared, spot) = (writer.shared, Spot::File { pages: 0 });
+    let mut state = shared.state.lock();
+    if state.index.spot(key).is_some() {
+        // A machine that failed has lost the removal of one of the two. Which one is not known: both go.
+        if !matches!(state.queue.get(key), Some(Work::Write { .. })) {
+            state.queue.push(key, Work::Remove);
+        }
+        drop(state);
+        foreign(writer, file);
+        return None;
+    }
+    drop(state);
     let hint = hints.of(key);
-    if let Some(hint) = hint.filter(|_| hints.clean) {
+    if let Some(hint) = hint.filter(|hint| hints.clean && hint.spot != spot) {
         return Some(*hint);
     }
-    let shared = writer.shared;
     let looked = match hint {
         Some(_) => Ok(()),
-        None => shared.files.read_head(key).map(drop),
+        None => shared.files.read_head(key, spot).map(drop),
     };
     match looked.and_then(|()| Ok(file.metadata()?)) {
         Ok(metadata) => {
             let written = u32::try_from(metadata.mtime()).unwrap_or_default();
             let stamp = hint.map_or(written, |hint| hint.stamp.max(written));
-            Some(IndexEntry { key: key.0, pages: pages(metadata.len()), stamp })
+            Some(IndexEntry {
+                key: key.0,
+                spot: Spot::File { pages: pages(metadata.len()) },
+                stamp,
+            })
         }
         Err(error) => {
             match error {
                 ReadError::Io(error) if error.kind() == io::ErrorKind::NotFound => {}
-                error => shared.unreadable(key, error),
+                error => shared.unreadable(key, spot, error),
             }
             None
         }
@@ -193,13 +272,17 @@ impl DiskWriter<'_> {
     /// Does the removals that wait, and notes their keys. Nothing is written yet: how much room there is
     /// is not known.
     fn remove_what_waits(&mut self, removed: &mut HashSet<u64>) {
-        let removals = self.shared.state.lock().queue.removals();
+        let state = self.shared.state.lock();
+        let mut removals = state.queue.removals();
+        // A record in a bundle waits for the end of the scan.
+        removals.retain(|(key, _)| state.index.spot(*key).is_none());
+        drop(state);
         if removals.is_empty() {
             return;
         }
         removed.extend(removals.iter().map(|(key, _)| key.0));
         for (at, (key, _)) in removals.iter().enumerate() {
-            if let Err(error) = self.shared.files.remove(*key) {
+            if let Err(error) = self.remove(*key) {
                 self.failed("the disk cache cannot be written", &error);
                 return self.shared.state.lock().queue.withdraw(&removals[..at]);
             }

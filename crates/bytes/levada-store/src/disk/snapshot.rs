@@ -4,7 +4,8 @@
 //! byte  0  mark             6   "lindex"
 //!       6  format           2   1
 //!       8  checksum         8   XXH3 of the entries
-//!      16  entries              key 8, pages 4, stamp 4; in the order in which they go
+//!      16  entries              key 8, pages 4, stamp 4; in the order in which they go. Records in
+//!                              bundles have no pages: the bundles say where they are
 //! ```
 //!
 //! `index.clean` has been written at an orderly end and says all; it is renamed to `index` as soon as it
@@ -12,7 +13,7 @@
 
 use levada_types::hash64;
 
-use super::index::IndexEntry;
+use super::index::{IndexEntry, Spot};
 
 const MARK: &[u8; 8] = b"lindex\x01\x00";
 const HEADER: usize = 16;
@@ -30,8 +31,12 @@ pub(super) fn encode(entries: &mut [IndexEntry]) -> Vec<u8> {
     bytes.extend_from_slice(MARK);
     bytes.extend_from_slice(&[0; 8]);
     for entry in entries {
+        let pages = match entry.spot {
+            Spot::File { pages } => pages,
+            Spot::Bundle(_) => 0,
+        };
         bytes.extend_from_slice(&entry.key.to_le_bytes());
-        bytes.extend_from_slice(&entry.pages.to_le_bytes());
+        bytes.extend_from_slice(&pages.to_le_bytes());
         bytes.extend_from_slice(&entry.stamp.to_le_bytes());
     }
     let checksum = hash64(&bytes[HEADER..]);
@@ -52,7 +57,8 @@ pub(super) fn parse(bytes: &[u8]) -> Option<Vec<IndexEntry>> {
 
 fn entry(bytes: &[u8; ENTRY]) -> IndexEntry {
     let number = u128::from_le_bytes(*bytes);
-    IndexEntry { key: number as u64, pages: (number >> 64) as u32, stamp: (number >> 96) as u32 }
+    let spot = Spot::File { pages: (number >> 64) as u32 };
+    IndexEntry { key: number as u64, spot, stamp: (number >> 96) as u32 }
 }
 
 #[cfg(test)]
@@ -61,7 +67,8 @@ mod tests {
 
     #[test]
     fn entries_come_back_in_the_order_in_which_they_go() {
-        let entry = |key, stamp| IndexEntry { key, pages: !key as u32, stamp };
+        let spot = |key: u64| Spot::File { pages: !key as u32 };
+        let entry = |key, stamp| IndexEntry { key, spot: spot(key), stamp };
         let mut entries = [entry(u64::MAX, 3), entry(1, u32::MAX), entry(2, 0)];
         let bytes = encode(&mut entries);
         assert_eq!(bytes.len() as u64, length(3));
@@ -71,7 +78,7 @@ mod tests {
 
     #[test]
     fn damaged_snapshot_says_nothing() {
-        let good = encode(&mut [IndexEntry { key: 1, pages: 2, stamp: 3 }]);
+        let good = encode(&mut [IndexEntry { key: 1, spot: Spot::File { pages: 2 }, stamp: 3 }]);
         for at in 0..good.len() {
             let mut bytes = good.clone();
             bytes[at] ^= 4;

@@ -97,11 +97,10 @@ impl Shared {
 
     fn heads(&self, entries: &[IndexEntry]) -> Vec<(Key, Bytes)> {
         let mut heads = Vec::with_capacity(entries.len());
-        for key in entries.iter().map(|entry| Key(entry.key)) {
-            match self.files.read_head(key) {
-                Ok(head) => heads.push((key, head)),
-                Err(error) => self.unreadable(key, error),
-            }
+        for entry in entries {
+            let key = Key(entry.key);
+            let head = self.readable(key, entry.spot, |spot| self.files.read_head(key, spot));
+            heads.extend(head.map(|head| (key, head)));
         }
         heads
     }

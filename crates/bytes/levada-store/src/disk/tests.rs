@@ -27,8 +27,21 @@ fn settings(dir: &Path) -> DiskSettings {
 }
 
 fn open(dir: &Path) -> Disk {
-    Disk::open(settings(dir), DiskMetrics::registered(&mut Registry::default())).unwrap()
+    open_with(settings(dir), bundle::LONGEST)
 }
+
+/// A tier that gives every record a file of its own.
+fn open_unbundled(dir: &Path) -> Disk {
+    open_with(settings(dir), 0)
+}
+
+fn open_with(settings: DiskSettings, longest_bundled: u64) -> Disk {
+    let metrics = DiskMetrics::registered(&mut Registry::default());
+    Disk::bundling(settings, metrics, longest_bundled).unwrap()
+}
+
+/// The longest record in a bundle: no short record is, or all are.
+const FORMS: [u64; 2] = [0, bundle::LONGEST];
 
 /// The bytes of record `n`: all that a test must know of it.
 fn body(n: u64, size: usize) -> Bytes {
@@ -57,9 +70,33 @@ impl Disk {
         until(|| self.shared.state.lock().queue.is_empty()).await;
     }
 
+    /// The file that has record `n`, or could have it.
     fn file(&self, n: u64) -> PathBuf {
-        self.shared.files.path(key(n))
+        let spot = self.shared.state.lock().index.spot(key(n));
+        self.shared.files.path(key(n), spot.unwrap_or(Spot::File { pages: 0 }))
     }
+
+    /// Whether a new start would find record `n`.
+    fn is_on_disk(&self, n: u64) -> bool {
+        let mut bundled = bundled(self.shared.files.root()).into_iter();
+        self.shared.files.path(key(n), Spot::File { pages: 0 }).exists()
+            || bundled.any(|listed| listed.key == key(n).0)
+    }
+}
+
+/// All bundles of a directory.
+fn bundles(dir: &Path) -> Vec<(std::num::NonZeroU32, PathBuf)> {
+    let entries = fs::read_dir(dir.join("000")).into_iter().flatten().flatten();
+    let bundle = |entry: fs::DirEntry| Some((files::bundle_of(&entry.file_name())?, entry.path()));
+    let mut bundles: Vec<_> = entries.filter_map(bundle).collect();
+    bundles.sort();
+    bundles
+}
+
+/// All records that the bundles of a directory have.
+fn bundled(dir: &Path) -> Vec<bundle::Listed> {
+    let read = |(number, path)| bundle::listed_in(number, &fs::read(path).unwrap_or_default());
+    bundles(dir).into_iter().flat_map(read).collect()
 }
 
 fn head(n: u64) -> Bytes {
@@ -129,22 +166,24 @@ fn hang(path: &Path) {
 
 #[tokio::test]
 async fn records_of_all_sizes_come_back() {
-    let dir = TempDir::new().unwrap();
-    let disk = open(dir.path());
-    let sizes = [0, 1, 4055, 4056, 4057, 65_535, 262_144, 262_145, 1 << 20];
-    for (n, size) in (0..).zip(sizes) {
-        disk.put_record(n, size);
-        assert!(disk.has(n, size).await, "while it waits");
+    for form in FORMS {
+        let dir = TempDir::new().unwrap();
+        let disk = open_with(settings(dir.path()), form);
+        let sizes = [0, 1, 4055, 4056, 4057, 65_535, 262_144, 262_145, 1 << 20];
+        for (n, size) in (0..).zip(sizes) {
+            disk.put_record(n, size);
+            assert!(disk.has(n, size).await, "while it waits");
+        }
+        disk.settled().await;
+        for (n, size) in (0..).zip(sizes) {
+            assert!(disk.has(n, size).await, "{size} bytes");
+        }
+        assert!(!disk.has(99, 1).await);
+        assert_eq!(disk.entries(), sizes.len());
+        assert!(disk.holds(key(1)) && !disk.holds(key(99)));
+        let metrics = &disk.shared.metrics;
+        assert_eq!((metrics.hits.get(), metrics.misses.get(), metrics.writes.get()), (18, 1, 9));
     }
-    disk.settled().await;
-    for (n, size) in (0..).zip(sizes) {
-        assert!(disk.has(n, size).await, "{size} bytes");
-    }
-    assert!(!disk.has(99, 1).await);
-    assert_eq!(disk.entries(), sizes.len());
-    assert!(disk.holds(key(1)) && !disk.holds(key(99)));
-    let metrics = &disk.shared.metrics;
-    assert_eq!((metrics.hits.get(), metrics.misses.get(), metrics.writes.get()), (18, 1, 9));
 }
 
 #[tokio::test]
@@ -156,7 +195,7 @@ async fn long_body_that_was_read_of_late_stays_in_its_file() {
         disk.put_record(n, size);
     }
     disk.settled().await;
-    if disk.shared.files.read_at_once(key(0)).is_err() {
+    if disk.shared.files.read_at_once(key(0), Spot::File { pages: 0 }).is_err() {
         levada_skip::skipped("this file system does not say what it has in memory");
         return;
     }
@@ -175,55 +214,61 @@ async fn long_body_that_was_read_of_late_stays_in_its_file() {
 
 #[tokio::test]
 async fn last_put_is_found() {
-    let dir = TempDir::new().unwrap();
-    let disk = open(dir.path());
-    disk.put(key(1), "old".into(), vec![]);
-    disk.settled().await;
-    disk.put(key(1), "new".into(), vec!["a".into(), "b".into()]);
-    assert_eq!(disk.get(key(1)).await.unwrap().head, "new");
-    disk.settled().await;
-    let record = disk.get(key(1)).await.unwrap();
-    assert_eq!((&record.head[..], record.body.concat()), (&b"new"[..], b"ab".to_vec()));
-    assert_eq!(disk.entries(), 1);
+    for form in FORMS {
+        let dir = TempDir::new().unwrap();
+        let disk = open_with(settings(dir.path()), form);
+        disk.put(key(1), "old".into(), vec![]);
+        disk.settled().await;
+        disk.put(key(1), "new".into(), vec!["a".into(), "b".into()]);
+        assert_eq!(disk.get(key(1)).await.unwrap().head, "new");
+        disk.settled().await;
+        let record = disk.get(key(1)).await.unwrap();
+        assert_eq!((&record.head[..], record.body.concat()), (&b"new"[..], b"ab".to_vec()));
+        assert_eq!(disk.entries(), 1);
+    }
 }
 
 #[tokio::test]
 async fn records_survive_an_orderly_end_and_a_kill() {
-    let dir = TempDir::new().unwrap();
-    for orderly in [true, false, true] {
-        let disk = open(dir.path());
-        (0..50).for_each(|n| disk.put_record(n, 5000));
-        disk.settled().await;
-        let bytes = disk.bytes();
-        if orderly {
-            disk.close(Duration::from_secs(10));
-        }
-        drop(disk);
-        assert_eq!(dir.path().join("index.clean").exists(), orderly);
+    for form in FORMS {
+        let dir = TempDir::new().unwrap();
+        for orderly in [true, false, true] {
+            let disk = open_with(settings(dir.path()), form);
+            (0..50).for_each(|n| disk.put_record(n, 5000));
+            disk.settled().await;
+            let bytes = disk.bytes();
+            if orderly {
+                disk.close(Duration::from_secs(10));
+            }
+            drop(disk);
+            assert_eq!(dir.path().join("index.clean").exists(), orderly);
 
-        let disk = open(dir.path());
-        for n in 0..50 {
-            assert!(disk.holds(key(n)) && disk.has(n, 5000).await);
+            let disk = open_with(settings(dir.path()), form);
+            for n in 0..50 {
+                assert!(disk.holds(key(n)) && disk.has(n, 5000).await);
+            }
+            disk.scanned().await;
+            assert_eq!(disk.entries(), 50);
+            assert!(disk.bytes().abs_diff(bytes) <= 2 * index::PAGE);
+            assert!(!dir.path().join("index.clean").exists(), "it would be out of date");
         }
-        disk.scanned().await;
-        assert_eq!(disk.entries(), 50);
-        assert!(disk.bytes().abs_diff(bytes) <= 2 * index::PAGE);
-        assert!(!dir.path().join("index.clean").exists(), "it would be out of date");
     }
 }
 
 #[tokio::test]
 async fn what_waits_is_written_at_an_orderly_end() {
-    let dir = TempDir::new().unwrap();
-    let disk = open(dir.path());
-    (0..100).for_each(|n| disk.put_record(n, 20_000));
-    disk.close(Duration::from_secs(30));
-    disk.put_record(500, 10);
-    assert_eq!(disk.shared.metrics.dropped_for("stopping"), 1);
-    drop(disk);
-    let disk = open(dir.path());
-    disk.scanned().await;
-    assert_eq!(disk.entries(), 100);
+    for form in FORMS {
+        let dir = TempDir::new().unwrap();
+        let disk = open_with(settings(dir.path()), form);
+        (0..100).for_each(|n| disk.put_record(n, 20_000));
+        disk.close(Duration::from_secs(30));
+        disk.put_record(500, 10);
+        assert_eq!(disk.shared.metrics.dropped_for("stopping"), 1);
+        drop(disk);
+        let disk = open_with(settings(dir.path()), form);
+        disk.scanned().await;
+        assert_eq!(disk.entries(), 100);
+    }
 }
 
 #[tokio::test]
@@ -234,7 +279,9 @@ async fn order_of_eviction_survives_a_restart() {
     disk.settled().await;
     let now = unix_time();
     // Asked for last: the first ten.
-    (0..40).for_each(|n| assert!(disk.shared.state.lock().index.touch(key(n), now - n as u32)));
+    (0..40).for_each(|n| {
+        assert!(disk.shared.state.lock().index.touch(key(n), now - n as u32).is_some())
+    });
     disk.close(Duration::from_secs(10));
     drop(disk);
     let smaller = DiskSettings { bytes: 2 * MIB, ..settings(dir.path()) };
@@ -275,7 +322,7 @@ async fn limit_holds_for_everything_in_the_directory() {
 #[tokio::test]
 async fn damage_anywhere_is_a_miss_and_removes_the_file() {
     let dir = TempDir::new().unwrap();
-    let disk = open(dir.path());
+    let disk = open_unbundled(dir.path());
     // In the mark, format, checksum, key, lengths, body checksum, head, body; and cut, and grown.
     let places = [0, 6, 8, 16, 24, 28, 32, 40, 60, 9000];
     for (count, at) in (1..).zip(places) {
@@ -308,7 +355,7 @@ async fn damage_anywhere_is_a_miss_and_removes_the_file() {
 #[tokio::test]
 async fn scan_removes_what_is_no_record() {
     let dir = TempDir::new().unwrap();
-    let disk = open(dir.path());
+    let disk = open_unbundled(dir.path());
     (0..20).for_each(|n| disk.put_record(n, 3000));
     disk.settled().await;
     let (cut, part) = (disk.file(1), disk.file(2).parent().unwrap().to_owned());
@@ -320,7 +367,7 @@ async fn scan_removes_what_is_no_record() {
     fs::write(dir.path().join("000"), b"not a directory").unwrap();
     fs::write(dir.path().join("index"), b"no index").unwrap();
     fs::create_dir(dir.path().join("lost+found")).unwrap();
-    let disk = open(dir.path());
+    let disk = open_unbundled(dir.path());
     disk.settled().await;
     assert_eq!(disk.entries(), 19);
     let metrics = &disk.shared.metrics;
@@ -333,63 +380,69 @@ async fn scan_removes_what_is_no_record() {
 
 #[tokio::test]
 async fn records_are_served_while_the_scan_runs() {
-    let dir = TempDir::new().unwrap();
-    let disk = open(dir.path());
-    (0..3000).for_each(|n| disk.put_record(n, 100));
-    disk.settled().await;
-    drop(disk);
-    let disk = open(dir.path());
-    disk.remove(key(2999));
-    disk.put_record(5000, 100);
-    let mut during = 0;
-    for n in (0..2999).rev() {
-        during += u32::from(!*disk.shared.scanned.borrow());
-        assert!(disk.has(n, 100).await);
+    for form in FORMS {
+        let dir = TempDir::new().unwrap();
+        let disk = open_with(settings(dir.path()), form);
+        (0..3000).for_each(|n| disk.put_record(n, 100));
+        disk.settled().await;
+        drop(disk);
+        let disk = open_with(settings(dir.path()), form);
+        disk.remove(key(2999));
+        disk.put_record(5000, 100);
+        let mut during = 0;
+        for n in (0..2999).rev() {
+            during += u32::from(!*disk.shared.scanned.borrow());
+            assert!(disk.has(n, 100).await);
+        }
+        assert!(!disk.has(2999, 100).await && disk.has(5000, 100).await);
+        eprintln!("{during} records were read before the scan had ended");
+        disk.settled().await;
+        assert_eq!(disk.entries(), 3000);
+        assert!(!disk.is_on_disk(2999));
+        assert!(!disk.has(2999, 100).await);
+        assert_eq!(disk.shared.metrics.errors_of(Kind::Missing), 0, "a removal is no loss");
     }
-    assert!(!disk.has(2999, 100).await && disk.has(5000, 100).await);
-    eprintln!("{during} records were read before the scan had ended");
-    disk.settled().await;
-    assert_eq!(disk.entries(), 3000);
-    assert!(!disk.file(2999).exists());
-    assert!(!disk.has(2999, 100).await);
-    assert_eq!(disk.shared.metrics.errors_of(Kind::Missing), 0, "a removal is no loss");
 }
 
 #[tokio::test]
 async fn removal_and_put_take_effect_in_order() {
-    let dir = TempDir::new().unwrap();
-    let disk = Arc::new(open(dir.path()));
-    disk.put_record(1, 100);
-    disk.remove(key(1));
-    assert!(!disk.holds(key(1)) && !disk.has(1, 100).await);
-    disk.settled().await;
-    assert!(!disk.has(1, 100).await && !disk.file(1).exists());
-
-    // Each of four threads has the last word on its own keys, and meddles with the file writes.
-    let threads = (0..4u64).map(|thread| {
-        let disk = disk.clone();
-        std::thread::spawn(move || {
-            for round in 0..500 {
-                let n = thread * 10 + round % 7;
-                disk.put_record(n, 2000);
-                if (round / 7 + n).is_multiple_of(2) {
-                    disk.remove(key(n));
-                }
-            }
-        })
-    });
-    threads.collect::<Vec<_>>().into_iter().for_each(|thread| thread.join().unwrap());
-    let last = |thread: u64, place: u64| {
-        let round = (0..500u64).rev().find(|round| round % 7 == place).unwrap();
-        !(round / 7 + thread * 10 + place).is_multiple_of(2)
-    };
-    for settled in [false, true] {
-        for (thread, place) in (0..4).flat_map(|thread| (0..7).map(move |place| (thread, place))) {
-            let n = thread * 10 + place;
-            assert_eq!(disk.has(n, 2000).await, last(thread, place), "{n}");
-            assert!(!settled || disk.file(n).exists() == last(thread, place));
-        }
+    for form in FORMS {
+        let dir = TempDir::new().unwrap();
+        let disk = Arc::new(open_with(settings(dir.path()), form));
+        disk.put_record(1, 100);
+        disk.remove(key(1));
+        assert!(!disk.holds(key(1)) && !disk.has(1, 100).await);
         disk.settled().await;
+        assert!(!disk.has(1, 100).await && !disk.is_on_disk(1));
+
+        // Each of four threads has the last word on its own keys, and meddles with the file writes.
+        let threads = (0..4u64).map(|thread| {
+            let disk = disk.clone();
+            std::thread::spawn(move || {
+                for round in 0..500 {
+                    let n = thread * 10 + round % 7;
+                    disk.put_record(n, 2000);
+                    if (round / 7 + n).is_multiple_of(2) {
+                        disk.remove(key(n));
+                    }
+                }
+            })
+        });
+        threads.collect::<Vec<_>>().into_iter().for_each(|thread| thread.join().unwrap());
+        let last = |thread: u64, place: u64| {
+            let round = (0..500u64).rev().find(|round| round % 7 == place).unwrap();
+            !(round / 7 + thread * 10 + place).is_multiple_of(2)
+        };
+        for settled in [false, true] {
+            for (thread, place) in
+                (0..4).flat_map(|thread| (0..7).map(move |place| (thread, place)))
+            {
+                let n = thread * 10 + place;
+                assert_eq!(disk.has(n, 2000).await, last(thread, place), "{n}");
+                assert!(!settled || disk.is_on_disk(n) == last(thread, place));
+            }
+            disk.settled().await;
+        }
     }
 }
 
@@ -397,7 +450,7 @@ async fn removal_and_put_take_effect_in_order() {
 async fn disk_that_hangs_costs_a_bounded_queue_and_nobody_waits() {
     let dir = TempDir::new().unwrap();
     let settings = DiskSettings { queue_bytes: 100_000, ..settings(dir.path()) };
-    let disk = Disk::open(settings, DiskMetrics::registered(&mut Registry::default())).unwrap();
+    let disk = open_with(settings, 0);
     disk.put_record(50, 100);
     disk.settled().await;
     let writing = disk.file(50).with_file_name("writing");
@@ -431,7 +484,7 @@ async fn read_that_hangs_is_a_miss() {
 #[tokio::test]
 async fn unreadable_record_is_a_miss_and_leaves_the_disk_alone_for_a_while() {
     let dir = TempDir::new().unwrap();
-    let disk = open(dir.path());
+    let disk = open_unbundled(dir.path());
     (0..2).for_each(|n| disk.put_record(n, 100));
     disk.settled().await;
     fs::remove_file(disk.file(1)).unwrap();
@@ -494,7 +547,7 @@ async fn read_only_disk_still_serves_and_what_is_removed_stays_removed() {
     assert!(!disk.has(2, 5000).await);
     mount.remount("rw");
     disk.settled().await;
-    assert!(!disk.file(1).exists() && !disk.file(2).exists());
+    assert!(!disk.is_on_disk(1) && !disk.is_on_disk(2));
     drop(disk);
     mount.remount("ro");
     let disk = open(mount.0.path());
@@ -560,7 +613,7 @@ async fn directory_is_one_nodes() {
 #[tokio::test]
 async fn sweep_judges_every_record_on_disk_and_waiting() {
     let dir = TempDir::new().unwrap();
-    let disk = open(dir.path());
+    let disk = open_unbundled(dir.path());
     (0..200).for_each(|n| disk.put_record(n, 6000));
     disk.settled().await;
     let writing = disk.file(200).with_file_name("writing");
@@ -594,20 +647,22 @@ async fn sweep_judges_every_record_on_disk_and_waiting() {
 
 #[tokio::test]
 async fn sweep_leaves_a_record_that_has_replaced_the_judged_one() {
-    let dir = TempDir::new().unwrap();
-    let disk = open(dir.path());
-    disk.put_record(1, 10);
-    disk.settled().await;
-    let judge = |_: Key, _: &Bytes| {
-        disk.put(key(1), "new".into(), vec![body(1, 10)]);
-        while !disk.shared.state.lock().queue.is_empty() {
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
-        RecordAction::Remove
-    };
-    disk.sweep(100_000, judge).await;
-    disk.settled().await;
-    assert_eq!(disk.get(key(1)).await.map(|record| record.head), Some("new".into()));
+    for form in FORMS {
+        let dir = TempDir::new().unwrap();
+        let disk = open_with(settings(dir.path()), form);
+        disk.put_record(1, 10);
+        disk.settled().await;
+        let judge = |_: Key, _: &Bytes| {
+            disk.put(key(1), "new".into(), vec![body(1, 10)]);
+            while !disk.shared.state.lock().queue.is_empty() {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            RecordAction::Remove
+        };
+        disk.sweep(100_000, judge).await;
+        disk.settled().await;
+        assert_eq!(disk.get(key(1)).await.map(|record| record.head), Some("new".into()));
+    }
 }
 
 #[tokio::test]

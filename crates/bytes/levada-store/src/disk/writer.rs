@@ -1,8 +1,10 @@
 //! The tier's own thread: the only one that changes the directory.
 
 use std::{
-    fs::File,
+    collections::BTreeSet,
+    fs::{self, File},
     io,
+    num::NonZeroU32,
     time::{Duration, Instant},
 };
 
@@ -11,10 +13,11 @@ use levada_types::Key;
 
 use super::{
     Closing, Shared,
-    files::{FANOUT, part_of, remove},
-    index::{IndexEntry, PAGE, pages},
+    bundle::{self, OpenBundle, Part},
+    files::{BUNDLES, FANOUT, part_of, remove},
+    index::{IndexEntry, PAGE, Spot, file_cost, pages},
     queue::{Ticket, Work},
-    record::{HEADER, ReadError, length},
+    record::{self, HEADER, ReadError, length},
     scan, snapshot, unix_time,
 };
 
@@ -29,6 +32,9 @@ pub(super) fn run(shared: &Shared, lock: Option<File>) {
         shared,
         lock,
         parts: Box::new([false; FANOUT as usize]),
+        open: None,
+        next_bundle: NonZeroU32::MIN,
+        half_moved: BTreeSet::new(),
         snapshot: 0,
         due: Instant::now() + SNAPSHOT_INTERVAL,
         changed: false,
@@ -48,6 +54,13 @@ pub(super) struct DiskWriter<'a> {
     lock: Option<File>,
     /// Which of the directories of records there are.
     parts: Box<[bool; FANOUT as usize]>,
+    /// The bundle that short records are appended to.
+    pub(super) open: Option<OpenBundle>,
+    /// The number of the next one.
+    pub(super) next_bundle: NonZeroU32,
+    /// Bundles with records that another one has as well. They go before anything else is done: a record that
+    /// is removed from the other one must not come back.
+    pub(super) half_moved: BTreeSet<NonZeroU32>,
     /// The bytes of the snapshot on the disk, as accounted.
     pub(super) snapshot: u64,
     /// When to write the next one.
@@ -136,11 +149,11 @@ impl DiskWriter<'_> {
 
     /// Does one thing; gives back what is still to be done after a failure.
     fn done(&mut self, key: Key, work: Work) -> Option<Work> {
-        let result = match &work {
+        let result = self.finish_moves().and_then(|()| match &work {
             Work::Write { head, body } => self.write(key, head, body),
             Work::Change { old, new } => self.change(key, old, new.as_ref()),
             Work::Remove => self.remove(key),
-        };
+        });
         let Err(error) = result else {
             let mut state = self.shared.state.lock();
             if state.writing.until().is_some() {
@@ -163,29 +176,70 @@ impl DiskWriter<'_> {
 
     fn write(&mut self, key: Key, head: &[u8], body: &[Bytes]) -> io::Result<()> {
         let total = (HEADER + head.len() + length(body)) as u64;
-        let part = usize::from(part_of(key));
-        if !self.make_room(pages(total) + u32::from(!self.parts[part]))? {
+        let is_short = total <= self.shared.longest_bundled;
+        let part = if is_short { BUNDLES } else { part_of(key) }.into();
+        let directory = if self.parts[part] { 0 } else { PAGE };
+        let cost = if is_short { total + bundle::ENTRY + bundle::FIXED } else { file_cost(total) };
+        if !self.make_room(cost + directory)? {
             self.shared.metrics.dropped("too_large");
             return self.remove(key);
         }
-        self.account_for(part);
-        match self.shared.files.write(key, head, body) {
+        // A file replaces a file in one step. In all other cases the former record goes first.
+        let before = self.shared.state.lock().index.spot(key);
+        if let Some(before) = before.filter(|before| is_short || before.bundle().is_some()) {
+            self.erase(key, before)?;
+        }
+        let write = |writer: &mut Self| -> io::Result<Spot> {
+            if is_short {
+                let record = record::whole(key, head, body);
+                return Ok(Spot::Bundle(writer.append(key, unix_time(), &record)?));
+            }
+            writer.account_for(part);
+            writer.shared.files.write(key, head, body)?;
+            Ok(Spot::File { pages: pages(total) })
+        };
+        let spot = match write(self) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.begin_anew()?;
-                self.account_for(part);
-                self.shared.files.write(key, head, body)?
+                write(self)?
             }
             Err(error) if is_full(&error) => {
-                self.give_way(pages(total))?;
-                self.shared.files.write(key, head, body)?
+                self.give_way(cost)?;
+                write(self)?
             }
             result => result?,
-        }
-        let mut state = self.shared.state.lock();
-        state.index.insert(IndexEntry { key: key.0, pages: pages(total), stamp: unix_time() });
+        };
+        self.shared.state.lock().index.insert(IndexEntry { key: key.0, spot, stamp: unix_time() });
         self.shared.metrics.writes.inc();
         self.shared.metrics.written_bytes.inc_by(total);
-        Ok(())
+        self.drop_if_empty(before.and_then(Spot::bundle))
+    }
+
+    /// Appends a record to the open bundle, or to the next one. The caller inserts it.
+    fn append(&mut self, key: Key, stamp: u32, record: &[u8]) -> io::Result<Part> {
+        let (length, most) = (record.len() as u64, self.shared.bundle_bytes);
+        let open = self.open.take_if(|open| open.has_room(length, most));
+        let mut open = match open {
+            Some(open) => open,
+            None => self.next_bundle()?,
+        };
+        let part = open.append(&self.shared.files.bundle(open.number), key, stamp, record);
+        if part.is_ok() {
+            self.shared.state.lock().index.grow(open.number, length + bundle::ENTRY);
+        }
+        self.open = Some(open);
+        part
+    }
+
+    fn next_bundle(&mut self) -> io::Result<OpenBundle> {
+        let full = self.open.take().map(|open| open.number);
+        self.drop_if_empty(full)?;
+        let number = self.next_bundle;
+        self.account_for(BUNDLES.into());
+        let open = OpenBundle::create(number, &self.shared.files.bundle(number))?;
+        self.next_bundle = number.saturating_add(1);
+        self.shared.state.lock().index.grow(number, bundle::FIXED);
+        Ok(open)
     }
 
     /// Counts the directory that a record is to be in.
@@ -198,59 +252,168 @@ impl DiskWriter<'_> {
 
     /// Replaces the head of a record that has not changed since it was read, or removes the record.
     fn change(&mut self, key: Key, old: &Bytes, new: Option<&Bytes>) -> io::Result<()> {
+        let Some(spot) = self.shared.state.lock().index.spot(key) else { return Ok(()) };
         let Some(new) = new else {
             // Another record has taken its place and stays.
-            let other = self.shared.files.read_head(key).is_ok_and(|head| head != old);
+            let other = self.shared.files.read_head(key, spot).is_ok_and(|head| head != old);
             return if other { Ok(()) } else { self.remove(key) };
         };
-        match self.shared.files.read(key) {
+        match self.shared.files.read(key, spot) {
             Ok(record) if record.head == old => self.write(key, new, &record.body),
             Ok(_) => Ok(()),
             Err(ReadError::Io(error)) if error.kind() != io::ErrorKind::NotFound => Err(error),
             Err(ReadError::Io(_)) => self.remove(key),
             Err(ReadError::Damaged(damage)) => {
-                self.shared.damaged(&self.shared.files.path(key), damage);
+                self.shared.damaged(&self.shared.files.path(key, spot), damage);
                 self.remove(key)
             }
         }
     }
 
-    fn remove(&self, key: Key) -> io::Result<()> {
-        self.shared.files.remove(key)?;
+    pub(super) fn remove(&mut self, key: Key) -> io::Result<()> {
+        let spot = self.shared.state.lock().index.spot(key).unwrap_or(Spot::File { pages: 0 });
+        self.erase(key, spot)?;
         self.shared.state.lock().index.remove(key);
+        self.drop_if_empty(spot.bundle())
+    }
+
+    /// Removes a record from the disk; that there is none is as good. In a bundle its bytes stay.
+    fn erase(&self, key: Key, spot: Spot) -> io::Result<()> {
+        let path = self.shared.files.path(key, spot);
+        match spot {
+            Spot::File { .. } => remove(&path),
+            Spot::Bundle(part) => bundle::bury(&path, part),
+        }
+    }
+
+    /// Removes a bundle that a record has left, if that was the last one.
+    pub(super) fn drop_if_empty(&mut self, bundle: Option<NonZeroU32>) -> io::Result<()> {
+        let open = self.open.as_ref().map(|open| open.number);
+        match bundle.filter(|_| bundle != open) {
+            Some(bundle) if self.shared.state.lock().index.is_empty(bundle) => {
+                self.drop_bundle(bundle)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn drop_bundle(&mut self, bundle: NonZeroU32) -> io::Result<()> {
+        remove(&self.shared.files.bundle(bundle))?;
+        self.open.take_if(|open| open.number == bundle);
+        self.half_moved.remove(&bundle);
+        self.shared.state.lock().index.remove_bundle(bundle);
         Ok(())
     }
 
-    /// Evicts until a file of so many pages has room; false when it never will.
-    pub(super) fn make_room(&self, pages: u32) -> io::Result<bool> {
-        while !self.shared.state.lock().index.has_room(pages) {
-            if self.evict()?.is_none() {
-                return Ok(false);
+    /// Evicts until so many bytes have room; false when they never will.
+    pub(super) fn make_room(&mut self, bytes: u64) -> io::Result<bool> {
+        loop {
+            let open = self.open.as_ref().map(|open| open.number);
+            let mut state = self.shared.state.lock();
+            if state.index.has_room(bytes) {
+                return Ok(true);
+            }
+            let sparse = state.index.sparse(open);
+            drop(state);
+            match sparse {
+                Some(bundle) => self.move_records(bundle)?,
+                None if self.evict()?.is_none() => return Ok(false),
+                None => {}
             }
         }
-        Ok(true)
+    }
+
+    /// Ends what an error or a crash has interrupted.
+    pub(super) fn finish_moves(&mut self) -> io::Result<()> {
+        while let Some(bundle) = self.half_moved.first() {
+            self.move_records(*bundle)?;
+        }
+        Ok(())
+    }
+
+    /// Removes a bundle, and writes the records that it still has to the open one. Until it is gone there are two
+    /// of each, and both are the same. Records that have no room go with it.
+    fn move_records(&mut self, bundle: NonZeroU32) -> io::Result<()> {
+        self.open.take_if(|open| open.number == bundle);
+        let path = self.shared.files.bundle(bundle);
+        let is_empty = self.shared.state.lock().index.is_empty(bundle);
+        let bytes = if is_empty { Ok(Vec::new()) } else { fs::read(&path) };
+        let bytes = bytes.unwrap_or_else(|error| {
+            self.shared.trouble("a bundle of records cannot be read", &path, &error);
+            Vec::new()
+        });
+        let mut room = self.shared.bundle_bytes;
+        for bundle::Listed { key, part, stamp } in bundle::listed_in(bundle, &bytes) {
+            let key = Key(key);
+            if self.shared.state.lock().index.spot(key) != Some(Spot::Bundle(part)) {
+                continue;
+            }
+            let record = &bytes[part.at as usize..][..part.length.into()];
+            if let Err(ReadError::Damaged(damage)) = record::parse(record, key) {
+                self.shared.damaged(&path, damage);
+                self.shared.state.lock().index.remove(key);
+                continue;
+            }
+            let moved = match room.checked_sub(Spot::Bundle(part).cost()) {
+                Some(left) => {
+                    room = left;
+                    self.append(key, stamp, record)
+                }
+                None => Err(io::ErrorKind::StorageFull.into()),
+            };
+            match moved {
+                Ok(part) => {
+                    self.half_moved.insert(bundle);
+                    self.shared.state.lock().index.shift(key, Spot::Bundle(part));
+                }
+                Err(error) if is_full(&error) => {
+                    self.shared.state.lock().index.remove(key);
+                    self.shared.metrics.evictions.inc();
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.drop_bundle(bundle)
     }
 
     /// The disk is full before the limit is reached: something else fills it, or the limit is too high.
-    /// Then the tier gets along with the room it has.
-    fn give_way(&self, pages: u32) -> io::Result<()> {
-        let mut given = 0;
-        while given < pages {
-            match self.evict()? {
-                Some(entry) => given += entry.pages,
-                None => return Err(io::ErrorKind::StorageFull.into()),
+    /// Then the tier gets along with the room it has. Nothing can be moved, so that a record which goes takes its
+    /// whole bundle along.
+    fn give_way(&mut self, bytes: u64) -> io::Result<()> {
+        let taken = || self.shared.state.lock().index.bytes();
+        let enough = taken().saturating_sub(bytes);
+        while taken() > enough {
+            let Some(entry) = self.evict()? else { return Err(io::ErrorKind::StorageFull.into()) };
+            if let Some(bundle) = entry.spot.bundle() {
+                self.drop_with_all(bundle)?;
             }
         }
         Ok(())
     }
 
-    fn evict(&self) -> io::Result<Option<IndexEntry>> {
+    /// Removes a bundle with all records that it has.
+    fn drop_with_all(&mut self, bundle: NonZeroU32) -> io::Result<()> {
+        // As far as its table can be read. Records that the index keeps are found to be gone.
+        let table = fs::read(self.shared.files.bundle(bundle)).unwrap_or_default();
+        self.drop_bundle(bundle)?;
+        for listed in bundle::listed_in(bundle, &table) {
+            let mut state = self.shared.state.lock();
+            if state.index.spot(Key(listed.key)) == Some(Spot::Bundle(listed.part)) {
+                state.index.remove(Key(listed.key));
+                self.shared.metrics.evictions.inc();
+            }
+        }
+        Ok(())
+    }
+
+    fn evict(&mut self) -> io::Result<Option<IndexEntry>> {
         let Some(entry) = self.shared.state.lock().index.evict() else { return Ok(None) };
-        if let Err(error) = self.shared.files.remove(Key(entry.key)) {
+        if let Err(error) = self.erase(Key(entry.key), entry.spot) {
             self.shared.state.lock().index.insert(entry);
             return Err(error);
         }
         self.shared.metrics.evictions.inc();
+        self.drop_if_empty(entry.spot.bundle())?;
         Ok(Some(entry))
     }
 
@@ -265,6 +428,8 @@ impl DiskWriter<'_> {
         self.lock = Some(self.shared.files.take()?);
         self.shared.state.lock().index.clear();
         self.parts.fill(false);
+        self.open = None;
+        self.half_moved.clear();
         self.snapshot = 0;
         Ok(())
     }
@@ -281,7 +446,8 @@ impl DiskWriter<'_> {
     fn write_down(&mut self, clean: bool) -> io::Result<()> {
         let files = &self.shared.files;
         let length = snapshot::length(self.shared.state.lock().index.len());
-        if !self.make_room(pages(length))? {
+        self.finish_moves()?;
+        if !self.make_room(file_cost(length))? {
             return Ok(());
         }
         let (mut entries, mut next) = (Vec::new(), Some(0));
