@@ -75,7 +75,8 @@ pub(super) struct Table {
     pub(super) live: Vec<Listed>,
     /// The bytes of all records and entries.
     pub(super) bytes: u64,
-    /// The next entry, and where its record begins, if nothing stands there.
+    /// The next entry, and where its record begins, if all is as it was written. Otherwise more bytes could make
+    /// entries count that have not.
     next: Option<(u16, u32)>,
 }
 
@@ -101,7 +102,7 @@ pub(super) fn table(
     let mut table =
         Table { live: Vec::new(), bytes: total.saturating_sub(RECORDS.into()), next: None };
     let mut bytes = vec![0; RECORDS.min(64 << 10) as usize];
-    let (mut end, mut slot) = (RECORDS, 0);
+    let (mut end, mut slot, mut is_whole) = (RECORDS, 0, true);
     'table: for from in (0..RECORDS).step_by(bytes.len()) {
         let mut read = 0;
         while read < bytes.len() {
@@ -111,17 +112,22 @@ pub(super) fn table(
             }
         }
         for entry in bytes[..read].as_chunks::<{ ENTRY as usize }>().0 {
-            if slot == 0 && !entry.starts_with(MARK) {
-                return Err(Damage::NotARecord.into());
+            if slot == 0 {
+                if !entry.starts_with(MARK) {
+                    return Err(Damage::NotARecord.into());
+                }
+                slot = 1;
+                continue;
             }
             if entry == &[0; ENTRY as usize] {
                 break 'table;
             }
-            if slot > 0
-                && let Some((listed, is_live)) = listed(entry, bundle, slot, end, total)
-            {
-                end = listed.part.end();
-                table.live.extend(is_live.then_some(listed));
+            match listed(entry, bundle, slot, end, total) {
+                Some((listed, is_live)) => {
+                    end = listed.part.end();
+                    table.live.extend(is_live.then_some(listed));
+                }
+                None => is_whole = false,
             }
             slot += 1;
         }
@@ -133,7 +139,8 @@ pub(super) fn table(
         return Err(Damage::Length.into());
     }
     table.bytes += u64::from(slot) * ENTRY;
-    table.next = (u64::from(end) == total.max(RECORDS.into())).then_some((slot, end));
+    is_whole &= u64::from(end) == total.max(RECORDS.into());
+    table.next = is_whole.then_some((slot, end));
     Ok(table)
 }
 
@@ -196,8 +203,7 @@ impl OpenBundle {
         Ok(Self { number, slot: 1, end: RECORDS })
     }
 
-    /// Goes on with a bundle, unless something stands behind its last record: the bytes that a crash has left
-    /// there may have entries that would come back.
+    /// Goes on with a bundle, unless it is damaged or a crash has left bytes behind its last record.
     pub(super) fn resume(number: NonZeroU32, table: &Table) -> Option<Self> {
         table.next.map(|(slot, end)| Self { number, slot, end })
     }

@@ -163,6 +163,15 @@ impl Index {
         self.bytes().saturating_add(bytes).saturating_add(self.reserve) <= self.limit
     }
 
+    /// The bytes that may be copied from a bundle before it is removed. A directory that has too many already, as
+    /// after the limit was lowered, may have more for this moment.
+    pub(super) fn room_to_move(&self) -> u64 {
+        match self.limit.checked_sub(self.bytes()) {
+            Some(room) => room.saturating_sub(bundle::FIXED),
+            None => u64::MAX,
+        }
+    }
+
     /// Whether they could, if all else went.
     pub(super) fn could_have_room(&self, bytes: u64) -> bool {
         self.beside.saturating_add(self.reserve).saturating_add(bytes) <= self.limit

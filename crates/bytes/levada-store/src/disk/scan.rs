@@ -36,8 +36,8 @@ pub(super) fn run(writer: &mut DiskWriter<'_>) -> bool {
     let mut found = read_bundles(writer);
     let hints = Hints::read(writer);
     for entry in &mut found {
-        let hint = hints.of(Key(entry.key));
-        entry.stamp = hint.map_or(entry.stamp, |hint| hint.stamp.max(entry.stamp));
+        let Some(hint) = hints.of(Key(entry.key)) else { continue };
+        entry.stamp = if hints.clean { hint.stamp } else { hint.stamp.max(entry.stamp) };
     }
     let parts = files.parts().unwrap_or_else(|error| {
         writer.shared.trouble("the disk cache cannot be scanned", files.root(), &error);

@@ -14,6 +14,8 @@ use tempfile::TempDir;
 
 use super::*;
 
+mod bundles;
+
 const MIB: u64 = 1 << 20;
 
 fn settings(dir: &Path) -> DiskSettings {
@@ -273,13 +275,19 @@ async fn what_waits_is_written_at_an_orderly_end() {
 
 #[tokio::test]
 async fn order_of_eviction_survives_a_restart() {
+    for (size, all) in [(100_000, 40), (10_000, 400), (1000, 3000)] {
+        order_of_eviction_survives(size, all).await;
+    }
+}
+
+async fn order_of_eviction_survives(size: usize, all: u64) {
     let dir = TempDir::new().unwrap();
     let disk = open(dir.path());
-    (0..40).for_each(|n| disk.put_record(n, 100_000));
+    (0..all).for_each(|n| disk.put_record(n, size));
     disk.settled().await;
     let now = unix_time();
-    // Asked for last: the first ten.
-    (0..40).for_each(|n| {
+    // Asked for last: the first ones.
+    (0..all).for_each(|n| {
         assert!(disk.shared.state.lock().index.touch(key(n), now - n as u32).is_some())
     });
     disk.close(Duration::from_secs(10));
@@ -287,24 +295,26 @@ async fn order_of_eviction_survives_a_restart() {
     let smaller = DiskSettings { bytes: 2 * MIB, ..settings(dir.path()) };
     let disk = Disk::open(smaller, DiskMetrics::registered(&mut Registry::default())).unwrap();
     disk.scanned().await;
-    let kept: Vec<u64> = (0..40).filter(|&n| disk.holds(key(n))).collect();
+    let kept: Vec<u64> = (0..all).filter(|&n| disk.holds(key(n))).collect();
     assert_eq!(kept, (0..kept.len() as u64).collect::<Vec<_>>());
-    assert!((10..20).contains(&kept.len()), "{} fit into 2 MiB", kept.len());
+    let least = 2 * MIB * 2 / 3 / (size as u64 + 100);
+    assert!(kept.len() as u64 > least && disk.has(0, size).await, "{} fit into 2 MiB", kept.len());
     assert!(taken(dir.path()) <= 2 * MIB);
 }
 
 #[tokio::test]
 async fn limit_holds_for_everything_in_the_directory() {
-    for algorithm in EVICTIONS {
+    let sizes = [(60_000, 400), (4000, 2000)];
+    for (algorithm, (most, puts)) in EVICTIONS.iter().flat_map(|it| sizes.map(|size| (it, size))) {
         let dir = TempDir::new().unwrap();
         let limit = 3 * MIB;
         let settings = DiskSettings { bytes: limit, eviction: algorithm, ..settings(dir.path()) };
         let disk = Disk::open(settings, DiskMetrics::registered(&mut Registry::default())).unwrap();
         disk.scanned().await;
-        for n in 0..400 {
-            disk.put_record(n % 300, (n as usize * 7919) % 60_000);
-            disk.has(n / 2, (n as usize / 2 * 7919) % 60_000).await;
-            if n % 20 == 0 {
+        for n in 0..puts {
+            disk.put_record(n % (puts / 4 * 3), (n as usize * 7919) % most);
+            disk.has(n / 2, (n as usize / 2 * 7919) % most).await;
+            if n % (puts / 20) == 0 {
                 assert!(taken(dir.path()) <= limit, "{}: {}", algorithm.name, taken(dir.path()));
             }
         }

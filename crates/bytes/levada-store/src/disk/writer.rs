@@ -342,7 +342,7 @@ impl DiskWriter<'_> {
             self.shared.trouble("a bundle of records cannot be read", &path, &error);
             Vec::new()
         });
-        let mut room = self.shared.bundle_bytes;
+        let mut room = self.shared.state.lock().index.room_to_move();
         for bundle::Listed { key, part, stamp } in bundle::listed_in(bundle, &bytes) {
             let key = Key(key);
             if self.shared.state.lock().index.spot(key) != Some(Spot::Bundle(part)) {
