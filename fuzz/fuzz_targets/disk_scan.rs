@@ -1,5 +1,6 @@
 //! Opening, scanning, reading and sweeping the directory of a disk tier must succeed with any files
-//! in it, and an object found under a key must equal an undamaged file of that key.
+//! in it, and an object found under a key must equal an undamaged record of that key, in a file of its own or in
+//! a bundle.
 #![no_main]
 
 use std::{collections::HashMap, fs, path::Path, sync::LazyLock, time::Duration};
@@ -8,7 +9,8 @@ use bytes::Bytes;
 use levada_cache::eviction::EVICTIONS;
 use levada_observe::metrics::Registry;
 use levada_store::disk::{
-    Disk, DiskMetrics, DiskSettings, Record, RecordAction, read_record, write_record,
+    Disk, DiskMetrics, DiskSettings, Record, RecordAction, read_bundle, read_record, write_bundle,
+    write_record,
 };
 use levada_types::{Key, hash64};
 use libfuzzer_sys::{
@@ -29,7 +31,11 @@ struct Input {
 #[derive(Arbitrary, Debug)]
 enum Name {
     /// A record with one of a few keys, in the directory of its key or in another one.
-    Record { key: u8, part: Option<u16> },
+    Record {
+        key: u8,
+        part: Option<u16>,
+    },
+    Bundle(u8),
     Index,
     CleanIndex,
     Lock,
@@ -43,7 +49,21 @@ enum Content {
     Bytes(Vec<u8>),
     Directory,
     /// A valid record, changed at one place, and truncated.
-    Record { key: u8, head: Vec<u8>, body: Vec<u8>, at: u16, with: u8, cut: u8 },
+    Record {
+        key: u8,
+        head: Vec<u8>,
+        body: Vec<u8>,
+        at: u16,
+        with: u8,
+        cut: u8,
+    },
+    /// A valid bundle of valid records, changed at some places near the front of its table or of its records,
+    /// and truncated.
+    Bundle {
+        records: Vec<(u8, Vec<u8>)>,
+        changes: Vec<(u16, bool, u8)>,
+        cut: u16,
+    },
     /// An index with a valid checksum.
     Index(Vec<(u8, u32, u32)>),
 }
@@ -57,8 +77,7 @@ fuzz_target!(|input: Input| {
     for (name, content) in &input.files {
         lay(&dir.path().join(name.path()), content);
     }
-    let holds: HashMap<u8, Record> =
-        (0..=255).filter_map(|n| Some((n, undamaged(dir.path(), n)?))).collect();
+    let holds = undamaged(dir.path());
     let settings = DiskSettings {
         dir: dir.path().to_owned(),
         bytes: u64::from(input.limit),
@@ -72,7 +91,7 @@ fuzz_target!(|input: Input| {
         for scanned in [false, true] {
             for n in names(&input) {
                 if let Some(record) = disk.get(key(n)).await {
-                    assert_eq!(Some(&record), holds.get(&n), "scanned: {scanned}");
+                    assert!(holds[&key(n)].contains(&record), "scanned: {scanned}");
                 }
             }
             disk.scanned().await;
@@ -82,8 +101,12 @@ fuzz_target!(|input: Input| {
             assert_eq!(disk.get(key(*n)).await, None);
         }
         disk.sweep(u32::MAX, |found, head| {
-            assert!(holds.iter().any(|(&n, record)| key(n) == found && record.head == head));
-            if head.len() % 2 == 0 { RecordAction::Keep } else { RecordAction::Rewrite(Bytes::new()) }
+            assert!(holds[&found].iter().any(|record| record.head == head));
+            if head.len() % 2 == 0 {
+                RecordAction::Keep
+            } else {
+                RecordAction::Rewrite(Bytes::new())
+            }
         })
         .await;
         for &n in &input.put {
@@ -98,9 +121,10 @@ fn key(n: u8) -> Key {
 }
 
 fn names(input: &Input) -> impl Iterator<Item = u8> {
-    input.files.iter().filter_map(|(name, _)| match name {
-        Name::Record { key, .. } => Some(*key),
-        _ => None,
+    input.files.iter().flat_map(|(name, content)| match (name, content) {
+        (Name::Record { key, .. }, _) => vec![*key],
+        (_, Content::Bundle { records, .. }) => records.iter().map(|(n, _)| *n).collect(),
+        _ => Vec::new(),
     })
 }
 
@@ -108,9 +132,22 @@ fn file(key: Key, part: u16) -> String {
     format!("{part:03x}/{:016x}", key.0)
 }
 
-fn undamaged(dir: &Path, n: u8) -> Option<Record> {
-    let bytes = fs::read(dir.join(file(key(n), (key(n).0 >> 54) as u16))).ok()?;
-    read_record(key(n), &Bytes::from(bytes))
+/// All undamaged records of each key.
+fn undamaged(dir: &Path) -> HashMap<Key, Vec<Record>> {
+    let mut holds: HashMap<Key, Vec<Record>> = HashMap::new();
+    for n in 0..=255 {
+        let bytes = fs::read(dir.join(file(key(n), (key(n).0 >> 54) as u16))).unwrap_or_default();
+        let record = read_record(key(n), &Bytes::from(bytes));
+        holds.entry(key(n)).or_default().extend(record);
+        for (key, record) in read_bundle(&fs::read(dir.join(bundle(n))).unwrap_or_default()) {
+            holds.entry(key).or_default().push(record);
+        }
+    }
+    holds
+}
+
+fn bundle(n: u8) -> String {
+    format!("000/{n:08x}")
 }
 
 impl Name {
@@ -119,6 +156,7 @@ impl Name {
             Self::Record { key: n, part } => {
                 file(key(*n), part.unwrap_or((key(*n).0 >> 54) as u16))
             }
+            Self::Bundle(n) => bundle(*n),
             Self::Index => "index".into(),
             Self::CleanIndex => "index.clean".into(),
             Self::Lock => "lock".into(),
@@ -140,6 +178,18 @@ fn lay(path: &Path, content: &Content) {
             let mut bytes = write_record(key(*n), head, &[body]);
             let at = usize::from(*at) % bytes.len();
             bytes[at] ^= with;
+            bytes.truncate(bytes.len().saturating_sub(usize::from(*cut)));
+            fs::write(path, bytes)
+        }
+        Content::Bundle { records, changes, cut } => {
+            let record = |(n, body): &(u8, Vec<u8>)| {
+                (key(*n), write_record(key(*n), b"head", &[Bytes::copy_from_slice(body)]))
+            };
+            let mut bytes = write_bundle(&records.iter().map(record).collect::<Vec<_>>());
+            for (at, in_records, with) in changes {
+                let at = usize::from(*at) + if *in_records { 512 << 10 } else { 0 };
+                bytes.get_mut(at).into_iter().for_each(|byte| *byte ^= with);
+            }
             bytes.truncate(bytes.len().saturating_sub(usize::from(*cut)));
             fs::write(path, bytes)
         }

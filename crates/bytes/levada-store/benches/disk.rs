@@ -1,5 +1,5 @@
 //! The cost of the disk tier alone: hits compared with a plain read of a file, what a small record takes and
-//! costs to write and to read from the device, and starts with many records.
+//! costs to write, also when others have to go for it, and to read from the device, and starts with many records.
 //!
 //! `cargo bench -p levada-store --bench disk -- [records] [directory]`; the directory is on the disk that is
 //! to be measured. As root, nothing is in the system's memory before a start and before the reads.
@@ -41,6 +41,7 @@ fn main() {
     let temporary = tempfile::tempdir().unwrap();
     let dir = arguments.next().map_or(temporary.path().to_owned(), PathBuf::from);
     hits(&dir.join("hits"));
+    full(&dir.join("full"), records);
     starts(&dir.join("starts"), records);
 }
 
@@ -85,27 +86,8 @@ fn hits(dir: &Path) {
 /// end, after a kill with a snapshot, and without one.
 fn starts(dir: &Path, records: u64) {
     let disk = open(dir);
-    Runtime::new().unwrap().block_on(disk.scanned());
-    let (begun, before) = (Instant::now(), processor_time());
-    for n in 0..records {
-        let body = Bytes::from(n.to_le_bytes().repeat(BODY / 8));
-        while disk.queued() > 32 << 20 {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        disk.put(key(n), Bytes::from_static(&HEAD), [body]);
-    }
-    while disk.queued() > 0 {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    let each = |time: Duration| time.as_secs_f64() * 1e6 / records as f64;
-    println!(
-        "{} records of {} + {BODY} bytes: {:.1} us to write, {:.1} of the processor; {} bytes on the disk each",
-        disk.entries(),
-        HEAD.len(),
-        each(begun.elapsed()),
-        each(processor_time() - before),
-        taken(dir) / records,
-    );
+    fill(&disk, 0..records);
+    println!("{} records on the disk, {} bytes each", disk.entries(), taken(dir) / records);
     disk.close(Duration::from_secs(600));
     drop(disk);
     for how in ["after an orderly end", "after a kill, with the index", "without the index"] {
@@ -118,6 +100,50 @@ fn starts(dir: &Path, records: u64) {
         let status = command.arg("start").arg(dir).arg(records.to_string()).status();
         assert!(status.unwrap().success());
     }
+}
+
+/// Goes on writing to a tier that is full: new records, and then ones that replace others at random.
+fn full(dir: &Path, records: u64) {
+    let bytes = (records * 800).max(16 << 20);
+    let disk = open_with(dir, bytes);
+    fill(&disk, 0..records);
+    println!("into a full tier of {} MB:", bytes / 1_000_000);
+    fill(&disk, records..2 * records);
+    let held = disk.entries() as u64;
+    println!("  {held} records in it; replaced at random:");
+    fill(&disk, (0..records).map(|n| 2 * records - 1 - hash64(&n.to_le_bytes()) % held));
+}
+
+/// Puts records of 1 KB.
+fn fill(disk: &Disk, numbers: impl Iterator<Item = u64>) {
+    Runtime::new().unwrap().block_on(disk.scanned());
+    let (begun, processor, written) = (Instant::now(), processor_time(), written());
+    let mut count = 0;
+    for n in numbers {
+        let body = Bytes::from(n.to_le_bytes().repeat(BODY / 8));
+        while disk.queued() > 32 << 20 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        disk.put(key(n), Bytes::from_static(&HEAD), [body]);
+        count += 1;
+    }
+    while disk.queued() > 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let each = |time: Duration| time.as_secs_f64() * 1e6 / f64::from(count);
+    println!(
+        "  {:.1} us for each of {count} writes of {} + {BODY} bytes, {:.1} of the processor, {} bytes given to the system",
+        each(begun.elapsed()),
+        HEAD.len(),
+        each(processor_time() - processor),
+        (self::written() - written) / count as u64,
+    );
+}
+
+/// The bytes that this process has given to the system to write.
+fn written() -> u64 {
+    let io = fs::read_to_string("/proc/self/io").unwrap();
+    io.lines().find_map(|line| line.strip_prefix("wchar: ")).unwrap().parse().unwrap()
 }
 
 /// Has the system write what waits and drop what it has in memory, as far as this user may.
@@ -170,9 +196,13 @@ fn start(dir: &Path, records: u64) {
 }
 
 fn open(dir: &Path) -> Disk {
+    open_with(dir, 64 << 30)
+}
+
+fn open_with(dir: &Path, bytes: u64) -> Disk {
     let settings = DiskSettings {
         dir: dir.to_owned(),
-        bytes: 64 << 30,
+        bytes,
         eviction: find_eviction("lru").unwrap(),
         queue_bytes: 64 << 20,
         lock_timeout: std::time::Duration::ZERO,

@@ -30,6 +30,8 @@ use super::{
 /// The longest record in a bundle. Longer ones have files of their own: there, the room that is lost to whole
 /// pages is small, and nothing has to be copied to give room back.
 pub(super) const LONGEST: u64 = 16 << 10;
+/// The bytes of a table that are read at once: usually all of it.
+const TABLE_READ: usize = 256 << 10;
 /// The bytes of an entry of the table.
 pub(super) const ENTRY: u64 = 32;
 /// The position of the first record.
@@ -101,7 +103,7 @@ pub(super) fn table(
 ) -> Result<Table, ReadError> {
     let mut table =
         Table { live: Vec::new(), bytes: total.saturating_sub(RECORDS.into()), next: None };
-    let mut bytes = vec![0; RECORDS.min(64 << 10) as usize];
+    let mut bytes = vec![0; TABLE_READ];
     let (mut end, mut slot, mut is_whole) = (RECORDS, 0, true);
     'table: for from in (0..RECORDS).step_by(bytes.len()) {
         let mut read = 0;
@@ -153,6 +155,20 @@ pub(super) fn listed_in(bundle: NonZeroU32, bytes: &[u8]) -> Vec<Listed> {
         Ok(length)
     };
     table(bundle, bytes.len() as u64, read).map_or_else(|_| Vec::new(), |table| table.live)
+}
+
+/// The bytes of a bundle with these records.
+pub(super) fn bytes_of<'a>(records: impl Iterator<Item = (Key, &'a [u8])>) -> Vec<u8> {
+    let mut bytes = MARK.to_vec();
+    bytes.resize(RECORDS as usize, 0);
+    for (slot, (key, record)) in (1..).zip(records) {
+        let (at, length) = (bytes.len() as u32, record.len() as u16);
+        let part = Part { bundle: NonZeroU32::MIN, at, length, slot };
+        let entry = entry(&Listed { key: key.0, part, stamp: 0 });
+        bytes[usize::from(slot) * ENTRY as usize..][..ENTRY as usize].copy_from_slice(&entry);
+        bytes.extend_from_slice(record);
+    }
+    bytes
 }
 
 /// What an entry says, and whether its record has not gone; `None` when it is damaged.

@@ -8,11 +8,7 @@
 //!
 //! A record that leaves a bundle leaves its bytes behind: they count until the whole bundle is removed.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs::Metadata,
-    num::NonZeroU32,
-};
+use std::{collections::BTreeMap, fs::Metadata, num::NonZeroU32};
 
 use hashbrown::HashTable;
 use levada_cache::eviction::{self, Eviction, Handle};
@@ -24,6 +20,9 @@ use super::bundle::{self, Part};
 pub(super) const PAGE: u64 = 4096;
 /// The room of a file in addition to its pages: an inode and a name in a directory that is half empty.
 pub(super) const FILE: u64 = 512;
+/// The part of bundles that records which have gone may take. The less it is, the more often the others are
+/// copied; as long as records go in the order in which they came, whole bundles go by themselves.
+const DEAD_PART: u64 = 5;
 /// The directory itself, the lock, and rounding.
 const FIXED: u64 = 64 << 10;
 
@@ -84,18 +83,11 @@ pub(super) struct IndexEntry {
 /// The spot of a slot that is free.
 const FREE: Spot = Spot::File { pages: u32::MAX };
 
-/// The bytes of a bundle: all, and the ones of records that are there.
+/// The bytes of entries and records in a bundle: all, and of the ones that are there.
 #[derive(Clone, Copy, Debug, Default)]
 struct BundleBytes {
     all: u64,
     live: u64,
-}
-
-impl BundleBytes {
-    /// Whether a part of it is to gain that pays for copying the rest: a quarter.
-    fn is_sparse(&self) -> bool {
-        self.live <= self.all / 4 * 3
-    }
 }
 
 pub(super) struct Index {
@@ -109,11 +101,10 @@ pub(super) struct Index {
     reserve: u64,
     /// The room of directories and of the snapshot.
     beside: u64,
-    /// The room of all in bundles that is no record.
-    dead: u64,
     bundles: BTreeMap<NonZeroU32, BundleBytes>,
-    /// All bundles that may be sparse, and others.
-    sparse: BTreeSet<NonZeroU32>,
+    /// The bytes in all bundles, and the ones among them of records that have gone.
+    bundled: u64,
+    dead: u64,
     /// During the scan, the records of bundles, by key.
     early: Vec<IndexEntry>,
     /// Chosen at random: keys follow from URLs, so anyone could make them meet in the table.
@@ -136,9 +127,9 @@ impl Index {
             limit,
             reserve,
             beside: FIXED,
-            dead: 0,
             bundles: BTreeMap::new(),
-            sparse: BTreeSet::new(),
+            bundled: 0,
+            dead: 0,
             early: Vec::new(),
             seed,
         }
@@ -155,7 +146,8 @@ impl Index {
 
     /// The bytes that all of it takes on the disk.
     pub(super) fn bytes(&self) -> u64 {
-        self.beside + self.dead + self.eviction.used()
+        let bundles = self.bundles.len() as u64 * bundle::FIXED;
+        self.beside + bundles + self.dead + self.eviction.used()
     }
 
     /// Whether so many bytes find room without anything going.
@@ -185,13 +177,14 @@ impl Index {
     /// Accounts for bytes that a bundle has got; a record among them is inserted next.
     pub(super) fn grow(&mut self, bundle: NonZeroU32, bytes: u64) {
         self.bundles.entry(bundle).or_default().all += bytes;
-        self.sparse.insert(bundle);
+        self.bundled += bytes;
         self.dead += bytes;
     }
 
     /// Forgets a bundle that is gone.
     pub(super) fn remove_bundle(&mut self, bundle: NonZeroU32) {
         let bytes = self.bundles.remove(&bundle).unwrap_or_default();
+        self.bundled -= bytes.all;
         self.dead -= bytes.all - bytes.live;
     }
 
@@ -205,12 +198,12 @@ impl Index {
         self.bundles.keys().copied().filter(|bundle| self.is_empty(*bundle)).collect()
     }
 
-    /// The bundle with the least in it, if copying that pays; records go on being written to `open`.
-    pub(super) fn sparse(&mut self, open: Option<NonZeroU32>) -> Option<NonZeroU32> {
-        let bundles = &self.bundles;
-        self.sparse.retain(|bundle| bundles.get(bundle).is_some_and(BundleBytes::is_sparse));
-        let sparse = self.sparse.iter().copied().filter(|bundle| Some(*bundle) != open);
-        sparse.min_by_key(|bundle| bundles[bundle].live)
+    /// The bundle with the most bytes of records that have gone, if too much of all bundles is that.
+    pub(super) fn sparse(&self) -> Option<NonZeroU32> {
+        let has_too_many = self.dead > self.bundled / DEAD_PART;
+        let dead = |bytes: &BundleBytes| bytes.all - bytes.live;
+        let bundles = self.bundles.iter().filter(|_| has_too_many);
+        bundles.max_by_key(|(_, bytes)| dead(bytes)).map(|(bundle, _)| *bundle)
     }
 
     /// Makes the records of bundles known before the scan has found all others. They are in the order of
@@ -280,7 +273,6 @@ impl Index {
         if let Some(bytes) = spot.bundle().and_then(|bundle| self.bundles.get_mut(&bundle)) {
             bytes.live -= spot.cost();
             self.dead += spot.cost();
-            self.sparse.extend(spot.bundle());
         }
     }
 
@@ -417,23 +409,25 @@ mod tests {
         (0..10).for_each(|key| insert(&mut index, key, first));
         index.remove(Key(0));
         index.evict().unwrap();
-        assert_eq!((index.len(), index.bytes()), (8, FIXED + 10_000));
-        assert_eq!(index.sparse(None), None, "most of it is there");
+        let fixed = FIXED + bundle::FIXED;
+        assert_eq!((index.len(), index.bytes()), (8, fixed + 10_000));
+        assert_eq!(index.sparse(), None, "most of it is there");
         // Records that are replaced elsewhere leave their bytes, too.
         (2..4).for_each(|key| insert(&mut index, key, second));
-        assert_eq!((index.len(), index.bytes()), (8, FIXED + 12_000));
-        assert_eq!((index.sparse(None), index.sparse(Some(first))), (Some(first), None));
+        let both = fixed + bundle::FIXED;
+        assert_eq!((index.len(), index.bytes()), (8, both + 12_000));
+        assert_eq!(index.sparse(), Some(first));
         index.grow(second, 6000);
         for key in 4..10 {
             index.shift(Key(key), Spot::Bundle(part(second, key as u16)));
         }
         assert!(index.is_empty(first) && !index.is_empty(second));
         index.remove_bundle(first);
-        assert_eq!((index.len(), index.bytes()), (8, FIXED + 8000));
-        assert_eq!(index.sparse(None), None);
+        assert_eq!((index.len(), index.bytes()), (8, fixed + 8000));
+        assert_eq!(index.sparse(), None);
         let gone: Vec<_> = std::iter::from_fn(|| index.evict()).map(|entry| entry.key).collect();
         assert_eq!(gone, [2, 3, 4, 5, 6, 7, 8, 9], "the order is what it was");
-        assert_eq!(index.bytes(), FIXED + 8000);
+        assert_eq!(index.bytes(), fixed + 8000);
         index.remove_bundle(second);
         assert_eq!(index.bytes(), FIXED);
     }

@@ -40,6 +40,7 @@ use std::{
     fs::File,
     hash::{BuildHasher, RandomState},
     io,
+    num::NonZeroU32,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -217,7 +218,8 @@ impl Disk {
         let sent_room = in_file::room(settings.bytes);
         let (bytes, eviction) = (settings.bytes, settings.eviction);
         let bundle_bytes = bundle_bytes(bytes);
-        let no_index = move || Index::new(bytes, bundle_bytes, eviction, seed);
+        let reserve = bundle_bytes + bundle::FIXED;
+        let no_index = move || Index::new(bytes, reserve, eviction, seed);
         let shared = Arc::new(Shared {
             files: Files::new(dir.clone(), seed),
             longest_bundled,
@@ -679,6 +681,23 @@ pub fn read_record(key: Key, bytes: &Bytes) -> Option<Record> {
 #[doc(hidden)]
 pub fn write_record(key: Key, head: &[u8], body: &[Bytes]) -> Vec<u8> {
     record::whole(key, head, body).into()
+}
+
+/// The records that are undamaged in a bundle of these bytes, for fuzzing.
+#[doc(hidden)]
+pub fn read_bundle(bytes: &[u8]) -> Vec<(Key, Record)> {
+    let listed = bundle::listed_in(NonZeroU32::MIN, bytes).into_iter();
+    let record = |listed: bundle::Listed| {
+        let record = &bytes[listed.part.at as usize..][..listed.part.length.into()];
+        Some((Key(listed.key), record::parse(record, Key(listed.key)).ok()?))
+    };
+    listed.filter_map(record).collect()
+}
+
+/// The bytes of a bundle with these records, for fuzzing.
+#[doc(hidden)]
+pub fn write_bundle(records: &[(Key, Vec<u8>)]) -> Vec<u8> {
+    bundle::bytes_of(records.iter().map(|(key, record)| (*key, &record[..])))
 }
 
 /// Whether the medium itself fails to give the bytes back (EIO).

@@ -83,7 +83,7 @@ fn read_bundles(writer: &mut DiskWriter<'_>) -> Vec<IndexEntry> {
         };
         match File::open(&path).map_err(ReadError::from).and_then(read) {
             Ok(table) => {
-                writer.shared.state.lock().index.grow(number, table.bytes + bundle::FIXED);
+                writer.shared.state.lock().index.grow(number, table.bytes);
                 writer.open = OpenBundle::resume(number, &table);
                 found.extend(table.live);
             }
@@ -99,15 +99,18 @@ fn read_bundles(writer: &mut DiskWriter<'_>) -> Vec<IndexEntry> {
         }
     }
     writer.next_bundle = bundles.last().map_or(writer.next_bundle, |last| last.saturating_add(1));
-    found.sort_unstable_by_key(|listed| (listed.key, listed.part.bundle, listed.part.slot));
-    // Of two records of one key, the former one was being moved.
-    let twice = found.windows(2).filter(|two| two[0].key == two[1].key);
-    writer.half_moved = twice.map(|two| two[0].part.bundle).collect();
-    let entry = |Listed { key, part, stamp }| IndexEntry { key, spot: Spot::Bundle(part), stamp };
+    found.sort_unstable_by_key(|listed| listed.key);
     let mut entries: Vec<IndexEntry> = Vec::with_capacity(found.len());
-    for listed in found {
-        entries.pop_if(|last| last.key == listed.key);
-        entries.push(entry(listed));
+    for Listed { key, mut part, stamp } in found {
+        // Of two records of one key, the former one was being moved.
+        if let Some(Spot::Bundle(other)) =
+            entries.pop_if(|last| last.key == key).map(|last| last.spot)
+        {
+            let order = |part: bundle::Part| (part.bundle, part.slot);
+            writer.half_moved.insert(part.bundle.min(other.bundle));
+            part = std::cmp::max_by_key(part, other, |part| order(*part));
+        }
+        entries.push(IndexEntry { key, spot: Spot::Bundle(part), stamp });
     }
     let mut state = writer.shared.state.lock();
     state.index.know(entries.clone());

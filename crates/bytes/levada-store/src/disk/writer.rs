@@ -238,7 +238,7 @@ impl DiskWriter<'_> {
         self.account_for(BUNDLES.into());
         let open = OpenBundle::create(number, &self.shared.files.bundle(number))?;
         self.next_bundle = number.saturating_add(1);
-        self.shared.state.lock().index.grow(number, bundle::FIXED);
+        self.shared.state.lock().index.grow(number, 0);
         Ok(open)
     }
 
@@ -308,12 +308,11 @@ impl DiskWriter<'_> {
     /// Evicts until so many bytes have room; false when they never will.
     pub(super) fn make_room(&mut self, bytes: u64) -> io::Result<bool> {
         loop {
-            let open = self.open.as_ref().map(|open| open.number);
-            let mut state = self.shared.state.lock();
+            let state = self.shared.state.lock();
             if state.index.has_room(bytes) {
                 return Ok(true);
             }
-            let sparse = state.index.sparse(open);
+            let sparse = state.index.sparse();
             drop(state);
             match sparse {
                 Some(bundle) => self.move_records(bundle)?,
