@@ -218,20 +218,21 @@ impl DiskWriter<'_> {
     /// Appends a record to the open bundle, or to the next one. The caller inserts it.
     fn append(&mut self, key: Key, stamp: u32, record: &[u8]) -> io::Result<Part> {
         let (length, most) = (record.len() as u64, self.shared.bundle_bytes);
-        let open = self.open.take_if(|open| open.has_room(length, most));
-        let mut open = match open {
-            Some(open) => open,
-            None => self.next_bundle()?,
+        let files = &self.shared.files;
+        let append =
+            |open: &mut OpenBundle| open.append(&files.bundle(open.number), key, stamp, record);
+        let open = self.open.as_mut().filter(|open| open.has_room(length, most));
+        let appended = open.map_or(Err(io::ErrorKind::NotFound.into()), append);
+        let part = match appended {
+            // It is full, or somebody has removed it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => append(self.next_bundle()?)?,
+            appended => appended?,
         };
-        let part = open.append(&self.shared.files.bundle(open.number), key, stamp, record);
-        if part.is_ok() {
-            self.shared.state.lock().index.grow(open.number, length + bundle::ENTRY);
-        }
-        self.open = Some(open);
-        part
+        self.shared.state.lock().index.grow(part.bundle, length + bundle::ENTRY);
+        Ok(part)
     }
 
-    fn next_bundle(&mut self) -> io::Result<OpenBundle> {
+    fn next_bundle(&mut self) -> io::Result<&mut OpenBundle> {
         let full = self.open.take().map(|open| open.number);
         self.drop_if_empty(full)?;
         let number = self.next_bundle;
@@ -239,7 +240,7 @@ impl DiskWriter<'_> {
         let open = OpenBundle::create(number, &self.shared.files.bundle(number))?;
         self.next_bundle = number.saturating_add(1);
         self.shared.state.lock().index.grow(number, 0);
-        Ok(open)
+        Ok(self.open.insert(open))
     }
 
     /// Counts the directory that a record is to be in.
@@ -316,7 +317,7 @@ impl DiskWriter<'_> {
             drop(state);
             match sparse {
                 Some(bundle) => self.move_records(bundle)?,
-                None if self.evict()?.is_none() => return Ok(false),
+                None if !self.evict(false)? => return Ok(false),
                 None => {}
             }
         }
@@ -376,15 +377,13 @@ impl DiskWriter<'_> {
     }
 
     /// The disk is full before the limit is reached: something else fills it, or the limit is too high.
-    /// Then the tier gets along with the room it has. Nothing can be moved, so that a record which goes takes its
-    /// whole bundle along.
+    /// Then the tier gets along with the room it has.
     fn give_way(&mut self, bytes: u64) -> io::Result<()> {
         let taken = || self.shared.state.lock().index.bytes();
         let enough = taken().saturating_sub(bytes);
         while taken() > enough {
-            let Some(entry) = self.evict()? else { return Err(io::ErrorKind::StorageFull.into()) };
-            if let Some(bundle) = entry.spot.bundle() {
-                self.drop_with_all(bundle)?;
+            if !self.evict(true)? {
+                return Err(io::ErrorKind::StorageFull.into());
             }
         }
         Ok(())
@@ -405,15 +404,22 @@ impl DiskWriter<'_> {
         Ok(())
     }
 
-    fn evict(&mut self) -> io::Result<Option<IndexEntry>> {
-        let Some(entry) = self.shared.state.lock().index.evict() else { return Ok(None) };
-        if let Err(error) = self.erase(Key(entry.key), entry.spot) {
+    /// Evicts the record that goes first, from a full disk with all that shares its bundle: nothing can be moved
+    /// there. False when there is none.
+    fn evict(&mut self, from_full_disk: bool) -> io::Result<bool> {
+        let Some(entry) = self.shared.state.lock().index.evict() else { return Ok(false) };
+        let bundle = entry.spot.bundle();
+        let gone = match bundle.filter(|_| from_full_disk) {
+            Some(bundle) => self.drop_with_all(bundle),
+            None => self.erase(Key(entry.key), entry.spot),
+        };
+        if let Err(error) = gone {
             self.shared.state.lock().index.insert(entry);
             return Err(error);
         }
         self.shared.metrics.evictions.inc();
-        self.drop_if_empty(entry.spot.bundle())?;
-        Ok(Some(entry))
+        self.drop_if_empty(bundle)?;
+        Ok(true)
     }
 
     /// The directory is gone: it is made again, and empty.
