@@ -26,6 +26,8 @@ const LIMIT: u64 = 96 << 20;
 const QUEUE: u64 = 4 << 20;
 const KEYS: u64 = 3000;
 const LONGEST: usize = 300_000;
+/// Half of the records are as short as this, so that they share files.
+const SHORT: usize = 10_000;
 
 fn main() {
     let mut arguments = env::args().skip(1);
@@ -127,7 +129,8 @@ fn write(dir: &Path, seed: String) {
         match rng.below(8) {
             0 => disk.remove(key(n)),
             _ => {
-                let size = rng.below(LONGEST) * rng.below(LONGEST) / LONGEST;
+                let longest = if rng.below(2) == 0 { SHORT } else { LONGEST };
+                let size = rng.below(longest) * rng.below(longest) / longest;
                 let head = format!("{n} {seed} {size}");
                 let body = body(&head, size);
                 // Otherwise most records would be dropped, with the ones they replace.
