@@ -495,7 +495,11 @@ impl Shared {
             Some(Work::Change { old, new }) => Some((old.clone(), new.clone())),
             None => None,
         };
+        // When the tier has ended, the directory may be another node's, and what the index says of bundles out of
+        // date. A file is found by its name.
+        let has_ended = state.ended;
         let spot = state.index.touch(key, unix_time());
+        let spot = spot.filter(|spot| !has_ended || spot.bundle().is_none());
         if spot.is_none() && state.scanned || !self.taken.load(Relaxed) {
             return Place::Nowhere;
         }

@@ -346,6 +346,24 @@ async fn directory_without_bundles_is_read_as_before() {
 }
 
 #[tokio::test]
+async fn tier_that_has_ended_does_not_serve_what_another_node_has_replaced() {
+    let dir = TempDir::new().unwrap();
+    let first = open(dir.path());
+    first.put_record(1, SHORT);
+    first.put_record(2, 50_000);
+    first.close(Duration::from_secs(10));
+    let second = open(dir.path());
+    second.put(key(1), "new".into(), vec![]);
+    second.remove(key(2));
+    second.settled().await;
+    assert_eq!((first.get(key(1)).await, first.get(key(2)).await), (None, None));
+    second.close(Duration::from_secs(10));
+    first.reopen().unwrap();
+    first.scanned().await;
+    assert_eq!(first.get(key(1)).await.unwrap().head, "new");
+}
+
+#[tokio::test]
 async fn full_disk_costs_bundles_and_goes_on() {
     let Some(mount) = Mount::new("2m") else { return };
     // The bundles of a tier that thinks it has eight mebibytes.
