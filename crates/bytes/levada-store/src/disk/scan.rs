@@ -88,6 +88,8 @@ fn read_bundles(writer: &mut DiskWriter<'_>) -> Vec<IndexEntry> {
                 found.extend(table.live);
             }
             Err(ReadError::Io(error)) => {
+                // New records go to a later one, in case that it can be read again.
+                writer.open = None;
                 writer.shared.trouble("a bundle of records cannot be read", &path, &error);
             }
             Err(ReadError::Damaged(damage)) => {
