@@ -22,7 +22,7 @@
 //! For a hot object the mean is taken over the nodes outside its set. Otherwise the queue of a crowd
 //! would raise the mean that the crowd is held against, and its set would stop growing.
 //!
-//! All requests of a redirector must pass one instance, because shares are relative to all of them.
+//! Shares are relative to all requests of a redirector. If it runs several shards, they count together.
 
 mod bound;
 mod sets;
@@ -50,7 +50,7 @@ pub(crate) const ENTRIES: &[PolicyEntry] = &[PolicyEntry {
     name: "adaptive",
     paper: "Levada; from OSDI'02 Sec. 3.4.2, SODA'18 and ASPLOS'98 Sec. 2.4",
     summary: "the least loaded of the object's nodes; their set grows and moves at a bound relative to the mean load",
-    keyed: false,
+    keyed: true,
     needs: &[],
     parameters: &[SLOTS, ORDER_CACHE],
     build: |parameters, deployment| Box::new(Adaptive::new(parameters, deployment)),
@@ -79,7 +79,7 @@ impl Adaptive {
             order: Order::new(Method::Hrw, USUAL_WALK, parameters, deployment),
             roster: Roster::default(),
             sets: ObjectSets::new(slots as usize),
-            window: Window::default(),
+            window: Window::new(deployment.shards),
         }
     }
 
@@ -190,7 +190,14 @@ impl Policy for Adaptive {
         let Ok(former) = former.downcast::<Self>() else { return };
         let Self { roster, sets, window, .. } = *former;
         if self.sets.inherit(sets) {
-            (self.roster, self.window) = (roster, window);
+            self.roster = roster;
+            self.window.inherit(&window);
+        }
+    }
+
+    fn join(&mut self, first: &dyn Any) {
+        if let Some(first) = first.downcast_ref::<Self>() {
+            self.window.join(&first.window);
         }
     }
 

@@ -11,7 +11,8 @@ pub struct PolicyEntry {
     pub paper: &'static str,
     /// One sentence that says how it chooses.
     pub summary: &'static str,
-    /// Whether it keeps its state per key (see [`Policy`]); then its owner may shard it by key.
+    /// Whether its owner may shard it by key (see [`Policy`]): its state is per key, and shards that are
+    /// joined count together what they count over all keys.
     pub keyed: bool,
     /// The information that it needs beyond keys and local loads.
     pub needs: &'static [Need],

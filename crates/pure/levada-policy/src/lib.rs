@@ -56,7 +56,7 @@ pub use parameter::{Kind, Parameter, ParameterError, ParameterValue, Parameters,
 pub use policy::{
     Candidates, Fork, LoadBound, Pick, PickContext, PickReason, Policy, RequestOutcome, Tracked,
 };
-pub use registry::{BuildError, build, find};
+pub use registry::{BuildError, build, build_shards, find};
 pub use turns::{ClientShare, Full, Ticket, Turns};
 
 /// All policies, in the order of the documentation: those of other proxies first, then each

@@ -17,8 +17,8 @@ pub struct PickContext<'a> {
 /// A policy chooses the node of each request.
 ///
 /// The owner of a policy locks it. A policy whose [`PolicyEntry::keyed`](crate::PolicyEntry::keyed) is true
-/// keeps its state per key, so its owner may run one instance per shard of the key space without
-/// changing decisions. Of any other policy the owner runs exactly one instance.
+/// keeps its state per key, so its owner may run one instance per shard of the key space
+/// ([`build_shards`](crate::build_shards)). Of any other policy the owner runs exactly one instance.
 pub trait Policy: Fork + Send + Any {
     /// Chooses the node for `request`; returns `None` exactly if no node is up.
     ///
@@ -57,6 +57,9 @@ pub trait Policy: Fork + Send + Any {
     /// Takes over the state of `former`, an instance of the same policy and the same shard with
     /// other parameters.
     fn inherit(&mut self, _former: Box<dyn Any>) {}
+
+    /// Counts together with `first`, the instance of another shard, what is counted over all keys.
+    fn join(&mut self, _first: &dyn Any) {}
 
     /// The amount of state per object, for metrics and for the limit on memory.
     fn tracked(&self) -> Tracked {

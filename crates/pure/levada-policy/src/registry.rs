@@ -36,3 +36,22 @@ pub fn build(
         Parameters::check(entry.name, entry.parameters, given).map_err(BuildError::Parameters)?;
     Ok((entry.build)(&parameters, deployment))
 }
+
+/// Builds an instance of the policy `name` for each shard of the key space, as many as `deployment`
+/// says. They are joined.
+///
+/// # Errors
+/// As for [`build`].
+pub fn build_shards(
+    name: &str,
+    given: &BTreeMap<String, ParameterValue>,
+    deployment: &Deployment,
+) -> Result<Vec<Box<dyn Policy>>, BuildError> {
+    let mut shards = (0..deployment.shards)
+        .map(|_| build(name, given, deployment))
+        .collect::<Result<Vec<_>, _>>()?;
+    if let Some((first, others)) = shards.split_first_mut() {
+        others.iter_mut().for_each(|other| other.join(&**first));
+    }
+    Ok(shards)
+}

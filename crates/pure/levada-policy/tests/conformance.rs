@@ -14,11 +14,6 @@ fn entries() -> impl Iterator<Item = &'static PolicyEntry> {
     POLICIES.iter().flat_map(|file| file.iter())
 }
 
-/// The policies that place objects by key.
-fn places_by_key(entry: &PolicyEntry) -> bool {
-    entry.keyed || entry.name == "adaptive"
-}
-
 /// A policy in use: time passes, every pick increases a load, and requests end some picks later.
 struct World {
     policy: Box<dyn Policy>,
@@ -257,7 +252,7 @@ fn candidates_are_nodes_that_are_up_once_each() {
             assert_eq!(once.len(), listed, "{}", entry.name);
             assert!(once.iter().all(|node| world.cluster.is_up(*node)), "{}", entry.name);
             // Policies by service class consider only the nodes of the class.
-            if places_by_key(entry) {
+            if entry.keyed {
                 assert_eq!(once, world.cluster.up(), "{}", entry.name);
             }
             world.step(&request);
@@ -267,7 +262,7 @@ fn candidates_are_nodes_that_are_up_once_each() {
 
 #[test]
 fn a_cold_node_gets_no_keyed_request_while_another_is_up() {
-    for entry in entries().filter(|entry| places_by_key(entry)) {
+    for entry in entries().filter(|entry| entry.keyed) {
         let mut world = World::new(entry.name, cluster(nodes(4)));
         world.change(|i, node| node.ramp = if i == 2 { 0.0 } else { 1.0 });
         for request in objects(2_000) {
@@ -314,8 +309,16 @@ fn a_flood_of_objects_leaves_memory_bounded() {
 }
 
 #[test]
+fn outcomes_are_reported_to_one_instance() {
+    for entry in entries().filter(|entry| entry.keyed) {
+        let world = World::new(entry.name, cluster(nodes(3)));
+        assert!(!world.policy.observes(), "{}: every shard would have to know", entry.name);
+    }
+}
+
+#[test]
 fn shards_divide_what_is_remembered() {
-    for entry in entries().filter(|entry| places_by_key(entry)) {
+    for entry in entries().filter(|entry| entry.keyed) {
         let limit = |shards| {
             let around = Deployment { shards, ..Deployment::default() };
             World::around(entry.name, cluster(nodes(3)), &around).policy.tracked().limit

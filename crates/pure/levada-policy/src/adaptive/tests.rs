@@ -1,8 +1,10 @@
-use levada_types::{Key, Request, Rng};
+use std::collections::BTreeMap;
+
+use levada_types::{Key, Request, Rng, Timestamp};
 
 use super::*;
 use crate::testing::{World, cluster, loaded, nodes, policy, set_loads};
-use crate::{Node, ParameterValue};
+use crate::{Node, ParameterValue, build_shards};
 
 fn world() -> World {
     World::new("adaptive", &[])
@@ -138,6 +140,39 @@ fn few_objects_are_hot_however_many_there_are() {
 }
 
 #[test]
+fn shards_know_an_objects_share_of_the_requests_of_all() {
+    let deployment = Deployment { shards: 16, ..Deployment::default() };
+    let mut shards = build_shards("adaptive", &BTreeMap::new(), &deployment).unwrap();
+    let (eight, mut rng) = (loaded(&[0; 8]), Rng::new(3));
+    let of = |key: u64| (key % 16) as usize;
+    let mut pick = |policy: &mut dyn Policy, key| {
+        let mut context = PickContext { now: Timestamp::ZERO, rng: &mut rng };
+        policy.pick(&Request::new(Key(key)), &eight, &mut context).unwrap();
+    };
+    let mut chance = Rng::new(4);
+    for request in 0..200_000 {
+        // Half of all requests crowd one shard, and the others follow Zipf.
+        let key = if request % 2 == 0 { 32 } else { 1e5f64.powf(chance.unit()) as u64 };
+        pick(&mut *shards[of(key)], key);
+    }
+    let share = |shards: &[Box<dyn Policy>], key| {
+        shards[of(key)].bound(&Request::new(Key(key)), &eight).unwrap().share.unwrap()
+    };
+    let expected = |key: f64| 0.5 * ((key + 1.0) / key).ln() / 1e5f64.ln();
+    for (key, expected) in [(32, 0.5), (1, expected(1.0)), (2, expected(2.0)), (16, expected(16.0))]
+    {
+        let ratio = share(&shards, key) / expected;
+        assert!((0.85..1.15).contains(&ratio), "{key}: {ratio}");
+    }
+    let mut fork = shards[0].fork();
+    let before = share(&shards, 2);
+    (0..100_000).for_each(|_| pick(&mut *fork, 32));
+    (0..40).for_each(|_| pick(&mut *shards[of(2)], 2));
+    let after = share(&shards, 2) / before;
+    assert!((1.0..1.2).contains(&after), "the copy counts by itself: {after}");
+}
+
+#[test]
 fn a_flood_of_new_objects_evicts_nothing_popular() {
     let slots = ParameterValue::Integer(1_000);
     let (mut world, four) = (World::new("adaptive", &[("slots", slots)]), loaded(&[0; 4]));
@@ -155,8 +190,7 @@ fn a_flood_of_new_objects_evicts_nothing_popular() {
 
 #[test]
 fn ten_million_objects_take_no_more_memory_and_evict_nothing_popular() {
-    let (mut sets, mut window, mut rng) =
-        (ObjectSets::new(262_144), Window::default(), Rng::new(1));
+    let (mut sets, mut window, mut rng) = (ObjectSets::new(262_144), Window::new(1), Rng::new(1));
     let popular = Key(u64::MAX);
     for object in 0..10_000_000 {
         let key = if object % 1_000 == 0 { popular } else { Key(object) };
@@ -173,7 +207,7 @@ fn ten_million_objects_take_no_more_memory_and_evict_nothing_popular() {
 fn keys_that_share_a_slot_in_one_instance_do_not_in_another() {
     let slot = |key, seed| {
         let mut sets = ObjectSets::new(1_000);
-        sets.ask(key, &Window::default(), &mut Rng::new(seed)).slot
+        sets.ask(key, &Window::new(1), &mut Rng::new(seed)).slot
     };
     let first = slot(Key(0), 1);
     let same: Vec<_> = (0..100_000).map(Key).filter(|key| slot(*key, 1) == first).collect();
