@@ -35,8 +35,10 @@ fn main() {
 struct Row<'a> {
     name: String,
     streams: &'a [Vec<Key>],
-    work: Box<dyn Fn(&[Key]) + Sync + 'a>,
+    work: Work<'a>,
 }
+
+type Work<'a> = Box<dyn Fn(&[Key]) + Sync + 'a>;
 
 /// What all threads of a round took together.
 #[derive(Clone, Copy)]
