@@ -3,7 +3,7 @@
 //!
 //! Shares are relative to all requests, so all shards of a policy have one window. A shard counts
 //! some requests by itself, its turn, and then adds them to the window and reads what the others
-//! have counted. So threads seldom write the same memory, and a shard lacks no more than one turn of
+//! have counted. So threads rarely write the same memory, and a shard lacks no more than one turn of
 //! each other shard. A single shard takes a whole epoch as its turn.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
