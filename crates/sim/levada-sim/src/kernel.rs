@@ -1,33 +1,37 @@
 //! The event queue, ordered by time and then by the order of scheduling.
 //!
-//! A wheel of slots of a millisecond each, as in Brown's calendar queue (CACM 1988): an event is
-//! appended to the slot of its time, unsorted, and only the entries of the current slot are moved
-//! into a heap. The heap stays small and remains in the processor's cache, however many events are
-//! pending. Events beyond the wheel wait in a second heap.
+//! A wheel of slots of a quarter of a millisecond each, as in Brown's calendar queue (CACM 1988): an
+//! event is appended to the slot of its time, and a slot is sorted when the wheel reaches it. So an
+//! event costs the same, however many are pending. Events beyond the wheel wait in a tree.
 //!
 //! ```text
-//! far (heap)  ...... | slot  slot  slot  ...  slot | near (heap) -> next
-//!                      about four seconds            this millisecond
+//! far (tree)  ...... | slot  slot  slot  ...  slot | near (sorted) -> next
+//!                      about four seconds            this slot
 //! ```
+
+use std::{cmp::Reverse, collections::BTreeMap};
 
 use levada_types::Timestamp;
 
 /// Pending events. `E` should be small, because entries are moved often.
 #[derive(Debug)]
 pub(crate) struct Agenda<E> {
-    near: Heap<E>,
+    /// The events of the current slot and of those before it, the next one last.
+    near: Vec<Entry<E>>,
     slots: Vec<Vec<Entry<E>>>,
     /// One bit per slot: set when the slot is not empty.
     occupied: [u64; SLOTS / 64],
-    far: Heap<E>,
+    /// The events beyond the wheel, by time and then by the order of scheduling.
+    far: BTreeMap<(Timestamp, u64), E>,
     /// The number of the slot that `near` holds, counted from the beginning of time.
     current: u64,
-    sequence: u32,
+    /// The number of events that were ever scheduled beyond the wheel.
+    distant: u64,
 }
 
-/// A slot is 2^20 ns long.
-const SLOT_BITS: u32 = 20;
-const SLOTS: usize = 4096;
+/// A slot is 2^18 ns long.
+const SLOT_BITS: u32 = 18;
+const SLOTS: usize = 1 << 14;
 
 impl<E: Copy> Agenda<E> {
     /// Size of a pending event, in bytes.
@@ -35,75 +39,75 @@ impl<E: Copy> Agenda<E> {
 
     pub(crate) fn new() -> Self {
         Self {
-            near: Heap::new(),
+            near: Vec::new(),
             slots: (0..SLOTS).map(|_| Vec::new()).collect(),
             occupied: [0; SLOTS / 64],
-            far: Heap::new(),
+            far: BTreeMap::new(),
             current: 0,
-            sequence: 0,
+            distant: 0,
         }
     }
 
-    /// The time of the next event.
+    /// The time of the next event, if it is due by `until`. The wheel turns no further than that, so
+    /// that what is scheduled from then on finds its own slot.
     #[inline]
-    pub(crate) fn next_time(&self) -> Option<Timestamp> {
-        self.near.first().map(|entry| entry.time)
+    pub(crate) fn next_time(&mut self, until: Timestamp) -> Option<Timestamp> {
+        if self.near.is_empty() {
+            self.turn(until);
+        }
+        self.near.last().map(|entry| entry.time).filter(|time| *time <= until)
     }
 
     /// Schedules `event` for `time`, after the events that were scheduled for that time before.
     #[inline]
     pub(crate) fn schedule(&mut self, time: Timestamp, event: E) {
-        let entry = Entry { time, sequence: self.sequence, event };
-        // The count wraps after 2^32 events. Two events of the same nanosecond on either side of
-        // the wrap change places, in the same way in every run.
-        self.sequence = self.sequence.wrapping_add(1);
-        self.put(entry);
-        if self.near.is_empty() {
-            self.turn();
+        let slot = slot(time);
+        if slot <= self.current {
+            let place = self.near.partition_point(|other| other.time > time);
+            self.near.insert(place, Entry { time, event });
+        } else if slot - self.current < SLOTS as u64 {
+            self.append(Entry { time, event });
+        } else {
+            self.far.insert((time, self.distant), event);
+            self.distant += 1;
         }
     }
 
     /// Takes out the next event.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<(Timestamp, E)> {
-        let entry = self.near.pop()?;
         if self.near.is_empty() {
-            self.turn();
+            self.turn(Timestamp(u64::MAX));
         }
-        Some((entry.time, entry.event))
+        self.near.pop().map(|entry| (entry.time, entry.event))
     }
 
     #[inline]
-    fn put(&mut self, entry: Entry<E>) {
-        let slot = entry.slot();
-        if slot <= self.current {
-            self.near.push(entry);
-        } else if slot - self.current < SLOTS as u64 {
-            let place = slot as usize % SLOTS;
-            self.slots[place].push(entry);
-            self.occupied[place / 64] |= 1 << (place % 64);
-        } else {
-            self.far.push(entry);
-        }
+    fn append(&mut self, entry: Entry<E>) {
+        let place = slot(entry.time) as usize % SLOTS;
+        self.slots[place].push(entry);
+        self.occupied[place / 64] |= 1 << (place % 64);
     }
 
-    /// Turns the wheel to the next slot that is not empty. Does nothing if no event is pending.
-    fn turn(&mut self) {
-        let Some(slot) = self.next_occupied().or_else(|| Some(self.far.first()?.slot())) else {
-            return;
-        };
-        self.current = slot;
-        let place = slot as usize % SLOTS;
-        let mut entries = std::mem::take(&mut self.slots[place]);
-        self.occupied[place / 64] &= !(1 << (place % 64));
-        entries.drain(..).for_each(|entry| self.near.push(entry));
-        self.slots[place] = entries;
-        // The wheel covers later times now: move events from the far heap into it.
-        while self.far.first().is_some_and(|entry| entry.slot() - slot < SLOTS as u64) {
-            if let Some(entry) = self.far.pop() {
-                self.put(entry);
-            }
+    /// Turns the wheel to the next slot that is not empty, if it begins by `until`.
+    fn turn(&mut self, until: Timestamp) {
+        let next_far = self.far.first_key_value().map(|((time, _), _)| slot(*time));
+        let next = self.next_occupied().or(next_far).filter(|next| *next <= slot(until));
+        let Some(next) = next else { return };
+        self.current = next;
+        // The wheel covers later times now: move events from the tree into it. They were scheduled
+        // before all events that the wheel gets for these times from now on.
+        while let Some(first) = self.far.first_entry()
+            && slot(first.key().0) - next < SLOTS as u64
+        {
+            let ((time, _), event) = first.remove_entry();
+            self.append(Entry { time, event });
         }
+        let place = next as usize % SLOTS;
+        self.occupied[place / 64] &= !(1 << (place % 64));
+        // The last one is taken first, and the sort leaves events of the same time in their order.
+        self.near.extend(self.slots[place].drain(..).rev());
+        self.near.sort_by_key(|entry| Reverse(entry.time));
     }
 
     /// The next slot after the current one that is not empty, once around.
@@ -133,72 +137,11 @@ impl<E: Copy> Agenda<E> {
 #[derive(Clone, Copy, Debug)]
 struct Entry<E> {
     time: Timestamp,
-    sequence: u32,
     event: E,
 }
 
-impl<E> Entry<E> {
-    fn key(&self) -> (Timestamp, u32) {
-        (self.time, self.sequence)
-    }
-
-    fn slot(&self) -> u64 {
-        self.time.0 >> SLOT_BITS
-    }
-}
-
-/// A heap with four children per entry. It is half as deep as a binary heap, and the four keys that
-/// a step down compares are adjacent in memory.
-#[derive(Debug)]
-struct Heap<E>(Vec<Entry<E>>);
-
-const CHILDREN: usize = 4;
-
-impl<E: Copy> Heap<E> {
-    fn new() -> Self {
-        Self(Vec::new())
-    }
-
-    fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    fn first(&self) -> Option<&Entry<E>> {
-        self.0.first()
-    }
-
-    fn push(&mut self, entry: Entry<E>) {
-        let heap = &mut self.0;
-        let mut hole = heap.len();
-        heap.push(entry);
-        while hole > 0 {
-            let parent = (hole - 1) / CHILDREN;
-            if heap[parent].key() <= entry.key() {
-                break;
-            }
-            heap[hole] = heap[parent];
-            hole = parent;
-        }
-        heap[hole] = entry;
-    }
-
-    fn pop(&mut self) -> Option<Entry<E>> {
-        let heap = &mut self.0;
-        let last = heap.pop()?;
-        let Some(first) = heap.first().copied() else { return Some(last) };
-        let mut hole = 0;
-        loop {
-            let children = hole * CHILDREN + 1..(hole * CHILDREN + 1 + CHILDREN).min(heap.len());
-            let Some(least) = children.min_by_key(|child| heap[*child].key()) else { break };
-            if last.key() <= heap[least].key() {
-                break;
-            }
-            heap[hole] = heap[least];
-            hole = least;
-        }
-        heap[hole] = last;
-        Some(first)
-    }
+fn slot(time: Timestamp) -> u64 {
+    time.0 >> SLOT_BITS
 }
 
 #[cfg(test)]
@@ -240,7 +183,10 @@ mod tests {
             pending.insert((time, number));
             let take = if number % 1_000 == 999 { usize::MAX } else { rng.below(3) };
             for _ in 0..take.min(pending.len()) {
-                assert_eq!(agenda.next_time(), pending.first().map(|first| first.0));
+                assert_eq!(
+                    agenda.next_time(Timestamp(u64::MAX)),
+                    pending.first().map(|first| first.0)
+                );
                 let next = agenda.next();
                 assert_eq!(next, pending.pop_first());
                 now = next.unwrap().0.0;

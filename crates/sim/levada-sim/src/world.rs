@@ -234,9 +234,9 @@ impl<'a> World<'a> {
     }
 
     /// The time of the next event.
-    fn next_time(&self) -> Timestamp {
-        let event = self.agenda.next_time().unwrap_or(Timestamp(u64::MAX));
-        self.next_send.map_or(event, |send| send.min(event))
+    fn next_time(&mut self) -> Timestamp {
+        let send = self.next_send.unwrap_or(Timestamp(u64::MAX));
+        self.agenda.next_time(send).unwrap_or(send)
     }
 
     fn begin(&mut self) {

@@ -21,9 +21,15 @@ pub(crate) enum Arrival {
     Acknowledged(u32),
 }
 
-/// An event of the network: its kind, and its transfer, packet or link.
+/// An event of the network, with its transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NetworkEvent {
-    pub(crate) kind: u8,
-    pub(crate) about: u32,
+pub(crate) enum NetworkEvent {
+    /// It is time for the next events of the network's own queue.
+    Wake,
+    /// The server has received the request.
+    Request(u32),
+    /// The client has received everything.
+    LastByte(u32),
+    /// Everything is acknowledged; in bulk, if no time was lost.
+    Acknowledged(u32),
 }

@@ -66,11 +66,6 @@ struct FlowTransfer {
 /// Bytes of memory per transfer, in addition to 4 for each link of the longest path.
 pub(crate) const BYTES_PER_TRANSFER: usize = size_of::<FlowTransfer>();
 
-/// The server has received the request.
-const REQUEST: u8 = 0;
-/// If no time was lost, everything is acknowledged.
-const END: u8 = 1;
-
 impl Flow {
     pub(crate) fn new(
         tcp: Tcp,
@@ -111,7 +106,7 @@ impl Flow {
         }
         self.transfers[at] = FlowTransfer { server, client, ..FlowTransfer::default() };
         let arrives = now.0 + self.tcp.request(self.paths.timing(server, client));
-        agenda.schedule(Timestamp(arrives), NetworkEvent { kind: REQUEST, about: transfer }.into());
+        agenda.schedule(Timestamp(arrives), NetworkEvent::Request(transfer).into());
     }
 
     pub(crate) fn ready<E: Copy + From<NetworkEvent>>(
@@ -140,7 +135,7 @@ impl Flow {
         state.ready += bytes;
         if state.ready >= total {
             let end = Timestamp((state.base.0 + state.takes).max(now.0));
-            agenda.schedule(end, NetworkEvent { kind: END, about: transfer }.into());
+            agenda.schedule(end, NetworkEvent::Acknowledged(transfer).into());
         }
         self.transfers[transfer as usize] = state;
     }
@@ -152,11 +147,11 @@ impl Flow {
         agenda: &mut Agenda<E>,
         arrivals: &mut Vec<Arrival>,
     ) {
-        let transfer = event.about;
-        if event.kind == REQUEST {
-            arrivals.push(Arrival::Request(transfer));
-            return;
-        }
+        let transfer = match event {
+            NetworkEvent::Request(transfer) => return arrivals.push(Arrival::Request(transfer)),
+            NetworkEvent::Acknowledged(transfer) => transfer,
+            NetworkEvent::Wake | NetworkEvent::LastByte(_) => return,
+        };
         let state = self.transfers[transfer as usize];
         let (lost, part) = self.lost_since_begin(transfer, &state, now);
         let missing = (state.base.0 + state.takes + lost).saturating_sub(now.0);

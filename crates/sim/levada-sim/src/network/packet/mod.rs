@@ -99,13 +99,6 @@ struct Timer {
     generation: u32,
 }
 
-/// The world's agenda has reached the time of this network's next event.
-const WAKE: u8 = 0;
-/// An arrival: a request, a last byte, or the acknowledgement of everything.
-const REQUEST: u8 = 1;
-const LAST_BYTE: u8 = 2;
-const ACKNOWLEDGED: u8 = 3;
-
 impl PacketNetwork {
     pub(crate) fn new(
         model: &NetworkModel,
@@ -195,16 +188,17 @@ impl PacketNetwork {
         agenda: &mut Agenda<E>,
         arrivals: &mut Vec<Arrival>,
     ) {
-        let transfer = event.about;
-        match event.kind {
-            REQUEST => arrivals.push(Arrival::Request(transfer)),
-            LAST_BYTE => {
+        match event {
+            NetworkEvent::Request(transfer) => arrivals.push(Arrival::Request(transfer)),
+            NetworkEvent::LastByte(transfer) => {
                 let number = self.of_transfer[transfer as usize];
                 let first = Timestamp(self.connections[number].first_byte_at);
                 arrivals.push(Arrival::LastByte { transfer, first, at: now });
             }
-            ACKNOWLEDGED => arrivals.push(Arrival::Acknowledged(transfer)),
-            _ => {
+            NetworkEvent::Acknowledged(transfer) => {
+                arrivals.push(Arrival::Acknowledged(transfer));
+            }
+            NetworkEvent::Wake => {
                 if self.wakes == now.0 {
                     self.wakes = NEVER;
                 }
@@ -222,10 +216,10 @@ impl PacketNetwork {
     ) {
         loop {
             let next = self.next();
-            let free = next < agenda.next_time().unwrap_or(until).min(until).0;
+            let mut free = || next < until.0 && agenda.next_time(Timestamp(next)).is_none();
             // Arrivals due now are reported before others of the same time, which might depend on
             // them.
-            if next == NEVER || next > now.0 && !free {
+            if next == NEVER || next > now.0 && !free() {
                 break;
             }
             self.step(agenda);
@@ -238,7 +232,7 @@ impl PacketNetwork {
         let next = self.next();
         if next < self.wakes {
             self.wakes = next;
-            agenda.schedule(Timestamp(next), NetworkEvent { kind: WAKE, about: 0 }.into());
+            agenda.schedule(Timestamp(next), NetworkEvent::Wake.into());
         }
     }
 
@@ -310,12 +304,12 @@ impl PacketNetwork {
         }
         let connection = &mut self.connections[number];
         if let Some(reported) = connection.poll_event() {
-            let kind = match reported {
-                ConnectionEvent::Request => REQUEST,
-                ConnectionEvent::LastByte => LAST_BYTE,
-                ConnectionEvent::Acknowledged => ACKNOWLEDGED,
+            let transfer = connection.transfer;
+            let event = match reported {
+                ConnectionEvent::Request => NetworkEvent::Request(transfer),
+                ConnectionEvent::LastByte => NetworkEvent::LastByte(transfer),
+                ConnectionEvent::Acknowledged => NetworkEvent::Acknowledged(transfer),
             };
-            let event = NetworkEvent { kind, about: connection.transfer };
             agenda.schedule(Timestamp(now), event.into());
         }
         let deadline = connection.deadline();

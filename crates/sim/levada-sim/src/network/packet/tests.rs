@@ -75,7 +75,7 @@ impl TestNetwork {
     /// Plays until nothing is left or `end` is reached.
     fn play(&mut self, end: u64) {
         let mut arrivals = Vec::new();
-        while let Some(now) = self.agenda.next_time().filter(|now| now.0 <= end) {
+        while let Some(now) = self.agenda.next_time(Timestamp(end)) {
             let Some((_, event)) = self.agenda.next() else { break };
             match event {
                 TestEvent::Open(transfer) => {
