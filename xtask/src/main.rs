@@ -32,7 +32,8 @@ usage: cargo xtask <test | ci [--quick] | docs | tidy [--figures] | commits RANG
   python
         the check of the Python package alone
   cost  compares what requests cost with bench/cost.toml, by callgrind and the release
-        build; with --write, writes the figures there; with parts of names, some rows only
+        build; with --write, writes the figures there; with parts of names, some rows only; with
+        --gate, the rows of the checks, on the program of the tests
   book  builds docs/book by mdBook, without warnings
   release-notes
         prints what CHANGELOG.md says of a version, if it is that of Cargo.toml";

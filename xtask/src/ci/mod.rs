@@ -1,6 +1,7 @@
 //! All checks that a change must pass: those of `cargo xtask test`, which are enough for most changes, and
 //! then the long ones. Every step prints its time, and the whole prints the total and what was left out.
 
+mod costs;
 mod dependencies;
 mod fuzz;
 mod oldest;
@@ -32,6 +33,7 @@ type Step<'a> = (&'a str, Box<dyn Fn(&str, &mut Skips) -> anyhow::Result<()> + '
 pub(crate) fn run() -> anyhow::Result<()> {
     let mut steps = usual();
     steps.extend::<Vec<Step<'_>>>(vec![
+        ("costs", Box::new(costs::check)),
         ("dependencies", Box::new(dependencies::check)),
         ("oldest Rust", Box::new(oldest::check)),
         ("fuzz targets", Box::new(fuzz::check)),

@@ -51,16 +51,25 @@ impl Sub for Counts {
 
 /// The median of each figure: what a second brings, most rounds of few requests do not have.
 pub(crate) fn median(rounds: &[Counts]) -> Counts {
-    let median = |figure: fn(&Counts) -> f64| {
+    ranked(rounds, rounds.len() / 2)
+}
+
+/// The least of each figure.
+pub(crate) fn least(rounds: &[Counts]) -> Counts {
+    ranked(rounds, 0)
+}
+
+fn ranked(rounds: &[Counts], rank: usize) -> Counts {
+    let ranked = |figure: fn(&Counts) -> f64| {
         let mut figures: Vec<_> = rounds.iter().map(figure).collect();
         figures.sort_by(f64::total_cmp);
-        figures[figures.len() / 2]
+        figures[rank]
     };
     Counts {
-        wakes: median(|counts| counts.wakes),
-        instructions: median(|counts| counts.instructions),
-        calls: median(|counts| counts.calls),
-        allocations: median(|counts| counts.allocations),
+        wakes: ranked(|counts| counts.wakes),
+        instructions: ranked(|counts| counts.instructions),
+        calls: ranked(|counts| counts.calls),
+        allocations: ranked(|counts| counts.allocations),
     }
 }
 

@@ -22,6 +22,9 @@ const REST_TIMEOUT: Duration = Duration::from_secs(60);
 /// restart_syscall, clock_nanosleep, epoll_wait and epoll_pwait.
 const WAITS: [&str; 7] = ["7", "35", "202", "219", "230", "232", "281"];
 
+/// The function in which a connection of HTTP/1 is served, as the profile names it.
+const CONNECTION: &str = "levada_http::server::serve::serve_http1::{{closure}}";
+
 /// The ports of a node on 127.0.0.1. Each way to speak has one of its own, so that none pays for another.
 #[derive(Clone, Copy)]
 pub(crate) struct Ports {
@@ -53,13 +56,20 @@ pub(crate) fn free_port() -> Result<u16> {
 
 impl Node {
     /// Starts a node with this configuration, in a directory that exists.
-    pub(crate) fn start(program: &Path, dir: &Path, text: &str, ports: Ports) -> Result<Self> {
+    pub(crate) fn start(
+        program: &Path,
+        dir: &Path,
+        text: &str,
+        ports: Ports,
+        gate: bool,
+    ) -> Result<Self> {
         fs::write(dir.join("levada.toml"), text)?;
         let printed = File::create(dir.join("printed"))?;
         // It ends with this program, however that ends.
         let child = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "valgrind", "--tool=callgrind", "--trace-syscalls=yes"])
             .arg("--separate-threads=yes")
+            .args(gate.then(|| format!("--toggle-collect={CONNECTION}")))
             .args(["--vgdb-prefix=vgdb", "--log-file=calls", "--callgrind-out-file=profile"])
             .arg(program)
             .args(["run", "-c", "levada.toml"])
