@@ -4,12 +4,13 @@
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
+    process::Command,
     sync::Barrier,
     thread,
     time::{Duration, Instant},
 };
 
-use crate::{Result, pattern::Pattern, wrk::Load};
+use crate::{Result, case::Case, pattern::Pattern, wrk::Load};
 
 /// One connection to a server.
 pub(crate) struct Client<'a> {
@@ -83,6 +84,23 @@ impl<'a> Client<'a> {
             .1;
         Ok(length.trim().parse()?)
     }
+}
+
+/// Asks for the first object over TLS or HTTP/2, and checks every byte.
+pub(crate) fn check_by_curl(case: &Case, port: u16, pattern: &Pattern) -> Result<()> {
+    let version = if case.setting.http2 { "--http2-prior-knowledge" } else { "--http1.1" };
+    let output = Command::new("curl")
+        .args(["--silent", "--show-error", "--fail", "--insecure", version])
+        .arg(format!("{}://127.0.0.1:{port}{}", case.setting.scheme(), case.path(0)))
+        .output()
+        .map_err(|e| format!("curl: {e}; install curl"))?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into());
+    }
+    if output.stdout.len() as u64 != case.size || !pattern.holds(0, &output.stdout) {
+        return Err(format!("{} wrong bytes", output.stdout.len()).into());
+    }
+    Ok(())
 }
 
 /// Asks for a path at a rate. A request that is due while the connection still waits for the last

@@ -1,4 +1,4 @@
-//! Levada compared with Debian's nginx, HAProxy, Varnish and Traffic Server: what a request costs each, in the
+//! Levada compared with Debian's nginx, HAProxy, h2o, Varnish and Traffic Server: what a request costs each, in the
 //! same run, on the same core, before the same origin. `bench/README.md` says how to run and read it.
 //!
 //! ```text
@@ -166,6 +166,11 @@ impl Bench {
         self.stood += 1;
         let dir = self.dir.join(self.stood.to_string());
         fs::create_dir_all(&dir)?;
+        if case.setting.cached && case.objects == 1 {
+            let file = dir.join(format!("files{}", case.path(0)));
+            fs::create_dir_all(dir.join(format!("files/{}", case.size)))?;
+            fs::write(file, self.pattern.pieces(0..case.size).collect::<Vec<_>>().concat())?;
+        }
         let site = Site {
             dir: &dir,
             port: server::free_port()?,

@@ -34,7 +34,7 @@ type PerPeer<T> = Vec<Option<T>>;
 impl Bench {
     pub(crate) fn measure(&mut self, case: &Case) -> Report {
         match case.work {
-            Work::Load { .. } | Work::Rate(_) => self.load(case),
+            Work::Load { .. } | Work::Streams(_) | Work::Rate(_) => self.load(case),
             Work::Fill => self.fill(case),
             Work::Crowd { clients } => self.crowd(case, clients),
         }
@@ -80,7 +80,8 @@ impl Bench {
 
     /// Has every object stored, then loads for a second, so that what a server does at first is done.
     fn warm(&self, case: &Case, server: &Server) -> Result<()> {
-        if case.setting.tls {
+        if case.setting.tls || case.setting.http2 {
+            client::check_by_curl(case, server.port, &self.pattern)?;
             self.round_of_any_kind(case, server, 1)?;
         } else {
             self.store_all(case, server)?;
@@ -131,6 +132,7 @@ impl Bench {
             Work::Rate(rate) => {
                 client::at_rate(&case.path(0), rate, port, seconds, connections, &self.pattern)?
             }
+            Work::Streams(streams) => wrk::streams(case, streams, port, seconds, connections)?,
             _ => {
                 let close = matches!(case.work, Work::Load { close: true });
                 wrk::run(case, close, port, seconds, connections, &self.dir)?
@@ -302,7 +304,10 @@ fn summary(case: &Case, samples: &[Vec<Sample>], counts: &PerPeer<Counts>) -> Re
         // Of a queue that is always full: it shows stalls, and else the throughput.
         rows.push(Row {
             label: "p99 ms at full load, median".into(),
-            values: p99.iter().map(|rounds| rank(rounds, Rank::Median)).collect(),
+            values: p99
+                .iter()
+                .map(|rounds| rank(rounds, Rank::Median).filter(|p99| p99.is_finite()))
+                .collect(),
         });
         &cpu
     };

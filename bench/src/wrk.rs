@@ -1,4 +1,4 @@
-//! Full load, by wrk: as many requests as a server answers.
+//! Full load, by wrk and h2load: as many requests as a server answers.
 
 use std::{fmt::Write, fs, path::Path, process::Command};
 
@@ -7,6 +7,7 @@ use crate::{Result, case::Case};
 /// The result of a load.
 pub(crate) struct Load {
     pub(crate) requests: u64,
+    /// h2load does not say it: NaN.
     pub(crate) p99_ms: f64,
 }
 
@@ -44,6 +45,40 @@ pub(crate) fn run(
         return Err(format!("requests failed or fell short:\n{text}").into());
     }
     Ok(Load { requests, p99_ms: p99_us as f64 / 1e3 })
+}
+
+/// The same over HTTP/2, by h2load.
+pub(crate) fn streams(
+    case: &Case,
+    streams: u32,
+    port: u16,
+    seconds: u64,
+    connections: u32,
+) -> Result<Load> {
+    let mut command = Command::new("h2load");
+    command.args(["-t1", &format!("-c{connections}"), &format!("-m{streams}")]);
+    command.arg(format!("-D{seconds}"));
+    command.arg(format!("{}://127.0.0.1:{port}{}", case.setting.scheme(), case.path(0)));
+    let output = command.output().map_err(|e| format!("h2load: {e}; install nghttp2-client"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    // requests: 9 total, 9 started, 9 done, 9 succeeded, 0 failed, 0 errored, 0 timeout
+    // traffic: 9B (9) total, 9B (9) headers (space savings 9%), 9B (9) data
+    let number = |line: &str, end: &str| -> Option<u64> {
+        let line = text.lines().find_map(|text| text.strip_prefix(line))?;
+        let part = line.split(", ").find_map(|part| part.strip_suffix(end))?;
+        let digits = part.split_whitespace().next_back()?;
+        digits.trim_matches(['(', ')']).parse().ok()
+    };
+    let fails = ["failed", "errored", "timeout"].map(|what| number("requests: ", what));
+    let (requests, bytes) = (number("requests: ", "succeeded"), number("traffic: ", "data"));
+    match (requests, bytes) {
+        (Some(requests @ 1..), Some(bytes))
+            if fails == [Some(0); 3] && bytes >= requests * case.size =>
+        {
+            Ok(Load { requests, p99_ms: f64::NAN })
+        }
+        _ => Err(format!("requests failed or fell short:\n{text}").into()),
+    }
 }
 
 /// The script that requests the objects in turn and prints the counts at the end.

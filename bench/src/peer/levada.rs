@@ -39,17 +39,23 @@ access = "off"
 
 [[site]]
 hosts = "*"
-origin = "http://127.0.0.1:{origin}"
-cache = {cached}
+{source}
 
 [[listen]]
 address = "127.0.0.1:{port}"
 "#,
-        cached = setting.cached,
+        source = if setting.files {
+            format!("files = \"{}\"", dir.join("files").display())
+        } else {
+            format!("origin = \"http://127.0.0.1:{origin}\"\ncache = {}", setting.cached)
+        },
     );
     if setting.tls {
         let (certificate, key) = (certificate.display(), key.display());
         writeln!(text, r#"tls = [{{ certificate = "{certificate}", key = "{key}" }}]"#)?;
+    }
+    if setting.http2 && !setting.tls {
+        writeln!(text, "h2c = true")?;
     }
     writeln!(text, "\n[cache]\nmemory = \"{}MiB\"", setting.memory_mib)?;
     if let Some(disk) = setting.disk_mib {

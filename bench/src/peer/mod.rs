@@ -7,6 +7,7 @@ use std::{
 
 use crate::{Result, case::Setting, server};
 
+mod h2o;
 mod haproxy;
 mod levada;
 mod nginx;
@@ -25,7 +26,7 @@ pub(crate) struct Peer {
 
 /// Where one server stands.
 pub(crate) struct Site<'a> {
-    /// A directory of its own.
+    /// A directory of its own. `files` in it has the objects of cases that have few.
     pub(crate) dir: &'a Path,
     /// Its port, on 127.0.0.1.
     pub(crate) port: u16,
@@ -38,7 +39,7 @@ pub(crate) struct Site<'a> {
 
 /// Columns of the table; the first two are what ratios compare.
 pub(crate) const PEERS: &[Peer] =
-    &[levada::PEER, nginx::PEER, haproxy::PEER, varnish::PEER, trafficserver::PEER];
+    &[levada::PEER, nginx::PEER, haproxy::PEER, h2o::PEER, varnish::PEER, trafficserver::PEER];
 
 fn installed(program: &str) -> std::result::Result<PathBuf, String> {
     server::program(program).ok_or_else(|| format!("{program} is not installed"))

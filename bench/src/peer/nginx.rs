@@ -20,9 +20,7 @@ fn configure(program: &Path, site: &Site) -> Result<Command> {
         "proxy_cache cache;
             proxy_cache_lock on;
             proxy_cache_lock_timeout 60s;
-            proxy_cache_lock_age 60s;
-            open_file_cache max=4096 inactive=10m;
-            open_file_cache_valid 10m;"
+            proxy_cache_lock_age 60s;"
     } else {
         ""
     };
@@ -38,6 +36,24 @@ fn configure(program: &Path, site: &Site) -> Result<Command> {
         String::new()
     };
     // The origin is sent the same fields as by Levada, so that it has the same work.
+    let location = if setting.files {
+        String::new()
+    } else {
+        format!(
+            r#"location / {{
+            proxy_pass http://origin;
+            proxy_http_version 1.1;
+            proxy_set_header Connection "";
+            proxy_set_header Host $host;
+            proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+            proxy_set_header X-Forwarded-Proto $scheme;
+            proxy_set_header X-Forwarded-Host $host;
+            proxy_set_header Via "1.1 bench";
+            proxy_set_header CDN-Loop levada;
+            {cache}
+        }}"#
+        )
+    };
     let text = format!(
         r#"{user}
 daemon off;
@@ -59,26 +75,20 @@ http {{
         keepalive_requests 100000000;
     }}
     server {{
-        listen 127.0.0.1:{port} {ssl} backlog=4096;
+        listen 127.0.0.1:{port} {ssl} {http2} backlog=4096;
         keepalive_requests 100000000;
         {tls}
-        location / {{
-            proxy_pass http://origin;
-            proxy_http_version 1.1;
-            proxy_set_header Connection "";
-            proxy_set_header Host $host;
-            proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
-            proxy_set_header X-Forwarded-Proto $scheme;
-            proxy_set_header X-Forwarded-Host $host;
-            proxy_set_header Via "1.1 bench";
-            proxy_set_header CDN-Loop levada;
-            {cache}
-        }}
+        root {dir}/files;
+        http2_max_requests 100000000;
+        open_file_cache max=4096 inactive=10m;
+        open_file_cache_valid 10m;
+        {location}
     }}
 }}
 "#,
         size = setting.disk_mib.unwrap_or(setting.memory_mib),
         ssl = if setting.tls { "ssl" } else { "" },
+        http2 = if setting.http2 { "http2" } else { "" },
     );
     let file = site.dir.join("nginx.conf");
     fs::write(&file, text)?;

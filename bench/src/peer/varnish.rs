@@ -19,6 +19,9 @@ fn configure(program: &Path, site: &Site) -> Result<Command> {
     let mut command = Command::new(program);
     // Without its jails, it needs no users of its own.
     command.args(["-F", "-j", "none", "-n"]).arg(dir.join("varnish")).arg("-f").arg(vcl);
+    if setting.http2 {
+        command.args(["-p", "feature=+http2"]);
+    }
     command.arg("-a").arg(format!("127.0.0.1:{port}"));
     command.arg("-s").arg(format!("malloc,{storage}m"));
     Ok(command)
