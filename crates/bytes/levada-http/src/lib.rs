@@ -49,4 +49,11 @@ pub mod fuzzing {
         client::judgement::{AnswerEnd, ParsedAnswer, read_reply},
         server::judgement::{Judgement, judge},
     };
+
+    /// The fields of header blocks of HTTP/2 that follow each other on a connection, each with its size.
+    pub fn http2_fields<'a>(
+        blocks: impl Iterator<Item = &'a [u8]>,
+    ) -> Option<Vec<(String, usize)>> {
+        crate::server::http2::fields_of(blocks)
+    }
 }

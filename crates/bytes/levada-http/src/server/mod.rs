@@ -12,6 +12,7 @@ mod encoder;
 mod facts;
 mod fault;
 mod head;
+pub(crate) mod http2;
 mod http2_heads;
 mod http2_poll;
 mod incoming;
