@@ -10,6 +10,14 @@
 //! wait has a place, and is polled again when it is woken. All frames of one poll leave in one write.
 
 #[allow(dead_code, unused_imports)]
+mod answer;
+#[allow(dead_code, unused_imports)]
+mod flow;
+#[allow(dead_code, unused_imports)]
+mod frame;
+#[allow(dead_code, unused_imports)]
+mod head;
+#[allow(dead_code, unused_imports)]
 mod hpack;
 
 /// The fields of header blocks, for fuzzing only.
