@@ -34,10 +34,10 @@ pub use metrics::ConnectionMetrics;
 pub use patience::Patience;
 pub use server::{
     ConnectionEnd, ConnectionLimits, EndReason, Fault, GatheredWrites, HeadBounds, Http1Conduct,
-    Http1Service, Http2Poll, IncomingBody, IncomingBodyError, Interim, InterimWay, Interims,
+    Http1Service, Http2Poll, Http2Service, Http2Tunnel, IncomingBody, IncomingBodyError, Interim, InterimWay, Interims,
     Ledger, Outlet, Pause, QUIET, Served, Streams, TimedHeads, Watchdog, WatchedBody,
     WatchedStream, check_parsed, first_head, gather, names_host, names_websocket, rest,
-    serve_http1,
+    serve_http1, serve_http2,
 };
 pub use trailers::{judge_request_trailers, judge_response_trailers};
 pub use zero_copy::{FileRange, Hold, Segments, ZeroCopyChunk, ZeroCopyQueue};

@@ -144,6 +144,11 @@ impl BodyFeed {
         slot.wanted
     }
 
+    /// Whether the service has given the body up, so that nothing of it is wanted any more.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.0.as_ref().is_none_or(|slot| Arc::strong_count(slot) == 1)
+    }
+
     /// Hands a frame over. The connection polls the service again in this very task, which is not woken.
     pub(super) fn hand_over(&self, frame: Frame<Bytes>, task: &Waker) {
         self.change(task, |slot| slot.frame = Some(frame));

@@ -37,6 +37,7 @@ pub use self::{
     facts::names_websocket,
     fault::Fault,
     head::names_host,
+    http2::{Http2Service, Http2Tunnel, serve_http2},
     http2_heads::TimedHeads,
     http2_poll::{GatheredWrites, Http2Poll, Streams, gather},
     incoming::{IncomingBody, IncomingBodyError},

@@ -567,4 +567,4 @@ fn no_head<T>(end: ConnectionEnd, farewell: Farewell) -> Poll<Result<T, NoHead>>
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

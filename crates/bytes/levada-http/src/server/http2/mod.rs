@@ -9,16 +9,19 @@
 //! One task drives all streams of a connection (`serve`). A request is answered where it was read; one that has to
 //! wait has a place, and is polled again when it is woken. All frames of one poll leave in one write.
 
-#[allow(dead_code, unused_imports)]
 mod answer;
-#[allow(dead_code, unused_imports)]
 mod flow;
-#[allow(dead_code, unused_imports)]
 mod frame;
-#[allow(dead_code, unused_imports)]
 mod head;
-#[allow(dead_code, unused_imports)]
 mod hpack;
+mod serve;
+mod streams;
+mod tunnel;
+
+pub use self::{
+    serve::{Http2Service, serve_http2},
+    tunnel::Http2Tunnel,
+};
 
 /// The fields of header blocks, for fuzzing only.
 pub(crate) fn fields_of<'a>(

@@ -13,7 +13,7 @@ use super::*;
 use crate::{HeadBounds, Patience, Segments, ZeroCopyChunk};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
-const LIMITS: ConnectionLimits = ConnectionLimits {
+pub(in crate::server) const LIMITS: ConnectionLimits = ConnectionLimits {
     head: HeadBounds { head: 32 << 10, fields: 100 },
     idle_timeout: Duration::from_secs(75),
     head_timeout: Duration::from_secs(10),
@@ -22,7 +22,7 @@ const LIMITS: ConnectionLimits = ConnectionLimits {
 };
 
 /// The pieces of a body, of which it may say the length.
-struct Pieces {
+pub(in crate::server) struct Pieces {
     pieces: VecDeque<Result<Frame<Bytes>, &'static str>>,
     length: Option<u64>,
     /// It waits before each piece.
@@ -37,7 +37,7 @@ impl Pieces {
         Self { pieces: pieces.collect(), length, waits: false, waited: false }
     }
 
-    fn known(text: &'static str) -> Self {
+    pub(in crate::server) fn known(text: &'static str) -> Self {
         Self::new(&[text], Some(text.len() as u64))
     }
 }
@@ -64,7 +64,9 @@ impl Body for Pieces {
 }
 
 /// Answers by the path: its segments say what the response is like.
-async fn respond<B: Body<Data = Bytes> + Unpin>(request: Request<B>) -> Option<Response<Pieces>> {
+pub(in crate::server) async fn respond<B: Body<Data = Bytes> + Unpin>(
+    request: Request<B>,
+) -> Option<Response<Pieces>> {
     let path = request.uri().path().to_owned();
     let has = |word: &str| path.split('/').any(|segment| segment == word);
     let mut body = match () {
@@ -589,7 +591,7 @@ proptest! {
 }
 
 /// How many exchanges are compared: `LEVADA_EXCHANGES` sets it for long runs.
-fn cases() -> u32 {
+pub(in crate::server) fn cases() -> u32 {
     std::env::var("LEVADA_EXCHANGES").map_or(3000, |cases| cases.parse().unwrap())
 }
 

@@ -1,0 +1,253 @@
+//! The streams of a connection, each in a place that it keeps until it ends.
+//!
+//! A place has a waker. It notes that the stream may go on, and wakes the task of the connection, which then polls
+//! this stream and no other. Places are used again: a stream that is answered at once allocates no waker.
+
+use std::{
+    collections::VecDeque,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicU64,
+            Ordering::{AcqRel, Acquire},
+        },
+    },
+    task::{Context, Poll, Wake, Waker},
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Response};
+use http_body::{Body, Frame};
+use parking_lot::Mutex;
+
+use super::{
+    flow::{ReceiveWindow, SendWindow},
+    tunnel::TunnelOutlet,
+};
+use crate::server::incoming::{BodyFeed, IncomingBody};
+
+/// The streams that a client may have open at once.
+pub(super) const MOST: usize = 128;
+
+/// A stream.
+pub(super) struct Stream<'s, B> {
+    pub(super) id: u32,
+    pub(super) method: Method,
+    pub(super) answer: Answer<'s, B>,
+    /// The window of its response.
+    pub(super) window: SendWindow,
+    pub(super) upload: Inflow,
+    /// The body of a CONNECT, which is for a tunnel alone.
+    pub(super) tunnel_body: Option<IncomingBody>,
+    /// The wait for a window is over when the client opens one.
+    pub(super) is_blocked: bool,
+}
+
+/// The response of a stream.
+pub(super) enum Answer<'s, B> {
+    Awaited(Pin<Box<dyn Future<Output = Response<B>> + Send + 's>>),
+    Sending(Outflow<B>),
+    /// A tunnel is kept, whose other way may go on.
+    Sent(Option<TunnelOutlet>),
+}
+
+/// The body of a request.
+#[derive(Debug)]
+pub(super) struct Inflow {
+    pub(super) feed: BodyFeed,
+    /// The parts that have come and were not taken.
+    pub(super) waiting: VecDeque<Frame<Bytes>>,
+    pub(super) window: ReceiveWindow,
+    /// The bytes that are still to come, if the request states them.
+    pub(super) left: Option<u64>,
+    pub(super) has_ended: bool,
+}
+
+/// The body of a response.
+pub(super) struct Outflow<B> {
+    pub(super) body: Outgoing<B>,
+    /// The rest of the last piece.
+    pub(super) piece: Bytes,
+    pub(super) trailers: Option<HeaderMap>,
+    /// Nothing comes behind piece and trailers.
+    pub(super) ends: bool,
+    /// It waits for its body, which wakes it.
+    pub(super) waits: bool,
+}
+
+/// The source of a body.
+pub(super) enum Outgoing<B> {
+    Body(B),
+    Tunnel(TunnelOutlet),
+}
+
+impl Inflow {
+    /// Takes out what is to be read next. Returns its length as well.
+    pub(super) fn next(&mut self) -> Option<(Frame<Bytes>, usize)> {
+        let frame = self.waiting.pop_front()?;
+        let length = frame.data_ref().map_or(0, Bytes::len);
+        Some((frame, length))
+    }
+
+    /// The bytes that have come and were not taken.
+    pub(super) fn held(&self) -> usize {
+        self.waiting.iter().filter_map(Frame::data_ref).map(Bytes::len).sum()
+    }
+}
+
+impl<B: Body<Data = Bytes> + Unpin> Outflow<B> {
+    pub(super) fn new(body: Outgoing<B>) -> Self {
+        Self { body, piece: Bytes::new(), trailers: None, ends: false, waits: false }
+    }
+
+    /// Takes parts of the body until there is something to be sent.
+    ///
+    /// # Errors
+    /// The body has broken off.
+    pub(super) fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ()>> {
+        while self.piece.is_empty() && !self.ends {
+            let frame = match &mut self.body {
+                Outgoing::Body(body) => Pin::new(body).poll_frame(cx).map_err(drop),
+                Outgoing::Tunnel(end) => end.poll(cx).map_ok(Frame::data),
+            };
+            match std::task::ready!(frame).transpose()?.map(Frame::into_data) {
+                Some(Ok(piece)) => self.piece = piece,
+                Some(Err(other)) => {
+                    self.trailers = other.into_trailers().ok();
+                    self.ends = true;
+                }
+                None => self.ends = true,
+            }
+            if let Outgoing::Body(body) = &self.body {
+                self.ends |= body.is_end_stream();
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// The places of streams.
+pub(super) struct Streams<'s, B> {
+    /// The streams by place, where 0 is none.
+    ids: Vec<u32>,
+    places: Vec<StreamPlace<'s, B>>,
+    open: usize,
+    wakeups: Arc<Wakeups>,
+}
+
+pub(super) struct StreamPlace<'s, B> {
+    pub(super) waker: Waker,
+    pub(super) stream: Option<Stream<'s, B>>,
+}
+
+impl<'s, B> Streams<'s, B> {
+    pub(super) fn new() -> Self {
+        let wakeups =
+            Wakeups { ready: Default::default(), task: Mutex::new(Waker::noop().clone()) };
+        Self { ids: Vec::new(), places: Vec::new(), open: 0, wakeups: Arc::new(wakeups) }
+    }
+
+    /// How many streams there are.
+    pub(super) fn open(&self) -> usize {
+        self.open
+    }
+
+    /// The place of a stream.
+    pub(super) fn find(&self, id: u32) -> Option<usize> {
+        self.ids.iter().position(|other| *other == id)
+    }
+
+    /// Gives a stream a place, of which there are [`MOST`].
+    pub(super) fn insert(&mut self, stream: Stream<'s, B>) -> usize {
+        let at = self.find(0).unwrap_or_else(|| {
+            let at = self.ids.len();
+            let waker = Waker::from(Arc::new(PlaceWaker { at, wakeups: self.wakeups.clone() }));
+            self.ids.push(0);
+            self.places.push(StreamPlace { waker, stream: None });
+            at
+        });
+        self.ids[at] = stream.id;
+        self.places[at].stream = Some(stream);
+        self.open += 1;
+        at
+    }
+
+    pub(super) fn remove(&mut self, at: usize) -> Option<Stream<'s, B>> {
+        let stream = self.places.get_mut(at)?.stream.take()?;
+        self.ids[at] = 0;
+        self.open -= 1;
+        Some(stream)
+    }
+
+    /// A stream and the waker of its place.
+    pub(super) fn get(&mut self, at: usize) -> Option<(&mut Stream<'s, B>, &Waker)> {
+        let StreamPlace { waker, stream } = self.places.get_mut(at)?;
+        Some((stream.as_mut()?, waker))
+    }
+
+    /// All streams with their places.
+    pub(super) fn all(&mut self) -> impl Iterator<Item = (usize, &mut Stream<'s, B>)> {
+        let streams = self.places.iter_mut().map(|place| place.stream.as_mut()).enumerate();
+        streams.filter_map(|(at, stream)| Some((at, stream?)))
+    }
+
+    /// Notes the task that is woken for all streams.
+    pub(super) fn register(&self, task: &Waker) {
+        self.wakeups.task.lock().clone_from(task);
+    }
+
+    /// The places of the streams that may go on, as bits.
+    pub(super) fn take_ready(&self) -> u128 {
+        let [low, high] = &self.wakeups.ready;
+        let take =
+            |half: &AtomicU64| if half.load(Acquire) == 0 { 0 } else { half.swap(0, AcqRel) };
+        u128::from(take(low)) | u128::from(take(high)) << 64
+    }
+
+    /// Lets a stream go on.
+    pub(super) fn wake(&self, at: usize) {
+        self.wakeups.set(at);
+    }
+
+    /// Gives the memory of places back that no stream has.
+    pub(super) fn rest(&mut self) {
+        if self.open == 0 {
+            (self.ids, self.places) = (Vec::new(), Vec::new());
+        }
+    }
+}
+
+/// The streams that may go on.
+#[derive(Debug)]
+struct Wakeups {
+    ready: [AtomicU64; MOST / 64],
+    /// The task of the connection.
+    task: Mutex<Waker>,
+}
+
+impl Wakeups {
+    /// Returns whether the stream could not go on before.
+    fn set(&self, at: usize) -> bool {
+        let bit = 1 << (at % 64);
+        self.ready[at / 64].fetch_or(bit, AcqRel) & bit == 0
+    }
+}
+
+#[derive(Debug)]
+struct PlaceWaker {
+    at: usize,
+    wakeups: Arc<Wakeups>,
+}
+
+impl Wake for PlaceWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if self.wakeups.set(self.at) {
+            self.wakeups.task.lock().wake_by_ref();
+        }
+    }
+}
