@@ -8,43 +8,31 @@ use std::{
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 use levada_http::{IncomingBody, IncomingBodyError};
 
 /// The body of a client's request.
 pub enum ClientBody {
-    /// Over HTTP/1.
-    Http1(IncomingBody),
-    /// Over HTTP/2.
-    Tcp(Incoming),
-    /// Over HTTP/3. Its frames come one by one, as the client's stream has them.
-    Quic(Pin<Box<QuicBody>>),
+    /// Over HTTP/1 or HTTP/2.
+    Tcp(IncomingBody),
+    /// Over HTTP/3, where its frames come one by one, as the client's stream has them; or from elsewhere.
+    Other(Pin<Box<OtherBody>>),
 }
 
-/// A body over HTTP/3.
-pub type QuicBody = dyn Body<Data = Bytes, Error = QuicBodyError> + Send + Sync;
+/// A body of another kind.
+pub type OtherBody = dyn Body<Data = Bytes, Error = OtherBodyError> + Send + Sync;
 
-/// The error of a body over HTTP/3.
-pub type QuicBodyError = Box<dyn Error + Send + Sync>;
+/// The error of a body of another kind.
+pub type OtherBodyError = Box<dyn Error + Send + Sync>;
 
 /// Why a client's body broke off.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientBodyError {
-    /// Over HTTP/1.
+    /// Over HTTP/1 or HTTP/2.
     #[error(transparent)]
-    Http1(#[from] IncomingBodyError),
-    /// Over HTTP/2.
+    Tcp(#[from] IncomingBodyError),
+    /// Of another kind.
     #[error(transparent)]
-    Tcp(#[from] hyper::Error),
-    /// Over HTTP/3.
-    #[error(transparent)]
-    Quic(#[from] QuicBodyError),
-}
-
-impl From<Incoming> for ClientBody {
-    fn from(body: Incoming) -> Self {
-        Self::Tcp(body)
-    }
+    Other(#[from] OtherBodyError),
 }
 
 impl Body for ClientBody {
@@ -56,13 +44,10 @@ impl Body for ClientBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, ClientBodyError>>> {
         match self.get_mut() {
-            Self::Http1(body) => {
-                Pin::new(body).poll_frame(cx).map(|item| item.map(|frame| Ok(frame?)))
-            }
             Self::Tcp(body) => {
                 Pin::new(body).poll_frame(cx).map(|item| item.map(|frame| Ok(frame?)))
             }
-            Self::Quic(body) => {
+            Self::Other(body) => {
                 body.as_mut().poll_frame(cx).map(|item| item.map(|frame| Ok(frame?)))
             }
         }
@@ -70,17 +55,15 @@ impl Body for ClientBody {
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Self::Http1(body) => body.is_end_stream(),
             Self::Tcp(body) => body.is_end_stream(),
-            Self::Quic(body) => body.is_end_stream(),
+            Self::Other(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Http1(body) => body.size_hint(),
             Self::Tcp(body) => body.size_hint(),
-            Self::Quic(body) => body.size_hint(),
+            Self::Other(body) => body.size_hint(),
         }
     }
 }

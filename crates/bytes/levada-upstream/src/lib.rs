@@ -46,7 +46,7 @@ mod tls_fault;
 mod tries;
 
 pub use budget::RetryBudget;
-pub use client_body::{ClientBody, ClientBodyError, QuicBody, QuicBodyError};
+pub use client_body::{ClientBody, ClientBodyError, OtherBody, OtherBodyError};
 pub use clock::Clock;
 pub use collector::{CollectorSettings, CollectorTargets};
 pub use connect::{Address, ServerProtocols, Wire};

@@ -11,7 +11,6 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::Version;
 use http_body::{Body, Frame, SizeHint};
 use levada_http::{Fault, Patience, judge_request_trailers};
 
@@ -32,9 +31,6 @@ pub enum UploadError {
     /// It is longer than its bound.
     #[error("the client's body is too large")]
     TooLarge,
-    /// The client has reset its stream. hyper takes a reset with NO_ERROR for the end of the body.
-    #[error("the client reset its stream")]
-    Reset,
     /// No piece came for too long, or too little in all.
     #[error("the client sent nothing, or too little, for too long")]
     Stalled,
@@ -58,8 +54,6 @@ pub struct Upload {
     bound: Option<BodyBound>,
     stall: Stall,
     progress: Arc<Progress>,
-    /// Whether the body itself knows its end: over HTTP/2.
-    knows_end: bool,
 }
 
 /// The bound of a client's body.
@@ -162,23 +156,14 @@ impl Upload {
                 {
                     return Poll::Ready(Some(Err(error)));
                 }
-                if let Some(trailers) = frame.trailers_mut() {
-                    // h2 drops pseudo fields here, which are a fault (RFC 9113 Sec. 8.1). Nothing else makes a
-                    // section of HTTP/2 empty. Over HTTP/1 and HTTP/3 the guards have refused them.
-                    let judged = match self.knows_end && trailers.is_empty() {
-                        true => Err(Fault::TrailerForbidden),
-                        false => judge_request_trailers(trailers),
-                    };
-                    if let Err(fault) = judged {
-                        return Poll::Ready(Some(Err(UploadError::Trailers(fault))));
-                    }
+                if let Some(trailers) = frame.trailers_mut()
+                    && let Err(fault) = judge_request_trailers(trailers)
+                {
+                    return Poll::Ready(Some(Err(UploadError::Trailers(fault))));
                 }
                 Poll::Ready(Some(Ok(frame)))
             }
             Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(UploadError::Client(error)))),
-            Poll::Ready(None) if self.knows_end && !self.body.is_end_stream() => {
-                Poll::Ready(Some(Err(UploadError::Reset)))
-            }
             Poll::Ready(None) => Poll::Ready(None),
             Poll::Pending if self.progress.answered.load(Relaxed) => Poll::Pending,
             Poll::Pending => self.stall.poll(cx).map(|()| Some(Err(UploadError::Stalled))),
@@ -187,21 +172,15 @@ impl Upload {
 }
 
 impl RequestBody {
-    /// A client's body, which came over this version of HTTP. It fails when it comes slower than `patience` allows, or
+    /// A client's body. It fails when it comes slower than `patience` allows, or
     /// when it is longer than its bound.
-    pub fn client(
-        body: ClientBody,
-        version: Version,
-        bound: Option<BodyBound>,
-        patience: Patience,
-    ) -> Self {
+    pub fn client(body: ClientBody, bound: Option<BodyBound>, patience: Patience) -> Self {
         if body.is_end_stream() {
             return Self::None;
         }
         let ahead = VecDeque::new();
         let stall = Stall::new(patience);
-        let (progress, knows_end) = (Arc::default(), version == Version::HTTP_2);
-        Self::Client(Upload { ahead, body, bound, stall, progress, knows_end })
+        Self::Client(Upload { ahead, body, bound, stall, progress: Arc::default() })
     }
 
     pub(crate) fn progress(&self) -> Option<Arc<Progress>> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::{Method, Request, Response, StatusCode, Version};
-use hyper::body::Body as _;
+use http_body::Body as _;
 use levada_access::memory_bound::MemoryPressure;
 use levada_body::compress::Accepts;
 use levada_cache::{RequestCacheFields, strip_request};
@@ -106,7 +106,7 @@ pub(crate) fn admit(
     let head_is_enough = large::asks_for_head(connection.listener, &parts.headers);
     let anew = head_is_enough && large::asks_anew(&parts.headers);
     let body = (!body.is_end_stream()).then_some(body);
-    let takes_text = parts.version <= Version::HTTP_11 && connection.alt_svc.is_none();
+    let takes_text = parts.version <= Version::HTTP_2 && connection.alt_svc.is_none();
     let (connection, zero_copy) = (connection.clone(), connection.zero_copy.clone());
     let context = RequestContext {
         connection,

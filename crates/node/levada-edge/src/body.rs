@@ -75,7 +75,7 @@ impl ResponseBody {
         Self { source, fields: None, pace: None, record: None, broken: None, movable: None }
     }
 
-    /// Brings the fields of its response as lines of HTTP/1, with its exact length and the date among them.
+    /// Brings the fields of its response as lines of HTTP/1, which HTTP/2 takes as well, with its exact length and the date among them.
     pub(crate) fn with_fields(self, fields: Vec<u8>) -> Self {
         Self { fields: Some(fields), ..self }
     }
@@ -302,7 +302,7 @@ impl Body for ResponseBody {
         let item = std::task::ready!(polled);
         this.note(&item);
         if let Some(Err(error)) = item {
-            // Over HTTP/2 hyper resets the stream at once, with what it was about to flush: even the head.
+            // Over HTTP/3 a reset takes with it what was not sent before: even the head.
             this.broken = Some(error);
             cx.waker().wake_by_ref();
             return Poll::Pending;

@@ -62,8 +62,7 @@ pub(crate) async fn bypass(
         patience.min_rate = 0;
     }
     let bound = context.body_bound.take();
-    let version = context.parts.version;
-    let read = |body| RequestBody::client(body, version, bound, patience);
+    let read = |body| RequestBody::client(body, bound, patience);
     let mut body = context.body.take().map_or(RequestBody::None, read);
     let resource = &context.resource;
     if let Some(key) = subject::body_key(&resource.site, &mut body).await? {

@@ -1,7 +1,6 @@
 //! One connection: TLS if any, then HTTP/1.1 or HTTP/2, until it ends.
 
 use std::{
-    convert::Infallible,
     fmt, io,
     net::IpAddr,
     pin::pin,
@@ -12,18 +11,15 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderValue, Method, Request, Response, header::CONNECTION};
-use hyper::{body::Incoming, service::service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use http::{HeaderValue, Request, Response, header::CONNECTION};
 use levada_access::{client_shares::ClientShares, peer_places::PeerPlaces};
 use levada_cluster::announce::drain::Drain;
 use levada_http::{
-    ConnectionEnd, EndReason, Http1Conduct, Http1Service, IncomingBody, Ledger, Outlet, Pause,
-    QUIET, Served, TimedHeads, Watchdog, gather, rest, serve_http1,
+    ConnectionEnd, Http1Conduct, Http1Service, Http2Service, Http2Tunnel, IncomingBody, Outlet,
+    Pause, QUIET, Served, rest, serve_http1, serve_http2,
 };
 use levada_net::{
-    client::{ClientSocket, ConnectionOwner, OpenConnection},
-    dormant::WatchedConnection,
+    client::{ClientSocket, OpenConnection},
     proxy_protocol::ProxyHeader,
     stop::Stop,
 };
@@ -35,7 +31,7 @@ use levada_tls::{
 };
 use levada_upstream::{ClientBody, PeerProof};
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
+    io::AsyncRead,
     sync::{Notify, Semaphore},
     time::Instant,
 };
@@ -90,10 +86,6 @@ impl ListenerRole {
     }
 }
 
-/// Streams of one HTTP/2 connection at once: a browser's worth.
-const STREAMS: u32 = 128;
-/// Streams that a client may reset before they were answered (the "rapid reset" of CVE-2023-44487).
-const RESET_STREAMS: usize = 64;
 /// How long a connection may still bring its first request when the node stops.
 const LAST_CALL: Duration = Duration::from_secs(1);
 /// How an HTTP/2 connection begins (RFC 9113 Sec. 3.4).
@@ -143,11 +135,11 @@ pub(crate) async fn serve(
     };
     let ending = match stream {
         ClientStream::Plain(stream) if h2 => {
-            Box::pin(http2(&node, connection(), stream, &socket, &stop)).await
+            Box::pin(http2(&node, connection(), stream, &stop)).await
         }
         ClientStream::Plain(stream) => Box::pin(http1(&node, &connection, stream, &stop)).await,
         ClientStream::Encrypted(stream) if h2 => {
-            Box::pin(http2(&node, connection(), stream, &socket, &stop)).await
+            Box::pin(http2(&node, connection(), stream, &stop)).await
         }
         ClientStream::Encrypted(stream) => Box::pin(http1(&node, &connection, stream, &stop)).await,
     };
@@ -349,7 +341,7 @@ impl Http1Service for Requests<'_> {
     async fn call(&self, request: Request<IncomingBody>) -> Option<Response<ResponseBody>> {
         self.asked.store(true, Relaxed);
         let is_safe = request.method().is_safe();
-        let request = request.map(ClientBody::Http1);
+        let request = request.map(ClientBody::Tcp);
         let mut response = pipeline::serve(self.node, self.client_connection, request).await;
         if let Some(silenced) = &self.client_connection.silenced
             && response.extensions().get().is_some_and(|failure: &Failure| failure.worth_retrying())
@@ -392,47 +384,13 @@ async fn http2<S>(
     node: &Arc<Node>,
     client_connection: Arc<ClientConnection>,
     stream: S,
-    socket: &WatchedConnection<ConnectionOwner>,
     stop: &Stop,
 ) -> ConnectionEnd
 where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    S: AsyncRead + Outlet + Unpin,
 {
-    let settings = node.settings();
-    let limits = client_connection.limits(&settings.limits);
-    let (watchdog, asked) =
-        (Watchdog::new(limits.idle_timeout, limits.of_connection().send), Notify::new());
-    let ledger = Arc::new(Ledger::default());
-    let stream = TimedHeads::new(stream, limits.head_timeout, ledger.clone());
-    let (stream, streams) = gather(stream, node.metrics.cpu.clone());
-    let service = service_fn(|mut request: Request<Incoming>| {
-        asked.notify_one();
-        let (node, client_connection, stream) =
-            (node.clone(), client_connection.clone(), watchdog.stream());
-        let switching = (*request.method() == Method::CONNECT)
-            .then(|| Box::new((hyper::upgrade::on(&mut request), stop.clone(), watchdog.stream())));
-        async move {
-            let request = request.map(ClientBody::Tcp);
-            let mut response = pipeline::serve(&node, &client_connection, request).await;
-            if let Some(switching) = switching {
-                tunnel::switch_stream(&node, &mut response, *switching);
-            }
-            Ok::<_, Infallible>(response.map(|body| stream.watch(body)))
-        }
-    });
-    let connection = hyper::server::conn::http2::Builder::new(streams.clone())
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(STREAMS)
-        .max_local_error_reset_streams(Some(RESET_STREAMS * 4))
-        .max_pending_accept_reset_streams(RESET_STREAMS)
-        .max_header_list_size(u32::try_from(limits.head_size).unwrap_or(u32::MAX))
-        .adaptive_window(true)
-        .enable_connect_protocol()
-        // A connection whose pings go unanswered is gone, whatever its streams are doing.
-        .keep_alive_interval(limits.idle_timeout / 2)
-        .keep_alive_timeout(Duration::from_secs(10))
-        .serve_connection(TokioIo::new(stream.clone()), service);
-    let mut connection = streams.connection(connection, stream);
+    let limits = client_connection.limits(&node.settings().limits).of_connection();
+    let asked = Notify::new();
     let leaving = async {
         tokio::select! {
             () = stop.begun() => {}
@@ -440,30 +398,32 @@ where
             () = node.drain.left() => {}
         }
     };
-    let (result, ending) = tokio::select! {
-        result = &mut connection => (result, ConnectionEnd::Finished),
-        () = leaving => {
-            connection.hyper().graceful_shutdown();
-            (connection.await, ConnectionEnd::Finished)
-        }
-        over = watchdog.over(|| socket.acknowledged()) => match over {
-            EndReason::Stalled => return ConnectionEnd::SendTimeout,
-            EndReason::Idle => {
-                connection.hyper().graceful_shutdown();
-                let farewell = tokio::time::timeout(limits.head_timeout, connection).await;
-                (farewell.unwrap_or(Ok(())), ConnectionEnd::IdleTimeout)
-            }
-        },
-    };
-    match result {
-        Ok(()) => ending,
-        Err(error) => {
-            tracing::debug!(client = %client_connection.client, %error, "connection");
-            match ledger.ending() {
-                ConnectionEnd::Finished => ConnectionEnd::Broken,
-                known => known,
-            }
-        }
+    let service = Streams { node, client_connection: &client_connection, stop, asked: &asked };
+    serve_http2(stream, &service, limits, leaving).await
+}
+
+/// The service of the streams of one connection of HTTP/2.
+struct Streams<'a> {
+    node: &'a Arc<Node>,
+    client_connection: &'a Arc<ClientConnection>,
+    stop: &'a Stop,
+    asked: &'a Notify,
+}
+
+impl Http2Service for Streams<'_> {
+    type Body = ResponseBody;
+
+    async fn call(&self, request: Request<IncomingBody>) -> Response<ResponseBody> {
+        self.asked.notify_one();
+        pipeline::serve(self.node, self.client_connection, request.map(ClientBody::Tcp)).await
+    }
+
+    fn written_fields(&self, body: &mut ResponseBody) -> Option<Vec<u8>> {
+        body.take_fields()
+    }
+
+    fn switch(&self, response: &mut Response<ResponseBody>, client: Http2Tunnel) -> bool {
+        tunnel::switch_stream(self.node, response, client, self.stop)
     }
 }
 

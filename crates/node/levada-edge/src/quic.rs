@@ -4,7 +4,6 @@ use std::{net::IpAddr, sync::Arc};
 
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
-use hyper::rt::Executor as _;
 use levada_access::{client_shares::ClientPlace, memory_bound::MemoryPressure};
 use levada_http::http3::{
     PreparedEndpoint, QuicMetrics, RequestBody, Serve, TunnelStream, UNPROVEN,
@@ -12,7 +11,7 @@ use levada_http::http3::{
 use levada_http::{ConnectionEnd, ConnectionLimits};
 use levada_net::stop::Stop;
 use levada_observe::metrics::Gauge;
-use levada_upstream::{ClientBody, QuicBodyError};
+use levada_upstream::{ClientBody, OtherBodyError};
 use tokio::{runtime::Handle, sync::OwnedSemaphorePermit, task::AbortHandle};
 
 use crate::{
@@ -106,7 +105,7 @@ impl Serve for QuicListener {
         request: Request<RequestBody>,
     ) -> Response<ResponseBody> {
         let boxed =
-            |body: RequestBody| ClientBody::Quic(Box::pin(body.map_err(QuicBodyError::from)));
+            |body: RequestBody| ClientBody::Other(Box::pin(body.map_err(OtherBodyError::from)));
         pipeline::serve(&self.node, connection, request.map(boxed)).await
     }
 
@@ -119,7 +118,7 @@ impl Serve for QuicListener {
     }
 
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.node.metrics.cpu.execute(task);
+        self.node.metrics.cpu.spawn(task);
     }
 
     async fn drained(&self) {

@@ -46,7 +46,7 @@ pub struct RequestContext {
     /// if this process reads the response, since it needs the bytes.
     pub(crate) zero_copy: Option<Arc<ZeroCopyQueue>>,
     /// Whether the fields of a stored response may be text ([`ResponseBody::with_fields`](crate::body::ResponseBody)):
-    /// they go over HTTP/1 as they are, and nothing else reads or changes them.
+    /// they go over HTTP/1 or HTTP/2 as they are, and nothing else reads or changes them.
     pub(crate) takes_text: bool,
 }
 

@@ -10,11 +10,9 @@
 use std::sync::Arc;
 
 use http::{Response, StatusCode};
-use hyper::upgrade::OnUpgrade;
-use hyper_util::rt::TokioIo;
 use levada_access::client_network;
 use levada_failure::{Failed, Failure};
-use levada_http::WatchedStream;
+use levada_http::Http2Tunnel;
 use levada_http::websocket::{EndReason, Tunnel};
 use levada_net::stop::{Stop, spawn_until_cut};
 use levada_observe::metrics::CacheResult;
@@ -136,17 +134,17 @@ pub(crate) fn opened(response: &mut Response<ResponseBody>) -> Option<Opened> {
 pub(crate) fn switch_stream(
     node: &Arc<Node>,
     response: &mut Response<ResponseBody>,
-    (client, stop, stream): (OnUpgrade, Stop, WatchedStream),
-) {
-    let Some(opened) = opened(response) else { return };
-    let (node, cut) = (node.clone(), stop.clone());
-    let tunnel = async move {
-        let _stream = stream;
-        if let Ok(client) = client.await {
-            run(&node, opened, TokioIo::new(client), Vec::new(), &stop).await;
-        }
+    client: Http2Tunnel,
+    stop: &Stop,
+) -> bool {
+    let Some(opened) = opened(response) else { return false };
+    let (node, stop) = (node.clone(), stop.clone());
+    let tunnel = {
+        let stop = stop.clone();
+        async move { run(&node, opened, client, Vec::new(), &stop).await }
     };
-    spawn_until_cut(cut, tunnel);
+    spawn_until_cut(stop, tunnel);
+    true
 }
 
 /// Moves the bytes of a tunnel until it ends. `ahead` has come from the client already.

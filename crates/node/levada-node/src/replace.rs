@@ -5,13 +5,13 @@ use std::{io, path::PathBuf, sync::Arc};
 
 use bytes::Bytes;
 use http::{Method, Request};
-use http_body_util::Full;
+use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use levada_cluster::orders::{self, ORDERS, OrderWay, PurgeEndpoint};
 use levada_cluster::purge::PendingStore;
 use levada_edge::node::Node;
 use levada_net::stop::Stop;
-use levada_upstream::ClientBody;
+use levada_upstream::{ClientBody, OtherBodyError};
 use tokio::task::spawn_blocking;
 
 use crate::{
@@ -205,7 +205,11 @@ async fn order(
     let is_order = request.method() == Method::POST && request.uri().path() == ORDERS;
     let answer = match is_order {
         true => purging.handle_operator(request, true).await,
-        false => purging.handle_peer(request.map(ClientBody::Tcp)).await,
+        false => {
+            let boxed =
+                |body: Incoming| ClientBody::Other(Box::pin(body.map_err(OtherBodyError::from)));
+            purging.handle_peer(request.map(boxed)).await
+        }
     };
     answer.into_response(|text| Full::new(Bytes::from(text)))
 }

@@ -17,7 +17,6 @@ use std::{
     time::Duration,
 };
 
-use hyper::rt::Executor;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::metrics::{CacheResult, Family, Registry, TimeCounter};
@@ -117,18 +116,13 @@ impl CpuMetrics {
         Timed { task, least: Work::Handshake, every: true, cpu: self.clone() }
     }
 
+    /// Runs a task of a connection.
+    pub fn spawn(&self, task: impl Future<Output: Send> + Send + 'static) {
+        tokio::spawn(self.timed(Work::Connection, task));
+    }
+
     fn add(&self, work: Work, time: Duration) {
         self.0[work as usize].add(time);
-    }
-}
-
-/// The tasks of an HTTP/2 connection: one for each request that has to wait.
-impl<F> Executor<F> for CpuMetrics
-where
-    F: Future<Output: Send> + Send + 'static,
-{
-    fn execute(&self, task: F) {
-        tokio::spawn(self.timed(Work::Connection, task));
     }
 }
 
