@@ -7,9 +7,8 @@
 //!                 └─────────── ZeroCopyQueue ─────────┘
 //! ```
 //!
-//! Towards clients, this crate serves HTTP/1 ([`serve_http1`]) and refuses everything that two parsers could
-//! read in two ways; HTTP/2 is hyper's, with deadlines from here. Towards servers it has a client
-//! ([`UpstreamConnection`]). Bodies that the system moves by itself pass both by ([`ZeroCopyQueue`]).
+//! Towards clients, this crate serves HTTP/1 ([`serve_http1`]) and HTTP/2 ([`serve_http2`]), and refuses everything
+//! that two parsers could read in two ways. Towards servers it has a client ([`UpstreamConnection`]). Bodies that the system moves by itself pass both by ([`ZeroCopyQueue`]).
 //!
 //! The crate decides nothing about caching or routing. It is handed limits, deadlines and files.
 
@@ -33,11 +32,10 @@ pub use deadline::{DeadlineTimer, after};
 pub use metrics::ConnectionMetrics;
 pub use patience::Patience;
 pub use server::{
-    ConnectionEnd, ConnectionLimits, EndReason, Fault, GatheredWrites, HeadBounds, Http1Conduct,
-    Http1Service, Http2Poll, Http2Service, Http2Tunnel, IncomingBody, IncomingBodyError, Interim, InterimWay, Interims,
-    Ledger, Outlet, Pause, QUIET, Served, Streams, TimedHeads, Watchdog, WatchedBody,
-    WatchedStream, check_parsed, first_head, gather, names_host, names_websocket, rest,
-    serve_http1, serve_http2,
+    ConnectionEnd, ConnectionLimits, EndReason, Fault, HeadBounds, Http1Conduct, Http1Service,
+    Http2Service, Http2Tunnel, IncomingBody, IncomingBodyError, Interim, InterimWay, Interims,
+    Outlet, Pause, QUIET, Served, Watchdog, WatchedBody, WatchedStream, check_parsed, first_head,
+    names_host, names_websocket, rest, serve_http1, serve_http2,
 };
 pub use trailers::{judge_request_trailers, judge_response_trailers};
 pub use zero_copy::{FileRange, Hold, Segments, ZeroCopyChunk, ZeroCopyQueue};

@@ -207,7 +207,7 @@ fn has_fields_of_connections(headers: &HeaderMap) -> bool {
             .any(|te| !te.as_bytes().eq_ignore_ascii_case(b"trailers"))
 }
 
-/// Completes the head of a response, as hyper does over HTTP/2.
+/// Completes the head of a response, as over HTTP/2.
 fn complete<B: Body>(head: &mut Parts, body: &B, is_head: bool) {
     for name in &OF_CONNECTIONS {
         head.headers.remove(name);

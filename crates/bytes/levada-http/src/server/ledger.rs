@@ -1,16 +1,8 @@
 //! Why connections end.
 
-use std::sync::OnceLock;
-
 use http::StatusCode;
 
 use super::fault::Fault;
-
-/// The place where a connection of HTTP/2 notes its end, for the task that logs it.
-#[derive(Debug, Default)]
-pub struct Ledger {
-    ending: OnceLock<ConnectionEnd>,
-}
 
 /// Why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -39,18 +31,6 @@ pub enum ConnectionEnd {
     Moved,
     /// The client broke the protocol.
     Violation(Fault),
-}
-
-impl Ledger {
-    /// Why the connection ended, as far as it is known.
-    pub fn ending(&self) -> ConnectionEnd {
-        self.ending.get().copied().unwrap_or(ConnectionEnd::Finished)
-    }
-
-    /// Notes why the connection ends. The first reason stays: later ones follow from it.
-    pub(super) fn end(&self, ending: ConnectionEnd) {
-        let _ = self.ending.set(ending);
-    }
 }
 
 impl ConnectionEnd {
@@ -101,15 +81,6 @@ const LATE: StatusCode = StatusCode::REQUEST_TIMEOUT;
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_first_reason_for_an_ending_stays() {
-        let ledger = Ledger::default();
-        assert_eq!(ledger.ending(), ConnectionEnd::Finished);
-        ledger.end(ConnectionEnd::HeadTimeout);
-        ledger.end(ConnectionEnd::Broken);
-        assert_eq!(ledger.ending().as_str(), "head-timeout");
-    }
 
     #[test]
     fn a_refusal_is_a_complete_response() {

@@ -1,4 +1,4 @@
-//! The side of clients: HTTP/1 as this crate serves it, and the guards of HTTP/2, which hyper serves.
+//! The side of clients: HTTP/1, and HTTP/2 ([`http2`]).
 //!
 //! ```text
 //!   socket or TLS stream ── Wire ──> HeadParser ──> service ──> encoder ──> SendQueue ── Wire ──> socket
@@ -13,8 +13,6 @@ mod facts;
 mod fault;
 mod head;
 pub(crate) mod http2;
-mod http2_heads;
-mod http2_poll;
 mod incoming;
 mod interim;
 pub(crate) mod judgement;
@@ -38,11 +36,9 @@ pub use self::{
     fault::Fault,
     head::names_host,
     http2::{Http2Service, Http2Tunnel, serve_http2},
-    http2_heads::TimedHeads,
-    http2_poll::{GatheredWrites, Http2Poll, Streams, gather},
     incoming::{IncomingBody, IncomingBodyError},
     interim::{Interim, InterimWay, Interims},
-    ledger::{ConnectionEnd, Ledger},
+    ledger::ConnectionEnd,
     outlet::Outlet,
     parsed::check_parsed,
     parser::{HeadBounds, first_head},

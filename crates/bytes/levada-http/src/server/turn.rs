@@ -5,13 +5,7 @@
 //! behind the others. Turns begin short and grow while the client takes everything: a fast download costs a
 //! few turns more, and one that stands still has had a short turn only.
 
-use std::{
-    io::{self, IoSlice},
-    pin::Pin,
-    task::{Context, Poll},
-};
-
-use tokio::io::AsyncWrite;
+use std::task::{Context, Poll};
 
 /// The first turn of a connection.
 const SHORTEST: usize = 64 << 10;
@@ -67,59 +61,17 @@ impl WriteTurn {
     }
 }
 
-/// Writes the slices, and no more than `most` bytes.
-pub(super) fn poll_write_some(
-    to: Pin<&mut impl AsyncWrite>,
-    cx: &mut Context<'_>,
-    slices: &[IoSlice<'_>],
-    most: usize,
-) -> Poll<io::Result<usize>> {
-    let mut left = most;
-    let within = |slice: &&IoSlice<'_>| match left.checked_sub(slice.len()) {
-        Some(rest) => {
-            left = rest;
-            true
-        }
-        None => false,
-    };
-    match slices.iter().take_while(within).count() {
-        0 => to.poll_write(cx, slices.first().map_or(&[], |slice| &slice[..slice.len().min(most)])),
-        whole => to.poll_write_vectored(cx, &slices[..whole]),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::{sync::Arc, task::Waker, time::Duration};
+    use std::{io, task::Waker, time::Duration};
 
     use tokio::io::duplex;
 
     use super::*;
-    use crate::{ConnectionLimits, HeadBounds, Ledger, Patience, TimedHeads, server::wire::Wire};
+    use crate::{ConnectionLimits, HeadBounds, Patience, server::wire::Wire};
 
     /// The bytes of each turn until all that a client takes at once are written.
-    fn turns(mut to: impl AsyncWrite + Unpin) -> Vec<usize> {
-        let (piece, mut turns, mut left) = ([0; 10_000], vec![0], TOTAL);
-        let mut cx = Context::from_waker(Waker::noop());
-        while left > 0 {
-            let pieces = [IoSlice::new(&piece[..left.min(10_000)]), IoSlice::new(&[])];
-            let written = match left % 3 {
-                0 => Pin::new(&mut to).poll_write_vectored(&mut cx, &pieces),
-                _ => Pin::new(&mut to).poll_write(&mut cx, &pieces[0]),
-            };
-            match written {
-                Poll::Ready(count) => {
-                    let count = count.unwrap();
-                    left -= count;
-                    *turns.last_mut().unwrap() += count;
-                }
-                Poll::Pending => turns.push(0),
-            }
-        }
-        turns
-    }
-
-    fn turns_of_http1(mut to: Wire<tokio::io::DuplexStream>) -> Vec<usize> {
+    fn turns(mut to: Wire<tokio::io::DuplexStream>) -> Vec<usize> {
         let (mut turns, mut queued, mut left) = (vec![0], 0, TOTAL);
         let mut cx = Context::from_waker(Waker::noop());
         while left > 0 {
@@ -151,13 +103,10 @@ mod tests {
             body: Patience { time: timeout, min_rate: 0 },
             send: Patience { time: timeout, min_rate: 0 },
         };
-        let (over_http1, _client) = duplex(TOTAL);
-        let over_http1 = Wire::new(over_http1, limits, None);
-        let (over_http2, _client) = duplex(TOTAL);
-        let over_http2 = TimedHeads::new(over_http2, timeout, Arc::<Ledger>::default());
+        let (stream, _client) = duplex(TOTAL);
+        let wire = Wire::new(stream, limits, None);
         let expected = [64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, LONGEST];
-        assert_eq!(turns_of_http1(over_http1)[..6], expected);
-        assert_eq!(turns(over_http2)[..6], expected);
+        assert_eq!(turns(wire)[..6], expected);
     }
 
     #[test]

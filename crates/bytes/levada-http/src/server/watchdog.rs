@@ -1,7 +1,7 @@
-//! The deadlines of an HTTP/2 connection that hyper leaves to its user: for a connection without
+//! The deadlines of an HTTP/3 connection that its libraries leave to their user: for a connection without
 //! requests, and for streams whose client does not take its response.
 //!
-//! Over HTTP/1.1 both are seen in the bytes. Over HTTP/2 flow control hides them: the connection
+//! Over HTTP/1.1 both are seen in the bytes. Here flow control hides them: the connection
 //! answers pings while a body waits for a window that never opens.
 
 use std::{
@@ -149,7 +149,7 @@ impl<B: Body + Unpin> Body for WatchedBody<B> {
     type Data = B::Data;
     type Error = B::Error;
 
-    /// hyper polls for a piece when there is a window for it. Between a piece and the next poll, the client
+    /// The stream polls for a piece when there is a window for it. Between a piece and the next poll, the client
     /// is waited for.
     fn poll_frame(
         self: Pin<&mut Self>,
