@@ -4,7 +4,10 @@
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 
-use crate::http3::frames::{HEADERS, frame_header};
+use crate::{
+    http3::frames::{HEADERS, frame_header},
+    server::http2::hpack::encoder::write_integer,
+};
 
 /// The largest field section that is written here, with 32 bytes for each field (RFC 9114 Sec. 4.2.2). No client is known
 /// that takes less. h3, which knows what the client takes, writes others.
@@ -23,15 +26,15 @@ pub(crate) fn headers_frame(status: StatusCode, fields: &HeaderMap) -> Option<[B
     // No line refers to the dynamic table.
     section.extend_from_slice(&[0, 0]);
     match static_status(status) {
-        Some(index) => push_integer(&mut section, 0xc0, 6, index),
+        Some(index) => write_integer(&mut section, 0xc0, 6, index),
         None => {
-            push_integer(&mut section, 0x50, 4, STATUS);
+            write_integer(&mut section, 0x50, 4, STATUS);
             push_text(&mut section, 0, 7, status.as_str().as_bytes());
         }
     }
     for (name, value) in fields {
         match static_name(name.as_str()) {
-            Some(index) => push_integer(&mut section, 0x50, 4, index),
+            Some(index) => write_integer(&mut section, 0x50, 4, index),
             None => push_text(&mut section, 0x20, 3, name.as_str().as_bytes()),
         }
         push_text(&mut section, 0, 7, value.as_bytes());
@@ -39,23 +42,8 @@ pub(crate) fn headers_frame(status: StatusCode, fields: &HeaderMap) -> Option<[B
     Some([frame_header(HEADERS as u8, section.len()), section.into()])
 }
 
-/// Writes an integer behind `first`, whose last bits are its own (RFC 7541 Sec. 5.1).
-fn push_integer(out: &mut Vec<u8>, first: u8, bits: u32, value: usize) {
-    let most = (1 << bits) - 1;
-    if value < most {
-        return out.push(first | value as u8);
-    }
-    out.push(first | most as u8);
-    let mut rest = value - most;
-    while rest >= 0x80 {
-        out.push(rest as u8 | 0x80);
-        rest >>= 7;
-    }
-    out.push(rest as u8);
-}
-
 fn push_text(out: &mut Vec<u8>, first: u8, bits: u32, text: &[u8]) {
-    push_integer(out, first, bits, text.len());
+    write_integer(out, first, bits, text.len());
     out.extend_from_slice(text);
 }
 
@@ -129,7 +117,7 @@ mod tests {
             [(5, 10, &[0x0a][..]), (5, 1337, &[0x1f, 0x9a, 0x0a]), (8, 42, &[0x2a])]
         {
             let mut out = Vec::new();
-            push_integer(&mut out, 0, bits, value);
+            write_integer(&mut out, 0, bits, value);
             assert_eq!(out, bytes);
         }
     }

@@ -13,7 +13,7 @@ mod answer;
 mod flow;
 mod frame;
 mod head;
-mod hpack;
+pub(crate) mod hpack;
 mod serve;
 mod streams;
 mod tunnel;

@@ -26,22 +26,22 @@ pub(in super::super) fn write_field(block: &mut Vec<u8>, name: &[u8], value: &[u
     match index(name) {
         0 => {
             block.push(0);
-            write_integer(block, 7, name.len());
+            write_integer(block, 0, 7, name.len());
             block.extend_from_slice(name);
         }
-        index => write_integer(block, 4, index),
+        index => write_integer(block, 0, 4, index),
     }
-    write_integer(block, 7, value.len());
+    write_integer(block, 0, 7, value.len());
     block.extend_from_slice(value);
 }
 
-/// Writes an integer whose prefix has so many bits (RFC 7541 Sec. 5.1).
-fn write_integer(block: &mut Vec<u8>, bits: u32, value: usize) {
+/// Writes an integer whose prefix is the last bits of `first` (RFC 7541 Sec. 5.1).
+pub(crate) fn write_integer(block: &mut Vec<u8>, first: u8, bits: u32, value: usize) {
     let mask = (1 << bits) - 1;
     if value < mask {
-        return block.push(value as u8);
+        return block.push(first | value as u8);
     }
-    block.push(mask as u8);
+    block.push(first | mask as u8);
     let mut rest = value - mask;
     while rest >= 0x80 {
         block.push(rest as u8 | 0x80);

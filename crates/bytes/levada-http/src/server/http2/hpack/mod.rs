@@ -7,7 +7,7 @@
 //! response, and none is kept for each connection.
 
 mod decoder;
-pub(super) mod encoder;
+pub(crate) mod encoder;
 mod huffman;
 mod table;
 
