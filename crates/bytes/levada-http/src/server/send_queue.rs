@@ -109,6 +109,10 @@ impl SendQueue {
                 }
             };
             if left > 0 {
+                // The queue is never empty where more is queued than the client takes.
+                if self.at > self.text.len().max(4 * SHORT) / 2 {
+                    self.text.drain(..std::mem::take(&mut self.at));
+                }
                 return;
             }
             self.parts.pop_front();
@@ -144,6 +148,20 @@ mod tests {
         assert_eq!(queued(&queue), [&b"nd"[..], b"more"]);
         queue.sent(6);
         assert!(queue.is_empty() && queue.length == 0 && queue.text.is_empty());
+    }
+
+    #[test]
+    fn text_that_was_sent_is_dropped_though_more_waits() {
+        let (mut queue, mut sent) = (SendQueue::default(), Vec::new());
+        for round in 0..1000_u32 {
+            queue.write(|text| text.extend(std::iter::repeat_n(round as u8, 1000)));
+            if round > 0 {
+                sent.extend(queued(&queue).concat().drain(..1000));
+                queue.sent(1000);
+            }
+            assert!(queue.text.len() <= 8 * SHORT, "{round}");
+        }
+        assert!(sent.chunks(1000).zip(0_u32..).all(|(text, round)| text == [round as u8; 1000]));
     }
 
     #[test]
