@@ -123,7 +123,7 @@ struct Http2Connection<'s, S, V: Http2Service> {
 }
 
 /// Streams that this side has reset and remembers.
-const RESET: usize = 32;
+const RESET: usize = streams::MOST;
 /// Bytes of all bodies that may be on their way to this side at once, and of one of them.
 const LARGEST_WINDOWS: (u32, u32) = (4 << 20, 1 << 20);
 

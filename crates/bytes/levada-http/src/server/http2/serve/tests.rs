@@ -319,6 +319,24 @@ async fn window_of_the_connection_is_shared_and_given_back() {
 }
 
 #[tokio::test]
+async fn bodies_of_many_streams_may_be_on_their_way_when_these_are_reset() {
+    let mut world = World::greeted(b"").await;
+    let streams = || (0..streams::MOST as u32).map(|at| 2 * at + 1);
+    let (mut heads, mut bodies, mut resets) = (Vec::new(), Vec::new(), 0);
+    for stream in streams() {
+        frame::write(&mut heads, kind::HEADERS, flag::END_HEADERS, stream, &block("POST", "/"));
+        frame::write(&mut bodies, kind::DATA, flag::END_STREAM, stream, b"x");
+    }
+    world.send(&heads).await;
+    while resets < streams::MOST {
+        resets += usize::from(world.next().await.unwrap().0 == kind::RST_STREAM);
+    }
+    frame::write(&mut bodies, kind::PING, 0, 0, &[0; 8]);
+    world.send(&bodies).await;
+    assert_eq!(world.next().await.unwrap().0, kind::PING);
+}
+
+#[tokio::test]
 async fn faults_end_streams_or_connections() {
     let frames = |frames: &[(u8, u8, u32, &[u8])]| {
         let mut bytes = Vec::new();
