@@ -392,9 +392,9 @@ where
 
     fn remove(&mut self, at: usize) -> Option<Stream<'s, V::Body>> {
         let stream = self.streams.remove(at)?;
-        let is_body = |download: &Outflow<_>| matches!(download.body, Outgoing::Body(_));
-        if stream.is_blocked && matches!(&stream.answer, Answer::Sending(own) if is_body(own)) {
-            self.blocked -= 1;
+        if let Answer::Sending(Outflow { body, .. }) = &stream.answer {
+            self.blocked -= usize::from(stream.is_blocked && matches!(body, Outgoing::Body(_)));
+            self.turns.retain(|turn| *turn != at);
         }
         let held = stream.upload.held();
         self.took(held);

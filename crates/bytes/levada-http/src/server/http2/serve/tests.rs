@@ -337,6 +337,20 @@ async fn bodies_of_many_streams_may_be_on_their_way_when_these_are_reset() {
 }
 
 #[tokio::test]
+async fn stream_in_the_place_of_one_that_was_reset_has_one_turn() {
+    let mut world = World::greeted(b"").await;
+    let mut bytes = request(1, "/long");
+    frame::write_reset(&mut bytes, 1, ErrorCode::Cancel);
+    world.send(&[bytes, request(3, "/long"), request(5, "/long")].concat()).await;
+    let mut turns = Vec::new();
+    while turns.len() < 6 {
+        let Came(kind, _, id, _) = world.next().await.unwrap();
+        turns.extend((kind == kind::DATA).then_some(id));
+    }
+    assert_eq!(turns, [3, 5, 3, 5, 3, 5]);
+}
+
+#[tokio::test]
 async fn faults_end_streams_or_connections() {
     let frames = |frames: &[(u8, u8, u32, &[u8])]| {
         let mut bytes = Vec::new();
