@@ -356,24 +356,26 @@ where
         let Some((stream, waker)) = self.streams.get(at) else { return false };
         let (id, upload) = (stream.id, &mut stream.upload);
         if !upload.feed.is_wanted(&Context::from_waker(waker)) {
+            if !upload.waiting.is_empty() && upload.feed.is_abandoned() {
+                let held = upload.let_go();
+                self.took(held);
+            }
             return false;
         }
-        let next = upload.next();
+        let (next, has_ended) = (upload.next(), upload.has_ended);
         let has_part = next.is_some();
         if let Some((part, length)) = next {
             upload.feed.hand_over(part, waker);
-            let more = if upload.has_ended { None } else { upload.window.took(length) };
-            let ended = upload.has_ended && upload.waiting.is_empty();
-            if ended {
+            let more = if has_ended { None } else { upload.window.took(length) };
+            if has_ended && upload.waiting.is_empty() {
                 upload.feed.end(Ok(()), waker);
             }
             self.took(length);
             self.tell_window(id, more);
-        } else if upload.has_ended {
+        } else if has_ended {
             upload.feed.end(Ok(()), waker);
-            return true;
         }
-        has_part
+        has_part || has_ended
     }
 
     fn reset_stream(&mut self, at: usize, code: ErrorCode) {
@@ -391,12 +393,12 @@ where
     }
 
     fn remove(&mut self, at: usize) -> Option<Stream<'s, V::Body>> {
-        let stream = self.streams.remove(at)?;
+        let mut stream = self.streams.remove(at)?;
         if let Answer::Sending(Outflow { body, .. }) = &stream.answer {
             self.blocked -= usize::from(stream.is_blocked && matches!(body, Outgoing::Body(_)));
             self.turns.retain(|turn| *turn != at);
         }
-        let held = stream.upload.held();
+        let held = stream.upload.let_go();
         self.took(held);
         if self.streams.open() == 0 {
             self.clocks.quiet = self.clocks.now;

@@ -90,9 +90,13 @@ impl Inflow {
         Some((frame, length))
     }
 
-    /// The bytes that have come and were not taken.
-    pub(super) fn held(&self) -> usize {
-        self.waiting.iter().filter_map(Frame::data_ref).map(Bytes::len).sum()
+    /// Drops what has come and was not taken. Returns its length.
+    pub(super) fn let_go(&mut self) -> usize {
+        self.waiting
+            .drain(..)
+            .filter_map(|frame| frame.into_data().ok())
+            .map(|data| data.len())
+            .sum()
     }
 }
 

@@ -189,10 +189,9 @@ where
     }
 
     fn take_window_update(&mut self, id: u32, more: u32) -> Result<(), FrameFault> {
+        let code = if more == 0 { ErrorCode::ProtocolError } else { ErrorCode::FlowControlError };
         if id == 0 {
             let is_good = more > 0 && self.window.grow(more.into());
-            let code =
-                if more == 0 { ErrorCode::ProtocolError } else { ErrorCode::FlowControlError };
             return if is_good { Ok(()) } else { Err(code.into()) };
         }
         if self.is_idle(id) {
@@ -200,11 +199,8 @@ where
         }
         let Some(at) = self.streams.find(id) else { return Ok(()) };
         let Some((stream, _)) = self.streams.get(at) else { return Ok(()) };
-        if more == 0 {
-            return Err(FrameFault::Stream(id, ErrorCode::ProtocolError));
-        }
-        if !stream.window.grow(more.into()) {
-            return Err(FrameFault::Stream(id, ErrorCode::FlowControlError));
+        if more == 0 || !stream.window.grow(more.into()) {
+            return Err(FrameFault::Stream(id, code));
         }
         unblock(stream, at, &mut self.turns, &mut self.blocked);
         Ok(())

@@ -53,7 +53,7 @@ impl Http2Service for Paths {
         self.under_way.fetch_add(1, Relaxed);
         let _under_way = UnderWay(&self.under_way);
         match request.uri().path() {
-            "/wait" => self.go.notified().await,
+            "/wait" | "/wait/long" => self.go.notified().await,
             "/panic" => panic!("as the test wants it"),
             "/work" => {
                 for _ in 0..8 {
@@ -348,6 +348,21 @@ async fn stream_in_the_place_of_one_that_was_reset_has_one_turn() {
         turns.extend((kind == kind::DATA).then_some(id));
     }
     assert_eq!(turns, [3, 5, 3, 5, 3, 5]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn body_that_is_given_up_holds_no_window_of_the_connection() {
+    let mut world = World::greeted(b"\0\x04\0\0\0\0").await;
+    world.frame(kind::HEADERS, flag::END_HEADERS, 1, &block("POST", "/wait/long")).await;
+    for _ in 0..4 {
+        world.frame(kind::DATA, 0, 1, &[b'x'; 16_000]).await;
+    }
+    tokio::task::yield_now().await;
+    world.paths.go.notify_one();
+    assert_eq!(world.next().await.unwrap().0, kind::HEADERS);
+    // The response goes on, and the request with its body is gone.
+    let Came(kind, _, id, _) = world.next().await.unwrap();
+    assert_eq!((kind, id), (kind::WINDOW_UPDATE, 0));
 }
 
 #[tokio::test]
