@@ -16,7 +16,7 @@ use std::{
     task::{Context, Poll, Wake, Waker},
 };
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Method, Response};
 use http_body::{Body, Frame};
 use parking_lot::Mutex;
@@ -29,6 +29,8 @@ use crate::server::incoming::{BodyFeed, IncomingBody};
 
 /// The streams that a client may have open at once.
 pub(super) const MOST: usize = 128;
+/// Parts of bodies that are shorter are joined while they wait.
+const SHORT: usize = 1 << 10;
 
 /// A stream.
 pub(super) struct Stream<'s, B> {
@@ -88,6 +90,18 @@ impl Inflow {
         let frame = self.waiting.pop_front()?;
         let length = frame.data_ref().map_or(0, Bytes::len);
         Some((frame, length))
+    }
+
+    /// Has data wait. Short parts share a frame, which takes much more memory than they do.
+    pub(super) fn keep(&mut self, data: Bytes) {
+        match self.waiting.back_mut().and_then(Frame::data_mut) {
+            Some(last) if last.len().max(data.len()) < SHORT => {
+                let mut joined = BytesMut::from(std::mem::take(last));
+                joined.extend_from_slice(&data);
+                *last = joined.freeze();
+            }
+            _ => self.waiting.push_back(Frame::data(data)),
+        }
     }
 
     /// Drops what has come and was not taken. Returns its length.
@@ -253,5 +267,34 @@ impl Wake for PlaceWaker {
         if self.wakeups.set(self.at) {
             self.wakeups.task.lock().wake_by_ref();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_parts_that_wait_are_joined() {
+        let mut upload = Inflow {
+            feed: BodyFeed::default(),
+            waiting: VecDeque::new(),
+            window: ReceiveWindow::new(1 << 20),
+            left: None,
+            has_ended: false,
+        };
+        for at in 0..60_000_u32 {
+            upload.keep(Bytes::copy_from_slice(&[at as u8]));
+        }
+        assert!(upload.waiting.len() <= 60);
+        let mut all = Vec::new();
+        while let Some((part, length)) = upload.next() {
+            all.extend_from_slice(part.data_ref().unwrap());
+            assert_eq!(length, part.data_ref().unwrap().len());
+        }
+        assert!(all.len() == 60_000 && all.iter().zip(0_u32..).all(|(byte, at)| *byte == at as u8));
+        upload.keep(Bytes::from(vec![0; SHORT]));
+        upload.keep(Bytes::from(vec![0; SHORT]));
+        assert_eq!((upload.waiting.len(), upload.let_go()), (2, 2 * SHORT));
     }
 }

@@ -254,7 +254,7 @@ where
         // Padding is taken at once.
         let dropped = length - if is_dropped { 0 } else { data.len() };
         if !(is_dropped || data.is_empty()) {
-            upload.waiting.push_back(Frame::data(data));
+            upload.keep(data);
         }
         // A body that is not wanted gets no further window of its own.
         let is_over = is_dropped || upload.has_ended;
