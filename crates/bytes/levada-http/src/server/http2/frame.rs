@@ -158,11 +158,13 @@ pub(super) fn write_block(
 pub(super) struct Settings {
     /// The first window of a stream.
     pub(super) window: u32,
+    /// The next header block has to say that the table of fields is smaller than at first (RFC 7541 Sec. 4.2).
+    shrinks_table: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { window: super::flow::FIRST }
+        Self { window: super::flow::FIRST, shrinks_table: false }
     }
 }
 
@@ -175,6 +177,7 @@ impl Settings {
         for setting in payload.chunks(SETTING) {
             let value = number(&setting[2..]);
             match (u16::from_be_bytes([setting[0], setting[1]]), value) {
+                (HEADER_TABLE_SIZE, ..4096) => self.shrinks_table = true,
                 (ENABLE_PUSH, 2..) => return Err(ErrorCode::ProtocolError),
                 (INITIAL_WINDOW_SIZE, 0..=LAST_STREAM) => self.window = value,
                 (INITIAL_WINDOW_SIZE, _) => return Err(ErrorCode::FlowControlError),
@@ -183,6 +186,11 @@ impl Settings {
             }
         }
         Ok(())
+    }
+
+    /// Begins a header block. No table is used here, so it may have no size at all.
+    pub(super) fn begin_block(&mut self, block: &mut Vec<u8>) {
+        block.extend(std::mem::take(&mut self.shrinks_table).then_some(0x20));
     }
 }
 
@@ -202,6 +210,7 @@ pub(super) fn write_settings(to: &mut Vec<u8>, list_size: u32, streams: u32) {
 
 /// Bytes of a setting.
 const SETTING: usize = 6;
+const HEADER_TABLE_SIZE: u16 = 1;
 const ENABLE_PUSH: u16 = 2;
 const MAX_CONCURRENT_STREAMS: u16 = 3;
 const INITIAL_WINDOW_SIZE: u16 = 4;

@@ -338,6 +338,7 @@ where
     fn refuse_head(&mut self, id: u32) {
         self.wire.queue.write(|to| {
             frame::write_block(to, id, flag::END_STREAM, |block| {
+                self.settings.begin_block(block);
                 write_status(block, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
             });
         });

@@ -58,6 +58,7 @@ where
         let length = if is_over { None } else { body.size_hint().exact() };
         self.wire.queue.write(|to| {
             frame::write_block(to, id, if ends { flag::END_STREAM } else { 0 }, |block| {
+                self.settings.begin_block(block);
                 answer::write_head(block, &head, fields.as_deref(), length);
             });
         });
@@ -162,6 +163,7 @@ where
         if let Some(trailers) = download.trailers.take() {
             queue.write(|to| {
                 frame::write_block(to, id, flag::END_STREAM, |block| {
+                    self.settings.begin_block(block);
                     answer::write_fields(block, &trailers);
                 });
             });

@@ -366,6 +366,16 @@ async fn body_that_is_given_up_holds_no_window_of_the_connection() {
 }
 
 #[tokio::test]
+async fn client_that_wants_a_smaller_table_of_fields_is_told_of_it_once() {
+    let mut world = World::greeted(b"\0\x01\0\0\0\0").await;
+    for (stream, first) in [(1, 0x20), (3, 0x88)] {
+        world.send(&request(stream, "/")).await;
+        assert_eq!(world.next().await.unwrap().3[0], first);
+        while world.next().await.unwrap().1 & flag::END_STREAM == 0 {}
+    }
+}
+
+#[tokio::test]
 async fn faults_end_streams_or_connections() {
     let frames = |frames: &[(u8, u8, u32, &[u8])]| {
         let mut bytes = Vec::new();
