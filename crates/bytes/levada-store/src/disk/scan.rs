@@ -218,12 +218,16 @@ fn scan_part(
 fn entry(writer: &DiskWriter<'_>, key: Key, file: &DirEntry, hints: &Hints) -> Option<IndexEntry> {
     let (shared, spot) = (writer.shared, Spot::File { pages: 0 });
     let mut state = shared.state.lock();
-    if state.index.spot(key).is_some() {
-        // A machine that failed has lost the removal of one of the two. Which one is not known: both go.
+    if let Some(other) = state.index.spot(key) {
+        // A machine that failed has lost the removal of one of the two. Which one is not known: both go. The file
+        // is the last: a start that finds one of them takes it for good.
         if !matches!(state.queue.get(key), Some(Work::Write { .. })) {
             state.queue.push(key, Work::Remove);
         }
         drop(state);
+        if let Err(error) = writer.erase(key, other) {
+            writer.failed("the disk cache cannot be written", &error);
+        }
         foreign(writer, file);
         return None;
     }

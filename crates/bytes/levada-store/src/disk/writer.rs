@@ -279,7 +279,7 @@ impl DiskWriter<'_> {
     }
 
     /// Removes a record from the disk; that there is none is as good. In a bundle its bytes stay.
-    fn erase(&self, key: Key, spot: Spot) -> io::Result<()> {
+    pub(super) fn erase(&self, key: Key, spot: Spot) -> io::Result<()> {
         let path = self.shared.files.path(key, spot);
         match spot {
             Spot::File { .. } => remove(&path),

@@ -411,3 +411,29 @@ async fn bundle_that_is_gone_costs_its_records() {
     disk.settled().await;
     assert!(disk.has(1999, SHORT).await && taken(dir.path()) <= MIB);
 }
+
+/// A second kill, before the scan has ended, finds neither of the two.
+#[tokio::test]
+async fn record_in_a_file_and_in_a_bundle_goes_from_the_bundle_first() {
+    let dir = TempDir::new().unwrap();
+    let disk = open_unbundled(dir.path());
+    // The scan has much to do after the directory of the first one.
+    let first = (0..200).min_by_key(|&n| key(n).0).unwrap();
+    (0..200).for_each(|n| disk.put_record(n, SHORT));
+    disk.settled().await;
+    let file = disk.file(first);
+    let bytes = fs::read(&file).unwrap();
+    drop(disk);
+    let disk = open(dir.path());
+    disk.put_record(first, SHORT);
+    disk.settled().await;
+    drop(disk);
+    fs::write(&file, bytes).unwrap();
+    let disk = open(dir.path());
+    while file.exists() {
+        std::hint::spin_loop();
+    }
+    let left = bundled(dir.path());
+    assert_eq!(left, []);
+    drop(disk);
+}
