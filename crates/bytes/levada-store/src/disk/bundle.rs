@@ -30,6 +30,8 @@ use super::{
 /// The longest record in a bundle. Longer ones have files of their own: there, the room that is lost to whole
 /// pages is small, and nothing has to be copied to give room back.
 pub(super) const LONGEST: u64 = 16 << 10;
+/// The most bytes of records in a bundle.
+pub(super) const LARGEST: u64 = 8 << 20;
 /// The bytes of a table that are read at once: usually all of it.
 const TABLE_READ: usize = 256 << 10;
 /// The bytes of an entry of the table.
@@ -101,6 +103,9 @@ pub(super) fn table(
     total: u64,
     mut read_at: impl FnMut(&mut [u8], u64) -> io::Result<usize>,
 ) -> Result<Table, ReadError> {
+    if total > u64::from(RECORDS) + LARGEST {
+        return Err(Damage::Length.into());
+    }
     let mut table =
         Table { live: Vec::new(), bytes: total.saturating_sub(RECORDS.into()), next: None };
     let mut bytes = vec![0; TABLE_READ];

@@ -183,7 +183,7 @@ enum Place {
 
 /// The bytes of records in a bundle of a tier of this size: some dozens of them share a small tier.
 fn bundle_bytes(tier: u64) -> u64 {
-    (tier / 64).clamp(64 << 10, 8 << 20)
+    (tier / 64).clamp(64 << 10, bundle::LARGEST)
 }
 
 /// Whether a node could have its tier there: no file stands in the place of the directory or of one above it.

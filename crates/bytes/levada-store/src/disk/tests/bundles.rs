@@ -437,3 +437,19 @@ async fn record_in_a_file_and_in_a_bundle_goes_from_the_bundle_first() {
     assert_eq!(left, []);
     drop(disk);
 }
+
+#[test]
+fn file_that_is_too_long_for_a_bundle_is_none() {
+    let mut bytes = bundle::bytes_of([(key(1), &[1; 100][..])].into_iter());
+    let entry = &mut bytes[32..64];
+    entry[8..12].copy_from_slice(&(u32::MAX - 50).to_le_bytes());
+    let checksum = levada_types::hash64(&entry[..20]);
+    entry[24..].copy_from_slice(&checksum.to_le_bytes());
+    let read = |into: &mut [u8], at: u64| {
+        let length = into.len().min(bytes.len() - at as usize);
+        into[..length].copy_from_slice(&bytes[at as usize..][..length]);
+        Ok(length)
+    };
+    let table = bundle::table(std::num::NonZeroU32::MIN, 5 << 30, read);
+    assert!(matches!(table, Err(ReadError::Damaged(Damage::Length))));
+}
