@@ -58,8 +58,8 @@ pub(super) struct DiskWriter<'a> {
     pub(super) open: Option<OpenBundle>,
     /// The number of the next one.
     pub(super) next_bundle: NonZeroU32,
-    /// Bundles with records that another one has as well. They go before anything else is done: a record that
-    /// is removed from the other one must not come back.
+    /// Bundles with records that another one has as well, or that have been evicted. They go before anything else
+    /// is done: a record that is removed from the other one must not come back.
     pub(super) half_moved: BTreeSet<NonZeroU32>,
     /// The bytes of the snapshot on the disk, as accounted.
     pub(super) snapshot: u64,
@@ -367,6 +367,8 @@ impl DiskWriter<'_> {
                     self.shared.state.lock().index.shift(key, Spot::Bundle(part));
                 }
                 Err(error) if is_full(&error) => {
+                    // It is not marked: it has gone when the bundle has.
+                    self.half_moved.insert(bundle);
                     self.shared.state.lock().index.remove(key);
                     self.shared.metrics.evictions.inc();
                 }

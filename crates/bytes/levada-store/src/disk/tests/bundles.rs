@@ -453,3 +453,57 @@ fn file_that_is_too_long_for_a_bundle_is_none() {
     let table = bundle::table(std::num::NonZeroU32::MIN, 5 << 30, read);
     assert!(matches!(table, Err(ReadError::Damaged(Damage::Length))));
 }
+
+/// Bundles that cannot be removed, since something is mounted on them.
+struct Pinned(Vec<PathBuf>);
+
+impl Pinned {
+    fn new(paths: Vec<PathBuf>) -> Option<Self> {
+        let mount = |path: &PathBuf| {
+            let mounted = Command::new("mount").arg("--bind").args([path, path]).output();
+            mounted.is_ok_and(|output| output.status.success())
+        };
+        let pinned = Self(paths);
+        let all = pinned.0.iter().all(mount);
+        if !all {
+            levada_skip::skipped("needs root to mount a file");
+        }
+        all.then_some(pinned)
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            let _ = Command::new("umount").arg("-l").arg(path).output();
+        }
+    }
+}
+
+#[tokio::test]
+async fn records_without_room_stay_away_when_their_bundle_cannot_be_removed() {
+    let dir = TempDir::new().unwrap();
+    let disk = open(dir.path());
+    (0..3000).for_each(|n| disk.put_record(n, SHORT));
+    disk.settled().await;
+    (0..3000).step_by(3).for_each(|n| disk.remove(key(n)));
+    disk.settled().await;
+    drop(disk);
+    let disk = open(dir.path());
+    disk.scanned().await;
+    let bytes = disk.bytes();
+    drop(disk);
+    let paths = bundles(dir.path()).into_iter().map(|(_, path)| path).collect();
+    let Some(pinned) = Pinned::new(paths) else { return };
+    // No record can be moved before its bundle has gone.
+    let disk = smaller(dir.path(), bytes + 4096);
+    disk.scanned().await;
+    assert!(disk.entries() < 2000);
+    drop(pinned);
+    (0..3000).for_each(|n| disk.remove(key(n)));
+    disk.settled().await;
+    drop(disk);
+    let disk = open(dir.path());
+    disk.scanned().await;
+    assert_eq!(disk.entries(), 0);
+}
