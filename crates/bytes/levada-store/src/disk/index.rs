@@ -200,10 +200,12 @@ impl Index {
 
     /// The bundle with the most bytes of records that have gone, if too much of all bundles is that.
     pub(super) fn sparse(&self) -> Option<NonZeroU32> {
-        let has_too_many = self.dead > self.bundled / DEAD_PART;
+        // Asked for each record that is evicted: the bundles are not gone through for nothing.
+        if self.dead <= self.bundled / DEAD_PART {
+            return None;
+        }
         let dead = |bytes: &BundleBytes| bytes.all - bytes.live;
-        let bundles = self.bundles.iter().filter(|_| has_too_many);
-        bundles.max_by_key(|(_, bytes)| dead(bytes)).map(|(bundle, _)| *bundle)
+        self.bundles.iter().max_by_key(|(_, bytes)| dead(bytes)).map(|(bundle, _)| *bundle)
     }
 
     /// Makes the records of bundles known before the scan has found all others. They are in the order of
