@@ -14,7 +14,8 @@
 //! Bundles have no directory of their own: a version that does not know them removes what is no record from
 //! these, so that it cannot leave records there that it has replaced.
 //!
-//! Nothing is synced: after the machine has failed, a checksum tells what did not reach the disk.
+//! No record is synced: after the machine has failed, a checksum tells what did not reach the disk. Marks of
+//! records that have gone are synced before a purge is forgotten.
 
 use std::{
     fs::{self, DirBuilder, File, Metadata, Permissions, TryLockError},

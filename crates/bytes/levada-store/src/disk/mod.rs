@@ -37,6 +37,7 @@ mod trouble;
 mod writer;
 
 use std::{
+    collections::BTreeSet,
     fs::File,
     hash::{BuildHasher, RandomState},
     io,
@@ -146,6 +147,8 @@ struct Shared {
 struct State {
     index: Index,
     queue: WriteQueue,
+    /// Bundles with marks of records that have gone, which the device may not have yet.
+    marked: BTreeSet<NonZeroU32>,
     scanned: bool,
     /// The end of the time in which a look-up waits for the tables of bundles; none when they are read.
     tables_by: Option<Instant>,
@@ -229,6 +232,7 @@ impl Disk {
             state: Mutex::new(State {
                 index: no_index(),
                 queue: WriteQueue::new(settings.queue_bytes),
+                marked: BTreeSet::new(),
                 scanned: false,
                 tables_by: Some(Instant::now() + READ_TIMEOUT),
                 reading: Pause::default(),
@@ -424,11 +428,25 @@ impl Disk {
         let _ = self.shared.scanned.subscribe().wait_for(|scanned| *scanned).await;
     }
 
-    /// Returns when all that has been asked for by now is done, or has been replaced.
+    /// Returns when all that has been asked for by now is done, or has been replaced, and the device knows which
+    /// records of bundles have gone. Must be called on a runtime.
     pub async fn flushed(&self) {
         let last = self.shared.state.lock().queue.last();
         while self.shared.state.lock().queue.waits_for(last) {
             tokio::time::sleep(FLUSH_INTERVAL).await;
+        }
+        let mut marked = std::mem::take(&mut self.shared.state.lock().marked);
+        while !marked.is_empty() {
+            let shared = self.shared.clone();
+            let sync = move || {
+                marked.retain(|bundle| !shared.synced(*bundle));
+                marked
+            };
+            let Ok(left) = tokio::task::spawn_blocking(sync).await else { return };
+            marked = left;
+            if !marked.is_empty() {
+                tokio::time::sleep(READ_TIMEOUT).await;
+            }
         }
     }
 
@@ -597,6 +615,18 @@ impl Shared {
                     self.remove(key);
                 }
             }
+        }
+    }
+
+    /// Gives the device what a bundle has; one that is gone is as good.
+    fn synced(&self, bundle: NonZeroU32) -> bool {
+        let path = self.files.bundle(bundle);
+        match File::open(&path).and_then(|file| file.sync_data()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                self.trouble("a bundle of records cannot be synced", &path, &error);
+                false
+            }
+            _ => true,
         }
     }
 

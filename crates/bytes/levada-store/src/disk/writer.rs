@@ -283,7 +283,11 @@ impl DiskWriter<'_> {
         let path = self.shared.files.path(key, spot);
         match spot {
             Spot::File { .. } => remove(&path),
-            Spot::Bundle(part) => bundle::bury(&path, part),
+            Spot::Bundle(part) => {
+                bundle::bury(&path, part)?;
+                self.shared.state.lock().marked.insert(part.bundle);
+                Ok(())
+            }
         }
     }
 
@@ -302,7 +306,9 @@ impl DiskWriter<'_> {
         remove(&self.shared.files.bundle(bundle))?;
         self.open.take_if(|open| open.number == bundle);
         self.half_moved.remove(&bundle);
-        self.shared.state.lock().index.remove_bundle(bundle);
+        let mut state = self.shared.state.lock();
+        state.marked.remove(&bundle);
+        state.index.remove_bundle(bundle);
         Ok(())
     }
 
@@ -433,7 +439,10 @@ impl DiskWriter<'_> {
             &gone,
         );
         self.lock = Some(self.shared.files.take()?);
-        self.shared.state.lock().index.clear();
+        let mut state = self.shared.state.lock();
+        state.index.clear();
+        state.marked.clear();
+        drop(state);
         self.parts.fill(false);
         self.open = None;
         self.half_moved.clear();

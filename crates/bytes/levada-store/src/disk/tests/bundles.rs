@@ -507,3 +507,76 @@ async fn records_without_room_stay_away_when_their_bundle_cannot_be_removed() {
     disk.scanned().await;
     assert_eq!(disk.entries(), 0);
 }
+
+/// A file system in a file: a copy of that file is what a machine that fails now leaves behind.
+struct Device(TempDir);
+
+impl Device {
+    fn new() -> Option<Self> {
+        let dir = TempDir::new().unwrap();
+        let image = dir.path().join("image");
+        File::create(&image).unwrap().set_len(32 * MIB).unwrap();
+        let made = Command::new("mkfs.ext4").arg("-q").arg(&image).output();
+        let device = Self(dir);
+        if made.is_ok_and(|made| made.status.success()) && device.mount("image") {
+            return Some(device);
+        }
+        levada_skip::skipped("needs root to mount a file system in a file");
+        None
+    }
+
+    fn mount(&self, image: &str) -> bool {
+        let (image, at) = (self.0.path().join(image), self.0.path().join("at"));
+        let _ = fs::create_dir(&at);
+        let mounted = Command::new("mount").args(["-o", "loop"]).args([image, at]).output();
+        mounted.is_ok_and(|mounted| mounted.status.success())
+    }
+
+    fn cache(&self) -> PathBuf {
+        self.0.path().join("at/cache")
+    }
+
+    /// Starts the machine with the copy.
+    fn start(&self) {
+        let unmounted = Command::new("umount").arg(self.0.path().join("at")).output();
+        assert!(unmounted.unwrap().status.success() && self.mount("left"));
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0.path().join("at")).output();
+    }
+}
+
+#[tokio::test]
+async fn what_a_sweep_has_removed_stays_away_when_the_machine_fails() {
+    let Some(device) = Device::new() else { return };
+    let disk = open(&device.cache());
+    (0..20).for_each(|n| disk.put_record(n, SHORT));
+    disk.put_record(20, 50_000);
+    disk.settled().await;
+    for (_, path) in bundles(&device.cache()) {
+        File::open(path).unwrap().sync_all().unwrap();
+    }
+    File::open(disk.file(20)).unwrap().sync_all().unwrap();
+    disk.sweep(1000, |n, _| match n {
+        n if n == key(0) || n == key(20) => RecordAction::Remove,
+        _ => RecordAction::Keep,
+    })
+    .await;
+    disk.flushed().await;
+    // As the journal of purges is, before a rule is forgotten.
+    let journal = File::create(device.cache().join("purge.journal")).unwrap();
+    journal.write_all_at(b"swept", 0).unwrap();
+    journal.sync_data().unwrap();
+    let at = |name| device.0.path().join(name);
+    fs::copy(at("image"), at("left")).unwrap();
+    drop((disk, journal));
+    device.start();
+    let disk = open(&device.cache());
+    disk.scanned().await;
+    assert_eq!((disk.has(0, SHORT).await, disk.has(20, 50_000).await), (false, false));
+    assert!(disk.has(1, SHORT).await);
+    drop(disk);
+}
