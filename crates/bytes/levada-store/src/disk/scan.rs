@@ -5,7 +5,10 @@
 use std::{
     collections::HashSet,
     fs::{self, DirEntry, File},
-    io,
+    io::{
+        self,
+        ErrorKind::{NotADirectory, NotFound},
+    },
     os::unix::fs::{FileExt, MetadataExt},
     path::Path,
 };
@@ -33,7 +36,7 @@ pub(super) fn run(writer: &mut DiskWriter<'_>) -> bool {
     if let Err(error) = remove(&files.root().join(WRITING)) {
         writer.failed("the disk cache cannot be written", &error);
     }
-    let mut found = read_bundles(writer);
+    let Some(mut found) = read_bundles(writer) else { return false };
     let hints = Hints::read(writer);
     for entry in &mut found {
         let Some(hint) = hints.of(Key(entry.key)) else { continue };
@@ -63,13 +66,21 @@ pub(super) fn run(writer: &mut DiskWriter<'_>) -> bool {
     true
 }
 
-/// Reads the tables of all bundles, and makes their records known.
-fn read_bundles(writer: &mut DiskWriter<'_>) -> Vec<IndexEntry> {
+/// Reads the tables of all bundles, and makes their records known; `None` when the end comes first.
+fn read_bundles(writer: &mut DiskWriter<'_>) -> Option<Vec<IndexEntry>> {
     let files = &writer.shared.files;
-    let listed =
-        fs::read_dir(files.part(BUNDLES)).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+    let listed = loop {
+        match fs::read_dir(files.part(BUNDLES)).and_then(Iterator::collect::<io::Result<Vec<_>>>) {
+            Ok(listed) => break listed,
+            Err(error) if matches!(error.kind(), NotFound | NotADirectory) => break Vec::new(),
+            // Without the numbers of all bundles, a new one could pass for an older one.
+            Err(error) => writer.failed("bundles of records cannot be listed", &error),
+        }
+        if !writer.paused() {
+            return None;
+        }
+    };
     let mut bundles: Vec<_> = listed
-        .unwrap_or_default()
         .iter()
         .filter(|file| file.file_type().is_ok_and(|kind| kind.is_file()))
         .filter_map(|file| bundle_of(&file.file_name()))
@@ -119,7 +130,7 @@ fn read_bundles(writer: &mut DiskWriter<'_>) -> Vec<IndexEntry> {
     state.tables_by = None;
     drop(state);
     writer.shared.tables_read.send_replace(true);
-    entries
+    Some(entries)
 }
 
 /// Puts into the index what has been found, so that what was asked for last goes last.

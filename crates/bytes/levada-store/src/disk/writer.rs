@@ -83,15 +83,9 @@ impl DiskWriter<'_> {
     fn take(&mut self) -> bool {
         let shared = self.shared;
         while self.lock.is_none() {
-            let mut state = shared.state.lock();
-            while state.closing.is_none() && !state.writing.is_over(Instant::now()) {
-                let until = state.writing.until().unwrap_or_else(Instant::now);
-                shared.news.wait_until(&mut state, until);
-            }
-            if state.closing.is_some() {
+            if !self.paused() {
                 return false;
             }
-            drop(state);
             match shared.files.take() {
                 Ok(lock) => self.lock = Some(lock),
                 Err(error) => self.failed("the disk cache cannot be used", &error),
@@ -100,6 +94,16 @@ impl DiskWriter<'_> {
         shared.state.lock().writing.worked();
         shared.taken.store(true, std::sync::atomic::Ordering::Relaxed);
         true
+    }
+
+    /// Waits until the pause after a failure is over; false when the end comes first.
+    pub(super) fn paused(&self) -> bool {
+        let mut state = self.shared.state.lock();
+        while state.closing.is_none() && !state.writing.is_over(Instant::now()) {
+            let until = state.writing.until().unwrap_or_else(Instant::now);
+            self.shared.news.wait_until(&mut state, until);
+        }
+        state.closing.is_none()
     }
 
     /// Does what waits, until the end; true when nothing is left.

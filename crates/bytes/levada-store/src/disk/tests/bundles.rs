@@ -580,3 +580,29 @@ async fn what_a_sweep_has_removed_stays_away_when_the_machine_fails() {
     assert!(disk.has(1, SHORT).await);
     drop(disk);
 }
+
+#[tokio::test]
+async fn bundles_that_cannot_be_listed_for_a_moment_are_not_taken_for_newer_ones() {
+    let dir = TempDir::new().unwrap();
+    for n in 0..3 {
+        let disk = smaller(dir.path(), MIB);
+        (100 * n..100 * (n + 1)).for_each(|n| disk.put_record(n, SHORT));
+        disk.settled().await;
+    }
+    assert!(bundles(dir.path()).len() > 2);
+    let (there, away) = (dir.path().join("000"), dir.path().join("away"));
+    fs::rename(&there, &away).unwrap();
+    std::os::unix::fs::symlink("000", &there).unwrap();
+    let disk = smaller(dir.path(), MIB);
+    until(|| disk.shared.metrics.errors_of(Kind::Io) > 0).await;
+    fs::remove_file(&there).unwrap();
+    fs::rename(&away, &there).unwrap();
+    disk.scanned().await;
+    until(|| disk.shared.state.lock().writing.is_over(Instant::now())).await;
+    disk.put(key(299), "new".into(), vec![]);
+    disk.settled().await;
+    drop(disk);
+    let disk = smaller(dir.path(), MIB);
+    disk.scanned().await;
+    assert!(disk.get(key(299)).await.is_none_or(|record| record.head == "new"));
+}
