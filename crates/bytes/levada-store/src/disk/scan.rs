@@ -99,7 +99,8 @@ fn read_bundles(writer: &mut DiskWriter<'_>) -> Option<Vec<IndexEntry>> {
                 found.extend(table.live);
             }
             Err(ReadError::Io(error)) => {
-                // New records go to a later one, in case that it can be read again.
+                // If it could be read again, records would come back that have been removed meanwhile.
+                writer.half_moved.insert(number);
                 writer.open = None;
                 writer.shared.trouble("a bundle of records cannot be read", &path, &error);
             }

@@ -606,3 +606,36 @@ async fn bundles_that_cannot_be_listed_for_a_moment_are_not_taken_for_newer_ones
     disk.scanned().await;
     assert!(disk.get(key(299)).await.is_none_or(|record| record.head == "new"));
 }
+
+#[tokio::test]
+async fn bundle_that_a_start_cannot_read_does_not_come_back() {
+    let dir = TempDir::new().unwrap();
+    let disk = open(dir.path());
+    (0..10).for_each(|n| disk.put_record(n, SHORT));
+    disk.settled().await;
+    drop(disk);
+    let (_, path) = bundles(dir.path()).remove(0);
+    // Who opens or reads it learns that there is no such process.
+    let mut process = Command::new("sleep").arg("600").spawn().unwrap();
+    let memory = format!("/proc/{}/mem", process.id());
+    let mounted = Command::new("mount").args(["--bind", &memory]).arg(&path).output();
+    let mounted = mounted.is_ok_and(|output| output.status.success());
+    process.kill().unwrap();
+    process.wait().unwrap();
+    if !mounted {
+        return levada_skip::skipped("needs root to mount a file");
+    }
+    let pinned = Pinned(vec![path.clone()]);
+    let disk = open(dir.path());
+    disk.scanned().await;
+    assert_eq!(disk.entries(), 0);
+    disk.remove(key(1));
+    drop(pinned);
+    until(|| disk.shared.state.lock().writing.is_over(Instant::now())).await;
+    disk.put_record(20, SHORT);
+    disk.settled().await;
+    drop(disk);
+    let disk = open(dir.path());
+    disk.scanned().await;
+    assert_eq!((disk.has(1, SHORT).await, disk.entries()), (false, 1));
+}
