@@ -229,7 +229,6 @@ impl<S: AsyncRead + Outlet + Unpin> Http1Connection<S> {
                 Poll::Pending => break is_between,
             }
         };
-        self.wire.turn.waits();
         if !self.is_over && over.poll(cx).is_ready() {
             self.is_over = true;
             // The rest of a head may be on its way.

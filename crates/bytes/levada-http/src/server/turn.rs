@@ -9,8 +9,8 @@ use std::task::{Context, Poll};
 
 /// The first turn of a connection.
 const SHORTEST: usize = 64 << 10;
-/// No turn is longer: a megabyte and its head.
-const LONGEST: usize = (1 << 20) + (4 << 10);
+/// No turn is longer.
+const LONGEST: usize = 1 << 20;
 
 /// The turns of one connection.
 #[derive(Debug)]
@@ -51,13 +51,9 @@ impl WriteTurn {
     pub(super) fn wrote<E>(&mut self, progress: &Poll<Result<usize, E>>) {
         match progress {
             Poll::Ready(Ok(count)) => self.written = (self.written + count).min(self.length),
-            _ => self.waits(),
+            // The task waits, and others are served meanwhile.
+            _ => self.written = 0,
         }
-    }
-
-    /// Notes that the task waits, so that others are served meanwhile.
-    pub(super) fn waits(&mut self) {
-        self.written = 0;
     }
 }
 

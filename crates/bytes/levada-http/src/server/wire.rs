@@ -39,7 +39,7 @@ pub(super) struct Wire<S> {
     /// The chunks that the system sends by itself.
     zero_copy: Option<Arc<ZeroCopyQueue>>,
     /// The bytes that may be written before it is the turn of other connections.
-    pub(super) turn: WriteTurn,
+    turn: WriteTurn,
     /// Whether nothing was written since everything was last flushed.
     clean: bool,
     /// The wait until the client takes something; `None` while writes succeed.
