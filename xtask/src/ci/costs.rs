@@ -1,4 +1,4 @@
-//! What a request costs: the steadiest rows of bench/cost.toml, on the program that the tests have built. One that is
+//! The cost of a request: the steadiest rows of bench/cost.toml, on the program that the tests have built. One that is
 //! more than 2 % worse refuses the change.
 
 use std::process::Command;

@@ -175,7 +175,7 @@ impl World {
         // The stop of the node at both ends of a round costs something, too: it is in a short and in a long one.
         let short = row.requests / 4;
         let mut rounds = [Vec::new(), Vec::new()];
-        // What a busy machine brings only adds to the work of connections, however long a round takes.
+        // A busy machine only adds to the work of connections, however long a round takes.
         let (of, requests) = match *gate {
             true => (least as fn(&[Counts]) -> Counts, 4 * row.requests),
             false => (median as fn(&[Counts]) -> Counts, row.requests),

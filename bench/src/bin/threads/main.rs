@@ -1,4 +1,4 @@
-//! What a thread pays for what it shares with others: the decider of a policy, and the memory store,
+//! The price that a thread pays for what it shares with others: the decider of a policy, and the memory store,
 //! next to stores of other libraries.
 //!
 //! `cargo run --release -p levada-bench --bin threads -- deciders [policy ...]`, or `stores`, `ratios`,
@@ -40,7 +40,7 @@ struct Row<'a> {
 
 type Work<'a> = Box<dyn Fn(&[Key]) + Sync + 'a>;
 
-/// What all threads of a round took together.
+/// The time that all threads of a round took together.
 #[derive(Clone, Copy)]
 struct Cost {
     /// Nanoseconds on a processor, per key.

@@ -72,7 +72,7 @@ impl FileDirectory {
             Err(error) => return plain(error.status()),
         };
         let reads = request.method == Method::GET;
-        // What is compressed on its way has another head for each client.
+        // A body that is compressed on its way has another head for each client.
         let is_whole = reads && delivery.compress.is_none() && !has_condition(&request.headers);
         if is_whole && let Some(response) = self.remembered.get(&name) {
             return response;

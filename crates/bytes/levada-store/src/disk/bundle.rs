@@ -176,7 +176,7 @@ pub(super) fn bytes_of<'a>(records: impl Iterator<Item = (Key, &'a [u8])>) -> Ve
     bytes
 }
 
-/// What an entry says, and whether its record has not gone; `None` when it is damaged.
+/// The content of an entry, and whether its record has not gone; `None` when it is damaged.
 fn listed(
     entry: &[u8; ENTRY as usize],
     bundle: NonZeroU32,

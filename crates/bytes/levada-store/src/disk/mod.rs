@@ -555,7 +555,7 @@ impl Shared {
         }
     }
 
-    /// What is read of a record at its spot, or at the one that it has been moved to meanwhile.
+    /// The bytes of a record at its spot, or at the one that it has been moved to meanwhile.
     fn readable<T>(
         &self,
         key: Key,

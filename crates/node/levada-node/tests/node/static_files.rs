@@ -88,7 +88,7 @@ async fn short_file_is_answered_from_memory_until_it_is_looked_at_again() {
         let (whole, coded) = (text("/a.txt", &[]).await, text("/a.txt", &gzip).await);
         assert_eq!((&*whole, &*coded), ("old", "old gzip"), "{version}");
         assert_eq!(text("/", &[]).await, "old home", "{version}");
-        // What could change within the resolution of the clock, is long, or is asked for in part is looked at.
+        // A file that could change within the resolution of the clock, is long, or is asked for in part is looked at.
         assert_eq!(text("/young", &[]).await, version);
         assert_eq!(text("/long", &[]).await[..1], version[..1]);
         assert_eq!(text("/a.txt", &[("range", "bytes=0-0")]).await, version[..1]);

@@ -615,7 +615,7 @@ async fn bundle_that_a_start_cannot_read_does_not_come_back() {
     disk.settled().await;
     drop(disk);
     let (_, path) = bundles(dir.path()).remove(0);
-    // Who opens or reads it learns that there is no such process.
+    // A program that opens or reads it learns that there is no such process.
     let mut process = Command::new("sleep").arg("600").spawn().unwrap();
     let memory = format!("/proc/{}/mem", process.id());
     let mounted = Command::new("mount").args(["--bind", &memory]).arg(&path).output();
