@@ -45,7 +45,9 @@ hosts = "*"
 address = "127.0.0.1:{port}"
 "#,
         source = if setting.files {
-            format!("files = \"{}\"", dir.join("files").display())
+            // The others keep the file open, and do not look at it for each request.
+            let root = dir.join("files");
+            format!("files = {{ root = \"{}\", recheck = \"1s\" }}", root.display())
         } else {
             format!("origin = \"http://127.0.0.1:{origin}\"\ncache = {}", setting.cached)
         },
