@@ -6,8 +6,8 @@
 //! ```
 //!
 //! One task drives all of it: it polls the service, feeds the body of the request to it, and writes the
-//! response. Nothing is read while the service works, unless it wants the body. No deadline runs then
-//! either: a slow origin is not the client's fault.
+//! response. While the service works, little is read unless it wants the body: enough to notice a client that
+//! leaves, whose request is dropped. No deadline runs then: a slow origin is not the client's fault.
 
 use std::{
     future::poll_fn,
@@ -196,6 +196,8 @@ struct Download<B> {
 const LAST_HEAD: Duration = Duration::from_secs(1);
 /// The interim response that asks for a body (RFC 9110 section 15.2.1).
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+/// Bytes that are read while the service works: some requests, or the beginning of a body.
+const READ_AHEAD: usize = 16 << 10;
 /// Bytes of a body that the service did not read, which are read for it, so that the connection goes on.
 const UNREAD: usize = 64 << 10;
 
@@ -363,8 +365,25 @@ impl<S: AsyncRead + Outlet + Unpin> Http1Connection<S> {
             if self.wire.poll_write(cx)?.is_ready() {
                 let _ = self.wire.poll_flush(cx)?;
             }
-            ready!(fed);
+            if fed.is_pending() {
+                return self.poll_departure(cx, Farewell::Close);
+            }
         }
+    }
+
+    /// Ready when the client has left: it has closed the connection, or its side of it, as nginx sees it too. Bytes
+    /// that come meanwhile are kept. Behind more than [`READ_AHEAD`] of them no end is seen.
+    fn poll_departure<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        farewell: Farewell,
+    ) -> Poll<Result<T, Ended>> {
+        while self.wire.read.len() < READ_AHEAD {
+            if ready!(self.wire.poll_read(cx))? == 0 {
+                return Poll::Ready(Err(Ended::by(ConnectionEnd::Cut, farewell)));
+            }
+        }
+        Poll::Pending
     }
 
     /// Writes the response, and feeds the body of the request meanwhile.
@@ -381,7 +400,15 @@ impl<S: AsyncRead + Outlet + Unpin> Http1Connection<S> {
             if written.is_ready() {
                 return Poll::Ready(Ok(()));
             }
-            ready!(self.poll_feed(cx, upload)?);
+            if self.poll_feed(cx, upload)?.is_pending() {
+                // The body is waited for. A client that takes too little has a deadline of its own.
+                let is_waited_for = self.wire.queue.is_empty();
+                return if is_waited_for {
+                    self.poll_departure(cx, Farewell::Reset)
+                } else {
+                    Poll::Pending
+                };
+            }
         }
     }
 

@@ -90,6 +90,7 @@ impl Http1Service for TestService {
 async fn respond(request: Request<IncomingBody>) -> BoxBody<Bytes, IncomingBodyError> {
     match request.uri().path() {
         "/slow" => sleep(Duration::from_millis(500)).await,
+        "/never" => std::future::pending().await,
         "/big" => return full(vec![b'x'; 64 << 20]),
         "/early" => return full("early"),
         "/echo" => return request.into_body().boxed(),
@@ -160,6 +161,33 @@ fn expect_refusal(text: &str, fault: Fault, request: &[u8]) {
         text.contains("\r\nConnection: close\r\n") && text.contains(fault.sentence()),
         "{shown}: {text}"
     );
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_ends_its_request() {
+    let mut server = Server::start(LIMITS).await;
+    let request =
+        |method: &str, fields| format!("{method} /never HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+    for request in [
+        request("GET", ""),
+        // The next request has come, too.
+        request("GET", "") + GET,
+        // The service has not asked for the body.
+        request("POST", "Content-Length: 5\r\n") + "abc",
+    ] {
+        let mut stream = server.connect().await;
+        stream.write_all(request.as_bytes()).await.unwrap();
+        stream.shutdown().await.unwrap();
+        assert_eq!(server.ending().await, ConnectionEnd::Cut, "{request}");
+        let mut stream = server.connect().await;
+        stream.write_all(request.as_bytes()).await.unwrap();
+        stream.set_zero_linger().unwrap();
+        drop(stream);
+        assert!(
+            matches!(server.ending().await, ConnectionEnd::Broken | ConnectionEnd::Cut),
+            "{request}"
+        );
+    }
 }
 
 #[tokio::test]

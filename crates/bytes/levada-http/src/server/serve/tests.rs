@@ -147,19 +147,23 @@ fn conduct(pause: Pause) -> Http1Conduct {
 
 const STAYS: Pause = Pause::Between { rests_after: None, idle_until: None };
 
+/// Sends these bytes, and ends when all of them must be answered: a client that ends earlier has left.
+async fn send(to: &mut (impl AsyncWriteExt + Unpin), bytes: &[u8], pieces: usize) {
+    for piece in bytes.chunks(pieces) {
+        if to.write_all(piece).await.is_err() {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let _ = to.shutdown().await;
+}
+
 /// Everything that comes back for these bytes until the server has ended, and its end.
 async fn tell_with(bytes: &[u8], pieces: usize, pause: Pause) -> (String, Served<DuplexStream>) {
     let (near, far) = duplex(1 << 16);
     let (mut from, mut to) = tokio::io::split(far);
-    let send = async {
-        for piece in bytes.chunks(pieces) {
-            if to.write_all(piece).await.is_err() {
-                break;
-            }
-            tokio::task::yield_now().await;
-        }
-        let _ = to.shutdown().await;
-    };
+    let send = send(&mut to, bytes, pieces);
     let read = async {
         let mut text = Vec::new();
         let _ = from.read_to_end(&mut text).await;
@@ -411,8 +415,8 @@ async fn interim_responses_come_before_the_final_one() {
         let (near, mut far) = duplex(1 << 16);
         let conduct = conduct(STAYS);
         let service = Hints(conduct.interims.clone());
-        far.write_all(format!("GET / HTTP/{version}\r\nHost: a\r\n\r\n").as_bytes()).await.unwrap();
-        far.shutdown().await.unwrap();
+        let request = format!("GET / HTTP/{version}\r\nHost: a\r\nConnection: close\r\n\r\n");
+        far.write_all(request.as_bytes()).await.unwrap();
         let _ = serve_http1(near, &service, conduct, std::future::pending()).await;
         let mut text = String::new();
         far.read_to_string(&mut text).await.unwrap();
@@ -454,15 +458,7 @@ async fn chunk_is_sent_in_place_of_its_stand_in() {
 async fn tell_hyper(bytes: &[u8], pieces: usize) -> String {
     let (near, far) = duplex(1 << 16);
     let (mut from, mut to) = tokio::io::split(far);
-    let send = async {
-        for piece in bytes.chunks(pieces) {
-            if to.write_all(piece).await.is_err() {
-                break;
-            }
-            tokio::task::yield_now().await;
-        }
-        let _ = to.shutdown().await;
-    };
+    let send = send(&mut to, bytes, pieces);
     let read = async {
         let mut text = Vec::new();
         let _ = from.read_to_end(&mut text).await;
