@@ -93,6 +93,11 @@ impl BodyWriter {
         self.kept && self.body.origin().is_some()
     }
 
+    /// Whether a request reads it, or is about to.
+    pub fn is_read(&self, readers_come: bool) -> bool {
+        self.body.running.readers(readers_come).is_some()
+    }
+
     /// Bytes so far.
     pub fn written(&self) -> u64 {
         self.written

@@ -15,7 +15,8 @@ use crate::Follower;
 /// Until the head arrives, the request that began the fetch polls it: most responses that are not
 /// stored, and most failures, end there and need neither a task nor a wake-up between tasks. After the
 /// head, or when the client disconnects before, the fetch runs in a task of its own, so that no
-/// client's disconnect ends a fetch that others wait for.
+/// client's disconnect ends a fetch that others wait for. One that no request waits for ends
+/// ([`FlightLeader::abandoned`](crate::FlightLeader::abandoned)).
 pub struct FetchLeader(Option<Pin<Box<dyn Future<Output = ()> + Send>>>);
 
 impl FetchLeader {
@@ -40,6 +41,19 @@ impl FetchLeader {
             }
         })
         .await
+    }
+
+    /// Fetches for later requests: `follower` waits in the place of one, to the end.
+    pub fn in_background<O: Clone + Send + 'static, L: Send + 'static>(
+        self,
+        follower: Follower<O, L>,
+    ) {
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(async move {
+                self.outcome(&follower).await;
+                follower.end().await;
+            });
+        }
     }
 }
 

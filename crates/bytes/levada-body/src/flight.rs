@@ -14,7 +14,7 @@ use std::{
     collections::HashMap,
     future::poll_fn,
     sync::{Arc, Weak},
-    task::{Context, Poll},
+    task::{Context, Poll, Waker},
     time::Instant,
 };
 
@@ -66,6 +66,8 @@ struct FlightState<O> {
     over: bool,
     waiters: Waiters,
     followers: usize,
+    /// The leader, which waits for the last follower to leave.
+    leader: Option<Waker>,
 }
 
 /// The writing end of a flight. Dropped early, the flight has no outcome.
@@ -126,6 +128,7 @@ impl<O: Clone, L: Default> SingleFlight<O, L> {
             over: false,
             waiters: Waiters::default(),
             followers: 0,
+            leader: None,
         };
         let flight = Arc::new(Flight {
             key,
@@ -199,6 +202,21 @@ impl<O: Clone, L> FlightLeader<O, L> {
         self.0.state.lock().followers > 0
     }
 
+    /// Returns when no request awaits the outcome any more: the work is for no one.
+    pub async fn abandoned(&self) {
+        poll_fn(|cx| {
+            let mut state = self.0.state.lock();
+            if state.followers == 0 {
+                return Poll::Ready(());
+            }
+            if !state.leader.as_ref().is_some_and(|leader| leader.will_wake(cx.waker())) {
+                state.leader = Some(cx.waker().clone());
+            }
+            Poll::Pending
+        })
+        .await;
+    }
+
     /// Later requests may not follow any more.
     pub fn end_following(&self) {
         self.0.leave_table();
@@ -216,6 +234,19 @@ impl<O: Clone, L> Follower<O, L> {
     /// Awaits the outcome. `None` when the leader has gone without one.
     pub async fn outcome(&self) -> Option<O> {
         poll_fn(|cx| self.poll_outcome(cx)).await
+    }
+
+    /// Awaits the end of the flight, after its outcome.
+    pub async fn end(&self) {
+        poll_fn(|cx| {
+            let mut state = self.flight.state.lock();
+            if state.over {
+                return Poll::Ready(());
+            }
+            state.waiters.wait(self.place, cx);
+            Poll::Pending
+        })
+        .await;
     }
 
     fn poll_outcome(&self, cx: &Context<'_>) -> Poll<Option<O>> {
@@ -252,12 +283,20 @@ impl<O: Clone, L> Drop for Follower<O, L> {
         let mut state = self.flight.state.lock();
         state.waiters.leave(self.place);
         state.followers -= 1;
+        if state.followers == 0
+            && let Some(leader) = state.leader.take()
+        {
+            leader.wake();
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::task::Waker;
+    use std::{
+        sync::atomic::{AtomicBool, Ordering::Relaxed},
+        task::Wake,
+    };
 
     use super::*;
 
@@ -343,11 +382,29 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_await_the_outcome_count_as_followers() {
+    fn flight_is_abandoned_when_its_last_follower_leaves() {
         let flights = Flights::new();
-        let (follower, leader) = lead(&flights, "a");
-        assert!(leader.has_followers());
-        drop(follower);
-        assert!(!leader.has_followers());
+        let (first, leader) = lead(&flights, "a");
+        let (second, _) = flights.join(Key(1), "a", start(), |_, _| true).unwrap();
+        let woken = Arc::new(Woken::default());
+        let waker = Waker::from(woken.clone());
+        let mut cx = Context::from_waker(&waker);
+        let mut abandoned = Box::pin(leader.abandoned());
+        assert!(abandoned.as_mut().poll(&mut cx).is_pending());
+        drop(first);
+        assert!(leader.has_followers() && abandoned.as_mut().poll(&mut cx).is_pending());
+        assert!(!woken.0.load(Relaxed));
+        drop(second);
+        assert!(!leader.has_followers() && woken.0.load(Relaxed));
+        assert!(abandoned.as_mut().poll(&mut cx).is_ready());
+    }
+
+    #[derive(Default)]
+    struct Woken(AtomicBool);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Relaxed);
+        }
     }
 }

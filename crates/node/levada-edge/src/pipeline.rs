@@ -390,8 +390,10 @@ async fn serve_locally(
     let mut response = match found {
         LookupResult::Stored { object, age, ttl, refresh } => {
             record.cache = CacheResult::Hit;
-            if let Some(order) = refresh {
-                drop(lead_or_follow(&node.cache, &context, &order));
+            if let Some(order) = refresh
+                && let Some((follower, Some(lead))) = lead_or_follow(&node.cache, &context, &order)
+            {
+                lead.in_background(follower);
             }
             let status = CacheStatus { ttl: Some(ttl), ..CacheStatus::default() };
             let (object, being_made) = coded_copy(&node.cache, &context, object).await;

@@ -1,6 +1,9 @@
 //! Fetches an object from the origin into the store, for its leader and all followers.
 
-use std::{sync::Arc, time::SystemTime};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant, SystemTime},
+};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, response};
 use levada_body::{
@@ -57,6 +60,11 @@ pub(crate) struct Fetch {
 
 /// The most that is read of an unwanted answer so that its connection can be used again.
 const DRAINED: usize = 64 << 10;
+
+/// A body for which no request waits goes on while pieces of it come within this time, for later requests,
+const LOOKS: Duration = Duration::from_secs(1);
+/// and for so long.
+const UNREAD: Duration = Duration::from_secs(60);
 
 /// Why a response is not stored that does not fit its URL.
 const DECEPTION: &str = "deception-armour";
@@ -121,7 +129,8 @@ impl Fetch {
         }
     }
 
-    /// Fetches. A [`FetchLeader`](levada_body::FetchLeader) keeps it running when a client aborts.
+    /// Fetches. A [`FetchLeader`](levada_body::FetchLeader) keeps it running when a client aborts, and others wait
+    /// for the head, or the body comes.
     pub(crate) async fn run(mut self, leader: FillLeader) {
         let requested = SystemTime::now();
         // Pieces wait for their turn, and hold it until they have come whole.
@@ -139,8 +148,12 @@ impl Fetch {
             }
             None => None,
         };
-        let sent =
-            self.cache.forwarder.to_origin(&self.site, &mut self.head, RequestBody::None).await;
+        let forwarder = &self.cache.forwarder;
+        let sent = tokio::select! {
+            biased;
+            sent = forwarder.to_origin(&self.site, &mut self.head, RequestBody::None) => sent,
+            () = leader.abandoned() => return,
+        };
         if let Some(turn) = &turn {
             turn.answered(sent.is_ok());
         }
@@ -387,16 +400,26 @@ impl Fetch {
         leader: &FillLeader,
     ) -> Result<(), Incomplete> {
         let length = body.of.length;
+        let (mut moved, mut unread_since) = (Instant::now(), None::<Instant>);
         loop {
             relay.read_at_most(self.cache.tiers.memory.longest_read());
             writer.room().await;
-            let Ok(piece) = tokio::time::timeout(Relay::STILL, relay.next_data()).await else {
+            let piece = tokio::time::timeout(LOOKS, relay.next_data()).await;
+            if writer.is_read(leader.has_followers()) {
+                unread_since = None;
+            } else if piece.is_err()
+                || unread_since.get_or_insert_with(Instant::now).elapsed() > UNREAD
+            {
+                return Err(Incomplete::Unread);
+            }
+            let Ok(piece) = piece else {
                 // Requests that come later need not wait for it, unless all responses share a full link.
-                if !relay.server_moves() {
+                if moved.elapsed() >= Relay::STILL && !relay.server_moves() {
                     leader.end_following();
                 }
                 continue;
             };
+            moved = Instant::now();
             let Some(piece) = piece else { break };
             let piece = piece.map_err(|_| Incomplete::BrokenOff)?;
             let written = writer.written() + piece.len() as u64;
