@@ -51,6 +51,11 @@ pub trait Group: Send {
         false
     }
 
+    /// Takes what one more try next to the one under way needs; false if that is not to be had now.
+    fn takes_another(&mut self) -> bool {
+        true
+    }
+
     /// Whether the caller answers the request itself when there is no server left to ask. A late server is not
     /// waited for then.
     fn caller_answers(&self) -> bool {

@@ -15,6 +15,7 @@ use http_body::{Body, Frame, SizeHint};
 use levada_http::{Fault, Patience, judge_request_trailers};
 
 use crate::{
+    ServerFailure,
     client_body::{ClientBody, ClientBodyError},
     stall::Stall,
 };
@@ -131,6 +132,20 @@ impl Upload {
             beginning.extend_from_slice(&piece[..piece.len().min(room)]);
         }
         Ok(beginning)
+    }
+
+    /// Reads all of a body that is known to be no longer than this. False for any other, of which nothing is read: its
+    /// client may wait for the response in between.
+    ///
+    /// # Errors
+    /// When the body breaks off.
+    pub async fn reads_whole(&mut self, at_most: u64) -> Result<bool, ServerFailure> {
+        let length = self.body.size_hint().exact().filter(|length| *length <= at_most);
+        let Some(length) = length else { return Ok(false) };
+        let ahead: usize = self.ahead.iter().map(Bytes::len).sum();
+        // One byte more would come behind the end.
+        let read = self.read_ahead(ahead + length as usize + 1).await;
+        read.map(|_| true).map_err(|_| ServerFailure::RequestBody)
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, UploadError>>> {

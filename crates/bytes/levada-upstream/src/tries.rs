@@ -152,14 +152,13 @@ impl<'a, G: Group> Tries<'a, G> {
         if let Some(received) = self.retries.metrics.received(G::Server::KIND) {
             response.body_mut().count_into(received.clone());
         }
-        let begun = one.begun;
-        self.group.answered(one.server, one.held, &mut response);
         for other in std::mem::take(&mut self.under_way) {
-            match other.begun < begun {
+            match other.begun < one.begun {
                 true => self.outrun(other),
                 false => drop(other),
             }
         }
+        self.group.answered(one.server, one.held, &mut response);
         response
     }
 
@@ -198,7 +197,7 @@ impl<'a, G: Group> Tries<'a, G> {
             self.look = Some(now + WAIT_CHECK_INTERVAL);
             return Ok(());
         }
-        if !self.affords() {
+        if !(self.affords() && self.group.takes_another()) {
             self.look = Some(now + WAIT_CHECK_INTERVAL);
             return Ok(());
         }
@@ -252,7 +251,9 @@ impl<'a, G: Group> Tries<'a, G> {
 
     fn failure(&mut self, one: Try<'a, G>, failure: ServerFailure) {
         one.trace(self.head, Err(failure.proxy_error()));
-        let Try { server, held, .. } = one;
+        let Try { server, held, exchange, .. } = one;
+        // Its connection ends before its place is free.
+        drop(exchange);
         report_outcome(&server, Some(failure), self.retries.clock);
         self.retries.metrics.failed(G::Server::KIND, failure);
         log(&server, failure);

@@ -21,7 +21,7 @@ use levada_redirector::{OriginOrder, Sizes, WatchedOrigin, retried};
 use levada_rules::UnkeyedFields;
 use levada_types::Request as PolicyRequest;
 use levada_upstream::{
-    AdmittedRequest, Clock, Group, RequestBody, Retries, ServerFailure, UpstreamHead,
+    AdmittedRequest, Clock, FairQueue, Group, RequestBody, Retries, ServerFailure, UpstreamHead,
     UpstreamResponse,
 };
 
@@ -163,7 +163,7 @@ impl Forwarder {
         &self,
         site: &Site,
         head: &mut UpstreamHead,
-        body: RequestBody,
+        mut body: RequestBody,
     ) -> Result<UpstreamResponse, Failed> {
         if let Some(host) = &site.origin_host {
             head.headers.insert(HOST, host.clone());
@@ -180,7 +180,8 @@ impl Forwarder {
             strip_fields(response.headers_mut(), &PEERS_ONLY);
             return Ok(response);
         }
-        let miss = Some(site.misses.enter(head.client).await?);
+        let queue = site.misses.of(head, &mut body).await?;
+        let place = queue.enter(head.client).await?;
         let order = site.origins.order();
         let retries = Retries {
             tries: tries.min(order.len().max(2)),
@@ -191,7 +192,8 @@ impl Forwarder {
             clock: self.clock,
             metrics: &self.metrics.policies.upstream,
         };
-        let mut origins = Origins { order, again: None, miss };
+        let places = Places { queue, client: head.client, first: Some(place), second: None };
+        let mut origins = Origins { order, again: None, places };
         Ok(levada_upstream::send(&mut origins, &retries, head, body).await?)
     }
 
@@ -277,34 +279,54 @@ fn forwarded(
 }
 
 /// The origins of a site in the order in which they are tried.
-struct Origins {
+struct Origins<'a> {
     order: OriginOrder,
     /// The origin that was asked last. If its response is late, or if it closes the connection without one, it may
     /// be asked on another connection.
     again: Option<Arc<WatchedOrigin>>,
-    miss: Option<AdmittedRequest<IpAddr>>,
+    places: Places<'a>,
 }
 
-impl Group for Origins {
+/// The places at a site's origins that a request has: one, and another while a second origin is asked next to a late
+/// one.
+struct Places<'a> {
+    queue: &'a Arc<FairQueue<IpAddr>>,
+    client: IpAddr,
+    first: Option<AdmittedRequest<IpAddr>>,
+    second: Option<AdmittedRequest<IpAddr>>,
+}
+
+impl Group for Origins<'_> {
     type Server = Arc<WatchedOrigin>;
     type Held = ();
 
     fn next(&mut self) -> Result<(Arc<WatchedOrigin>, ()), ServerFailure> {
         let next = self.order.next();
-        let asked = next
-            .clone()
-            .or_else(|| self.again.take_if(|origin| origin.server.health.is_up()))
-            .ok_or(self.order.why_none())?;
+        let asked =
+            next.clone().or_else(|| self.again.take_if(|origin| origin.server.health.is_up()));
         self.again = next;
-        Ok((asked, ()))
+        if asked.is_none() {
+            self.places.second = None;
+        }
+        Ok((asked.ok_or(self.order.why_none())?, ()))
     }
 
-    /// A second request to the same origin would only add to the load of one that sends all the time.
+    /// A second request to the same origin would only add to the load of one that sends all the time. Without a free
+    /// place there is none.
     fn waits_for(&self, origin: &Arc<WatchedOrigin>) -> bool {
-        origin.server.health.is_moving() && !self.order.has_other()
+        let counts = self.places.queue.counts();
+        (origin.server.health.is_moving() && !self.order.has_other())
+            || counts.admitted >= counts.limit
+    }
+
+    fn takes_another(&mut self) -> bool {
+        let Places { queue, client, second, .. } = &mut self.places;
+        *second = second.take().or_else(|| queue.enter_now(*client));
+        second.is_some()
     }
 
     fn failed(&mut self, _: Arc<WatchedOrigin>, (): (), failure: ServerFailure) {
+        self.places.second = None;
         // One that closed the connection may take the next.
         if failure != ServerFailure::NoResponse {
             self.again = None;
@@ -313,12 +335,12 @@ impl Group for Origins {
 
     fn answered(&mut self, _: Arc<WatchedOrigin>, (): (), response: &mut UpstreamResponse) {
         strip_fields(response.headers_mut(), &PEERS_ONLY);
+        self.places.second = None;
         // A tunnel would keep the place for hours. `limits.tunnels` bounds them.
-        let miss =
-            self.miss.take().filter(|_| response.status() != StatusCode::SWITCHING_PROTOCOLS);
-        if let Some(mut miss) = miss {
-            miss.follow_reader();
-            response.body_mut().hold(Box::new(miss));
+        let is_tunnel = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+        if let Some(mut place) = self.places.first.take().filter(|_| !is_tunnel) {
+            place.follow_reader();
+            response.body_mut().hold(Box::new(place));
         }
     }
 }

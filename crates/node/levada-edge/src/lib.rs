@@ -46,6 +46,7 @@ pub mod listener;
 pub mod metrics;
 pub mod node;
 pub mod node_error;
+mod origin_queues;
 mod pipeline;
 pub mod quic;
 pub mod request;

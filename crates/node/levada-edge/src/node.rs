@@ -313,8 +313,8 @@ impl Node {
     pub fn misses(&self) -> (usize, usize) {
         let sites = self.sites.load();
         sites.iter().fold((0, 0), |(admitted, waiting), site| {
-            let one = site.misses.counts();
-            (admitted + one.admitted, waiting + one.waiting + site.piece_turns.waiting())
+            let (at_origins, queued) = site.misses.counts();
+            (admitted + at_origins, waiting + queued + site.piece_turns.waiting())
         })
     }
 

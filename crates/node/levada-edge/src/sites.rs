@@ -1,6 +1,6 @@
 //! Sites by host, and each site's origins.
 
-use std::{collections::BTreeSet, net::IpAddr, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use http::HeaderValue;
@@ -9,14 +9,14 @@ use levada_body::files::FileDirectory;
 use levada_cluster::purge::PurgedSites;
 use levada_observe::log::access_log::Log;
 use levada_observe::metrics::{Counter, SiteMetrics};
-use levada_policy::ClientShare;
 use levada_redirector::{Classes, Origins, SharedDecider, SitePolicy, Sources, Switch};
 use levada_store::identity::{ResourceUrl, without_port};
 use levada_types::hash64;
-use levada_upstream::{Clock, FairQueue, PacedQueue, RetryBudget, Server};
+use levada_upstream::{Clock, PacedQueue, RetryBudget, Server};
 
+use crate::origin_queues::OriginQueues;
 use crate::routes::Routes;
-use levada_config::{Delivery, Handling, HostTable, LargeSettings, MissLimits, SiteSettings};
+use levada_config::{Delivery, Handling, HostTable, LargeSettings, SiteSettings};
 
 /// A site at work.
 pub struct Site {
@@ -47,8 +47,8 @@ pub struct Site {
     pub(crate) fallbacks: Counter,
     pub(crate) origin_host: Option<HeaderValue>,
     pub(crate) retries: RetryBudget,
-    /// The queue before the origins.
-    pub(crate) misses: Arc<FairQueue<IpAddr>>,
+    /// The queues before the origins.
+    pub(crate) misses: OriginQueues,
     /// The same for pieces of large files.
     pub(crate) piece_turns: Arc<PacedQueue>,
     /// Who may use it and each of its routes; nothing at the servers of a route.
@@ -100,8 +100,10 @@ impl Site {
     pub(crate) fn new(settings: SiteSettings, parts: SiteParts, before: Option<&Self>) -> Self {
         let misses =
             before.filter(|before| before.settings.servers.misses == settings.servers.misses);
-        let misses = misses
-            .map_or_else(|| miss_queue(&settings.servers.misses), |before| before.misses.clone());
+        let misses = misses.map_or_else(
+            || OriginQueues::new(&settings.servers.misses),
+            |before| before.misses.clone(),
+        );
         let known = before.and_then(|before| before.classes.clone());
         let classes = known.filter(|known| known.same_as(&settings.classes));
         let classes = classes.or_else(|| Classes::new(&settings.classes).map(Arc::new));
@@ -198,10 +200,6 @@ impl Site {
 const LATE: Duration = Duration::from_secs(3);
 
 /// The places at a site's origins; one client has as many as are free at most.
-fn miss_queue(limits: &MissLimits) -> Arc<FairQueue<IpAddr>> {
-    FairQueue::new(ClientShare::Dynamic, limits.at_once, limits.queue, limits.wait)
-}
-
 /// The sites of a running node, as purge orders find them.
 pub(crate) struct SitesNow(pub(crate) Arc<ArcSwap<Sites>>);
 

@@ -121,8 +121,9 @@ pub enum Delivery {
 #[serde(default, deny_unknown_fields)]
 pub struct MissLimits {
     /// Concurrent requests at the origins. One client has as many as are free at most, half of them if it is
-    /// the only one; an IPv6 network of 64 bits is one client. A request whose reader takes nothing for a
-    /// second gives its place to one that waits.
+    /// the only one; an IPv6 network of 64 bits is one client. A second try for a late response needs a place,
+    /// too. Requests with a body of more than 16 KiB and handshakes of WebSocket have as many places of their
+    /// own. A request whose reader takes nothing for a second gives its place to one that waits.
     #[schemars(range(min = 1, max = 1_000_000))]
     #[serde(with = "As::<u32>")]
     pub at_once: usize,

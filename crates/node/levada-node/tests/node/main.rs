@@ -18,6 +18,7 @@ mod coded;
 mod compress;
 mod counters;
 mod countries;
+mod departures;
 mod discovery;
 mod disk;
 #[cfg(target_os = "linux")]

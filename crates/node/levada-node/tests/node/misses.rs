@@ -169,3 +169,45 @@ async fn greedy_clients_leave_a_place_at_the_origin() {
     }
     settled(&node).await;
 }
+
+/// Clients with addresses of their own that say this, and no more.
+async fn crowd(at: SocketAddr, words: &str) -> Vec<Wire> {
+    let mut crowd = Vec::new();
+    for client in 100..120 {
+        let mut wire = Wire::over(connect_from(client, at).await);
+        wire.send(words).await;
+        crowd.push(wire);
+    }
+    crowd
+}
+
+#[tokio::test]
+async fn slow_uploads_and_handshakes_hold_no_places_of_others() {
+    let (origin, gate, node, at) = world(2, 1000).await;
+    let post = |length| head_of("POST", "/a", &[("Content-Length", length)]) + "x";
+    // A short body is waited for before its request has a place.
+    let mut short = crowd(at, &post("100")).await;
+    eventually("all are here", || node.counts().in_service == 20).await;
+    assert_eq!((origin.heads(), node.counts().misses, node.counts().misses_waiting), (0, 0, 0));
+    assert_eq!(get_from(3, at, "/1").await.text(), "/1");
+    short[7].send("x".repeat(99)).await;
+    assert_eq!(short[7].answer().await.status, 200);
+    drop(short);
+    settled(&node).await;
+    // Longer ones have places of their own, and so have handshakes.
+    let handshake = [
+        ("Connection", "Upgrade"),
+        ("Upgrade", "websocket"),
+        ("Sec-WebSocket-Version", "13"),
+        ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
+    ];
+    for words in [post("100000"), head_of("GET", "/held", &handshake)] {
+        let crowd = crowd(at, &words).await;
+        eventually("all wait", || node.counts().misses_waiting == 18).await;
+        assert_eq!(node.counts().misses, 2);
+        assert_eq!(get_from(3, at, "/2").await.text(), "/2");
+        drop(crowd);
+        settled(&node).await;
+    }
+    drop(gate);
+}
