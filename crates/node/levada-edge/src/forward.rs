@@ -172,6 +172,7 @@ impl Forwarder {
             let own = site.servers().first().and_then(|server| server.address.host().parse().ok());
             own.map(|own| head.headers.insert(HOST, own));
         }
+        let queue = site.misses.of(head, &mut body).await?;
         let tries = self.patience.load().tries;
         if let Some(switch) = &site.switch {
             let retries = (tries, &site.retries);
@@ -180,7 +181,6 @@ impl Forwarder {
             strip_fields(response.headers_mut(), &PEERS_ONLY);
             return Ok(response);
         }
-        let queue = site.misses.of(head, &mut body).await?;
         let place = queue.enter(head.client).await?;
         let order = site.origins.order();
         let retries = Retries {

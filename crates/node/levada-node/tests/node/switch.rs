@@ -194,15 +194,17 @@ async fn beginning_of_the_body_is_the_key_and_the_whole_body_arrives() {
 async fn slow_body_falls_back_to_the_url_and_a_broken_one_reaches_nobody() {
     let key = KeyFrom::Body { bytes: 1000, wait: Duration::from_millis(50) };
     let (origins, node, at) = world("hrw", |s| switch(s).key = key).await;
-    let head = head_of("POST", "/slow", &[("Content-Length", "10")]);
+    // A shorter one would be waited for.
+    let head = head_of("POST", "/slow", &[("Content-Length", "20000")]);
     let mut slow = Wire::saying(at, head.clone() + "hello").await;
     eventually("it goes on without the rest", || {
         origins.iter().map(Origin::heads).sum::<usize>() == 1
     })
     .await;
-    slow.send("world").await;
+    slow.send("x".repeat(19_995)).await;
     assert_eq!(slow.answer().await.status, 200);
-    assert_eq!(origins.iter().flat_map(|o| o.asked("/slow")).next().unwrap().body, b"helloworld");
+    let body = &origins.iter().flat_map(|o| o.asked("/slow")).next().unwrap().body;
+    assert!(body.starts_with(b"hellox") && body.len() == 20_000);
     settled(&node).await;
     drop(Wire::saying(at, head + "hel").await);
     settled(&node).await;
@@ -260,6 +262,21 @@ async fn waiting_ends_in_time_and_when_the_client_leaves() {
     drop(leaves);
     gate.open();
     assert_eq!(held.answer().await.text(), "held");
+    settled(&node).await;
+}
+
+#[tokio::test]
+async fn short_body_is_waited_for_before_admission() {
+    let (_origins, node, at) = world("round_robin", |s| {
+        switch(s).admission.at_once = Some(1);
+    })
+    .await;
+    let slow = head_of("POST", "/slow", &[("Content-Length", "2")]) + "x";
+    let mut slow = Wire::saying(at, slow).await;
+    eventually("it is here", || node.counts().in_service == 1).await;
+    assert_eq!(get(at, "/a").await.status, 200);
+    slow.send("y").await;
+    assert_eq!(slow.answer().await.status, 200);
     settled(&node).await;
 }
 
