@@ -22,6 +22,9 @@ use super::{
     server::{accept, body, converse},
 };
 
+/// The beginning of paths at which it never answers.
+pub(crate) const SILENT: &str = "/silent/";
+
 /// Serves on a free port until the runtime ends; returns its address.
 ///
 /// # Errors
@@ -32,7 +35,13 @@ pub(crate) async fn start(address: IpAddr, objects: Rc<Objects>) -> anyhow::Resu
     spawn_local(accept(listener, move |stream, _| {
         let objects = objects.clone();
         spawn_local(converse(stream, move |request| {
-            std::future::ready(answer(&objects, &request))
+            let objects = objects.clone();
+            async move {
+                if request.uri().path().starts_with(SILENT) {
+                    std::future::pending::<()>().await;
+                }
+                answer(&objects, &request)
+            }
         }));
     }));
     Ok(address)

@@ -1,8 +1,10 @@
-//! One client with too much of everything: connections and streams whose responses it never reads.
+//! Clients that hold what others need: one with too many connections and streams whose responses it never reads, and
+//! many that leave, or never come to an end.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
     thread,
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -15,10 +17,11 @@ use tokio::{
     io::AsyncWriteExt as _,
     net::TcpStream,
     sync::oneshot,
-    time::{Instant, sleep_until, timeout_at},
+    time::{Instant, sleep, sleep_until, timeout_at},
 };
 
 use super::{client, cluster::Cluster, load::HOST_NAME, stage::Stage};
+use crate::cluster::origin::SILENT;
 
 /// Requests large objects over many connections to one node, and reads nothing.
 pub(super) async fn readers(cluster: &mut Cluster<'_>, stage: &Stage<'_>) -> anyhow::Result<()> {
@@ -33,6 +36,73 @@ pub(super) async fn streams(cluster: &mut Cluster<'_>, stage: &Stage<'_>) -> any
     let targets: Vec<_> = (0..STREAMS).map(|number| any(stage, number)).collect();
     apart(end, move || join_all((0..H2_CONNECTIONS).map(move |_| stalled(at, targets.clone()))))
         .await
+}
+
+/// Asks for objects that the origin never sends, from many addresses, and leaves: again and again.
+pub(super) async fn abandoned(cluster: &mut Cluster<'_>, stage: &Stage<'_>) -> anyhow::Result<()> {
+    let (at, end) = (cluster.doors[0].clients, stage.end);
+    apart(end, move || async move {
+        for round in 0.. {
+            let words = |client| {
+                format!("GET {SILENT}{round}-{client} HTTP/1.1\r\nHost: {HOST_NAME}\r\n\r\n")
+            };
+            let crowd = crowd(at, words).await;
+            sleep(HELD).await;
+            drop(crowd);
+        }
+    })
+    .await
+}
+
+/// Sends bodies from many addresses, a byte per second each.
+pub(super) async fn uploads(cluster: &mut Cluster<'_>, stage: &Stage<'_>) -> anyhow::Result<()> {
+    let (at, end) = (cluster.doors[0].clients, stage.end);
+    apart(end, move || async move {
+        let words = |client| {
+            // Half of them have a short body.
+            let length = if client % 2 == 0 { 1_000 } else { 1_000_000 };
+            format!(
+                "POST /{client} HTTP/1.1\r\nHost: {HOST_NAME}\r\nContent-Length: {length}\r\n\r\n"
+            )
+        };
+        let mut crowd = crowd(at, words).await;
+        loop {
+            join_all(crowd.iter_mut().flatten().map(|stream| stream.write_all(b"x"))).await;
+            sleep(BYTE_INTERVAL).await;
+        }
+    })
+    .await
+}
+
+/// Asks for WebSocket from many addresses, at paths where the origin does not answer.
+pub(super) async fn handshakes(cluster: &mut Cluster<'_>, stage: &Stage<'_>) -> anyhow::Result<()> {
+    let (at, end) = (cluster.doors[0].clients, stage.end);
+    apart(end, move || async move {
+        let words = |client| {
+            format!(
+                "GET {SILENT}{client} HTTP/1.1\r\nHost: {HOST_NAME}\r\nConnection: Upgrade\r\n\
+                 Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+                 Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+            )
+        };
+        crowd(at, words).await
+    })
+    .await
+}
+
+/// Clients with addresses of their own, each with its own words. The node may refuse some.
+async fn crowd(at: SocketAddr, words: impl Fn(usize) -> String) -> Vec<std::io::Result<TcpStream>> {
+    let client = |number: usize| {
+        let words = words(number);
+        async move {
+            let [high, low] = (number as u16).to_be_bytes();
+            let from = SocketAddr::from(([127, 66, high, low], 0));
+            let mut stream = client::small(at, Some(from))?.connect(at).await?;
+            stream.write_all(words.as_bytes()).await?;
+            Ok(stream)
+        }
+    };
+    join_all((0..CLIENTS).map(client)).await
 }
 
 /// Opens connections on a thread of their own, where they do not delay the load, and holds them until
@@ -102,6 +172,10 @@ fn any(stage: &Stage<'_>, number: usize) -> String {
     all.get(number * 7 % all.count()).map(|object| object.target()).unwrap_or_default()
 }
 
+const CLIENTS: usize = 600;
+/// The time until a client that is not answered leaves.
+const HELD: Duration = Duration::from_millis(500);
+const BYTE_INTERVAL: Duration = Duration::from_secs(1);
 const HOSTILE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 66);
 const CONNECTIONS: usize = 500;
 const LARGE: usize = 4;

@@ -136,6 +136,9 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault { own_clocks: true, ..Fault::new("clock", strike!(clocks::set)).within(WAIT) },
     Fault::new("readers", strike!(hostile::readers)).hits_within(HIT),
     Fault::new("streams", strike!(hostile::streams)).hits_within(HIT),
+    Fault::new("abandoned", strike!(hostile::abandoned)).within(WAIT).hits_within(HIT),
+    Fault::new("uploads", strike!(hostile::uploads)).within(WAIT).hits_within(HIT),
+    Fault::new("handshakes", strike!(hostile::handshakes)).within(WAIT).hits_within(HIT),
     Fault {
         unread_log: true,
         ..Fault::new("log", strike!(logs::fill))
