@@ -272,8 +272,11 @@ impl BlockedBody {
         let Some(origin) = self.source().filter(|_| self.offers_parts()) else { return };
         let last = end.div_ceil(self.of.block).min(number + 1 + AHEAD);
         for next in number + 1..last {
-            if !self.holds(next) {
-                drop(origin.clone().fetch(self, next));
+            if !self.holds(next)
+                && let Some(follower) = origin.clone().fetch(self, next)
+            {
+                // Its reader is about to come.
+                follower.stay();
             }
         }
     }

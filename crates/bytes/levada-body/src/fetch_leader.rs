@@ -42,19 +42,6 @@ impl FetchLeader {
         })
         .await
     }
-
-    /// Fetches for later requests: `follower` waits in the place of one, to the end.
-    pub fn in_background<O: Clone + Send + 'static, L: Send + 'static>(
-        self,
-        follower: Follower<O, L>,
-    ) {
-        if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(async move {
-                self.outcome(&follower).await;
-                follower.end().await;
-            });
-        }
-    }
 }
 
 impl Drop for FetchLeader {

@@ -21,6 +21,7 @@ use std::{
 use levada_store::Label;
 use levada_types::Key;
 use parking_lot::{Mutex, MutexGuard};
+use tokio::runtime::Handle;
 
 use crate::waiters::Waiters;
 
@@ -237,7 +238,7 @@ impl<O: Clone, L> Follower<O, L> {
     }
 
     /// Awaits the end of the flight, after its outcome.
-    pub async fn end(&self) {
+    async fn end(&self) {
         poll_fn(|cx| {
             let mut state = self.flight.state.lock();
             if state.over {
@@ -247,6 +248,17 @@ impl<O: Clone, L> Follower<O, L> {
             Poll::Pending
         })
         .await;
+    }
+
+    /// Stays to the end in the place of a request that comes later.
+    pub fn stay(self)
+    where
+        O: Send + 'static,
+        L: Send + 'static,
+    {
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(async move { self.end().await });
+        }
     }
 
     fn poll_outcome(&self, cx: &Context<'_>) -> Poll<Option<O>> {

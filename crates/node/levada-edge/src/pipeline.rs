@@ -393,7 +393,8 @@ async fn serve_locally(
             if let Some(order) = refresh
                 && let Some((follower, Some(lead))) = lead_or_follow(&node.cache, &context, &order)
             {
-                lead.in_background(follower);
+                follower.stay();
+                drop(lead);
             }
             let status = CacheStatus { ttl: Some(ttl), ..CacheStatus::default() };
             let (object, being_made) = coded_copy(&node.cache, &context, object).await;

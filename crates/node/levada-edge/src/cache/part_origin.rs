@@ -164,7 +164,12 @@ impl PartOrigin {
         let Representation { key, identity, head, length, .. } = &body.of;
         let validators = &head.validators;
         let of = PartsOf { key: *key, identity, validators, length: *length };
-        match self.ask(&of, body.span(number)).await {
+        let asked = tokio::select! {
+            biased;
+            asked = self.ask(&of, body.span(number)) => asked,
+            () = leader.abandoned() => return,
+        };
+        match asked {
             Ok(inbound) => {
                 let mut relay = Relay::new(inbound, self.cache.forwarder.body_timeout());
                 rest::heal_part(&mut relay, self, &of, body.span(number));
