@@ -28,7 +28,10 @@ use ring::{
 };
 use rustls::{ProtocolVersion, server::ProducesTickets};
 
-use crate::pem::{TlsError, shown};
+use crate::{
+    pem::{TlsError, shown},
+    secret::Secrets,
+};
 
 /// How often keys change by default.
 pub const ROTATION: Duration = Duration::from_secs(12 * 3600);
@@ -56,13 +59,13 @@ impl Default for TicketSettings {
 }
 
 impl TicketSettings {
-    /// Makes the keys. `cluster`: the secret of the cluster, `before`: the keys until now.
+    /// Makes the keys. `cluster`: the secrets of the cluster, `before`: the keys until now.
     ///
     /// # Errors
     /// When a file cannot be read, or is too short.
     pub fn keys(
         &self,
-        cluster: Option<&str>,
+        cluster: Option<&Secrets>,
         before: Option<&TicketKeys>,
     ) -> Result<Arc<TicketKeys>, TlsError> {
         let mut secrets = Vec::new();
@@ -75,7 +78,8 @@ impl TicketSettings {
             secrets.push(secret);
         }
         let cluster = cluster.filter(|_| self.of_cluster && self.files.is_empty());
-        secrets.extend(cluster.map(|secret| secret.as_bytes().to_vec()));
+        let of_cluster = cluster.iter().flat_map(|secrets| secrets.iter());
+        secrets.extend(of_cluster.map(|secret| secret.as_bytes().to_vec()));
         Ok(TicketKeys::new(&secrets, self.rotation, before))
     }
 }

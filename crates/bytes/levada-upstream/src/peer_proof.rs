@@ -14,6 +14,7 @@
 
 use std::io;
 
+use levada_tls::secret::Secrets;
 use ring::{
     hmac,
     rand::{SecureRandom as _, SystemRandom},
@@ -23,7 +24,8 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 /// Gives and checks proofs for one node.
 #[derive(Debug)]
 pub struct PeerProof {
-    key: hmac::Key,
+    /// The first gives proofs.
+    keys: Vec<hmac::Key>,
     node: String,
 }
 
@@ -37,9 +39,9 @@ impl PeerProof {
     pub const FIRST: u8 = GREETING[0];
 
     /// Proofs for connections to the node of this name.
-    pub fn new(secret: &str, node: &str) -> Self {
-        let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
-        Self { key, node: node.to_owned() }
+    pub fn new(secrets: &Secrets, node: &str) -> Self {
+        let key = |secret: &str| hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
+        Self { keys: secrets.iter().map(key).collect(), node: node.to_owned() }
     }
 
     /// Gives the proof, as the caller.
@@ -52,7 +54,9 @@ impl PeerProof {
         stream.flush().await?;
         let mut other = [0; NONCE];
         stream.read_exact(&mut other).await?;
-        stream.write_all(hmac::sign(&self.key, &self.message(&own, &other)).as_ref()).await?;
+        let message = self.message(&own, &other);
+        let proof = self.keys.first().map(|key| hmac::sign(key, &message));
+        stream.write_all(proof.as_ref().map_or(&[], AsRef::as_ref)).await?;
         stream.flush().await
     }
 
@@ -75,8 +79,9 @@ impl PeerProof {
         stream.flush().await?;
         let mut proof = [0; PROOF];
         stream.read_exact(&mut proof).await?;
+        let message = self.message(&other, &own);
         // Compares in constant time.
-        Ok(hmac::verify(&self.key, &self.message(&other, &own), &proof).is_ok())
+        Ok(self.keys.iter().any(|key| hmac::verify(key, &message, &proof).is_ok()))
     }
 
     fn message(&self, of_caller: &[u8; NONCE], of_node: &[u8; NONCE]) -> Vec<u8> {
@@ -103,20 +108,33 @@ mod tests {
 
     #[tokio::test]
     async fn proof_is_right_with_the_same_secret_at_the_same_node() {
-        let proof = PeerProof::new;
+        let proof = |secret: &str, node| PeerProof::new(&secret.into(), node);
         assert!(checked(proof("secret", "a"), proof("secret", "a")).await);
         assert!(!checked(proof("guess", "a"), proof("secret", "a")).await);
         assert!(!checked(proof("secret", "b"), proof("secret", "a")).await);
     }
 
     #[tokio::test]
+    async fn first_secret_gives_proofs_and_each_checks_them() {
+        let proof = |secrets: &[&str]| {
+            let secrets = secrets.iter().map(|secret| (*secret).to_owned()).collect();
+            PeerProof::new(&Secrets::new(secrets).unwrap(), "a")
+        };
+        assert!(checked(proof(&["old", "new"]), proof(&["old"])).await);
+        assert!(!checked(proof(&["new", "old"]), proof(&["old"])).await);
+        assert!(checked(proof(&["new", "old"]), proof(&["old", "new"])).await);
+        assert!(checked(proof(&["new"]), proof(&["old", "new"])).await);
+        assert!(!checked(proof(&["old", "new"]), proof(&["new"])).await);
+    }
+
+    #[tokio::test]
     async fn recorded_proof_is_of_no_use() {
-        let node = PeerProof::new("secret", "a");
+        let node = PeerProof::new(&"secret".into(), "a");
         let (mut one, mut other) = tokio::io::duplex(1024);
         let caller = async {
             let greeting = [&GREETING[..], &[7; NONCE]].concat();
             one.write_all(&greeting).await.unwrap();
-            let recorded = hmac::sign(&node.key, &node.message(&[7; NONCE], &[8; NONCE]));
+            let recorded = hmac::sign(&node.keys[0], &node.message(&[7; NONCE], &[8; NONCE]));
             one.write_all(recorded.as_ref()).await.unwrap();
         };
         let (_, checked) = tokio::join!(caller, node.check(&mut other));
@@ -125,7 +143,7 @@ mod tests {
 
     #[tokio::test]
     async fn other_protocol_is_an_error() {
-        let node = PeerProof::new("secret", "a");
+        let node = PeerProof::new(&"secret".into(), "a");
         for bytes in [&b"\0levada-peer/2\r\n"[..], b"\0GET / HTTP/1.1\r\n\r\n", b"\0"] {
             let (mut one, mut other) = tokio::io::duplex(1024);
             one.write_all(bytes).await.unwrap();

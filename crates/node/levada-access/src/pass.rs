@@ -3,7 +3,7 @@
 //! A redirect to a peer carries this argument: the host that was asked for, until when it is good,
 //! and the cluster's signature. A client can neither make one nor move it to another URL or node.
 
-use levada_tls::secret;
+use levada_tls::secret::{self, Secrets};
 
 /// The name of the query argument.
 pub const ARGUMENT: &str = "levada-pass";
@@ -22,9 +22,9 @@ pub struct PassScope<'a> {
 }
 
 /// The target with a pass appended.
-pub fn issue(secret: &str, of: PassScope<'_>, target: &str, now: u64) -> String {
+pub fn issue(secrets: &Secrets, of: PassScope<'_>, target: &str, now: u64) -> String {
     let until = now + GOOD_FOR;
-    let mark = signature(secret, of, target, until);
+    let mark = signature(secrets.first(), of, target, until);
     let join = if target.contains('?') { '&' } else { '?' };
     format!("{target}{join}{ARGUMENT}={until:x}.{mark}.{}", of.host)
 }
@@ -51,10 +51,12 @@ impl<'t> Pass<'t> {
     }
 
     /// Whether a node of the cluster has made it for this node and route.
-    pub fn is_for(&self, secret: &str, node: &str, route: Option<&str>) -> bool {
+    pub fn is_for(&self, secrets: &Secrets, node: &str, route: Option<&str>) -> bool {
         let of = PassScope { node, route, host: self.host };
-        let expected = signature(secret, of, self.target, self.until);
-        secret::equal(self.mark.as_bytes(), expected.as_bytes())
+        secrets.iter().any(|secret| {
+            let expected = signature(secret, of, self.target, self.until);
+            secret::equal(self.mark.as_bytes(), expected.as_bytes())
+        })
     }
 
     /// Whether the client may come in by it; later, as in a bookmark, it only tells what was asked for.
@@ -77,18 +79,26 @@ mod tests {
     #[test]
     fn a_pass_is_good_at_one_node_and_route_for_a_while() {
         let of = PassScope { node: "b", route: Some("r"), host: "example.com" };
+        let (own, other) = (&Secrets::from("secret"), &Secrets::from("other"));
+        let both = &Secrets::new(vec!["other".to_owned(), "secret".to_owned()]).unwrap();
         for target in ["/a", "/a?b=c"] {
-            let url = issue("secret", of, target, 1000);
+            let url = issue(own, of, target, 1000);
             let pass = Pass::read(&url).unwrap();
             assert_eq!((pass.host, pass.target), ("example.com", target));
-            assert!(pass.is_for("secret", "b", Some("r")));
-            assert!(!pass.is_for("secret", "c", Some("r")), "another node");
-            assert!(!pass.is_for("other", "b", Some("r")), "another cluster");
-            assert!(!pass.is_for("secret", "b", None), "no route");
-            assert!(!pass.is_for("secret", "b", Some("admin")), "another route");
+            assert!(pass.is_for(own, "b", Some("r")));
+            assert!(pass.is_for(both, "b", Some("r")), "each secret is accepted");
+            let of_first = issue(both, of, target, 1000);
+            assert!(
+                Pass::read(&of_first).unwrap().is_for(other, "b", Some("r")),
+                "the first signs"
+            );
+            assert!(!pass.is_for(own, "c", Some("r")), "another node");
+            assert!(!pass.is_for(other, "b", Some("r")), "another cluster");
+            assert!(!pass.is_for(own, "b", None), "no route");
+            assert!(!pass.is_for(own, "b", Some("admin")), "another route");
             assert!(pass.is_in_time(1000 + GOOD_FOR) && !pass.is_in_time(1001 + GOOD_FOR));
             let moved = url.replacen("/a", "/z", 1);
-            assert!(!Pass::read(&moved).unwrap().is_for("secret", "b", Some("r")), "another path");
+            assert!(!Pass::read(&moved).unwrap().is_for(own, "b", Some("r")), "another path");
         }
         assert!(Pass::read("/plain?x=1").is_none());
         assert!(Pass::read("levada-pass=1.2.3").is_none());

@@ -87,11 +87,12 @@ fn fixed(old: &Settings, new: &Settings) -> Vec<&'static str> {
     let cache = |settings: &Settings| CacheSettings { memory: 0, ..settings.cache.clone() };
     let compression = |limits: &Limits| (limits.compress_workers, limits.compress_queue);
     let purge = |purge: &PurgeSettings| purge.expose_tags;
-    // The nodes of both sides of a connection would have to change at the same moment.
-    let trust = |settings: &Settings| {
-        let trust = settings.peering.as_ref().map(|peering| &peering.trust)?;
-        Some((matches!(trust, PeerTrust::Secret(_)), trust.secret().map(str::to_owned)))
+    // Otherwise the nodes of both sides of a connection would have to change at the same moment.
+    let go_together = |old: &PeerTrust, new: &PeerTrust| {
+        old.proving().is_some() == new.proving().is_some()
+            && old.secrets().zip(new.secrets()).is_none_or(|(old, new)| old.overlap(new))
     };
+    let both = old.peering.as_ref().zip(new.peering.as_ref());
     let address = |settings: &Settings| {
         settings.admin.as_ref().map(|admin| (admin.listen.clone(), admin.mode))
     };
@@ -100,8 +101,8 @@ fn fixed(old: &Settings, new: &Settings) -> Vec<&'static str> {
         ("[runtime]", (&old.runtime, &old.run_as) != (&new.runtime, &new.run_as)),
         ("[peering] as a whole", old.peering.is_some() != new.peering.is_some()),
         (
-            "the secret or the kind of trust in [peering]",
-            trust(old).zip(trust(new)).is_some_and(|(old, new)| old != new),
+            "the kind of trust in [peering], or its secret without the old one in `secrets`",
+            both.is_some_and(|(old, new)| !go_together(&old.trust, &new.trust)),
         ),
         ("`admin.listen`", address(old) != address(new)),
         ("`metrics.listen`", old.metrics != new.metrics),

@@ -119,7 +119,9 @@ fn what_is_written_is_what_is_set() {
     assert_eq!(settings.cache.max_object, 16 << 20, "the default fits into the memory");
     assert_eq!((settings.cache.eviction.name, settings.cache.second_hit), ("sieve", true));
     let peering = settings.peering.unwrap();
-    assert!(matches!(peering.trust, PeerTrust::Secret(secret) if secret == "0123456789abcdef"));
+    assert!(
+        matches!(peering.trust, PeerTrust::Secret(secrets) if secrets == "0123456789abcdef".into())
+    );
     assert_eq!(peering.peers[1].rtt, Some(Duration::from_millis(12)));
     assert_eq!(peering.peers[1].client_url.as_deref(), Some("https://b.example"));
 }
@@ -280,7 +282,46 @@ fn a_secret_file_is_read_without_its_white_space() {
     fs::write(directory.path().join("secret"), "0123456789abcdef\n").unwrap();
     let settings = check_in(directory.path(), &text).settings.unwrap();
     let trust = settings.peering.unwrap().trust;
-    assert!(matches!(trust, PeerTrust::Secret(secret) if secret == "0123456789abcdef"));
+    assert!(matches!(trust, PeerTrust::Secret(secrets) if secrets == "0123456789abcdef".into()));
+}
+
+#[test]
+fn secrets_are_a_list_or_the_lines_of_a_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = format!("{LEAST}{SITE}{CLUSTER}");
+    let with = |line: &str| text.replace("secret = '0123456789abcdef'", line);
+    let all = |text: &str| -> Vec<String> {
+        let settings = check_in(directory.path(), text).settings.unwrap();
+        let trust = settings.peering.unwrap().trust;
+        trust.secrets().unwrap().iter().map(str::to_owned).collect()
+    };
+    let both = ["the new secret ..", "the old secret .."];
+    assert_eq!(all(&with("secrets = ['the new secret ..', 'the old secret ..']")), both);
+    fs::write(directory.path().join("s"), "the new secret ..\n\n the old secret ..\n").unwrap();
+    assert_eq!(all(&with("secret_file = 's'")), both);
+    let short = with("secrets = ['the new secret ..', 'short']");
+    assert_error(&short, "peering.secrets", "5 bytes");
+    assert_error(&with("secrets = []"), "peering.secrets", "0 bytes");
+    let two = with("secret = 'the old secret ..'\nsecrets = ['the new secret ..']");
+    assert_error(&two, "peering.secrets", "`secret` as well");
+    let two = with("secret_file = 's'\nsecrets = ['the new secret ..']");
+    assert_error(&two, "peering.secret_file", "`secrets` as well");
+}
+
+#[test]
+fn secret_changes_if_a_common_one_is_left() {
+    let of = |all: &[&str]| {
+        let line = format!("secrets = {all:?}");
+        let text = format!("{LEAST}{SITE}{CLUSTER}");
+        settings(&text.replace("secret = '0123456789abcdef'", &line))
+    };
+    let (old, new) = ("the old secret ..", "the new secret ..");
+    for (before, after) in [(&[old][..], &[old, new][..]), (&[old, new], &[new, old])] {
+        assert_eq!(changes::between(&of(before), &of(after)).unwrap(), ["[peering]"]);
+    }
+    assert_eq!(changes::between(&of(&[new, old]), &of(&[new])).unwrap(), ["[peering]"]);
+    let refused = changes::between(&of(&[old]), &of(&[new])).unwrap_err();
+    assert!(refused.contains("its secret without the old one in `secrets`"), "{refused}");
 }
 
 #[test]
@@ -319,7 +360,7 @@ fn peers_may_trust_certificates_instead() {
     fs::write(file("n.pem"), own.self_signed(&key).unwrap().pem()).unwrap();
     fs::write(file("n.key"), key.serialize_pem()).unwrap();
     let settings = check_in(directory.path(), &with_tls(&text)).settings.unwrap();
-    assert!(matches!(settings.peering.unwrap().trust, PeerTrust::Mtls { secret: None, .. }));
+    assert!(matches!(settings.peering.unwrap().trust, PeerTrust::Mtls { secrets: None, .. }));
     // No receiver could distinguish a redirect of this cluster from any other.
     let redirect = with_tls(&text).replace("origin =", "delivery = 'redirect'\norigin =");
     let report = check_in(directory.path(), &redirect).report;

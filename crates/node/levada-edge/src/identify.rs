@@ -10,11 +10,11 @@ use levada_access::{
     pass::{self, Pass},
 };
 use levada_cluster::events::unix_time;
-use levada_cluster::nodes::Peers;
 use levada_fetch::Digest;
 use levada_http::authority;
 use levada_rules::encodes_controls;
 use levada_store::identity::{ResourceUrl, without_port};
+use levada_tls::secret::Secrets;
 
 use crate::{
     client_connection::ListenerKind,
@@ -31,27 +31,23 @@ pub struct Identifier {
     max_hops: usize,
     /// The name of this node, to which other nodes redirect clients.
     node: String,
-    /// The secret that signs these redirects.
-    secret: Option<String>,
+    /// The secrets by which these redirects may be signed.
+    secrets: Option<Secrets>,
 }
 
 impl Identifier {
-    pub(crate) fn new(
-        settings: &Settings,
-        sites: &Arc<ArcSwap<Sites>>,
-        peers: Option<&Peers>,
-    ) -> Self {
+    pub(crate) fn new(settings: &Settings, sites: &Arc<ArcSwap<Sites>>) -> Self {
         Self {
             sites: sites.clone(),
             max_hops: settings.limits.max_hops,
             node: settings.name.clone(),
-            secret: peers.and_then(|peers| peers.now().secret().map(str::to_owned)),
+            secrets: settings.peering.as_ref().and_then(|peering| peering.trust.secrets().cloned()),
         }
     }
 
-    /// The same with another bound on the nodes that a request passes.
-    pub(crate) fn with_hops(&self, max_hops: usize) -> Self {
-        Self { max_hops, ..self.clone() }
+    /// The same with other settings, for the same sites.
+    pub(crate) fn changed(&self, settings: &Settings) -> Self {
+        Self::new(settings, &self.sites)
     }
 
     /// Reads the request's host, and finds its site and route.
@@ -112,11 +108,11 @@ impl Identifier {
         if listener == ListenerKind::Peer || !target.contains(pass::ARGUMENT) {
             return None;
         }
-        let (secret, pass) = (self.secret.as_deref()?, Pass::read(target)?);
+        let (secrets, pass) = (self.secrets.as_ref()?, Pass::read(target)?);
         let in_time = pass.is_in_time(unix_time() as u64);
         let named = (pass.host, pass.target, in_time);
         let routed = self.route(listener, client, request, named).ok()?;
-        pass.is_for(secret, &self.node, routed.route()).then_some(routed)
+        pass.is_for(secrets, &self.node, routed.route()).then_some(routed)
     }
 }
 

@@ -187,7 +187,7 @@ impl Node {
         let windows = settings.cache.memory / 4;
         let large = Transfers::new(windows, &name, &telemetry, peers.as_ref(), &cache.purges);
         large.bound(&settings.limits);
-        let identifier = Identifier::new(&settings, &sites, peers.as_deref());
+        let identifier = Identifier::new(&settings, &sites);
         let awaited = Awaited::default();
         let handoff = settings.handoff.as_ref().filter(|_| settings.hands_over());
         let purging = Arc::new(PurgeEndpoint {
@@ -266,7 +266,7 @@ impl Node {
     pub fn set(&self, settings: Settings) -> Arc<Settings> {
         let limits = &settings.limits;
         self.certificates.set(settings.acme.as_ref(), &settings.certificate_files());
-        self.identifier.store(Arc::new(self.identifier.load().with_hops(limits.max_hops)));
+        self.identifier.store(Arc::new(self.identifier.load().changed(&settings)));
         self.trust.store(Arc::new(TrustBoundary::new(&settings.trusted)));
         self.forwarder.set_patience(limits);
         self.large.bound(limits);

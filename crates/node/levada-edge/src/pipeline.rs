@@ -332,12 +332,12 @@ fn redirect(
 
 /// Redirects the client to the chosen node, with a signed pass.
 fn redirect_client(members: &Membership, resource: &Resource, chosen: NodeIndex) -> PipelineResult {
-    let (Some(base), Some(secret)) = (members.client_url(chosen), members.secret()) else {
+    let (Some(base), Some(secrets)) = (members.client_url(chosen), members.secrets()) else {
         return Err(Failure::Server(ServerFailure::AllDown).into());
     };
     let name = &members.member(chosen).server.name;
     let of = PassScope { node: name, route: resource.route(), host: resource.host() };
-    let target = pass::issue(secret, of, resource.target(), unix_time() as u64);
+    let target = pass::issue(secrets, of, resource.target(), unix_time() as u64);
     let location = format!("{}{target}", base.trim_end_matches('/'));
     respond::redirect_client(&location).ok_or_else(|| Failure::BadHost.into())
 }

@@ -297,8 +297,8 @@ impl Listeners {
     /// The addresses of the settings and their roles.
     fn roles(&self, settings: &Settings) -> Result<Roles, StartError> {
         let mut all = Vec::new();
-        let secret = settings.peering.as_ref().and_then(|peering| peering.trust.secret());
-        let tickets = settings.tickets.keys(secret, self.tickets.lock().as_deref())?;
+        let secrets = settings.peering.as_ref().and_then(|peering| peering.trust.secrets());
+        let tickets = settings.tickets.keys(secrets, self.tickets.lock().as_deref())?;
         let sites: Vec<SiteDoor<'_>> = settings.sites.iter().map(SiteSettings::door).collect();
         for listener in &settings.listeners {
             let with = DoorSettings {

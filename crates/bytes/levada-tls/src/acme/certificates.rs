@@ -276,13 +276,13 @@ impl Certificates {
     }
 
     async fn answer_message(self: &Arc<Self>, message: &[u8]) -> Option<Bytes> {
-        let secret = self.cluster.lock().secret();
-        let plain = cluster::open(secret.as_deref(), message)?;
+        let secrets = self.cluster.lock().secrets();
+        let plain = cluster::open(secrets.as_ref(), message)?;
         let message = serde_json::from_slice(&plain).ok()?;
         let own = self.clone();
         // It may write a file.
         let answer = tokio::task::spawn_blocking(move || own.answer(message)).await.ok()?;
-        cluster::seal(secret.as_deref(), serde_json::to_vec(&answer).ok()?)
+        cluster::seal(secrets.as_ref(), serde_json::to_vec(&answer).ok()?)
     }
 
     fn answer(&self, message: Message) -> Answer {

@@ -15,7 +15,10 @@ use ring::{
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
-use crate::acme::{challenges::HeldProof, held::Held};
+use crate::{
+    acme::{challenges::HeldProof, held::Held},
+    secret::Secrets,
+};
 
 /// The path of messages at the listener for peers. They are posted.
 pub const PEER_PATH: &str = "/.levada/certificates";
@@ -39,8 +42,8 @@ pub trait OtherNodes: Send + Sync {
     fn me(&self) -> String;
     /// The others, and whether they are well.
     fn nodes(&self) -> Vec<(String, bool)>;
-    /// The secret of the cluster; `None`: connections are encrypted.
-    fn secret(&self) -> Option<String>;
+    /// The secrets of the cluster; `None`: connections are encrypted.
+    fn secrets(&self) -> Option<Secrets>;
     /// Posts a message to [`PEER_PATH`] of a node.
     fn ask(&self, node: &str, message: Bytes) -> PeerAnswer;
 }
@@ -81,9 +84,9 @@ impl Cluster {
         (me.clone(), well.chain([me]).collect())
     }
 
-    /// The secret of the cluster.
-    pub(crate) fn secret(&self) -> Option<String> {
-        self.0.as_ref().and_then(|nodes| nodes.secret())
+    /// The secrets of the cluster.
+    pub(crate) fn secrets(&self) -> Option<Secrets> {
+        self.0.as_ref().and_then(|nodes| nodes.secrets())
     }
 
     /// Tells all other nodes, also those that seem to be down: clients may reach them.
@@ -115,16 +118,16 @@ impl Cluster {
 
     async fn ask_all(&self, message: &Message) -> Vec<(String, Result<Answer, String>)> {
         let Some(nodes) = &self.0 else { return Vec::new() };
-        let (secret, mut asking) = (nodes.secret(), JoinSet::new());
+        let (secrets, mut asking) = (nodes.secrets(), JoinSet::new());
         let plain = serde_json::to_vec(message).unwrap_or_default();
         for (node, _) in nodes.nodes() {
-            let Some(sealed) = seal(secret.as_deref(), plain.clone()) else { continue };
-            let (asked, secret) = (nodes.ask(&node, sealed), secret.clone());
+            let Some(sealed) = seal(secrets.as_ref(), plain.clone()) else { continue };
+            let (asked, secrets) = (nodes.ask(&node, sealed), secrets.clone());
             asking.spawn(async move {
                 let answer = match tokio::time::timeout(PEER_TIMEOUT, asked).await {
                     Err(_) => Err("it does not answer in time".to_owned()),
                     Ok(Err(why)) => Err(why),
-                    Ok(Ok(bytes)) => open(secret.as_deref(), &bytes)
+                    Ok(Ok(bytes)) => open(secrets.as_ref(), &bytes)
                         .and_then(|bytes| serde_json::from_slice(&bytes).ok())
                         .ok_or_else(|| "its answer is not understood".to_owned()),
                 };
@@ -136,24 +139,29 @@ impl Cluster {
 }
 
 /// Seals a message; `None` if the system has no random numbers.
-pub(crate) fn seal(secret: Option<&str>, mut message: Vec<u8>) -> Option<Bytes> {
-    let Some(secret) = secret else { return Some(message.into()) };
+pub(crate) fn seal(secrets: Option<&Secrets>, mut message: Vec<u8>) -> Option<Bytes> {
+    let Some(secrets) = secrets else { return Some(message.into()) };
     let mut nonce = [0; NONCE_LEN];
     SystemRandom::new().fill(&mut nonce).ok()?;
     let unique = Nonce::assume_unique_for_key(nonce);
-    key(secret)?.seal_in_place_append_tag(unique, Aad::from(PURPOSE), &mut message).ok()?;
+    key(secrets.first())?
+        .seal_in_place_append_tag(unique, Aad::from(PURPOSE), &mut message)
+        .ok()?;
     Some([&nonce[..], &message].concat().into())
 }
 
 /// Opens a message; `None` if another secret, or nobody, has sealed it.
-pub(crate) fn open(secret: Option<&str>, sealed: &[u8]) -> Option<Vec<u8>> {
-    let Some(secret) = secret else { return Some(sealed.to_vec()) };
+pub(crate) fn open(secrets: Option<&Secrets>, sealed: &[u8]) -> Option<Vec<u8>> {
+    let Some(secrets) = secrets else { return Some(sealed.to_vec()) };
     let (nonce, sealed) = sealed.split_at_checked(NONCE_LEN)?;
-    let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
-    let mut message = sealed.to_vec();
-    let length = key(secret)?.open_in_place(nonce, Aad::from(PURPOSE), &mut message).ok()?.len();
-    message.truncate(length);
-    Some(message)
+    secrets.iter().find_map(|secret| {
+        let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
+        let mut message = sealed.to_vec();
+        let opened = key(secret)?.open_in_place(nonce, Aad::from(PURPOSE), &mut message);
+        let length = opened.ok()?.len();
+        message.truncate(length);
+        Some(message)
+    })
 }
 
 fn key(secret: &str) -> Option<LessSafeKey> {
@@ -167,24 +175,34 @@ fn key(secret: &str) -> Option<LessSafeKey> {
 mod tests {
     use super::*;
 
+    fn secrets(all: &[&str]) -> Option<Secrets> {
+        Secrets::new(all.iter().map(|secret| (*secret).to_owned()).collect())
+    }
+
     #[test]
     fn sealed_message_is_read_with_its_secret_only() {
-        let sealed = seal(Some("the secret"), b"a private key".to_vec()).unwrap();
+        let (own, other) = (secrets(&["the secret"]), secrets(&["another one"]));
+        let both = secrets(&["another one", "the secret"]);
+        let sealed = seal(own.as_ref(), b"a private key".to_vec()).unwrap();
+        assert_eq!(open(both.as_ref(), &sealed).unwrap(), b"a private key");
+        let by_first = seal(both.as_ref(), b"a private key".to_vec()).unwrap();
+        assert!(open(own.as_ref(), &by_first).is_none());
+        assert_eq!(open(other.as_ref(), &by_first).unwrap(), b"a private key");
         assert!(!sealed.windows(7).any(|part| part == b"private"));
-        assert_eq!(open(Some("the secret"), &sealed).unwrap(), b"a private key");
-        assert!(open(Some("another one"), &sealed).is_none());
+        assert_eq!(open(own.as_ref(), &sealed).unwrap(), b"a private key");
+        assert!(open(other.as_ref(), &sealed).is_none());
         let mut changed = sealed.to_vec();
         *changed.last_mut().unwrap() ^= 1;
-        assert!(open(Some("the secret"), &changed).is_none());
+        assert!(open(own.as_ref(), &changed).is_none());
         for short in 0..NONCE_LEN + 16 {
-            assert!(open(Some("the secret"), &sealed[..short.min(sealed.len())]).is_none());
+            assert!(open(own.as_ref(), &sealed[..short.min(sealed.len())]).is_none());
         }
     }
 
     proptest::proptest! {
         #[test]
         fn no_bytes_make_a_reader_fail(bytes: Vec<u8>) {
-            proptest::prop_assert!(open(Some("the secret"), &bytes).is_none());
+            proptest::prop_assert!(open(secrets(&["the secret"]).as_ref(), &bytes).is_none());
             let _ = serde_json::from_slice::<Message>(&bytes);
             let _ = Held::of(String::from_utf8_lossy(&bytes).into_owned());
         }

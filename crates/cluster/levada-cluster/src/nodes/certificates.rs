@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Method, StatusCode};
-use levada_tls::acme::{OtherNodes, PEER_PATH, PeerAnswer};
+use levada_tls::{
+    acme::{OtherNodes, PEER_PATH, PeerAnswer},
+    secret::Secrets,
+};
 
 use crate::nodes::Peers;
 
@@ -25,8 +28,8 @@ impl OtherNodes for Peers {
         now.others().map(node).collect()
     }
 
-    fn secret(&self) -> Option<String> {
-        self.now().secret().map(str::to_owned)
+    fn secrets(&self) -> Option<Secrets> {
+        self.now().secrets().cloned()
     }
 
     fn ask(&self, node: &str, message: Bytes) -> PeerAnswer {

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use levada_policy::{Cluster, LoadTable, Node as ClusterNode, NodeIndex};
+use levada_tls::secret::Secrets;
 use levada_types::Timestamp;
 use levada_upstream::{HealthCheck, Server};
 
@@ -138,9 +139,9 @@ impl Membership {
         &self.generation.settings
     }
 
-    /// The secret that signs the redirects of this cluster.
-    pub fn secret(&self) -> Option<&str> {
-        self.settings().trust.secret()
+    /// The secrets of this cluster.
+    pub fn secrets(&self) -> Option<&Secrets> {
+        self.settings().trust.secrets()
     }
 }
 

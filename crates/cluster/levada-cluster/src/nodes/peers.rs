@@ -121,7 +121,7 @@ impl Peers {
     }
 
     /// Goes on with other nodes. One that stays keeps its health, its connections, its purge log and the count of
-    /// its requests; at another address it gets new connections. One that joins is down until it answers a
+    /// its requests; at another address, or with another secret, it gets new connections. One that joins is down until it answers a
     /// probe, and then begins its slow start. One that leaves ends the requests that it has.
     pub fn commit(&self, prepared: PreparedPeers) -> MembershipChange {
         let PreparedPeers { peering, wire } = prepared;
@@ -169,7 +169,10 @@ impl Peers {
 
     fn kept(&self, known: &Arc<Member>, peer: &Peer, with: &Peering, wire: &Wire) -> Arc<Member> {
         let address = address(peer);
-        if known.server.address == address && known.server.protocols().h2 == with.h2 {
+        let proving = |trust: &PeerTrust| trust.proving().map(|secrets| secrets.first().to_owned());
+        let proves_as_before = proving(&self.now().settings().trust) == proving(&with.trust);
+        let is_there = known.server.address == address;
+        if is_there && known.server.protocols().h2 == with.h2 && proves_as_before {
             known.server.set_tls(wire.tls.clone());
             return known.clone();
         }
@@ -263,10 +266,7 @@ fn address(peer: &Peer) -> Address {
 
 /// The proof for connections to a node. With mutual TLS none is needed.
 pub fn proof(trust: &PeerTrust, node: &str) -> Option<Arc<PeerProof>> {
-    match trust {
-        PeerTrust::Secret(secret) => Some(Arc::new(PeerProof::new(secret, node))),
-        PeerTrust::Mtls { .. } => None,
-    }
+    trust.proving().map(|secrets| Arc::new(PeerProof::new(secrets, node)))
 }
 
 fn wire(trust: &PeerTrust, h2: bool) -> Result<Wire, TlsError> {
@@ -296,7 +296,7 @@ mod tests {
         };
         Peering {
             listen: "127.0.0.1:0".parse().unwrap(),
-            trust: PeerTrust::Secret("0123456789abcdef".to_owned()),
+            trust: PeerTrust::Secret("0123456789abcdef".into()),
             h2: false,
             peers: names.iter().map(peer).collect(),
             discovery: None,

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
-use levada_tls::pem::Certificate;
+use levada_tls::{pem::Certificate, secret::Secrets};
 use levada_upstream::HealthCheck;
 
 /// The cluster: every node decides by itself which node serves a request.
@@ -27,11 +27,19 @@ pub struct Peering {
 }
 
 impl PeerTrust {
-    /// The secret that all nodes know.
-    pub fn secret(&self) -> Option<&str> {
+    /// The secrets that all nodes know.
+    pub fn secrets(&self) -> Option<&Secrets> {
         match self {
-            Self::Secret(secret) => Some(secret),
-            Self::Mtls { secret, .. } => secret.as_deref(),
+            Self::Secret(secrets) => Some(secrets),
+            Self::Mtls { secrets, .. } => secrets.as_ref(),
+        }
+    }
+
+    /// The secret that proofs for connections come from. With mutual TLS none is needed.
+    pub fn proving(&self) -> Option<&Secrets> {
+        match self {
+            Self::Secret(secrets) => Some(secrets),
+            Self::Mtls { .. } => None,
         }
     }
 }
@@ -39,16 +47,16 @@ impl PeerTrust {
 /// How peers authenticate each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerTrust {
-    /// All peers know this secret (at least 16 bytes).
-    Secret(String),
-    /// Both sides present certificates of one authority; `secret` still signs redirects.
+    /// All peers know these secrets (at least 16 bytes each).
+    Secret(Secrets),
+    /// Both sides present certificates of one authority; a secret still signs redirects.
     Mtls {
         /// This node's certificate.
         identity: Certificate,
         /// The authority, PEM.
         authority: PathBuf,
         /// Signs 307 redirects; needed for `delivery = "redirect"` only.
-        secret: Option<String>,
+        secrets: Option<Secrets>,
     },
 }
 

@@ -1,6 +1,7 @@
 //! The cluster: names, and how its nodes trust each other.
 
 use levada_cluster::nodes::{Peer, PeerTrust, Peering};
+use levada_tls::secret::Secrets;
 use levada_types::document::{Path, did_you_mean};
 
 use super::Check;
@@ -89,15 +90,14 @@ impl Check<'_, '_> {
     }
 
     fn trust(&mut self, peering: &file::Peering, path: &Path) -> Option<PeerTrust> {
-        let file::Peering { secret, secret_file, .. } = peering;
-        let secret = self.secret(["secret", "secret_file"], secret, secret_file, path);
+        let secrets = self.secrets(peering, path);
         let Some(tls) = &peering.tls else {
-            if matches!(secret, Some(None)) && !self.findings.has(&path.key("tls")) {
+            if matches!(secrets, Some(None)) && !self.findings.has(&path.key("tls")) {
                 let help = "add `secret_file`, `secret = \"${LEVADA_SECRET}\"`, or `tls`";
                 self.error(path, "has neither a secret nor certificates, so that anyone is a peer")
                     .help(help);
             }
-            return secret?.map(PeerTrust::Secret);
+            return secrets?.map(PeerTrust::Secret);
         };
         let path = path.key("tls");
         let identity = self.certificate(&tls.certificate, &tls.key, &path);
@@ -106,7 +106,31 @@ impl Check<'_, '_> {
         if let Err(error) = levada_tls::peer::server(&identity, &authority) {
             return self.error(&path, error.to_string()).none();
         }
-        Some(PeerTrust::Mtls { identity, authority, secret: secret? })
+        Some(PeerTrust::Mtls { identity, authority, secrets: secrets? })
+    }
+
+    /// The secrets of the cluster: one, a list, or the lines of a file. The outer `None` marks an error, the inner
+    /// absent secrets.
+    fn secrets(&mut self, peering: &file::Peering, path: &Path) -> Option<Option<Secrets>> {
+        let file::Peering { secret, secrets, secret_file, .. } = peering;
+        if secret.is_some() && secrets.is_some() {
+            self.error(&path.key("secrets"), "there is `secret` as well")
+                .help("keep one of the two");
+            return None;
+        }
+        let (key, given) = match secrets {
+            Some(list) => ("secrets", Some(list.join("\n"))),
+            None => ("secret", secret.clone()),
+        };
+        let keys = [key, "secret_file"];
+        let Some(text) = self.text_or_file(keys, &given, secret_file, path)? else {
+            return Some(None);
+        };
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+        let all: Vec<String> = lines.map(str::to_owned).collect();
+        let shortest = all.iter().map(String::len).min().unwrap_or(0);
+        self.is_long_enough(shortest, &path.key(keys[usize::from(given.is_none())]))?;
+        Some(Secrets::new(all))
     }
 
     /// Reads a secret from one of two keys: the secret itself, or a file. The outer `None` marks an
@@ -121,13 +145,16 @@ impl Check<'_, '_> {
         let Some(secret) = self.text_or_file(keys, given, in_file, path)? else {
             return Some(None);
         };
-        if secret.len() < SHORTEST_SECRET {
-            let key = path.key(keys[usize::from(given.is_none())]);
-            let message =
-                format!("is a secret of {} bytes; it needs {SHORTEST_SECRET}", secret.len());
-            return self.error(&key, message).help("make one: openssl rand -base64 24").none();
-        }
+        self.is_long_enough(secret.len(), &path.key(keys[usize::from(given.is_none())]))?;
         Some(Some(secret))
+    }
+
+    fn is_long_enough(&mut self, bytes: usize, key: &Path) -> Option<()> {
+        if bytes < SHORTEST_SECRET {
+            let message = format!("is a secret of {bytes} bytes; it needs {SHORTEST_SECRET}");
+            return self.error(key, message).help("make one: openssl rand -base64 24").none();
+        }
+        Some(())
     }
 
     /// The text of one key, or of the file that the other one names, without white space around it.

@@ -181,7 +181,7 @@ impl Check<'_, '_> {
             }
             return;
         };
-        let signed = ["secret", "secret_file"]
+        let signed = ["secret", "secrets", "secret_file"]
             .iter()
             .any(|key| self.findings.has(&self.root.key("peering").key(*key)));
         // If certificates are missing too, the missing secret has been reported.

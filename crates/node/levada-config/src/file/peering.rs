@@ -21,7 +21,11 @@ pub struct Peering {
     /// value.
     #[schemars(extend("writeOnly" = true, "examples" = ["${LEVADA_SECRET}"]))]
     pub secret: Option<String>,
-    /// A file with the secret; white space around it is ignored.
+    /// Instead of `secret`, several: the first signs, each is accepted. With two of them a cluster changes its
+    /// secret by reloads: docs/operate/change.md.
+    #[schemars(extend("writeOnly" = true, "examples" = [["${LEVADA_SECRET}", "${LEVADA_OLD_SECRET}"]]))]
+    pub secrets: Option<Vec<String>>,
+    /// A file with the secret, or with several, one in a line, as in `secrets`; white space around them is ignored.
     #[schemars(extend("examples" = ["/etc/levada/secret"]))]
     pub secret_file: Option<String>,
     /// Certificates that authenticate peers, instead of a secret. Redirects are still signed with a secret.
@@ -48,6 +52,7 @@ impl Default for Peering {
         Self {
             listen: None,
             secret: None,
+            secrets: None,
             secret_file: None,
             tls: None,
             discovery: None,

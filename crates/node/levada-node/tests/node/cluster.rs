@@ -122,7 +122,7 @@ async fn peer_listener_refuses_strangers() {
     }
     for (secret, node) in [("a guess of 16 bytes", "n0"), (SECRET, "n1")] {
         let mut stream = tokio::net::TcpStream::connect(cluster.peer(0)).await.unwrap();
-        PeerProof::new(secret, node).give(&mut stream).await.unwrap();
+        PeerProof::new(&secret.into(), node).give(&mut stream).await.unwrap();
         let mut wire = Wire::over(stream);
         wire.send(head_of("GET", "/a", &[])).await;
         assert_eq!(wire.answer().await.status, 403, "{secret} {node}");
@@ -234,11 +234,14 @@ async fn origin_cannot_pass_for_a_full_peer() {
     let origin = Origin::start().await;
     let cluster = Cluster::start(4, origin.address, |_| {}).await;
     let (target, peer) = target_of_a_peer(&cluster).await;
-    for reply in
-        [Reply::cached("x"), Reply::ok("x"), Reply::ok("x").with("cache-control", "no-store")]
-    {
+    for (reply, why) in [
+        (Reply::cached("x"), "full"),
+        (Reply::ok("x"), "full"),
+        (Reply::ok("x").with("cache-control", "no-store"), "full"),
+        (Reply::ok("x").status("403 Forbidden").with("cache-control", "no-store"), "stranger"),
+    ] {
         let before = origin.hits(&target);
-        origin.on(&target, reply.with("levada-refused", "full"));
+        origin.on(&target, reply.with("levada-refused", why));
         let post = head_of("POST", &target, &[("Content-Length", "0")]);
         Wire::saying(cluster.client(peer), post).await.answer().await;
         let answer = get(cluster.client(0), &target).await;
@@ -431,7 +434,7 @@ async fn peers_show_each_other_certificates() {
             peering.trust = PeerTrust::Mtls {
                 identity: identities[index].clone(),
                 authority: authority.path(),
-                secret: None,
+                secrets: None,
             };
         })
         .await;

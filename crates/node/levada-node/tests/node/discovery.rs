@@ -553,7 +553,7 @@ async fn nodes_of(dns: &Dns, origin: SocketAddr, ips: &[Ipv4Addr], port: u16) ->
         settings.discovery.sources = vec![NamedSource { name: "nodes".into(), source }];
         settings.peering = Some(Peering {
             listen: (*ip, port).into(),
-            trust: PeerTrust::Secret(SECRET.to_owned()),
+            trust: PeerTrust::Secret(SECRET.into()),
             h2: false,
             peers: vec![Peer {
                 name: ip.to_string(),

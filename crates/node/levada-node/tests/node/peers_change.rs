@@ -380,9 +380,9 @@ async fn list_that_cannot_be_used_changes_nothing() {
     let others = |settings: &mut Settings| set_peers(settings, &[&all[1], &all[2]]);
     refused(&others, "\"n0\", the name of this node, is not among the nodes").await;
     let secret = |settings: &mut Settings| {
-        settings.peering.as_mut().unwrap().trust = PeerTrust::Secret("another secret".to_owned());
+        settings.peering.as_mut().unwrap().trust = PeerTrust::Secret("another secret".into());
     };
-    refused(&secret, "the secret or the kind of trust in [peering]").await;
+    refused(&secret, "or its secret without the old one in `secrets`").await;
     refused(&|settings| settings.peering = None, "[peering] as a whole").await;
     cluster.settled().await;
 }
@@ -401,7 +401,7 @@ async fn renewed_certificate_of_a_node_holds_for_new_connections() {
     let (stale, fresh) = (old.issue(&["127.1.2.3"]), new.issue(&["127.1.2.3"]));
     let mut cluster = Cluster::start(2, origin.address, |settings| {
         let identity = if settings.name == "n0" { &stale } else { &fresh }.clone();
-        let trust = PeerTrust::Mtls { identity, authority: new.path(), secret: None };
+        let trust = PeerTrust::Mtls { identity, authority: new.path(), secrets: None };
         settings.peering.as_mut().unwrap().trust = trust;
     })
     .await;

@@ -636,7 +636,7 @@ async fn peer_that_hangs_and_peer_that_refuses_are_told_apart() {
     peering.listen = reserve(1)[0];
     peering.peers[1].address = silent_at.to_string();
     // The third is a node with another secret.
-    peering.trust = levada_config::PeerTrust::Secret("another secret than theirs".to_owned());
+    peering.trust = levada_config::PeerTrust::Secret("another secret than theirs".into());
     settings.listeners[0].address = reserve(1)[0];
     let node = start(settings).await;
     let answer = order(&node, &json!({"all": true})).await;

@@ -83,7 +83,7 @@ impl World {
         listed("other.json", origins[5].address);
         settings.peering = Some(Peering {
             listen: free(),
-            trust: PeerTrust::Secret(SECRET.to_owned()),
+            trust: PeerTrust::Secret(SECRET.into()),
             h2: false,
             peers: vec![peer("n0")],
             discovery: None,

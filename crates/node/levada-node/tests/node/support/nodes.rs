@@ -174,7 +174,7 @@ pub(crate) async fn as_peer(name: &'static str, server: SocketAddr) -> String {
     tokio::spawn(async move {
         while let Ok((mut caller, _)) = listener.accept().await {
             tokio::spawn(async move {
-                let proved = PeerProof::new(SECRET, name).check(&mut caller).await;
+                let proved = PeerProof::new(&SECRET.into(), name).check(&mut caller).await;
                 assert!(proved.unwrap());
                 let mut server = TcpStream::connect(server).await.unwrap();
                 let _ = tokio::io::copy_bidirectional(&mut caller, &mut server).await;
@@ -214,7 +214,7 @@ impl Cluster {
             settings.listeners[0].address = clients[index];
             settings.peering = Some(Peering {
                 listen: peers[index],
-                trust: PeerTrust::Secret(SECRET.to_owned()),
+                trust: PeerTrust::Secret(SECRET.into()),
                 h2: false,
                 peers: (0..count).map(peer).collect(),
                 discovery: None,
@@ -269,7 +269,7 @@ impl Cluster {
 
     /// A connection to a node's address for peers that proves that it comes from a peer.
     pub(crate) async fn prove(&self, index: usize, mut stream: TcpStream) -> Wire {
-        let proof = PeerProof::new(SECRET, &self.settings[index].name);
+        let proof = PeerProof::new(&SECRET.into(), &self.settings[index].name);
         within(proof.give(&mut stream)).await.unwrap();
         Wire::over(stream)
     }
