@@ -9,10 +9,11 @@ use std::{
     },
 };
 
-use levada_config::{LargeSettings, Peer, PeerTrust, Plan, Settings};
-use levada_tls::pem::Certificate;
+use levada_config::{Delivery, LargeSettings, Peer, PeerTrust, Plan, Settings};
+use levada_tls::{pem::Certificate, secret::Secrets};
+use levada_upstream::PeerProof;
 use serde_json::{Value as Json, json};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 
 use crate::{
     purge::{is_stored_at, order, results, stored_everywhere, url},
@@ -419,4 +420,85 @@ async fn renewed_certificate_of_a_node_holds_for_new_connections() {
     }
     assert!(all.iter().any(|via| via.starts_with("1.1 n1")), "{all:?}");
     cluster.settled().await;
+}
+
+fn secrets(all: &[&str]) -> PeerTrust {
+    let all = all.iter().map(|secret| (*secret).to_owned()).collect();
+    PeerTrust::Secret(Secrets::new(all).unwrap())
+}
+
+/// The steps of docs/operate/change.md.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn secret_changes_by_reloads_under_load_and_fails_no_request() {
+    let origin = Origin::start().await;
+    let (old, new) = ("the old secret of the cluster", "the new secret of the cluster");
+    for h2 in [false, true] {
+        let mut cluster = Cluster::start(4, origin.address, |settings| {
+            let peering = settings.peering.as_mut().unwrap();
+            (peering.health, peering.h2, peering.trust) = (watched(), h2, secrets(&[old]));
+        })
+        .await;
+        let clients = Clients::of(&cluster, &[0, 1, 2, 3]);
+        clients.go_on(200).await;
+        for step in [&[old, new][..], &[new, old], &[new]] {
+            for index in 0..4 {
+                let answer = cluster.reload(index, |settings| {
+                    settings.peering.as_mut().unwrap().trust = secrets(step);
+                });
+                let answer = answer.await;
+                assert_eq!(answer.status, 200, "{answer:?}");
+                clients.go_on(50).await;
+                // An order reaches all nodes at each step.
+                let answer = order(cluster.node(index), &json!({"url": url("/load/0")})).await;
+                let report: Json = serde_json::from_slice(&answer.body).unwrap();
+                assert!(results(&report).iter().all(|(_, it)| *it == "confirmed"), "{report}");
+            }
+        }
+        clients.end().await;
+        cluster.settled().await;
+        for index in 0..4 {
+            assert!(seen_by(&cluster, index).await.values().all(|(up, _)| *up));
+            let page = admin(cluster.node(index), "/metrics").await.text();
+            assert!(!page.contains("levada_upstream_failures_total{upstream=\"peer\""), "{page}");
+        }
+        // The old secret opens no connection.
+        let mut stream = TcpStream::connect(cluster.peer(0)).await.unwrap();
+        PeerProof::new(&old.into(), "n0").give(&mut stream).await.unwrap();
+        let mut wire = Wire::over(stream);
+        wire.send(head_of("GET", "/load/1", &[])).await;
+        assert_eq!(wire.answer().await.status, 403);
+    }
+}
+
+#[tokio::test]
+async fn pass_of_either_secret_is_accepted_while_the_secret_changes() {
+    let origin = Origin::start().await;
+    let (old, new) = ("the old secret of the cluster", "the new secret of the cluster");
+    let mut cluster = Cluster::start(2, origin.address, |settings| {
+        settings.sites[0].delivery = Delivery::Redirect;
+        settings.peering.as_mut().unwrap().trust = secrets(&[old]);
+    })
+    .await;
+    let target = target_of(&cluster, 0, "n1").await;
+    let location = async |cluster: &Cluster| {
+        let answer = get(cluster.client(0), &target).await;
+        assert_eq!(answer.status, 307, "{answer:?}");
+        let base = format!("http://{}", cluster.client(1));
+        answer.field("location").strip_prefix(&base).unwrap().to_owned()
+    };
+    let mut accepts = async |signs: &[&str], accepted: &[&str]| {
+        for (index, all) in [(0, signs), (1, accepted)] {
+            let answer = cluster.reload(index, |settings| {
+                settings.peering.as_mut().unwrap().trust = secrets(all);
+            });
+            assert_eq!(answer.await.status, 200);
+        }
+        let passed = location(&cluster).await;
+        // Without a good pass, the argument is a part of the URL.
+        get(cluster.client(1), &passed).await.text() == target
+    };
+    assert!(accepts(&[old], &[old, new]).await);
+    assert!(accepts(&[new, old], &[old, new]).await);
+    assert!(accepts(&[new, old], &[new]).await);
+    assert!(!accepts(&[old, new], &[new]).await);
 }
