@@ -21,7 +21,7 @@ use tokio_rustls::TlsConnector;
 
 use levada_tls::fault::{TlsFault, io_in_words};
 
-use crate::{Origin, PeerProof, ServerFailure, tls_fault::LastTlsFault};
+use crate::{Origin, PeerProof, ServerFailure, fault::LastFault};
 
 /// Where a server is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -191,7 +191,7 @@ async fn unix(path: &Path, within: Duration) -> Result<UnixStream, ServerFailure
 pub(crate) async fn dial(
     address: &Address,
     wire: &Wire,
-    tls: (Option<Arc<rustls::ClientConfig>>, &LastTlsFault),
+    tls: (Option<Arc<rustls::ClientConfig>>, &LastFault),
     client: Option<IpAddr>,
     within: Duration,
 ) -> Result<Io, ServerFailure> {
@@ -237,7 +237,7 @@ pub(crate) async fn dial(
         Ok(Err(error)) => {
             let reason = io_in_words(&error);
             // Requests come by thousands, and the reason stays.
-            if fault.set(Some(&reason)) {
+            if fault.set(Some(&format!("TLS: {reason}"))) {
                 tracing::warn!(server = %address, reason, "TLS with a server failed");
             }
             Err(ServerFailure::Tls(TlsFault::of_io(&error)))

@@ -1,7 +1,13 @@
 //! The reasons why a server does not answer a request.
 
+use http::HeaderName;
 use levada_http::UpstreamError;
 use levada_tls::fault::TlsFault;
+
+/// To a peer: it gets no answer here, and asks another node. The value says why. No other server can set it.
+pub const REFUSED: HeaderName = HeaderName::from_static("levada-refused");
+/// The value of [`REFUSED`] for one that has not proved that it is a peer.
+pub const STRANGER: &str = "stranger";
 
 /// The reason why no server answered a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,6 +44,8 @@ pub enum ServerFailure {
     RequestBody,
     /// A peer is full and said so.
     PeerFull,
+    /// A peer does not take this node for a peer, and said so.
+    Stranger,
     /// Every server is down.
     AllDown,
     /// The sources of the site have not named a server yet.
@@ -72,6 +80,10 @@ impl ServerFailure {
             Self::BadHandshake => "the server's answer to the WebSocket handshake is wrong",
             Self::RequestBody => "the request body broke off",
             Self::PeerFull => "the peer is full",
+            Self::Stranger => {
+                "the peer takes this node for none: check that both have a secret of [peering] in common, and \
+                 that its `name` is the one in the list of peers"
+            }
             Self::AllDown => "every server is down",
             Self::NoMembers => "no member of this site is known yet",
             Self::QueueFull => "too many requests wait for the server",
@@ -83,7 +95,9 @@ impl ServerFailure {
     pub const fn proxy_error(self) -> &'static str {
         match self {
             Self::Dns => "dns_error",
-            Self::Connect | Self::NoSocket | Self::SocketForbidden => "connection_refused",
+            Self::Connect | Self::NoSocket | Self::SocketForbidden | Self::Stranger => {
+                "connection_refused"
+            }
             Self::ConnectTimeout => "connection_timeout",
             Self::Tls(fault) => fault.proxy_error(),
             Self::NoResponse | Self::StreamReset => "connection_terminated",
@@ -114,6 +128,7 @@ impl ServerFailure {
                 | Self::ResponseTimeout
                 | Self::Late
                 | Self::BadResponse
+                | Self::Stranger
         )
     }
 

@@ -20,7 +20,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
-use crate::{Clock, Server, ServerFailure, ServerKind, tls_fault::LastTlsFault};
+use crate::{Clock, Server, ServerFailure, ServerKind, fault::LastFault};
 
 /// Progress of requests is recent until the watch has looked this often.
 const RECENT: u8 = 2;
@@ -92,8 +92,8 @@ pub struct Health {
     failed_in_a_row: AtomicU32,
     up_since: AtomicU64,
     went_down: Notify,
-    /// Why TLS with it fails.
-    pub(crate) tls_fault: LastTlsFault,
+    /// What an operator has to mend.
+    pub(crate) fault: LastFault,
     state: Mutex<HealthState>,
 }
 
@@ -127,7 +127,7 @@ impl Default for Health {
             failed_in_a_row: AtomicU32::new(0),
             up_since: AtomicU64::new(0),
             went_down: Notify::new(),
-            tls_fault: LastTlsFault::default(),
+            fault: LastFault::default(),
             state: Mutex::default(),
         }
     }
@@ -153,8 +153,8 @@ impl Health {
             (true, failed) => format!("{failed} probes in a row failed"),
             (false, _) => "requests to it failed in a row".to_owned(),
         };
-        Some(match self.tls_fault.get() {
-            Some(fault) => format!("{why}: TLS: {fault}"),
+        Some(match self.fault.get() {
+            Some(fault) => format!("{why}: {fault}"),
             None => why,
         })
     }
@@ -218,6 +218,7 @@ impl Health {
         self.progressed();
         if self.failed_in_a_row.load(Relaxed) != 0 {
             self.failed_in_a_row.store(0, Relaxed);
+            self.fault.set(None);
         }
     }
 

@@ -21,6 +21,7 @@ mod clock;
 mod collector;
 mod connect;
 mod failure;
+mod fault;
 mod group;
 mod guard;
 mod head_time;
@@ -42,7 +43,6 @@ mod server;
 mod server_kind;
 mod stall;
 mod switched;
-mod tls_fault;
 mod tries;
 
 pub use budget::RetryBudget;
@@ -50,7 +50,7 @@ pub use client_body::{ClientBody, ClientBodyError, OtherBody, OtherBodyError};
 pub use clock::Clock;
 pub use collector::{CollectorSettings, CollectorTargets};
 pub use connect::{Address, ServerProtocols, Wire};
-pub use failure::ServerFailure;
+pub use failure::{REFUSED, STRANGER, ServerFailure};
 pub use group::{Group, Retries, SendError, send};
 pub use guard::ResponseGuard;
 pub use health::{

@@ -18,9 +18,9 @@ use rustls::pki_types::ServerName;
 
 use crate::{
     Address, AdmittedRequest, FairQueue, Health, HealthCheck, Inbound, Origin, QueueCounts,
-    RequestBody, ServerFailure, ServerProtocols, UpstreamHead, UpstreamResponse, Wire, connect,
-    head_time::HeadTime, http2::Http2Pool, inbound::InboundSource, notices::take_interim,
-    pool::Pool, request_body::Progress, switched,
+    REFUSED, RequestBody, STRANGER, ServerFailure, ServerProtocols, UpstreamHead, UpstreamResponse,
+    Wire, connect, head_time::HeadTime, http2::Http2Pool, inbound::InboundSource,
+    notices::take_interim, pool::Pool, request_body::Progress, switched,
 };
 
 /// Header fields of an origin's response.
@@ -197,6 +197,10 @@ impl Server {
             };
             match self.send(link, head, body, upload.as_deref()).await {
                 Ok(response) => {
+                    // The connection of a refused peer ends here: it will not be accepted later.
+                    if let Err(failure) = self.takes_for_peer(response.headers()) {
+                        return Err(Unsent { failure, back: None });
+                    }
                     let body = |source| Inbound::new(self.clone(), source, client, admitted);
                     return Ok(response.map(body));
                 }
@@ -211,6 +215,20 @@ impl Server {
         }
     }
 
+    /// An error if the response says that this node is no peer. It answers no request then.
+    pub(crate) fn takes_for_peer(&self, headers: &HeaderMap) -> Result<(), ServerFailure> {
+        if !self.wire.peer || headers.get(REFUSED).is_none_or(|why| *why != STRANGER) {
+            return Ok(());
+        }
+        let failure = ServerFailure::Stranger;
+        // Requests come by thousands, and the reason stays.
+        if self.health.fault.set(Some(failure.as_str())) {
+            let (peer, address) = (&*self.name, &self.address);
+            tracing::warn!(peer, %address, reason = failure.as_str(), "a peer refuses this node");
+        }
+        Err(failure)
+    }
+
     /// Opens a connection over HTTP/1.1 that is ready for this request.
     async fn dial_for(
         &self,
@@ -222,13 +240,13 @@ impl Server {
         }
         let within = self.bounds.load().connect_timeout;
         let (wire, tls) = switched::way(&self.wire, self.tls.load_full());
-        connect::dial(&self.address, &wire, (tls, &self.health.tls_fault), client, within).await
+        connect::dial(&self.address, &wire, (tls, &self.health.fault), client, within).await
     }
 
     /// Opens a connection that is ready for requests of this client.
     pub(crate) async fn dial(&self, client: Option<IpAddr>) -> Result<Io, ServerFailure> {
         let within = self.bounds.load().connect_timeout;
-        let tls = (self.tls.load_full(), &self.health.tls_fault);
+        let tls = (self.tls.load_full(), &self.health.fault);
         connect::dial(&self.address, &self.wire, tls, client, within).await
     }
 
@@ -317,7 +335,11 @@ impl Server {
     /// among the requests, so that a busy server is not taken for a dead one.
     pub async fn probe(self: &Arc<Self>, head: &UpstreamHead) -> bool {
         let response = self.exchange_at(None, head, RequestBody::None).await;
-        response.is_ok_and(|response| response.status().as_u16() < 400)
+        let is_good = response.is_ok_and(|response| response.status().as_u16() < 400);
+        if is_good {
+            self.health.fault.set(None);
+        }
+        is_good
     }
 
     /// Closes connections that have been idle for too long.

@@ -1,13 +1,12 @@
 //! Header fields of this CDN's own, and those that it shares with proxies.
 
 use http::HeaderName;
+pub use levada_upstream::{REFUSED, STRANGER};
 
 /// From a proxy: the scheme of its client's request.
 pub const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 /// From a peer of an earlier version: the secret. It goes nowhere.
 pub const PEER: HeaderName = HeaderName::from_static("levada-peer");
-/// To a peer: this node is at its capacity; try another one.
-pub const REFUSED: HeaderName = HeaderName::from_static("levada-refused");
 /// From a peer: the head of a large file suffices. To a peer: this is the head of one, with its length.
 pub const LARGE: HeaderName = HeaderName::from_static("levada-large");
 /// The value of [`LARGE`] from a peer: the head is to be fetched even if it is stored.

@@ -7,7 +7,7 @@ use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode,
     header::{self, AGE, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, RETRY_AFTER, VIA},
 };
-use levada_access::fields::{PIECE, REFUSED};
+use levada_access::fields::{PIECE, REFUSED, STRANGER};
 use levada_body::partial;
 use levada_cache::{CacheStatus, strip_fields};
 use levada_policy::Pick;
@@ -102,6 +102,7 @@ pub(crate) fn failure(
     let refused = match failure {
         Failure::Overload => Some("full"),
         Failure::Starting => Some("starting"),
+        Failure::NoPeer => Some(STRANGER),
         _ => None,
     };
     if let Some(why) = refused {

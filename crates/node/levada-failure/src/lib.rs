@@ -99,6 +99,7 @@ impl Failure {
                 | ServerFailure::SocketForbidden
                 | ServerFailure::Tls(_)
                 | ServerFailure::NotHttp2
+                | ServerFailure::Stranger
                 | ServerFailure::NoResponse
                 | ServerFailure::StreamReset
                 | ServerFailure::BadResponse

@@ -72,6 +72,10 @@ impl Server {
             let Unanswered { failure, back, closes } =
                 match ask(placed, head, body, self.response_timeout()).await {
                     Ok(response) => {
+                        if let Err(failure) = self.takes_for_peer(response.headers()) {
+                            state.close();
+                            return Err(Unsent { failure, back: None });
+                        }
                         let body = |body| {
                             let source = InboundSource::Http2(Some(Box::new(body)));
                             Inbound::new(self.clone(), source, client, admitted)

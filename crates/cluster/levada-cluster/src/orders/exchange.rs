@@ -182,6 +182,9 @@ impl PurgeEndpoint {
 impl ExchangeFailure {
     fn into_result(self) -> (Confirmation, Option<String>) {
         match self {
+            Self::Unreachable(failure @ ServerFailure::Stranger) => {
+                (Confirmation::Refused, Some(failure.as_str().to_owned()))
+            }
             Self::Unreachable(failure) => {
                 (Confirmation::Unreachable, Some(failure.as_str().to_owned()))
             }

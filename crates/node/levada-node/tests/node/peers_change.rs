@@ -502,3 +502,44 @@ async fn pass_of_either_secret_is_accepted_while_the_secret_changes() {
     assert!(accepts(&[new, old], &[new]).await);
     assert!(!accepts(&[old, new], &[new]).await);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn client_never_sees_that_a_peer_refuses_its_node() {
+    let origin = Origin::start().await;
+    for h2 in [false, true] {
+        let cluster = Cluster::start(4, origin.address, |settings| {
+            let peering = settings.peering.as_mut().unwrap();
+            peering.h2 = h2;
+            peering.health.eject_after = 3;
+            if settings.name == "n3" {
+                peering.trust = secrets(&["the secret of another cluster"]);
+            }
+        })
+        .await;
+        // An origin, or a rule, may forbid what it likes: that reaches the client by way of a peer.
+        origin.otherwise(|asked| match asked.target.contains("forbidden") {
+            true => Reply::ok("not for you").status("403 Forbidden"),
+            false => Reply::ok(asked.target.clone()),
+        });
+        let (clients, mut by_peer) = (Clients::of(&cluster, &[0, 1, 2, 3]), 0);
+        clients.go_on(400).await;
+        for n in 0..40 {
+            let answer = get(cluster.client(0), &format!("/forbidden/{n}")).await;
+            assert_eq!((answer.status, answer.text()), (403, "not for you".to_owned()));
+            assert_eq!(answer.header("levada-refused"), None);
+            by_peer += usize::from(answer.field("via").contains(','));
+        }
+        clients.end().await;
+        assert!(by_peer > 0, "peers serve too");
+        let status = admin_json(cluster.node(0), "/status").await;
+        let told = status["peers"].as_array().unwrap().iter().find(|peer| peer["name"] == "n3");
+        let told = told.unwrap();
+        let why = told["why"].as_str().unwrap_or_default();
+        assert!(why.contains("a secret of [peering] in common"), "{told}");
+        let page = admin(cluster.node(0), "/metrics").await.text();
+        let counted =
+            "levada_upstream_failures_total{upstream=\"peer\",error=\"connection_refused\"}";
+        assert!(page.contains(counted), "{page}");
+        cluster.settled().await;
+    }
+}

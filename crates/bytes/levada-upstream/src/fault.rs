@@ -1,17 +1,17 @@
-//! Why the last TLS handshake with a server failed, for operators.
+//! The fault between a node and a server that stays until an operator mends it, in words.
 
 use parking_lot::Mutex;
 
-/// The reason, in words; none after a handshake that succeeded.
+/// Why the last TLS handshake failed, or why the server takes this node for no peer; none after one that succeeded.
 #[derive(Debug, Default)]
-pub(crate) struct LastTlsFault(Mutex<Option<String>>);
+pub(crate) struct LastFault(Mutex<Option<String>>);
 
-impl LastTlsFault {
+impl LastFault {
     pub(crate) fn get(&self) -> Option<String> {
         self.0.lock().clone()
     }
 
-    /// Notes the result of a handshake. Returns whether it is another one than before.
+    /// Notes the result of an attempt. Returns whether it is another one than before.
     pub(crate) fn set(&self, fault: Option<&str>) -> bool {
         let mut known = self.0.lock();
         let changes = known.as_deref() != fault;
