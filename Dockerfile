@@ -6,7 +6,7 @@
 #   docker run --publish 8080:8080 levada
 #   docker run --publish 8080:8080 --volume ./levada.toml:/etc/levada/levada.toml:ro levada
 
-FROM docker.io/library/rust:1-alpine AS build
+FROM docker.io/library/rust:1.95-alpine@sha256:606fd313a0f49743ee2a7bd49a0914bab7deedb12791f3a846a34a4711db7ed2 AS build
 # A C compiler, for ring, mimalloc and zstd.
 RUN apk add --no-cache build-base
 WORKDIR /source

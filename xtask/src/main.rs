@@ -13,7 +13,7 @@ mod workspace;
 use std::{env, path::Path, process::ExitCode};
 
 const USAGE: &str = "\
-usage: cargo xtask <test | ci [--quick] | docs | tidy [--figures] | commits RANGE | dist [--program FILE] | packages | python | cost [--write] [ROW...] | book | release-notes VERSION>
+usage: cargo xtask <test | ci [--quick] | docs | tidy [--figures] | commits RANGE | dist [--program FILE] | packages | python | advisories | cost [--write] [ROW...] | book | release-notes VERSION>
 
   test  the checks that are enough for most changes: format, tidy, lints, tests
   ci    all checks that a change must pass: those of `test`, then dependencies, the oldest
@@ -31,6 +31,8 @@ usage: cargo xtask <test | ci [--quick] | docs | tidy [--figures] | commits RANG
         the last of the checks alone: a Debian package of the debug build, in a clean Debian
   python
         the check of the Python package alone
+  advisories
+        known vulnerabilities of dependencies, by a database of at most 30 days, as a release needs it
   cost  compares what requests cost with bench/cost.toml, by callgrind and the release
         build; with --write, writes the figures there; with parts of names, some rows only; with
         --gate, the rows of the checks, on the program of the tests
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         ["ci", "--quick"] => ci::quick(),
         ["packages"] => ci::packages(),
         ["python"] => ci::python(),
+        ["advisories"] => ci::advisories(),
         ["cost", ref arguments @ ..] => cost::run(arguments),
         ["book"] => book::build(),
         ["book-links"] => book::link_to_source(),

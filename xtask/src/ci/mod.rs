@@ -15,6 +15,7 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 
+pub(crate) use dependencies::advisories;
 pub(crate) use quick::run as quick;
 use skips::Skips;
 

@@ -10,6 +10,7 @@ mod functions;
 mod links;
 mod names;
 mod outside;
+mod pinned;
 mod prose;
 mod purity;
 mod registry;
@@ -33,6 +34,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     wrong.extend(changelog::check()?);
     wrong.extend(citations::check()?);
     wrong.extend(links::check()?);
+    wrong.extend(pinned::check()?);
     wrong.extend(cycles::check(&sources));
     wrong.extend(size::check(&sources));
     wrong.extend(names::check(&sources));
