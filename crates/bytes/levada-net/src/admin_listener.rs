@@ -150,6 +150,16 @@ impl AdminListener {
     }
 }
 
+impl AdminStream {
+    /// The addresses of its client and of this end; `None`: it came by the Unix socket.
+    pub fn ends(&self) -> Option<(SocketAddr, SocketAddr)> {
+        match &self.connection {
+            Connection::Tcp(stream) => Some((stream.peer_addr().ok()?, stream.local_addr().ok()?)),
+            Connection::Unix(_) => None,
+        }
+    }
+}
+
 impl Open {
     async fn accept(&self) -> io::Result<(Connection, Option<IpAddr>)> {
         match self {

@@ -14,6 +14,7 @@
 //! memory     the memory of this process and of the machine
 //! listening  sockets that take their address before they listen
 //! open_files the limit of open files and sockets
+//! owner      the user whose process has the other end of a connection within this machine
 //! pipe       moves bytes between sockets within the kernel (splice)
 //! privileges the user that the process runs as, and its capabilities
 //! proxy_protocol the client's address, as a proxy states it
@@ -53,6 +54,8 @@ pub mod memory;
 mod netlink;
 #[cfg(target_os = "linux")]
 pub mod open_files;
+#[cfg(target_os = "linux")]
+pub mod owner;
 #[cfg(target_os = "linux")]
 pub mod pipe;
 #[cfg(target_os = "linux")]

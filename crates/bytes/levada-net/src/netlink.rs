@@ -1,4 +1,4 @@
-//! Requests to the kernel over netlink: filters at devices, routes.
+//! Requests to the kernel over netlink: filters at devices, routes, owners of connections.
 //!
 //! ```text
 //! message    = length:32 type:16 flags:16 sequence:32 port:32, header, attributes
@@ -17,7 +17,7 @@ use std::{
     sync::Arc,
 };
 
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType};
 
 use crate::bpf::BpfError;
 
@@ -141,13 +141,53 @@ pub(crate) struct Netlink {
 impl Netlink {
     pub(crate) fn open() -> io::Result<Self> {
         // The default protocol is NETLINK_ROUTE.
-        let socket = rustix::net::socket_with(
-            AddressFamily::NETLINK,
-            SocketType::RAW,
-            SocketFlags::CLOEXEC,
-            None,
-        )?;
+        Self::of(None)
+    }
+
+    /// For questions about sockets.
+    pub(crate) fn of_sockets() -> io::Result<Self> {
+        Self::of(Some(rustix::net::netlink::SOCK_DIAG))
+    }
+
+    fn of(protocol: Option<Protocol>) -> io::Result<Self> {
+        let (family, flags) = (AddressFamily::NETLINK, SocketFlags::CLOEXEC);
+        let socket = rustix::net::socket_with(family, SocketType::RAW, flags, protocol)?;
         Ok(Self { socket, sequence: 0 })
+    }
+
+    /// The user of the process that has the TCP socket at `local`, connected to `remote`. An error if no process has
+    /// one open.
+    pub(crate) fn owner(
+        &mut self,
+        local: std::net::SocketAddr,
+        remote: std::net::SocketAddr,
+    ) -> io::Result<u32> {
+        const LISTENS: u8 = 10;
+        /// Offsets in struct inet_diag_msg.
+        const STATE: usize = 1;
+        const USER: usize = 64;
+        const INODE: usize = 68;
+        let octets = |address: IpAddr| match address.to_canonical() {
+            IpAddr::V4(address) => (libc::AF_INET, address.octets().to_vec()),
+            IpAddr::V6(address) => (libc::AF_INET6, address.octets().to_vec()),
+        };
+        let (family, from) = octets(local.ip());
+        let (_, to) = octets(remote.ip());
+        let mut message = NetlinkMessage::new(SOCKETS_OF_FAMILY, 0);
+        // struct inet_diag_req_v2: connections of any state, and the two ends, without a cookie.
+        message.0.extend([family as u8, libc::IPPROTO_TCP as u8, 0, 0, 255, 255, 255, 255]);
+        message.0.extend([local.port().to_be_bytes(), remote.port().to_be_bytes()].concat());
+        for mut address in [from, to] {
+            address.resize(16, 0);
+            message.0.extend(address);
+        }
+        message.0.extend([0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255]);
+        let answer = self.ask(message)?;
+        let word = |at: usize| answer.get(at..)?.first_chunk().copied().map(u32::from_ne_bytes);
+        // The kernel falls back to a socket that listens at the port. A socket without an inode was closed.
+        let has_inode = word(INODE).is_some_and(|inode| inode != 0);
+        let is_open = has_inode && answer.get(STATE).is_some_and(|state| *state != LISTENS);
+        word(USER).filter(|_| is_open).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     /// Creates the qdisc that filters need.
@@ -280,6 +320,7 @@ const NEW_QDISC: u16 = 36;
 const NEW_FILTER: u16 = 44;
 const DELETE_FILTER: u16 = 45;
 const GET_ROUTE: u16 = 26;
+const SOCKETS_OF_FAMILY: u16 = 20;
 const REQUEST: u16 = 0x001;
 const ACK: u16 = 0x004;
 const EXCLUSIVE: u16 = 0x200;

@@ -23,6 +23,8 @@ pub enum OrderRefusal {
     OtherSite,
     /// There is no token, and the order comes from another machine.
     OtherMachine,
+    /// There is no token, and the order comes from another user of this machine.
+    OtherUser,
 }
 
 impl OrderRefusal {
@@ -30,7 +32,7 @@ impl OrderRefusal {
     pub fn status(self) -> StatusCode {
         match self {
             Self::Token => StatusCode::UNAUTHORIZED,
-            Self::OtherMachine | Self::OtherSite => StatusCode::FORBIDDEN,
+            Self::OtherMachine | Self::OtherUser | Self::OtherSite => StatusCode::FORBIDDEN,
         }
     }
 
@@ -42,12 +44,16 @@ impl OrderRefusal {
             Self::OtherMachine => {
                 "orders from other machines need a token: set `token_file` in [admin]\n"
             }
+            Self::OtherUser => {
+                "without a token, only root and the user of the node give orders here: set `token_file` in \
+                 [admin], or `listen` to a Unix socket with a `mode`\n"
+            }
         }
     }
 }
 
-/// Whether a client may change something: with the token, or from this machine if there is none. `None`: it
-/// came by a Unix socket, whose permissions have decided already.
+/// Whether a client may change something: with the token, or from this machine if there is none; of which user, is
+/// for the caller to find out. `None`: it came by a Unix socket, whose permissions have decided already.
 pub fn may_order(
     token: Option<&str>,
     client: Option<IpAddr>,

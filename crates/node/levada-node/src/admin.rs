@@ -1,21 +1,21 @@
 //! The admin listener: metrics, health, status, explain, orders. Plain HTTP on an address that is never
 //! public. `admin_access` says who may do what.
 
-use std::{convert::Infallible, net::IpAddr, pin::pin, sync::Arc, time::Duration};
+use std::{convert::Infallible, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{
-    HeaderValue, Method, Request, Response, StatusCode,
+    HeaderMap, HeaderValue, Method, Request, Response, StatusCode,
     header::{ACCEPT, CONTENT_TYPE},
 };
 use http_body_util::Full;
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use levada_cluster::admin_access;
+use levada_cluster::admin_access::{self, OrderRefusal};
 use levada_cluster::events::EventKind;
 use levada_control::page::{Page, PageBody, Stalled};
 use levada_edge::{node::Node, sites::Site, status::switched};
-use levada_net::{admin_listener::AdminListener, stop::Stop};
+use levada_net::{admin_listener::AdminListener, owner, stop::Stop};
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
 
@@ -59,6 +59,7 @@ pub(crate) async fn serve(
             continue;
         };
         let (reloader, page, cut) = (reloader.clone(), page.clone(), stop.clone());
+        let ends = stream.ends();
         tokio::spawn(async move {
             let (reloader, page, stop) = (&reloader, &page, &cut);
             let service = service_fn(|request: Request<Incoming>| async move {
@@ -68,7 +69,7 @@ pub(crate) async fn serve(
                 };
                 let answer = match (shown, pages) {
                     (Some(shown), _) => return Ok::<_, Infallible>(shown),
-                    (None, Pages::All) => administer(reloader, stop, client, request).await,
+                    (None, Pages::All) => administer(reloader, stop, ends, request).await,
                     (None, Pages::Metrics) => metrics_page(&reloader.node, request).await,
                 };
                 Ok(answer.map(PageBody::Whole))
@@ -97,10 +98,11 @@ pub(crate) async fn serve(
 async fn administer(
     reloader: &Arc<Reloader>,
     stop: &Stop,
-    client: Option<IpAddr>,
+    ends: Option<(SocketAddr, SocketAddr)>,
     request: Request<Incoming>,
 ) -> Response<Full<Bytes>> {
     let node = &reloader.node;
+    let client = ends.map(|(client, _)| client.ip());
     let settings = node.settings.load_full();
     if !page::names_this_listener(&settings, client, request.headers()) {
         let message = "this Host is not an IP address, localhost or one of `hosts` in [admin]\n";
@@ -114,7 +116,7 @@ async fn administer(
     let by_socket = client.is_none();
     if is_post
         && !(is_purge && node.settings().purge.token.is_some())
-        && let Err(refusal) = admin_access::may_order(token, client, request.headers())
+        && let Err(refusal) = may_order(token, ends, request.headers())
     {
         return text(refusal.status(), refusal.as_str());
     }
@@ -137,6 +139,17 @@ async fn administer(
         return carry_out(reloader, stop, &request).await;
     }
     answer_aside(node, request).await
+}
+
+/// Whether a client may change something. Without a token, that is for root and for the user of this process.
+fn may_order(
+    token: Option<&str>,
+    ends: Option<(SocketAddr, SocketAddr)>,
+    headers: &HeaderMap,
+) -> Result<(), OrderRefusal> {
+    admin_access::may_order(token, ends.map(|(client, _)| client.ip()), headers)?;
+    let Some((client, here)) = ends.filter(|_| token.is_none()) else { return Ok(()) };
+    if owner::is_own(client, here) { Ok(()) } else { Err(OrderRefusal::OtherUser) }
 }
 
 /// Answers a request on the listener for metrics.

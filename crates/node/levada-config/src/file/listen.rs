@@ -86,8 +86,8 @@ pub struct Admin {
     pub listen: Option<OperatorAddress>,
     /// The permissions of the socket's file. Every program that may write to it may give orders, without a token.
     pub mode: FileMode,
-    /// The token that orders need, at least 16 bytes. Without it, orders are accepted from this machine only.
-    /// Prefer `${NAME}` or `token_file` to a literal value.
+    /// The token that orders need, at least 16 bytes. Without it, orders are accepted from root and from the node's
+    /// own user, on this machine. Prefer `${NAME}` or `token_file` to a literal value.
     #[schemars(extend("writeOnly" = true, "examples" = ["${LEVADA_ADMIN_TOKEN}"]))]
     pub token: Option<String>,
     /// A file with the token; white space around it is ignored.

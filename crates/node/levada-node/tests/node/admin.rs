@@ -1,7 +1,8 @@
 //! The pages of the admin listener.
 
 use std::{
-    io::Write as _,
+    io::{Read as _, Write as _},
+    net::SocketAddr,
     process::{Command, Stdio},
 };
 
@@ -208,6 +209,46 @@ async fn order_needs_the_token_where_there_is_one() {
     assert_ne!(order(&node, "/purge", Some("for purges")).await, 401);
     assert_eq!(order(&node, "/purge", Some("secret")).await, 401);
     assert_eq!(order(&node, "/drain", Some("for purges")).await, 401);
+}
+
+/// The status and the text of an answer to a process of another user.
+fn order_of_another_user(at: SocketAddr, target: &'static str) -> (u16, String) {
+    // Another user, in this thread only, for the rest of its life.
+    let asking = std::thread::spawn(move || {
+        rustix::thread::set_thread_uid(rustix::process::Uid::from_raw(65534)).unwrap();
+        let mut stream = std::net::TcpStream::connect(at).unwrap();
+        let fields = [("Host", "localhost"), ("Content-Type", "application/json")];
+        let fields = [&fields[..], &[("Content-Length", "13"), ("Connection", "close")]].concat();
+        stream
+            .write_all((head_of("POST", target, &fields) + "{\"all\": true}").as_bytes())
+            .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    });
+    let answer = asking.join().unwrap();
+    (answer.split(' ').nth(1).unwrap().parse().unwrap(), answer)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_token_another_user_of_this_machine_gives_no_orders() {
+    if !rustix::process::geteuid().is_root() {
+        levada_skip::skipped("another user needs root");
+        return;
+    }
+    let node = administered(|_| {}).await;
+    let at = node.addresses.admin.unwrap();
+    for target in ["/drain", "/reload", "/purge", "/upgrade", "/servers/drain?server=x"] {
+        let (status, answer) = order_of_another_user(at, target);
+        assert_eq!(status, 403, "{target}: {answer}");
+        assert!(answer.contains("set `token_file` in [admin]"), "{answer}");
+    }
+    assert_eq!(admin(&node, "/readyz").await.status, 200, "it does not drain");
+    assert_eq!(metric(&node, "levada_purges_total").await, 0.0);
+    assert_eq!(order(&node, "/drain", None).await, 200, "its own user");
+    // With a token, the token decides.
+    let node = administered(|s| s.purge.token = Some("for purges".into())).await;
+    assert_eq!(order_of_another_user(node.addresses.admin.unwrap(), "/purge").0, 401);
 }
 
 #[tokio::test]
