@@ -321,6 +321,23 @@ mod tests {
     }
 
     #[test]
+    fn tickets_of_each_secret_of_the_cluster_are_read_while_it_changes() {
+        let node = |all: &[&str]| {
+            let secrets = Secrets::new(all.iter().map(|one| (*one).to_owned()).collect());
+            TicketSettings::default().keys(secrets.as_ref(), None).unwrap()
+        };
+        let rounds = [node(&["old"]), node(&["old", "new"]), node(&["new", "old"]), node(&["new"])];
+        let reads = |reader: usize, maker: usize| {
+            let ticket = rounds[maker].ticketer(b"").encrypt(TLS13).unwrap();
+            rounds[reader].ticketer(b"").decrypt(&ticket).is_some()
+        };
+        for (one, next) in [(0, 1), (1, 2), (2, 3)] {
+            assert!(reads(one, next) && reads(next, one), "rounds {one} and {next}");
+        }
+        assert!(!reads(3, 0) && !reads(3, 1), "the old secret is gone");
+    }
+
+    #[test]
     fn clocks_may_differ_by_minutes_at_the_moment_of_a_rotation() {
         let (slow, fast) = (1000 * HOUR - 300, 1000 * HOUR + 300);
         let slow = node(Some("secret"), &Arc::new(AtomicU64::new(slow)));
