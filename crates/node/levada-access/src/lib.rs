@@ -20,6 +20,7 @@
 //! process          figures of the process, and its memory within the bound
 //! rate             how often requests of one key may come
 //! referers         pages that may embed a site's files
+//! silent_places    connections that have shown nothing yet, and which of them gives way to a newcomer
 //! signed           signed URLs: tokens (RFC 9246), and links with a digest and an end
 //! site_access      the rules of a site and of its routes, with the state that they share
 //! trust            which connections may state for whom they speak
@@ -52,5 +53,6 @@ pub mod process;
 pub mod rate;
 pub mod referers;
 pub mod signed;
+pub mod silent_places;
 pub mod site_access;
 pub mod trust;
