@@ -13,7 +13,6 @@ use std::{
     },
     path::Path,
     pin::Pin,
-    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -25,14 +24,7 @@ use socket2::SockRef;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpStream, UnixListener, UnixStream as UnixConnection},
-    sync::{OwnedSemaphorePermit, Semaphore},
 };
-
-/// Connections that a listener holds at once. Each needs a file descriptor, which clients need as well.
-pub const MOST_CONNECTIONS: usize = 256;
-
-const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nRetry-After: 5\r\n\
-    Connection: close\r\nContent-Length: 47\r\n\r\nthere are too many connections to this address\n";
 
 /// A listener for operators that no runtime knows yet.
 #[derive(Debug)]
@@ -98,20 +90,16 @@ impl StdAdminListener {
     /// # Errors
     /// When the system refuses.
     pub fn start(self) -> io::Result<AdminListener> {
-        let open = match self.0 {
+        Ok(AdminListener(match self.0 {
             Inner::Tcp(listener) => Open::Tcp(TcpListener::from_std(listener)?),
             Inner::Unix(listener) => Open::Unix(UnixListener::from_std(listener)?),
-        };
-        Ok(AdminListener { open, places: Arc::new(Semaphore::new(MOST_CONNECTIONS)) })
+        }))
     }
 }
 
 /// A listener for operators.
 #[derive(Debug)]
-pub struct AdminListener {
-    open: Open,
-    places: Arc<Semaphore>,
-}
+pub struct AdminListener(Open);
 
 #[derive(Debug)]
 enum Open {
@@ -119,12 +107,9 @@ enum Open {
     Unix(UnixListener),
 }
 
-/// An operator's connection, which has one of the listener's places.
+/// An operator's connection.
 #[derive(Debug)]
-pub struct AdminStream {
-    connection: Connection,
-    _place: OwnedSemaphorePermit,
-}
+pub struct AdminStream(Connection);
 
 #[derive(Debug)]
 enum Connection {
@@ -133,18 +118,18 @@ enum Connection {
 }
 
 impl AdminListener {
-    /// The next connection, and the address that it comes from; `None`: it came by the Unix socket. As long as
-    /// there are [`MOST_CONNECTIONS`], further ones get an answer that says so and are closed.
+    /// The next connection, and the address that it comes from; `None`: it came by the Unix socket.
     ///
     /// # Errors
     /// When the system has no connection to give.
     pub async fn accept(&self) -> io::Result<(AdminStream, Option<IpAddr>)> {
-        loop {
-            let (connection, from) = self.open.accept().await?;
-            match self.places.clone().try_acquire_owned() {
-                Ok(place) => return Ok((AdminStream { connection, _place: place }, from)),
-                // A new connection has room for so short an answer.
-                Err(_) => drop(connection.socket().send(FULL)),
+        match &self.0 {
+            Open::Tcp(listener) => {
+                let (stream, from) = listener.accept().await?;
+                Ok((AdminStream(Connection::Tcp(stream)), Some(from.ip())))
+            }
+            Open::Unix(listener) => {
+                Ok((AdminStream(Connection::Unix(listener.accept().await?.0)), None))
             }
         }
     }
@@ -153,30 +138,9 @@ impl AdminListener {
 impl AdminStream {
     /// The addresses of its client and of this end; `None`: it came by the Unix socket.
     pub fn ends(&self) -> Option<(SocketAddr, SocketAddr)> {
-        match &self.connection {
+        match &self.0 {
             Connection::Tcp(stream) => Some((stream.peer_addr().ok()?, stream.local_addr().ok()?)),
             Connection::Unix(_) => None,
-        }
-    }
-}
-
-impl Open {
-    async fn accept(&self) -> io::Result<(Connection, Option<IpAddr>)> {
-        match self {
-            Self::Tcp(listener) => {
-                let (stream, from) = listener.accept().await?;
-                Ok((Connection::Tcp(stream), Some(from.ip())))
-            }
-            Self::Unix(listener) => Ok((Connection::Unix(listener.accept().await?.0), None)),
-        }
-    }
-}
-
-impl Connection {
-    fn socket(&self) -> SockRef<'_> {
-        match self {
-            Self::Tcp(stream) => SockRef::from(stream),
-            Self::Unix(stream) => SockRef::from(stream),
         }
     }
 }
@@ -187,7 +151,7 @@ impl AsyncRead for AdminStream {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        match &mut self.get_mut().connection {
+        match &mut self.get_mut().0 {
             Connection::Tcp(stream) => Pin::new(stream).poll_read(cx, buffer),
             Connection::Unix(stream) => Pin::new(stream).poll_read(cx, buffer),
         }
@@ -200,21 +164,21 @@ impl AsyncWrite for AdminStream {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        match &mut self.get_mut().connection {
+        match &mut self.get_mut().0 {
             Connection::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
             Connection::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.get_mut().connection {
+        match &mut self.get_mut().0 {
             Connection::Tcp(stream) => Pin::new(stream).poll_flush(cx),
             Connection::Unix(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.get_mut().connection {
+        match &mut self.get_mut().0 {
             Connection::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
             Connection::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
         }
@@ -285,34 +249,6 @@ mod tests {
             let _live = listen_unix(&path, mode).unwrap();
             assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, mode);
         }
-    }
-
-    #[tokio::test]
-    async fn connections_beyond_the_bound_are_refused_and_places_come_back() {
-        use tokio::io::AsyncReadExt as _;
-
-        let listener = StdTcpListener::bind("127.0.0.1:0").unwrap();
-        listener.set_nonblocking(true).unwrap();
-        let address = listener.local_addr().unwrap();
-        let listener = StdAdminListener::from(listener).start().unwrap();
-        let (mut clients, mut accepted) = (Vec::new(), Vec::new());
-        for _ in 0..MOST_CONNECTIONS {
-            clients.push(TcpStream::connect(address).await.unwrap());
-            accepted.push(listener.accept().await.unwrap());
-        }
-        let mut refused = TcpStream::connect(address).await.unwrap();
-        let mut answer = String::new();
-        let (next, read) = (listener.accept(), refused.read_to_string(&mut answer));
-        let mut next = std::pin::pin!(next);
-        tokio::select! {
-            biased;
-            _ = next.as_mut() => panic!("one more than the bound was accepted"),
-            read = read => drop(read.unwrap()),
-        }
-        assert!(answer.starts_with("HTTP/1.1 503 ") && answer.ends_with("address\n"), "{answer}");
-        accepted.pop();
-        let _client = TcpStream::connect(address).await.unwrap();
-        next.await.unwrap();
     }
 
     #[test]

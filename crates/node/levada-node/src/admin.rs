@@ -1,12 +1,19 @@
 //! The admin listener: metrics, health, status, explain, orders. Plain HTTP on an address that is never
 //! public. `admin_access` says who may do what.
 
-use std::{convert::Infallible, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    future::pending,
+    net::{IpAddr, SocketAddr},
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode,
-    header::{ACCEPT, CONTENT_TYPE},
+    header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER},
 };
 use http_body_util::Full;
 use hyper::{body::Incoming, service::service_fn};
@@ -18,8 +25,10 @@ use levada_edge::{node::Node, sites::Site, status::switched};
 use levada_net::{admin_listener::AdminListener, owner, stop::Stop};
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
+use tokio::sync::Mutex;
 
 use crate::{
+    admin_places::AdminPlaces,
     explain::{self, ExplainedRequest},
     page::{self, NodePage},
     reload::Reloader,
@@ -38,8 +47,12 @@ pub(crate) enum Pages {
 
 /// How long an answer may take after the node has started to stop.
 const LAST_ANSWER: Duration = Duration::from_secs(1);
-/// The paths of [`Pages::Metrics`].
-const METRICS_PAGES: [&str; 3] = ["/metrics", "/healthz", "/readyz"];
+/// How long a new connection may take to send the head of its first request.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a connection may wait for a further request.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// The pages that need no place among requests in work.
+const HEALTH_PAGES: [&str; 2] = ["/healthz", "/readyz"];
 
 /// Serves the admin listener, or the one for metrics, until the node stops.
 pub(crate) async fn serve(
@@ -49,42 +62,67 @@ pub(crate) async fn serve(
     stop: Stop,
 ) {
     let page = Arc::new(Page::new(Arc::new(NodePage::new(reloader.node.clone()))));
+    let places = Arc::new(AdminPlaces::new());
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = stop.begun() => return,
         };
         let Ok((stream, client)) = accepted else {
+            places.give_way();
             tokio::time::sleep(levada_net::listening::ACCEPT_BACKOFF).await;
             continue;
         };
-        let (reloader, page, cut) = (reloader.clone(), page.clone(), stop.clone());
-        let ends = stream.ends();
+        let (place, given_way) = places.enter(client);
+        let (reloader, page, places) = (reloader.clone(), page.clone(), places.clone());
+        let (cut, ends) = (stop.clone(), stream.ends());
         tokio::spawn(async move {
-            let (reloader, page, stop) = (&reloader, &page, &cut);
+            let (reloader, page, places, place) = (&reloader, &page, &places, &place);
+            // Held while a request is in work.
+            let (stop, has_asked) = (&cut, &Mutex::new(false));
             let service = service_fn(|request: Request<Incoming>| async move {
+                let mut has_asked = has_asked.lock().await;
+                *has_asked = true;
+                let _busy = place.busy();
                 let shown = match pages {
                     Pages::All => page::answer(page, &reloader.node, client, &request),
                     Pages::Metrics => None,
                 };
                 let answer = match (shown, pages) {
                     (Some(shown), _) => return Ok::<_, Infallible>(shown),
-                    (None, Pages::All) => administer(reloader, stop, ends, request).await,
-                    (None, Pages::Metrics) => metrics_page(&reloader.node, request).await,
+                    (None, Pages::All) => administer(reloader, places, stop, ends, request).await,
+                    (None, Pages::Metrics) => {
+                        metrics_page(&reloader.node, places, client, request).await
+                    }
                 };
                 Ok(answer.map(PageBody::Whole))
             });
             let served = hyper::server::conn::http1::Builder::new()
                 .timer(TokioTimer::new())
-                .header_read_timeout(Duration::from_secs(30))
+                .header_read_timeout(IDLE_TIMEOUT)
                 .serve_connection(TokioIo::new(Stalled::new(stream)), service);
             let mut served = pin!(served);
-            // An admin connection works while the node drains, but does not delay its end. Who has asked for
-            // an upgrade gets the answer.
+            let silent = async {
+                tokio::time::sleep(HEAD_TIMEOUT).await;
+                if *has_asked.lock().await {
+                    pending::<()>().await;
+                }
+            };
+            let displaced = async {
+                if given_way.await.is_err() {
+                    pending::<()>().await;
+                }
+                drop(has_asked.lock().await);
+            };
+            // A request that has come is answered before its connection gives way. An admin connection works while
+            // the node drains, but does not delay its end. Who has asked for an upgrade gets the answer.
             tokio::select! {
+                biased;
                 served = served.as_mut() => if let Err(error) = served {
                     tracing::debug!(%error, "admin connection");
                 },
+                () = silent => {}
+                () = displaced => {}
                 () = cut.begun() => {
                     served.as_mut().graceful_shutdown();
                     let _ = tokio::time::timeout(LAST_ANSWER, served).await;
@@ -97,6 +135,7 @@ pub(crate) async fn serve(
 /// Answers a request on the admin listener.
 async fn administer(
     reloader: &Arc<Reloader>,
+    places: &AdminPlaces,
     stop: &Stop,
     ends: Option<(SocketAddr, SocketAddr)>,
     request: Request<Incoming>,
@@ -110,6 +149,10 @@ async fn administer(
     }
     let (is_post, is_get) = (request.method() == Method::POST, request.method() == Method::GET);
     let path = request.uri().path();
+    if HEALTH_PAGES.contains(&path) {
+        return answer_aside(node, request).await;
+    }
+    let Some(_work) = places.work(&settings, client, &request) else { return full() };
     // A purge has a token of its own.
     let is_purge = is_post && path == "/purge";
     let token = settings.admin.as_ref().and_then(|admin| admin.token.as_deref());
@@ -153,15 +196,32 @@ fn may_order(
 }
 
 /// Answers a request on the listener for metrics.
-async fn metrics_page(node: &Arc<Node>, request: Request<Incoming>) -> Response<Full<Bytes>> {
-    if METRICS_PAGES.contains(&request.uri().path()) {
+async fn metrics_page(
+    node: &Arc<Node>,
+    places: &AdminPlaces,
+    client: Option<IpAddr>,
+    request: Request<Incoming>,
+) -> Response<Full<Bytes>> {
+    let path = request.uri().path();
+    if HEALTH_PAGES.contains(&path) {
         return answer_aside(node, request).await;
     }
-    text(StatusCode::NOT_FOUND, "metrics and health only: /metrics /healthz /readyz\n")
+    if path != "/metrics" {
+        let message = "metrics and health only: /metrics /healthz /readyz\n";
+        return text(StatusCode::NOT_FOUND, message);
+    }
+    match places.work(&node.settings(), client, &request) {
+        Some(_work) => answer_aside(node, request).await,
+        None => full(),
+    }
 }
 
 /// Answers on a thread that does not serve clients: pages of a node with thousands of sites take long to make.
 async fn answer_aside(node: &Arc<Node>, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    // A node lives though all its threads wait for a disk.
+    if request.uri().path() == "/healthz" {
+        return answer(node, &request);
+    }
     let node = node.clone();
     let answered = tokio::task::spawn_blocking(move || answer(&node, &request)).await;
     answered.unwrap_or_else(|error| text(StatusCode::SERVICE_UNAVAILABLE, &format!("{error}\n")))
@@ -332,6 +392,14 @@ fn explained(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> 
         Ok(explanation) => json(StatusCode::OK, &explanation),
         Err(error) => text(StatusCode::BAD_REQUEST, &format!("{error}\n")),
     }
+}
+
+/// The answer to a request that finds no place.
+fn full() -> Response<Full<Bytes>> {
+    let message = "this address has too much work; try again, or use the admin token\n";
+    let mut answer = text(StatusCode::SERVICE_UNAVAILABLE, message);
+    answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    answer
 }
 
 fn json(status: StatusCode, body: &impl Serialize) -> Response<Full<Bytes>> {

@@ -6,10 +6,11 @@
 //! run ─ listeners                      threads, sockets, signals, an orderly end
 //! tend ─ route ─ members ─ watch       background tasks
 //! reload ─ replace ─ upgrade           changes without outage: settings, then the process
-//! admin ─ page ─ explain               the port of operators
+//! admin ─ admin_places ─ page ─ explain  the port of operators
 //! ```
 
 mod admin;
+mod admin_places;
 mod counts;
 pub mod explain;
 mod expressions;

@@ -8,6 +8,7 @@ mod support;
 mod access;
 mod access_log;
 mod admin;
+mod admin_places;
 mod bad_origin;
 mod cache;
 mod cache_rules;
