@@ -9,6 +9,7 @@
 //! cached     whether a file is in the page cache
 //! clock      whether the clock is synchronised
 //! dormant    finds connections whose client has disappeared
+//! first_bytes  the first bytes of a connection, before they are taken
 //! handoff    moves a connection from its socket to another one, on another host
 //! incoming   accepted connections that the runtime does not know yet
 //! memory     the memory of this process and of the machine
@@ -40,6 +41,7 @@ pub mod client;
 #[cfg(target_os = "linux")]
 pub mod clock;
 pub mod dormant;
+pub mod first_bytes;
 #[cfg(target_os = "linux")]
 pub mod handoff;
 #[cfg(target_os = "linux")]

@@ -5,7 +5,6 @@
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    time::Duration,
 };
 
 use ppp::{PartialResult as _, v1, v2};
@@ -13,17 +12,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::io::AsyncReadExt as _;
 
-use crate::client::ClientSocket;
+use crate::{client::ClientSocket, first_bytes};
 
 /// Bytes of the longest header that is accepted. Addresses take 52 at most; the rest is for the extensions of
 /// version 2, such as a TLS certificate's name.
 pub const MAX_HEADER: usize = 2048;
 /// Bytes of the longest line of version 1.
 const MAX_LINE: usize = 107;
-/// The interval at which the socket is looked at again, when only a part of a header has come. The rest is in the
-/// same round trip.
-const PEEK_INTERVAL: Duration = Duration::from_millis(1);
-
 /// A version of the PROXY protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -128,17 +123,17 @@ impl ProxyHeader {
     /// # Errors
     /// If the connection fails or does not begin with a header.
     pub async fn take(stream: &mut ClientSocket) -> io::Result<Self> {
-        let mut bytes = vec![0; MAX_HEADER];
+        let (mut bytes, mut seen) = (vec![0; MAX_HEADER], 0);
         loop {
-            let seen = stream.stream().peek(&mut bytes).await?;
-            if seen == 0 {
+            let before = seen;
+            seen = first_bytes::beyond(stream.stream(), before, &mut bytes).await?;
+            if seen == before {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
             if let Some(header) = Self::parse(&bytes[..seen])? {
                 stream.read_exact(&mut bytes[..header.length]).await?;
                 return Ok(header);
             }
-            tokio::time::sleep(PEEK_INTERVAL).await;
         }
     }
 }

@@ -20,6 +20,7 @@ use levada_http::{
 };
 use levada_net::{
     client::{ClientSocket, OpenConnection},
+    first_bytes,
     proxy_protocol::ProxyHeader,
     stop::Stop,
 };
@@ -472,17 +473,15 @@ async fn last_call(stop: &Stop) {
 /// Whether the client opens with HTTP/2's preface. Looks at the first bytes without taking them.
 async fn speaks_h2(limits: &Limits, stream: &ClientSocket, stop: &Stop) -> bool {
     let look = async {
-        let mut bytes = [0; PREFACE.len()];
-        loop {
-            let seen = stream.stream().peek(&mut bytes).await.unwrap_or(0);
-            if seen == 0 || bytes[..seen] != PREFACE[..seen] {
+        let (mut bytes, mut seen) = ([0; PREFACE.len()], 0);
+        while seen < PREFACE.len() {
+            let before = seen;
+            seen = first_bytes::beyond(stream.stream(), before, &mut bytes).await.unwrap_or(before);
+            if seen == before || bytes[..seen] != PREFACE[..seen] {
                 return false;
             }
-            if seen == PREFACE.len() {
-                return true;
-            }
-            tokio::time::sleep(Duration::from_millis(1)).await;
         }
+        true
     };
     tokio::select! {
         looked = tokio::time::timeout(limits.head_timeout, look) => {
