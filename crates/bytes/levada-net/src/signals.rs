@@ -14,6 +14,7 @@ pub struct Signals {
     stops: Vec<Signal>,
     reload: Option<Signal>,
     reopen: Option<Signal>,
+    upgrade: Option<Signal>,
 }
 
 impl Signals {
@@ -24,12 +25,19 @@ impl Signals {
             stops: stops.into_iter().filter_map(|kind| signal(kind).ok()).collect(),
             reload: signal(SignalKind::hangup()).ok(),
             reopen: signal(SignalKind::user_defined1()).ok(),
+            upgrade: signal(SignalKind::user_defined2()).ok(),
         }
     }
 
-    /// Returns on TERM, INT or QUIT. Until then it reloads on each HUP and reopens on each USR1.
-    pub async fn until_stopped(&mut self, reload: impl AsyncFn(), reopen: impl AsyncFn()) {
-        let Self { stops, reload: reloads, reopen: reopens } = self;
+    /// Returns on TERM, INT or QUIT. Until then it reloads on each HUP, reopens on each USR1 and upgrades on each
+    /// USR2.
+    pub async fn until_stopped(
+        &mut self,
+        reload: impl AsyncFn(),
+        reopen: impl AsyncFn(),
+        upgrade: impl AsyncFn(),
+    ) {
+        let Self { stops, reload: reloads, reopen: reopens, upgrade: upgrades } = self;
         let stopped =
             |cx: &mut Context<'_>| match stops.iter_mut().any(|s| s.poll_recv(cx).is_ready()) {
                 true => Poll::Ready(()),
@@ -39,6 +47,7 @@ impl Signals {
             () = poll_fn(stopped) => {}
             () = on_each(reloads, reload) => {}
             () = on_each(reopens, reopen) => {}
+            () = on_each(upgrades, upgrade) => {}
         }
     }
 }

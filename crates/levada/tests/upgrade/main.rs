@@ -3,6 +3,7 @@
 mod load;
 mod node;
 mod origin;
+mod signals;
 mod systemd;
 
 use std::{

@@ -12,6 +12,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rustix::process::Signal;
+
 use crate::origin::Origin;
 
 /// The longest wait for anything.
@@ -97,6 +99,12 @@ impl Plan {
             peer("c")
         );
         self.written()
+    }
+
+    /// Writes access logs to a file of this name.
+    pub(crate) fn log_to(&mut self, name: &str) {
+        self.more = format!("[log]\naccess = \"{}\"\n", self.path(name).display());
+        self.write();
     }
 
     pub(crate) fn set_threads(&mut self, threads: usize) {
@@ -301,7 +309,11 @@ impl Node {
     }
 
     pub(crate) fn terminate(&self) {
-        signal(self.pid, rustix::process::Signal::TERM);
+        self.signal(Signal::TERM);
+    }
+
+    pub(crate) fn signal(&self, number: Signal) {
+        signal(self.pid, number);
     }
 
     pub(crate) fn kill_process(&self) {
@@ -336,14 +348,14 @@ impl Node {
 }
 
 pub(crate) fn kill(pid: u32) {
-    signal(pid, rustix::process::Signal::KILL);
+    signal(pid, Signal::KILL);
 }
 
 pub(crate) fn hang_up(pid: u32) {
-    signal(pid, rustix::process::Signal::HUP);
+    signal(pid, Signal::HUP);
 }
 
-fn signal(pid: u32, signal: rustix::process::Signal) {
+fn signal(pid: u32, signal: Signal) {
     if let Some(pid) = rustix::process::Pid::from_raw(pid as i32) {
         let _ = rustix::process::kill_process(pid, signal);
     }

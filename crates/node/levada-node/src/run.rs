@@ -21,7 +21,7 @@ use crate::{
     listeners::Listeners,
     members,
     reload::Reloader,
-    replace::Inheritance,
+    replace::{Inheritance, upgrade},
     start_error::StartError,
     tend::tend,
     upgrade::{
@@ -33,8 +33,8 @@ use levada_config::{Runtime, Settings, SettingsReader};
 /// Runs a node until TERM, INT or QUIT, then lets running requests end within the drain timeout. Calls
 /// `ready` when the node has caught up with the purges of its cluster and every address is being
 /// listened on. On HUP the node takes over the settings that `reader` reads, as far as they can change. On
-/// HUP and USR1 it opens the access log again. Takes over from its `predecessor`, if there is one, and ends
-/// when another process has taken over from it.
+/// HUP and USR1 it opens the access log again, and on USR2 it starts an upgrade. Takes over from its
+/// `predecessor`, if there is one, and ends when another process has taken over from it.
 ///
 /// # Errors
 /// When an address, a certificate, a policy or the log cannot be used. Nothing is left half started.
@@ -291,13 +291,14 @@ fn worker(index: usize, stop: &Stop) -> Result<runtime::Handle, StartError> {
     Ok(handle)
 }
 
-/// Returns on a signal to stop. Until then it reloads on each HUP, and opens the access log again on each
-/// USR1.
+/// Returns on a signal to stop. Until then it reloads on each HUP, opens the access log again on each USR1, and
+/// upgrades on each USR2.
 async fn until_signalled(signals: &mut Signals, reloader: &Arc<Reloader>, stop: &Stop) {
-    // The result is in the log and in the metrics.
+    // The results are in the log and in the metrics.
     let reload = async || drop(reloader.reload(stop).await);
     let reopen = async || reloader.node.telemetry.logs.reopen();
-    signals.until_stopped(reload, reopen).await;
+    let upgrade = async || drop(upgrade(reloader, None, stop).await);
+    signals.until_stopped(reload, reopen, upgrade).await;
 }
 
 /// The interval of checks whether connections are left.
