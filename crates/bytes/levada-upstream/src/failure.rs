@@ -132,6 +132,11 @@ impl ServerFailure {
         )
     }
 
+    /// Whether the failure is the fault of the client: it counts against no server.
+    pub const fn is_clients(self) -> bool {
+        matches!(self, Self::RequestBody)
+    }
+
     /// Whether the server only took too long.
     pub const fn is_timeout(self) -> bool {
         matches!(self, Self::ConnectTimeout | Self::ResponseTimeout | Self::Late)

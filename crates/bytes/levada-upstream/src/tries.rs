@@ -254,10 +254,13 @@ impl<'a, G: Group> Tries<'a, G> {
         let Try { server, held, exchange, .. } = one;
         // Its connection ends before its place is free.
         drop(exchange);
+        self.error = SendError { failure, server: Some(server.server().name.clone()) };
+        if failure.is_clients() {
+            return;
+        }
         report_outcome(&server, Some(failure), self.retries.clock);
         self.retries.metrics.failed(G::Server::KIND, failure);
         log(&server, failure);
-        self.error = SendError { failure, server: Some(server.server().name.clone()) };
         self.group.failed(server, held, failure);
     }
 }

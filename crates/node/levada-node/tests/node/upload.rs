@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::*;
+use crate::support::{nodes::admin, *};
 
 #[tokio::test]
 async fn body_of_a_post_is_streamed() {
@@ -95,6 +95,8 @@ async fn client_that_vanishes_in_its_body_leaves_nothing() {
         settled(&node).await;
     }
     assert_eq!(origin.total(), 0, "half a body is no request");
+    let page = admin(&node, "/metrics").await.text();
+    assert!(!page.contains("levada_upstream_failures_total{"), "it is no failure of the origin");
 }
 
 #[tokio::test]
