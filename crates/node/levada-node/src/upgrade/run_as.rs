@@ -1,9 +1,14 @@
 //! The user that the node runs as, once root has opened its listeners.
 
-use std::{fs, io, os::unix::fs::DirBuilderExt as _, path::Path};
+use std::{
+    fs, io,
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::Path,
+};
 
 use levada_config::{RunAs, Settings, SettingsReader};
 use levada_net::privileges::{self, Account, Kept, Privileges};
+use levada_observe::log::FILE_MODE;
 
 /// Why the node cannot become the user of its settings.
 #[derive(Debug, thiserror::Error)]
@@ -71,7 +76,8 @@ fn change_user(run_as: &RunAs, settings: &Settings) -> io::Result<()> {
     }
     for path in settings.access_logs().filter_map(|log| log.target.path()) {
         if !path.exists() {
-            let made = fs::File::options().append(true).create_new(true).open(path);
+            let mut new = fs::File::options();
+            let made = new.append(true).create_new(true).mode(FILE_MODE).open(path);
             made.and_then(|_| account.own(path)).map_err(|why| named(path, why))?;
         }
     }

@@ -20,6 +20,6 @@ mod timestamp;
 
 pub use entry::{AccessLine, CapturedFields, LogEntry, Pieces};
 pub use format::{FORMAT_NAMES, FormatError, LogFormat, variables};
-pub use output::LogTarget;
+pub use output::{FILE_MODE, LogTarget};
 pub use queue::{LineQueue, WeakLineQueue};
 pub use syslog::{FACILITIES, Syslog, SyslogTransport, TransportError};

@@ -85,14 +85,17 @@ impl Output {
     }
 }
 
+/// The permissions of a new file of an access log: it has addresses of clients and their URLs.
+pub const FILE_MODE: u32 = 0o640;
+
 /// Opens a file for appending. A pipe is opened for reading as well: opening waits for no reader then, and
 /// lines wait for the next reader when one has gone.
 fn open_file(path: &Path) -> io::Result<File> {
-    use std::os::unix::fs::FileTypeExt as _;
+    use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
     let is_pipe = std::fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo());
     match is_pipe {
         true => File::options().read(true).write(true).open(path),
-        false => File::options().create(true).append(true).open(path),
+        false => File::options().create(true).append(true).mode(FILE_MODE).open(path),
     }
 }
 
