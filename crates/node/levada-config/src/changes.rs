@@ -34,7 +34,7 @@ pub fn between(old: &Settings, new: &Settings) -> Result<Vec<String>, String> {
         ("cache.memory", old.cache.memory != new.cache.memory),
         ("purge.token", old.purge.token != new.purge.token),
         ("[limits]", old.limits != new.limits),
-        ("[log]", old.access_log != new.access_log),
+        ("[log]", old.access_log != new.access_log || old.redact != new.redact),
         ("runtime.splice", old.splice != new.splice),
     ];
     let mut changes: Vec<String> =

@@ -32,6 +32,7 @@ use crate::{
     unusable::UnusableSettings,
 };
 use levada_access::{country::Countries, trust::TrustedProxies};
+use levada_observe::redact::RedactedArguments;
 use levada_store::CacheSettings;
 use levada_tls::{acme::CertificateState, pem::Certificate};
 use levada_types::{
@@ -90,6 +91,7 @@ pub(crate) fn settings(
         sites: sites?,
         limits: file.limits.clone(),
         access_log: access_log?,
+        redact: RedactedArguments::new(&file.log.redact),
         telemetry: telemetry?,
         route: route?,
         seed: file.seed.map(i64::unsigned_abs),

@@ -24,6 +24,7 @@ pub use levada_fetch::{Mode, Patience, Plan};
 pub use levada_observe::log::LogFormat;
 pub use levada_observe::log::access_log::AccessLog;
 pub use levada_observe::otel::ExportSettings;
+pub use levada_observe::redact::RedactedArguments;
 pub use levada_policy::classify::{ClassRule, ClassRules};
 pub use levada_redirector::handoff::{AfterHandoff, HandoffBackendSettings, HandoffSettings};
 pub use levada_redirector::{
@@ -98,6 +99,8 @@ pub struct Settings {
     pub limits: Limits,
     /// The access log of sites that have none of their own.
     pub access_log: Option<AccessLog>,
+    /// The query arguments whose values spans leave out.
+    pub redact: RedactedArguments,
     /// The collector that gets traces, metrics and logs; `None`: nothing is exported.
     pub telemetry: Option<CollectorSettings>,
     /// The route to this node; `None`: Levada does not manage it.

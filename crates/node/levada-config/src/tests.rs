@@ -10,6 +10,7 @@ use levada_cluster::nodes::PeerTrust;
 use levada_fetch::Mode;
 use levada_observe::log::access_log::AccessLog;
 use levada_observe::log::{LogFormat, LogTarget};
+use levada_observe::redact::RedactedArguments;
 use levada_redirector::handoff::HandoffControl;
 use levada_upstream::ProxyVersion;
 use proptest::prelude::*;
@@ -95,6 +96,7 @@ fn the_least_file_takes_every_default() {
         target: LogTarget::Stdout,
         format: LogFormat::combined(),
         sampling: None,
+        redact: RedactedArguments::default(),
         node: "a".to_owned(),
     };
     assert_eq!(settings.access_log, Some(stdout));

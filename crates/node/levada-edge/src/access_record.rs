@@ -6,7 +6,7 @@
 
 use std::{net::IpAddr, sync::Arc, time::Instant};
 
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use http::{HeaderValue, Response, StatusCode};
 use levada_access::{client_shares::ClientPlace, concurrency::ConcurrencyPlace};
 use levada_observe::log::{
@@ -20,6 +20,7 @@ use levada_control::status::LatencyBuckets;
 use levada_http::websocket::{EndReason, TunnelEnd};
 use levada_observe::metrics::{AnsweredRequest, CacheResult, Counter, SiteMetrics, Work, did};
 use levada_observe::otel::{BegunRequest, EndedRequest, Exporter, Trace, TraceContext, Tracer};
+use levada_observe::redact::RedactedArguments;
 use levada_upstream::{Clock, CollectorSettings};
 
 use crate::{metrics::Metrics, node_error::NodeError, request::RequestContext, resource::Resource};
@@ -34,6 +35,8 @@ pub struct Telemetry {
     pub logs: Logs,
     /// The access log of sites that have none of their own, if enabled.
     pub log: ArcSwapOption<Log>,
+    /// The query arguments whose values spans leave out.
+    pub redact: ArcSwap<RedactedArguments>,
     /// The times of responses to clients.
     pub(crate) latencies: LatencyBuckets,
     /// Requests that were refused because the node was full.
@@ -53,8 +56,8 @@ impl Telemetry {
         let records = exporter.as_ref().map(|exporter| exporter.logs.clone());
         let logs = Logs::new(metrics.log_lines_dropped.clone(), records);
         let (latencies, refused) = (LatencyBuckets::default(), Counter::default());
-        let log = ArcSwapOption::empty();
-        Self { clock, metrics, logs, log, latencies, refused, exporter }
+        let (log, redact) = (ArcSwapOption::empty(), ArcSwap::default());
+        Self { clock, metrics, logs, log, redact, latencies, refused, exporter }
     }
 
     /// Waits for what is written and exported last. Readers and collectors that stand still cost two seconds.
@@ -161,15 +164,15 @@ impl AccessRecord {
         let RequestContext { connection, resource, parts, .. } = context;
         self.line = Some(Box::new(AccessLine {
             fields: log.capture(&parts.headers),
+            target: match &resource.piece {
+                Some(piece) => piece.url.affix(&log.shown(resource.target())),
+                None => log.shown(resource.target()).into_owned(),
+            },
             log,
             client: if self.from_peer { connection.client } else { context.client },
             method: parts.method.clone(),
             scheme: resource.scheme(),
             host: resource.host().to_owned(),
-            target: match &resource.piece {
-                Some(piece) => piece.url.affix(resource.target()),
-                None => resource.target().to_owned(),
-            },
             version: parts.version,
             upstream: None,
             policy: resource.site.decider.name(),
@@ -181,11 +184,12 @@ impl AccessRecord {
 
     fn traced(&self, tracer: &Arc<Tracer>, context: &mut RequestContext) -> Option<Arc<Trace>> {
         let RequestContext { resource, parts, .. } = context;
+        let redact = self.telemetry.redact.load();
         let request = BegunRequest {
             method: parts.method.as_str(),
             scheme: resource.scheme(),
             host: resource.host(),
-            target: resource.target(),
+            target: &redact.without(resource.target()),
             began: self.started,
             from_peer: self.from_peer,
         };

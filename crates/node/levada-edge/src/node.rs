@@ -155,6 +155,7 @@ impl Node {
         let telemetry = Telemetry::new(clock, metrics.clone(), settings.telemetry.as_ref());
         let telemetry = Arc::new(telemetry);
         telemetry.log.store(telemetry.open(settings.access_log.as_ref())?);
+        telemetry.redact.store(Arc::new(settings.redact.clone()));
         let around = SiteBuilder {
             settings: &settings,
             clock,

@@ -134,6 +134,7 @@ impl Reloader {
         if let Some(log) = log {
             self.node.telemetry.log.store(log);
         }
+        self.node.telemetry.redact.store(Arc::new(settings.redact.clone()));
         self.listeners.places.set(settings.limits.connections);
         self.registrar.set(settings.discovery.registration.clone());
         resolver.commit();

@@ -3,6 +3,7 @@
 use crate::settings::SiteLog;
 use levada_observe::log::access_log::{AccessLog, Sampling};
 use levada_observe::log::{FACILITIES, FORMAT_NAMES, FormatError, LogFormat, LogTarget, Syslog};
+use levada_observe::redact::RedactedArguments;
 use levada_types::document::{Path, did_you_mean, nearest};
 
 use super::Check;
@@ -29,6 +30,7 @@ impl Check<'_, '_> {
             target: target?,
             format: format?,
             sampling: (rate < 1.0).then_some(Sampling { rate, slow }),
+            redact: RedactedArguments::new(&log.redact),
             node: self.file.name.as_ref().map(ToString::to_string).unwrap_or_default(),
         }))
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use levada_observe::redact::SECRET_ARGUMENTS;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +31,9 @@ pub struct Log {
     /// With `sample`: requests that take this long are always written.
     #[schemars(extend("x-maximum" = "1h"))]
     pub slow: Time,
+    /// Query arguments whose values lines and spans leave out, in upper or lower case. A list that is stated
+    /// stands in the place of the default one.
+    pub redact: Vec<String>,
 }
 
 impl Default for Log {
@@ -41,6 +45,7 @@ impl Default for Log {
             facility: "local7".to_owned(),
             sample: 1.0,
             slow: Time(Duration::from_secs(1)),
+            redact: SECRET_ARGUMENTS.map(str::to_owned).into(),
         }
     }
 }

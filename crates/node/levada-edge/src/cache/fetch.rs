@@ -17,6 +17,7 @@ use levada_cache::{
 };
 
 use levada_cluster::purge::PendingStore;
+use levada_observe::redact::without_query;
 use levada_rules::UnkeyedFields;
 use levada_store::{Blocks, Label, Object, StoredHead, new_version};
 use levada_types::Key;
@@ -376,7 +377,7 @@ impl Fetch {
             }
             (Err(incomplete), version) => {
                 if !matches!(incomplete, Incomplete::Unread) {
-                    tracing::info!(uri = &*self.identity, "{incomplete}");
+                    tracing::info!(uri = without_query(&self.identity), "{incomplete}");
                 }
                 // No request may follow a broken fetch. The blocks of a long body that broke off, or that
                 // nobody reads, are useful if the rest can be asked for by range.

@@ -17,6 +17,7 @@ use levada_body::{
 };
 use levada_cache::{CONDITIONAL, Validators};
 use levada_http::ZeroCopyQueue;
+use levada_observe::redact::without_query;
 use levada_rules::{SentFields, UnkeyedFields};
 use levada_store::{Blocks, Label, Object};
 use levada_types::Key;
@@ -211,7 +212,7 @@ impl PartOrigin {
     /// the bytes.
     async fn whole(&self, of: &Representation) -> Result<Inbound, ReadError> {
         let (head, inbound) = self.send(self.request.clone()).await?;
-        let uri = &*of.identity;
+        let uri = without_query(&of.identity);
         if !of.may_be_continued_by((head.status, &head.headers), SystemTime::now()) {
             tracing::info!(uri, "the representation has changed; its reader is cut");
             return Err(ReadError::Gone);
@@ -234,7 +235,8 @@ impl PartOrigin {
         status: StatusCode,
         headers: &HeaderMap,
     ) -> Result<(), ReadError> {
-        let PartsOf { key, identity: uri, length, .. } = *of;
+        let PartsOf { key, identity, length, .. } = *of;
+        let uri = without_query(identity);
         match part::judge((of.validators, length), &span, (status, headers), SystemTime::now()) {
             PartAnswer::Part => {
                 self.offers_parts.store(true, Relaxed);
@@ -284,7 +286,10 @@ impl PartOrigin {
             writer.room().await;
             let Some(piece) = relay.next_data().await else { break };
             let Ok(piece) = piece else {
-                tracing::info!(uri = &*body.of.identity, "the origin's part broke off");
+                tracing::info!(
+                    uri = without_query(&body.of.identity),
+                    "the origin's part broke off"
+                );
                 return false;
             };
             if writer.written() + piece.len() as u64 > due {

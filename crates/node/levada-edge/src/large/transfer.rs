@@ -15,7 +15,7 @@ use http::HeaderMap;
 use levada_body::{DigestCheck, ReadAt, ReadError};
 use levada_control::status::{PieceSource, TransferStatus};
 use levada_fetch::{Choice, ChunkUrl, Chunked, Next, PieceCounts, Plan, Request, RequestId};
-use levada_observe::log::Pieces;
+use levada_observe::{log::Pieces, redact::without_query};
 use levada_types::Timestamp;
 use levada_upstream::ServerFailure;
 use parking_lot::Mutex;
@@ -329,7 +329,8 @@ impl Agent {
                 }
             }
             Err(failure) => {
-                let (uri, piece) = (self.client.resource.identity(), &flight.piece.url);
+                let uri = without_query(self.client.resource.identity());
+                let piece = &flight.piece.url;
                 tracing::info!(uri, %piece, reason = failure.as_str(), "piece failed");
                 state.failure = Some(failure);
                 state.pieces.asked_of(id, source);

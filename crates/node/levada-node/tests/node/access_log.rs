@@ -94,3 +94,24 @@ async fn reloads_that_change_formats_and_targets_lose_no_line() {
     expected.sort();
     assert_eq!(seen, expected);
 }
+
+#[tokio::test]
+async fn new_file_is_read_by_its_group_at_most_and_secrets_of_urls_are_left_out() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("access.log");
+    let origin = Origin::start().await;
+    let mut settings = single(&[origin.address]);
+    settings.access_log = Some(log(&path, "$request|$args|$http_referer"));
+    let node = start(settings).await;
+    let referer = [("referer", "http://b.test/?b=1&sig=hidden")];
+    get_with(node.addresses.clients[0], "/a?Token=hidden&b=1", &referer).await;
+    eventually("the line is there", || !lines(&path).is_empty()).await;
+    let line =
+        "GET /a?Token=REDACTED&b=1 HTTP/1.1|Token=REDACTED&b=1|http://b.test/?b=1&sig=REDACTED";
+    assert_eq!(lines(&path), [line]);
+    assert_eq!(origin.asked("/a")[0].target, "/a?Token=hidden&b=1", "the origin gets the secret");
+    let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o137, 0, "{mode:o}");
+}

@@ -77,6 +77,21 @@ async fn request_that_is_not_traced_goes_on_as_it_came() {
 }
 
 #[tokio::test]
+async fn spans_leave_secrets_of_the_query_out() {
+    let (origin, spans) = (Origin::start().await, Origin::start().await);
+    spans.on("/v1/traces", Reply::ok(""));
+    let mut settings = single(&[origin.address]);
+    traced(spans.address, 1.0)(&mut settings);
+    let node = start(settings).await;
+    get(node.addresses.clients[0], "/a?shown=1&token=hidden").await;
+    assert_eq!(origin.asked("/a")[0].target, "/a?shown=1&token=hidden");
+    within(async { while metric(&node, "levada_spans_exported_total").await == 0.0 {} }).await;
+    let message = spans.asked("/v1/traces")[0].body.clone();
+    let text = String::from_utf8_lossy(&message);
+    assert!(text.contains("shown=1&token=REDACTED") && !text.contains("hidden"), "{text}");
+}
+
+#[tokio::test]
 async fn collector_that_hangs_holds_up_no_request() {
     // Connections are made by the system, and nobody reads.
     let hangs = TcpListener::bind("127.0.0.1:0").await.unwrap();

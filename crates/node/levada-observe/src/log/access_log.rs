@@ -1,6 +1,7 @@
 //! The access logs of a node: one for all requests, and others for single sites.
 
 use std::{
+    borrow::Cow,
     hash::{BuildHasher as _, RandomState},
     io,
     net::IpAddr,
@@ -12,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{metrics::Counter, otel::LogSender};
+use crate::{metrics::Counter, otel::LogSender, redact::RedactedArguments};
 use http::HeaderMap;
 use parking_lot::Mutex;
 
@@ -31,6 +32,8 @@ pub struct AccessLog {
     pub format: LogFormat,
     /// The part of requests that is written; `None`: all.
     pub sampling: Option<Sampling>,
+    /// The query arguments whose values lines leave out.
+    pub redact: RedactedArguments,
     /// The name of the node.
     pub node: String,
 }
@@ -47,7 +50,8 @@ pub struct Sampling {
 impl AccessLog {
     /// All requests, in a file.
     pub fn to_file(path: PathBuf, format: LogFormat) -> Self {
-        Self { target: LogTarget::File(path), format, sampling: None, node: String::new() }
+        let (target, redact) = (LogTarget::File(path), RedactedArguments::default());
+        Self { target, format, sampling: None, redact, node: String::new() }
     }
 }
 
@@ -71,7 +75,12 @@ pub(crate) enum Lines {
 impl Log {
     /// The fields of a request that lines of this log have.
     pub fn capture(&self, request: &HeaderMap) -> CapturedFields {
-        CapturedFields::of_request(&self.settings.format, request)
+        CapturedFields::of_request(&self.settings.format, &self.settings.redact, request)
+    }
+
+    /// A URL as lines show it.
+    pub fn shown<'a>(&self, url: &'a str) -> Cow<'a, str> {
+        self.settings.redact.without(url)
     }
 
     pub(crate) fn format(&self) -> &LogFormat {

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use crate::otel::TraceContext;
+use crate::{otel::TraceContext, redact::RedactedArguments};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header};
 
@@ -59,14 +59,22 @@ pub struct CapturedFields {
 }
 
 impl CapturedFields {
-    pub(crate) fn of_request(format: &LogFormat, headers: &HeaderMap) -> Self {
+    pub(crate) fn of_request(
+        format: &LogFormat,
+        redact: &RedactedArguments,
+        headers: &HeaderMap,
+    ) -> Self {
         let parts = format.parts();
         let user = || basic_user(headers.get(header::AUTHORIZATION)?);
-        Self {
-            request: values(&parts.request_fields, headers),
-            response: Vec::new(),
-            user: if parts.has_user { user() } else { None },
+        let mut request = values(&parts.request_fields, headers);
+        // It is a URL as that of the request.
+        let referer = parts.request_fields.iter().position(|name| name == header::REFERER);
+        if let Some(Some(url)) = referer.map(|at| &mut request[at])
+            && let Some(shown) = redact.redacted(url.as_bytes())
+        {
+            *url = HeaderValue::from_maybe_shared(shown).unwrap_or(HeaderValue::from_static(""));
         }
+        Self { request, response: Vec::new(), user: if parts.has_user { user() } else { None } }
     }
 }
 

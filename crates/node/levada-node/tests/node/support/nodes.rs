@@ -12,8 +12,8 @@ use std::{
 use levada_config::{
     Admin, CacheSettings, ClassSettings, Delivery, DiscoverySettings, Handling, HealthCheck,
     Limits, Listener, MissLimits, Origin as OriginSetting, Peer, PeerTrust, Peering, PolicyChoice,
-    PurgeSettings, Runtime, ServerProtocols, Settings, SettingsReader, SiteLog, SiteRoutes,
-    SiteServers, SiteSettings, SiteTls, TicketSettings,
+    PurgeSettings, RedactedArguments, Runtime, ServerProtocols, Settings, SettingsReader, SiteLog,
+    SiteRoutes, SiteServers, SiteSettings, SiteTls, TicketSettings,
 };
 use levada_node::Running;
 
@@ -49,6 +49,7 @@ pub(crate) fn single(origins: &[SocketAddr]) -> Settings {
         sites: vec![site(HOST, origins)],
         limits: Limits::default(),
         access_log: None,
+        redact: RedactedArguments::default(),
         telemetry: None,
         route: None,
         seed: Some(7),
