@@ -8,7 +8,9 @@ use std::{net::IpAddr, sync::Arc, time::Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use http::{HeaderValue, Response, StatusCode};
-use levada_access::{client_shares::ClientPlace, concurrency::ConcurrencyPlace};
+use levada_access::{
+    client_shares::ClientPlace, concurrency::ConcurrencyPlace, trust::TrustBoundary,
+};
 use levada_observe::log::{
     AccessLine, LogEntry, Pieces,
     access_log::{Log, Logs},
@@ -150,10 +152,10 @@ impl AccessRecord {
     }
 
     /// Notes the site, and the client and the request if the site has an access log. Begins the trace.
-    pub(crate) fn note(&mut self, context: &mut RequestContext) {
+    pub(crate) fn note(&mut self, context: &mut RequestContext, trust: &ArcSwap<TrustBoundary>) {
         self.site = Some(context.resource.site.metrics.clone());
         if let Some(exporter) = &self.telemetry.exporter {
-            self.trace = self.traced(&exporter.tracer, context);
+            self.trace = self.traced(&exporter.tracer, context, trust);
             self.stage("admission");
         }
         let log = match &context.resource.site.log {
@@ -182,8 +184,14 @@ impl AccessRecord {
         }));
     }
 
-    fn traced(&self, tracer: &Arc<Tracer>, context: &mut RequestContext) -> Option<Arc<Trace>> {
-        let RequestContext { resource, parts, .. } = context;
+    fn traced(
+        &self,
+        tracer: &Arc<Tracer>,
+        context: &mut RequestContext,
+        trust: &ArcSwap<TrustBoundary>,
+    ) -> Option<Arc<Trace>> {
+        let RequestContext { connection, resource, parts, .. } = context;
+        let is_ours = self.from_peer || self.is_piece;
         let redact = self.telemetry.redact.load();
         let request = BegunRequest {
             method: parts.method.as_str(),
@@ -192,6 +200,7 @@ impl AccessRecord {
             target: &redact.without(resource.target()),
             began: self.started,
             from_peer: self.from_peer,
+            is_trusted: is_ours || trust.load().trusts(connection.client),
         };
         let trace = tracer.begin(&mut parts.headers, &request)?;
         parts.extensions.insert(trace.clone());

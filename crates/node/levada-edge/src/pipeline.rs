@@ -76,7 +76,7 @@ async fn answer(
             if node.purging.stood_still() {
                 Box::pin(node.purging.wake()).await;
             }
-            record.note(&mut context);
+            record.note(&mut context, &node.trust);
             client = context.client;
             is_get = context.parts.method == Method::GET;
             is_call = grpc::is_call(&context.parts);

@@ -16,8 +16,8 @@ pub struct Telemetry {
     /// appended.
     #[schemars(length(min = 1), extend("examples" = ["http://127.0.0.1:4318"]))]
     pub endpoint: Option<String>,
-    /// The part of requests that are traced. A request that brings a trace (`traceparent`) is traced if its caller
-    /// traces it.
+    /// The part of requests that are traced. A request of a `[[trusted]]` proxy that brings a trace (`traceparent`) is
+    /// traced if the proxy traces it.
     #[schemars(range(min = 0, max = 1))]
     pub sample: f64,
     /// The time between two messages with the metrics of `/metrics`. Without this key they are not sent.

@@ -2,6 +2,7 @@
 
 use levada_config::{
     CollectorSettings, CollectorTargets, ExportSettings, Origin as OriginSetting, Settings,
+    TrustedProxies,
 };
 use tokio::net::TcpListener;
 
@@ -24,6 +25,10 @@ fn traced(collector_at: std::net::SocketAddr, sample: f64) -> impl Fn(&mut Setti
     move |settings| settings.telemetry = Some(collector(at(&collector_at), sample))
 }
 
+fn this_machine() -> TrustedProxies {
+    TrustedProxies { addresses: "127.0.0.0/8".parse().unwrap(), proxy_protocol: false }
+}
+
 /// The trace and the span of a field.
 fn parts(field: &str) -> (&str, &str) {
     let parts: Vec<_> = field.split('-').collect();
@@ -35,7 +40,11 @@ fn parts(field: &str) -> (&str, &str) {
 async fn trace_of_a_client_goes_through_two_nodes_to_the_origin_and_to_the_collector() {
     let (origin, spans) = (Origin::start().await, Origin::start().await);
     spans.on("/v1/traces", Reply::ok(""));
-    let cluster = Cluster::start(2, origin.address, traced(spans.address, 0.0)).await;
+    let cluster = Cluster::start(2, origin.address, |settings| {
+        traced(spans.address, 0.0)(settings);
+        settings.trusted = vec![this_machine()];
+    })
+    .await;
     let field = format!("00-{TRACE}-{SPAN}-01");
     let mut asked = 0;
     for number in 0..20 {
@@ -64,6 +73,7 @@ async fn request_that_is_not_traced_goes_on_as_it_came() {
     let (node, _) = {
         let mut settings = single(&[origin.address]);
         traced(spans.address, 0.0)(&mut settings);
+        settings.trusted = vec![this_machine()];
         world(settings).await
     };
     let at = node.addresses.clients[0];
@@ -73,6 +83,22 @@ async fn request_that_is_not_traced_goes_on_as_it_came() {
     assert_eq!(origin.asked("/said")[0].header("traceparent").unwrap(), field);
     get(at, "/unsaid").await;
     assert!(origin.asked("/unsaid")[0].header("traceparent").is_none());
+    assert_eq!(spans.total(), 0);
+}
+
+#[tokio::test]
+async fn trace_of_a_client_that_is_not_trusted_is_ignored_by_all_nodes() {
+    let (origin, spans) = (Origin::start().await, Origin::start().await);
+    let cluster = Cluster::start(2, origin.address, traced(spans.address, 0.0)).await;
+    let field = format!("00-{TRACE}-{SPAN}-01");
+    for number in 0..20 {
+        let fields = [("traceparent", &*field), ("tracestate", "a=b")];
+        let head = head_of("GET", &format!("/{number}"), &fields);
+        assert_eq!(Wire::saying(cluster.client(0), head).await.answer().await.status, 200);
+        let sent = &origin.asked(&format!("/{number}"))[0];
+        assert_eq!((sent.header("traceparent"), sent.header("tracestate")), (None, None));
+    }
+    cluster.settled().await;
     assert_eq!(spans.total(), 0);
 }
 

@@ -10,6 +10,9 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 /// The field.
 pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
+/// The field next to it, which means nothing without it.
+pub(crate) const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
+
 /// Length of the field of version 00.
 const LENGTH: usize = 55;
 

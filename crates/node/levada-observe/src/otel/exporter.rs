@@ -170,6 +170,7 @@ mod tests {
                 target: "/a?b",
                 began: Instant::now(),
                 from_peer,
+                is_trusted: true,
             },
         )
     }

@@ -26,6 +26,7 @@ use tokio::sync::mpsc;
 use crate::metrics::Counter;
 use crate::otel::{
     TRACEPARENT, TraceContext,
+    context::TRACESTATE,
     export::Batched,
     message::{
         KeyValue, attribute,
@@ -78,13 +79,17 @@ impl Tracer {
     }
 
     /// Begins the trace of a request, if it is traced. Servers that the request is sent to find the trace in its
-    /// fields. A request from a peer without a trace is none of the sample: the node that met the client has
-    /// decided.
+    /// fields. A client that is not trusted brings no trace. A request from a peer without a trace is none of the
+    /// sample: the node that met the client has decided.
     pub fn begin(
         self: &Arc<Self>,
         headers: &mut HeaderMap,
         request: &BegunRequest<'_>,
     ) -> Option<Arc<Trace>> {
+        if !request.is_trusted {
+            headers.remove(TRACEPARENT);
+            headers.remove(TRACESTATE);
+        }
         let parent = TraceContext::of(headers);
         let is_traced = match parent {
             Some(parent) => parent.sampled,
@@ -176,6 +181,8 @@ pub struct BegunRequest<'a> {
     pub began: Instant,
     /// Whether it comes from a peer.
     pub from_peer: bool,
+    /// Whether its sender may say which trace it belongs to.
+    pub is_trusted: bool,
 }
 
 /// A request that has ended.
