@@ -78,6 +78,8 @@ pub enum EventKind {
     SetShrank,
     /// Requests were refused because the node was full.
     CapacityRefused,
+    /// Another node has the name of this one, or wants it.
+    NameTaken,
     /// A kind that this version does not know.
     #[serde(other)]
     Other,
@@ -106,6 +108,7 @@ impl EventKind {
             Self::SetGrew => "set_grew",
             Self::SetShrank => "set_shrank",
             Self::CapacityRefused => "capacity_refused",
+            Self::NameTaken => "name_taken",
             Self::Other => "other",
         }
     }

@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, convert::Infallible, time::Duration};
 use tokio::time::timeout;
 
 use self::client::{Etcd, Event, KeyValue, Quality, WatchError};
-pub use self::registration::{Leave, register};
+pub use self::registration::{Leave, NameState, register};
 use crate::{Endpoint, EtcdSource, Member, Report, api::ApiError, backoff::Pauses};
 
 /// A watch without news for so long is replaced by a list, since its server may hang.

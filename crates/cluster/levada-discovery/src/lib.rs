@@ -29,7 +29,7 @@ mod srv;
 mod tls;
 
 pub use discovery::{Discovery, Followed};
-pub use etcd::{Leave, register};
+pub use etcd::{Leave, NameState, register};
 pub use member::Member;
 pub use metrics::DiscoveryMetrics;
 pub use report::{IsUp, Report};

@@ -195,6 +195,14 @@ fn second_node_of_a_name_is_refused_and_says_so() {
     });
     assert_eq!(second.log().matches("another node has the name a in etcd").count(), 1);
     assert_eq!(get(second.clients, "/").0, 200);
+    wait("the first node says so", || {
+        first.log().contains("another node wants the name a in etcd")
+    });
+    for (node, claimed) in [(&first, true), (&second, false)] {
+        assert!(get(node.admin, "/events").1.contains("name_taken"));
+        assert_eq!(get(node.admin, "/status").1.contains("\"claimed\""), claimed);
+    }
+    assert_eq!(get(first.admin, "/readyz").0, 200);
     let (_, lease_of_first) = etcd.find(&first.key()).unwrap();
     first.stop();
     wait("the second node", || {

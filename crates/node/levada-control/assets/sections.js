@@ -233,7 +233,7 @@ function newTransfer(key, told) {
 
 const KEPT = 200;
 const KINDS = {
-  bad: ['peer_down', 'server_down', 'reload_failed', 'route_withdrawn', 'capacity_refused', 'certificate_failed'],
+  bad: ['peer_down', 'server_down', 'reload_failed', 'route_withdrawn', 'capacity_refused', 'certificate_failed', 'name_taken'],
   warn: ['drain_begun', 'certificate_expiring', 'set_shrank', 'purged'],
   good: ['peer_up', 'server_up', 'drain_undone', 'route_announced', 'certificate_renewed', 'set_grew'],
 };

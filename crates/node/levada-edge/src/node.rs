@@ -84,6 +84,8 @@ pub struct Node {
     pub route: Option<Arc<Route>>,
     /// The things that are missing before the node serves clients.
     pub awaited: Awaited,
+    /// Another node of its name that wants to register, in words.
+    pub claimed: ArcSwapOption<String>,
     /// The certificates that it shows.
     pub certificates: Arc<Certificates>,
     /// The requests that may be in service.
@@ -233,6 +235,7 @@ impl Node {
                 .clone()
                 .map(|route| Arc::new(Route::new(route, metrics.route.clone()))),
             awaited,
+            claimed: ArcSwapOption::empty(),
             certificates,
             capacity,
             tunnels: ClientShares::new(settings.limits.tunnels),

@@ -36,6 +36,7 @@ impl Node {
             uptime_seconds: self.clock.uptime().as_secs_f64(),
             ready: missing.is_empty(),
             missing,
+            claimed: self.claimed.load().as_deref().cloned(),
             in_flight: totals.in_flight,
             in_service: totals.in_service,
             capacity: limits.capacity,

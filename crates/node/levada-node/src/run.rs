@@ -249,7 +249,7 @@ fn start(
     let (keeping, stop) = (reloader.clone(), stop.clone());
     tokio::spawn(async move {
         let Reloader { node, registrar, upgrades, .. } = &*keeping;
-        registrar.keep(node.purging.until_serving(), upgrades, &node.awaited, &stop).await;
+        registrar.keep(node, upgrades, &stop).await;
     });
     Ok(doors)
 }

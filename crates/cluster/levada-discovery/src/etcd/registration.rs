@@ -16,6 +16,8 @@ const LEASE_SECONDS: u64 = 10;
 /// Between two renewals, and the longest pause after a failure: two may fail before the lease expires, and a lease
 /// that outlived its servers is renewed in time, since etcd extends it when it is back.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(3);
+/// Stands before the key of a node whose name another one wants: outside the prefix, since a claim is no member.
+const CLAIMS: &str = "levada-claims:";
 /// The time limit for the last call of a node that leaves. Without it the lease ends the registration.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -28,15 +30,28 @@ pub enum Leave {
     PassOn,
 }
 
-/// Keeps a member among those of its source until `leaving` is ready. `told` learns that another node has its name,
-/// and, by `None`, that it is registered. Failures are logged and tried again; the node serves meanwhile.
+/// The name of a node in etcd, as the node finds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NameState {
+    /// It is this node's.
+    Own,
+    /// It is another node's, in these words.
+    Taken(String),
+    /// It is this node's, and another node wants it, in these words.
+    Claimed(String),
+}
+
+/// Keeps a member among those of its source until `leaving` is ready. `told` learns the state of its name. Failures
+/// are logged and tried again; the node serves meanwhile.
 pub async fn register(
     registration: &Registration,
-    told: impl Fn(Option<String>),
+    told: impl Fn(NameState),
     leaving: impl Future<Output = Leave>,
 ) {
     let key = format!("{}{}", registration.source.prefix, registration.me.name);
-    let mut registered = Registered { registration, key, lease: None, is_refused: false, told };
+    let claims = format!("{CLAIMS}{key}");
+    let mut registered =
+        Registered { registration, key, claims, lease: None, is_refused: false, told };
     let leave = tokio::select! {
         _ = registered.keep() => Leave::TakeBack,
         leave = leaving => leave,
@@ -50,6 +65,8 @@ pub async fn register(
 struct Registered<'a, F> {
     registration: &'a Registration,
     key: String,
+    /// The key by which a node that is refused tells the one that has the name.
+    claims: String,
     /// The lease that the key was written with.
     lease: Option<String>,
     /// Whether another node has the name.
@@ -67,7 +84,7 @@ enum RegistrationError {
     Contended,
 }
 
-impl<F: Fn(Option<String>)> Registered<'_, F> {
+impl<F: Fn(NameState)> Registered<'_, F> {
     /// Renews the lease, for ever.
     async fn keep(&mut self) -> Infallible {
         let endpoints = &self.registration.source.endpoints;
@@ -82,7 +99,7 @@ impl<F: Fn(Option<String>)> Registered<'_, F> {
                     if !std::mem::replace(&mut self.is_refused, true) {
                         tracing::error!("{error}");
                     }
-                    (self.told)(Some(error.to_string()));
+                    (self.told)(NameState::Taken(error.to_string()));
                 }
                 RegistrationError::Api(_) | RegistrationError::Contended => {
                     failed += 1;
@@ -109,7 +126,7 @@ impl<F: Fn(Option<String>)> Registered<'_, F> {
         loop {
             self.renew(&etcd).await?;
             (*failed, self.is_refused) = (0, false);
-            (self.told)(None);
+            (self.told)(self.name_state(&etcd).await);
             tokio::time::sleep(RENEWAL_INTERVAL).await;
         }
     }
@@ -130,6 +147,8 @@ impl<F: Fn(Option<String>)> Registered<'_, F> {
         let found = etcd.get(&self.key).await?;
         if let Some(pair) = &found {
             if pair.value != value {
+                // Nothing depends on it, and a user of etcd may lack the right.
+                let _ = self.claim(etcd, &value).await;
                 let value = String::from_utf8_lossy(&pair.value).into_owned();
                 return Err(RegistrationError::Taken { name: me.name.to_string(), value });
             }
@@ -149,6 +168,26 @@ impl<F: Fn(Option<String>)> Registered<'_, F> {
         tracing::info!(node = &*me.name, key = self.key, "the node is registered in etcd");
         self.lease = Some(lease);
         Ok(())
+    }
+
+    /// Tells the node that has the name that this one wants it. A claim ends by itself.
+    async fn claim(&self, etcd: &Etcd, value: &[u8]) -> Result<bool, ApiError> {
+        let before = etcd.get(&self.claims).await?.map_or(0, |pair| pair.mod_revision);
+        let lease = etcd.grant(LEASE_SECONDS).await?;
+        etcd.put(&self.claims, value, &lease, before).await
+    }
+
+    /// The state of the name of a node that is registered.
+    async fn name_state(&self, etcd: &Etcd) -> NameState {
+        let me = &self.registration.me;
+        match etcd.get(&self.claims).await {
+            Ok(Some(claim)) if claim.value != value::write(me) => NameState::Claimed(format!(
+                "another node wants the name {} in etcd, {}: give each node its own `name`",
+                me.name,
+                String::from_utf8_lossy(&claim.value)
+            )),
+            _ => NameState::Own,
+        }
     }
 
     async fn take_back(self) {

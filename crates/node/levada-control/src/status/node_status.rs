@@ -24,6 +24,9 @@ pub struct NodeStatus {
     pub ready: bool,
     /// The reasons why it is not ready, in words.
     pub missing: Vec<String>,
+    /// Another node of its name that wants to register, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub claimed: Option<String>,
     /// Requests in flight: from their heads to the ends of their responses.
     pub in_flight: i64,
     /// Requests that it serves itself now.

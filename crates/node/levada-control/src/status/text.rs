@@ -175,11 +175,12 @@ fn servers(out: &mut dyn Write, node: &NodeStatus) -> io::Result<()> {
 /// The servers on one screen.
 const MOST_SERVERS: usize = 8;
 
-/// Whether a node is ready, or what it misses.
+/// Whether a node is ready, and what it misses or is to be looked at.
 pub fn state(node: &NodeStatus) -> String {
-    match node.missing.is_empty() {
-        true => "ready".to_owned(),
-        false => format!("not ready: {}", node.missing.join("; ")),
+    match (node.missing.is_empty(), &node.claimed) {
+        (true, None) => "ready".to_owned(),
+        (true, Some(claim)) => format!("ready: {claim}"),
+        (false, _) => format!("not ready: {}", node.missing.join("; ")),
     }
 }
 

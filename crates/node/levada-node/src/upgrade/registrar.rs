@@ -1,10 +1,11 @@
 //! The registration of a node among the members of its cluster: from the moment at which it serves until it stops, or
 //! until another process has taken over.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use levada_cluster::awaited::Awaited;
-use levada_discovery::{Leave, Registration, register};
+use levada_cluster::{awaited::AwaitedThing, events::EventKind};
+use levada_discovery::{Leave, NameState, Registration, register};
+use levada_edge::node::Node;
 use levada_net::stop::Stop;
 use tokio::sync::watch;
 
@@ -29,16 +30,11 @@ impl Registrar {
         });
     }
 
-    /// Keeps the node registered from `serving` on until it stops. `awaited` says so if another node has its name.
-    pub(crate) async fn keep(
-        &self,
-        serving: impl Future<Output = ()>,
-        upgrades: &Upgrades,
-        awaited: &Awaited,
-        stop: &Stop,
-    ) {
+    /// Keeps the node registered from the moment at which it serves until it stops. The node says so if another one
+    /// has its name, or wants it.
+    pub(crate) async fn keep(&self, node: &Node, upgrades: &Upgrades, stop: &Stop) {
         tokio::select! {
-            () = serving => {}
+            () = node.purging.until_serving() => {}
             () = stop.begun() => return,
         }
         let mut wanted = self.0.subscribe();
@@ -60,12 +56,32 @@ impl Registrar {
                 leaving.await;
                 continue;
             };
-            let missing = Mutex::new(None);
-            let told = |refused: Option<String>| {
-                let refused = refused.map(|why| awaited.begin("registration", why));
-                *missing.lock().unwrap_or_else(PoisonError::into_inner) = refused;
+            let known = Mutex::new((NameState::Own, None));
+            let told = |state: NameState| {
+                let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+                if known.0 != state {
+                    *known = (state.clone(), name_is(node, state));
+                }
             };
             register(&registration, told, leaving).await;
+            node.claimed.store(None);
         }
     }
+}
+
+/// Says what another node of this name does. A node whose name another one has is not ready.
+fn name_is(node: &Node, state: NameState) -> Option<AwaitedThing> {
+    let (missing, claimed) = match state {
+        NameState::Own => (None, None),
+        NameState::Taken(why) => (Some(why), None),
+        NameState::Claimed(why) => (None, Some(why)),
+    };
+    if let Some(why) = missing.as_ref().or(claimed.as_ref()) {
+        node.events.tell(EventKind::NameTaken, why);
+    }
+    if let Some(why) = &claimed {
+        tracing::error!("{why}");
+    }
+    node.claimed.store(claimed.map(Arc::new));
+    missing.map(|why| node.awaited.begin("registration", why))
 }
