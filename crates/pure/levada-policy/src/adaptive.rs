@@ -197,6 +197,7 @@ impl Policy for Adaptive {
 
     fn join(&mut self, first: &dyn Any) {
         if let Some(first) = first.downcast_ref::<Self>() {
+            self.order.join(&first.order);
             self.window.join(&first.window);
         }
     }

@@ -5,6 +5,8 @@
 //! This is CDR with a threshold that follows the mean load: the bound holds at any load, while CDR
 //! spreads an object only when nodes are close to overload.
 
+use std::any::Any;
+
 use levada_types::Request;
 
 use crate::{
@@ -80,6 +82,12 @@ impl Policy for Bounded {
             Bound::PerWeight(most) => most,
         };
         Some(LoadBound { requests, share: None })
+    }
+
+    fn join(&mut self, first: &dyn Any) {
+        if let Some(first) = first.downcast_ref::<Self>() {
+            self.order.join(&first.order);
+        }
     }
 }
 

@@ -346,6 +346,12 @@ impl Policy for Dynamic {
             mine.inherit(learned);
         }
     }
+
+    fn join(&mut self, first: &dyn Any) {
+        if let Some(first) = first.downcast_ref::<Self>() {
+            self.order.join(&first.order);
+        }
+    }
 }
 
 fn busy(parameters: &Parameters, around: &Deployment) -> Busy {

@@ -1,6 +1,8 @@
 //! The first node of a hash order, at any load: consistent hashing and highest random weight as in
 //! today's proxies.
 
+use std::any::Any;
+
 use levada_types::Request;
 
 use crate::{
@@ -49,6 +51,12 @@ impl Policy for First {
 
     fn candidates(&self, request: &Request, cluster: &Cluster) -> Candidates {
         self.0.candidates(request.key, cluster, 1)
+    }
+
+    fn join(&mut self, first: &dyn Any) {
+        if let Some(first) = first.downcast_ref::<Self>() {
+            self.0.join(&first.0);
+        }
     }
 }
 

@@ -13,6 +13,7 @@ pub mod classify;
 mod cluster;
 mod entry;
 mod lard_admission;
+mod lazy;
 mod load;
 mod moved;
 mod order;
@@ -23,6 +24,7 @@ mod registry;
 mod relative_load;
 mod rotation;
 mod schedule;
+mod shared;
 mod table;
 #[cfg(test)]
 mod testing;

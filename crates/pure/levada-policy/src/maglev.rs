@@ -7,11 +7,13 @@
 //! of the failed server move, and they return when it does. The next slot would be a bad choice,
 //! because neighbouring slots are not independent.
 
+use std::any::Any;
+
 use levada_types::{Key, Request, hash64, weigh};
 
 use crate::{
     Candidates, Cluster, Kind, Node, NodeIndex, Parameter, Pick, PickContext, PickReason, Policy,
-    PolicyEntry, Setting, order::scale,
+    PolicyEntry, Setting, order::scale, shared::SharedTable,
 };
 
 pub(crate) const ENTRIES: &[PolicyEntry] = &[PolicyEntry {
@@ -23,7 +25,7 @@ pub(crate) const ENTRIES: &[PolicyEntry] = &[PolicyEntry {
     parameters: &[TABLE_SIZE],
     build: |parameters, _| {
         let size = parameters.integer(TABLE_SIZE.name).unwrap_or_default();
-        Box::new(Maglev { size: next_prime(size), membership: None, owners: Vec::new() })
+        Box::new(Maglev { size: next_prime(size), owners: SharedTable::new() })
     },
 }];
 
@@ -38,8 +40,7 @@ const TABLE_SIZE: Parameter = Parameter {
 #[derive(Clone)]
 struct Maglev {
     size: u64,
-    membership: Option<u64>,
-    owners: Vec<NodeIndex>,
+    owners: SharedTable<Box<[NodeIndex]>>,
 }
 
 impl Policy for Maglev {
@@ -49,28 +50,36 @@ impl Policy for Maglev {
         cluster: &Cluster,
         _context: &mut PickContext<'_>,
     ) -> Option<Pick> {
-        if self.membership != Some(cluster.membership()) {
-            self.membership = Some(cluster.membership());
-            self.owners = fill(cluster.nodes(), self.size);
+        if self.owners.of(cluster).is_none() {
+            self.owners.follow(cluster, || fill(cluster.nodes(), self.size));
         }
-        let node = first_taking(request.key, &self.owners, cluster)?;
+        let node = first_taking(request.key, self.owners.known()?, cluster)?;
         Some(Pick { node, reason: PickReason::Hash, set_size: 1 })
     }
 
     fn candidates(&self, request: &Request, cluster: &Cluster) -> Candidates {
-        let owners = if self.membership == Some(cluster.membership()) {
-            self.owners.clone()
-        } else {
-            fill(cluster.nodes(), self.size)
+        let fresh;
+        let owners = match self.owners.of(cluster) {
+            Some(owners) => owners,
+            None => {
+                fresh = fill(cluster.nodes(), self.size);
+                &fresh
+            }
         };
         let mut met = vec![false; cluster.len()];
         let new = |node: &NodeIndex| !std::mem::replace(&mut met[node.get()], true);
-        let mut order: Vec<_> = preference(request.key, &owners, cluster)
+        let mut order: Vec<_> = preference(request.key, owners, cluster)
             .filter(new)
             .filter(|node| cluster.is_up(*node))
             .collect();
         order.sort_by_key(|node| !cluster.accepts(*node, request.key));
         Candidates { set_size: order.len().min(1), order }
+    }
+
+    fn join(&mut self, first: &dyn Any) {
+        if let Some(first) = first.downcast_ref::<Self>() {
+            self.owners.join(&first.owners);
+        }
     }
 }
 
@@ -106,7 +115,7 @@ fn place_of(key: Key, attempt: u64, places: usize) -> usize {
 
 /// Pseudocode 1 of the paper: in every round each server takes its next preferred free slot. A
 /// server of less than the greatest weight skips rounds, so that it gets its share.
-fn fill(nodes: &[Node], size: u64) -> Vec<NodeIndex> {
+fn fill(nodes: &[Node], size: u64) -> Box<[NodeIndex]> {
     let mut by_name: Vec<_> = (0..).map(NodeIndex).zip(nodes).collect();
     by_name.sort_by(|(_, a), (_, b)| a.name.cmp(&b.name));
     let greatest = nodes.iter().map(|node| node.weight).fold(0.0, f64::max);

@@ -11,6 +11,8 @@
 //! HRW        r-hrw      lr-hrw
 //! ```
 
+use std::any::Any;
+
 use levada_types::{Request, Rng};
 
 use crate::{
@@ -143,6 +145,12 @@ impl Policy for Replicas {
 
     fn candidates(&self, request: &Request, cluster: &Cluster) -> Candidates {
         self.order.candidates(request.key, cluster, self.replicas)
+    }
+
+    fn join(&mut self, first: &dyn Any) {
+        if let Some(first) = first.downcast_ref::<Self>() {
+            self.order.join(&first.order);
+        }
     }
 }
 

@@ -14,11 +14,11 @@
 use levada_types::{Key, Rng, Timestamp, weigh};
 
 use super::window::Window;
-use crate::{NodeIndex, Tracked, order::scale};
+use crate::{NodeIndex, Tracked, lazy::LazyTable, order::scale};
 
 #[derive(Clone)]
 pub(super) struct ObjectSets {
-    slots: Box<[Slot]>,
+    slots: LazyTable<Slot>,
     used: usize,
     seed: Option<u64>,
 }
@@ -76,7 +76,7 @@ impl Default for ObjectSet {
 
 impl ObjectSets {
     pub(super) fn new(slots: usize) -> Self {
-        Self { slots: vec![UNUSED; slots.max(1)].into(), used: 0, seed: None }
+        Self { slots: LazyTable::new(slots.max(1), UNUSED), used: 0, seed: None }
     }
 
     /// Counts a request for `key`, and looks up its set.
@@ -84,7 +84,7 @@ impl ObjectSets {
     pub(super) fn ask(&mut self, key: Key, window: &Window, rng: &mut Rng) -> AskedSet {
         let seed = *self.seed.get_or_insert_with(|| rng.bits());
         let (index, print) = self.place(key, seed);
-        let slot = &mut self.slots[index];
+        let slot = self.slots.get_mut(index);
         let count = slot.count_in(window.epoch());
         slot.epoch = window.epoch();
         if slot.print == print && slot.len > 0 {
@@ -103,14 +103,14 @@ impl ObjectSets {
     /// The set of `key` and its requests in the window, if the table has it. Changes nothing.
     pub(super) fn peek(&self, key: Key, window: &Window) -> Option<(ObjectSet, u16)> {
         let (index, print) = self.place(key, self.seed?);
-        let slot = &self.slots[index];
+        let slot = self.slots.get(index);
         let known = slot.print == print && slot.len > 0;
         known.then(|| (slot.set(), slot.count_in(window.epoch())))
     }
 
     /// Sets the set of the object in `slot`. A node that cannot be written in 16 bits is forgotten.
     pub(super) fn record(&mut self, slot: Option<usize>, set: ObjectSet, now: Timestamp) {
-        let Some(slot) = slot.map(|index| &mut self.slots[index]) else { return };
+        let Some(slot) = slot.map(|index| self.slots.get_mut(index)) else { return };
         let first = set.first.and_then(|node| u16::try_from(node.0).ok()).unwrap_or(FRONT);
         let len = u16::try_from(set.len).unwrap_or(u16::MAX).max(1);
         *slot = Slot { first, len, changed: ticks(now), ..*slot };
@@ -119,10 +119,12 @@ impl ObjectSets {
     /// Replaces the first node of each moved set; a set that gets `None` returns to the front of its
     /// order.
     pub(super) fn rename(&mut self, name: impl Fn(NodeIndex) -> Option<NodeIndex>) {
-        for slot in self.slots.iter_mut().filter(|slot| slot.first != FRONT) {
-            let renamed = name(NodeIndex(slot.first.into()));
-            slot.first = renamed.and_then(|node| u16::try_from(node.0).ok()).unwrap_or(FRONT);
-        }
+        self.slots.update(|slot| {
+            if slot.first != FRONT {
+                let renamed = name(NodeIndex(slot.first.into()));
+                slot.first = renamed.and_then(|node| u16::try_from(node.0).ok()).unwrap_or(FRONT);
+            }
+        });
     }
 
     /// Takes over the sets of a table of the same size; says whether it did. In a table of another
@@ -136,8 +138,7 @@ impl ObjectSets {
     }
 
     pub(super) fn tracked(&self) -> Tracked {
-        let bytes = size_of_val(&*self.slots);
-        Tracked { objects: self.used, limit: self.slots.len(), bytes }
+        Tracked { objects: self.used, limit: self.slots.len(), bytes: self.slots.bytes() }
     }
 
     #[inline]

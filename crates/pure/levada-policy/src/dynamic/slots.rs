@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use levada_types::{Key, Timestamp, weigh};
 
-use crate::{Tracked, order::scale};
+use crate::{Tracked, lazy::LazyTable, order::scale};
 
-/// Lengths and times are in separate arrays: nearly all lengths are minimal, and then the time is
+/// Lengths and times are in separate tables: nearly all lengths are minimal, and then the time is
 /// not read.
 #[derive(Clone)]
 pub(super) struct Slots {
-    lengths: Box<[u16]>,
+    lengths: LazyTable<u16>,
     // The time of the last change of the length, in milliseconds and modulo 2^32. A set that did
     // not change for a multiple of 49.7 days looks fresh again, and shrinks `shrink_after` later.
-    changed: Box<[u32]>,
+    changed: LazyTable<u32>,
     shortest: u16,
     shrink_after: u128,
     // The number of slots above the minimum.
@@ -33,8 +33,8 @@ impl Slots {
     pub(super) fn new(count: usize, shortest: u16, shrink_after: Duration) -> Self {
         let count = count.max(1);
         Self {
-            lengths: vec![shortest; count].into(),
-            changed: vec![0; count].into(),
+            lengths: LazyTable::new(count, shortest),
+            changed: LazyTable::new(count, 0),
             shortest,
             shrink_after: shrink_after.as_millis(),
             extended: 0,
@@ -47,15 +47,16 @@ impl Slots {
         if former.lengths.len() == self.lengths.len() {
             self.lengths = former.lengths;
             self.changed = former.changed;
-            self.lengths.iter_mut().for_each(|length| *length = (*length).max(self.shortest));
-            self.extended = self.lengths.iter().filter(|length| **length > self.shortest).count();
+            self.lengths.update(|length| *length = (*length).max(self.shortest));
+            self.extended =
+                self.lengths.written().filter(|length| **length > self.shortest).count();
         }
     }
 
     #[inline]
     pub(super) fn of(&self, key: Key) -> SetSlot {
         let index = scale(weigh(key, SLOT), self.lengths.len());
-        SetSlot { index, length: usize::from(self.lengths[index]) }
+        SetSlot { index, length: usize::from(*self.lengths.get(index)) }
     }
 
     /// Call this when the walk found a server within `length` steps. Takes one step off if the
@@ -65,7 +66,7 @@ impl Slots {
         if length <= usize::from(self.shortest) {
             return length;
         }
-        let quiet = milliseconds(now).wrapping_sub(self.changed[slot.index]);
+        let quiet = milliseconds(now).wrapping_sub(*self.changed.get(slot.index));
         if u128::from(quiet) <= self.shrink_after {
             return length;
         }
@@ -81,18 +82,15 @@ impl Slots {
     }
 
     fn set(&mut self, slot: SetSlot, length: usize, now: Timestamp) {
-        let before = std::mem::replace(
-            &mut self.lengths[slot.index],
-            u16::try_from(length).unwrap_or(u16::MAX).max(self.shortest),
-        );
-        self.changed[slot.index] = milliseconds(now);
-        let after = self.lengths[slot.index];
+        let after = u16::try_from(length).unwrap_or(u16::MAX).max(self.shortest);
+        let before = std::mem::replace(self.lengths.get_mut(slot.index), after);
+        *self.changed.get_mut(slot.index) = milliseconds(now);
         self.extended += usize::from(after > self.shortest);
         self.extended -= usize::from(before > self.shortest);
     }
 
     pub(super) fn tracked(&self) -> Tracked {
-        let bytes = size_of_val(&*self.lengths) + size_of_val(&*self.changed);
+        let bytes = self.lengths.bytes() + self.changed.bytes();
         Tracked { objects: self.extended, limit: self.lengths.len(), bytes }
     }
 }

@@ -251,16 +251,15 @@ fn large_files_take_their_own_way() {
 }
 
 #[test]
-fn a_flood_of_objects_does_not_grow_the_table() {
+fn a_flood_of_objects_does_not_grow_the_table_beyond_its_slots() {
     let mut fdr = Small::new("fdr", &[("slots", ParameterValue::Integer(1_000))]);
     let busy = [10, 10, 9, 10, 10];
     fdr.step(1, busy);
-    let bytes = fdr.world.policy.tracked().bytes;
     for key in 0..20_000 {
         fdr.world.node(key, &fdr.cluster);
     }
     let tracked = fdr.world.policy.tracked();
-    assert_eq!((tracked.bytes, tracked.limit), (bytes, 1_000));
-    assert_eq!(bytes, 6_000);
+    assert_eq!(tracked.limit, 1_000);
+    assert!(tracked.bytes < 7_000, "{tracked:?}: 6 bytes a slot, in pages");
     assert!((500..=1_000).contains(&tracked.objects), "{}", tracked.objects);
 }

@@ -16,7 +16,7 @@
 use levada_types::{Key, weigh};
 
 use super::OrderTable;
-use crate::NodeIndex;
+use crate::{NodeIndex, lazy::LazyTable};
 
 /// The number of nodes in a line.
 pub(super) const LINE: usize = 10;
@@ -26,8 +26,8 @@ pub(super) const LINE: usize = 10;
 const MOST_NODES: usize = 1 << 16;
 
 pub(super) struct Cache {
-    lines: Box<[Line]>,
-    deep: Box<[Deep]>,
+    lines: LazyTable<Line>,
+    deep: LazyTable<Deep>,
 }
 
 #[derive(Clone, Copy)]
@@ -66,14 +66,14 @@ impl Cache {
     pub(super) fn new(entries: usize) -> Self {
         let empty = Line { key: Key(0), nodes: [0; LINE], depth: 0, spread: 0, used: false };
         Self {
-            lines: vec![empty; entries + 1].into(),
-            deep: vec![Deep::default(); entries.div_ceil(64).max(1)].into(),
+            lines: LazyTable::new(entries + 1, empty),
+            deep: LazyTable::new(entries.div_ceil(64).max(1), Deep::default()),
         }
     }
 
     pub(super) fn clear(&mut self) {
-        self.lines.iter_mut().for_each(|line| line.depth = 0);
-        self.deep.iter_mut().for_each(|deep| deep.nodes.clear());
+        self.lines.clear();
+        self.deep.clear();
     }
 
     /// The entries of `key` for one walk. They follow from bits that are independent of the owner's
@@ -83,7 +83,7 @@ impl Cache {
         let bits = weigh(key, PLACE);
         let (aside, deep) = (self.lines.len() - 1, scale(bits, self.deep.len()));
         let own = scale(bits, aside);
-        let line = &mut self.lines[own];
+        let line = self.lines.get_mut(own);
         if line.key != key && line.used {
             line.used = false;
             return Place { line: aside, deep };
@@ -98,13 +98,13 @@ impl Cache {
     #[inline]
     pub(super) fn prefetch(&self, key: Key) {
         let own = scale(weigh(key, PLACE), self.lines.len() - 1);
-        std::hint::black_box(self.lines[own].used);
+        std::hint::black_box(self.lines.get(own).used);
     }
 
     /// The node at `position` of the order of `key`, if it is cached.
     #[inline]
     pub(super) fn known(&self, key: Key, place: Place, position: usize) -> Option<NodeIndex> {
-        let line = &self.lines[place.line];
+        let line = self.lines.get(place.line);
         if line.key == key && position < usize::from(line.depth) {
             return line.nodes.get(position).map(|node| NodeIndex(u32::from(*node)));
         }
@@ -120,7 +120,7 @@ impl Cache {
         count: usize,
         set: &mut Vec<NodeIndex>,
     ) -> bool {
-        let (line, deep) = (&self.lines[place.line], &self.deep[place.deep]);
+        let (line, deep) = (self.lines.get(place.line), self.deep.get(place.deep));
         if line.key == key && count <= usize::from(line.depth) {
             set.extend(line.nodes[..count].iter().map(|node| NodeIndex(u32::from(*node))));
             return true;
@@ -132,7 +132,7 @@ impl Cache {
     /// The position of `node` in the order of `key`, if it is cached.
     #[inline]
     pub(super) fn position(&self, key: Key, place: Place, node: NodeIndex) -> Option<usize> {
-        let (line, deep) = (&self.lines[place.line], &self.deep[place.deep]);
+        let (line, deep) = (self.lines.get(place.line), self.deep.get(place.deep));
         let short = if line.key == key { &line.nodes[..usize::from(line.depth)] } else { &[] };
         let found = short.iter().position(|short| u32::from(*short) == node.0);
         found.or_else(|| {
@@ -156,9 +156,9 @@ impl Cache {
             return None;
         }
         if position >= LINE || usual > LINE || all > MOST_NODES {
-            return self.deep[place.deep].nth(key, position, usual, table);
+            return self.deep.get_mut(place.deep).nth(key, position, usual, table);
         }
-        let line = &mut self.lines[place.line];
+        let line = self.lines.get_mut(place.line);
         let held = if line.key == key { usize::from(line.depth) } else { 0 };
         let depth = usual.max(position + 1).max(held * LEAP).min(LINE).min(all);
         line.used &= line.key == key;
@@ -172,7 +172,7 @@ impl Cache {
 
     /// The spread of the order of `key`, which was just looked up.
     pub(super) fn spread(&self, key: Key, place: Place) -> usize {
-        let (line, deep) = (&self.lines[place.line], &self.deep[place.deep]);
+        let (line, deep) = (self.lines.get(place.line), self.deep.get(place.deep));
         if line.depth > 0 && line.key == key { usize::from(line.spread) } else { deep.spread }
     }
 }

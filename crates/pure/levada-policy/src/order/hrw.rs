@@ -11,7 +11,6 @@ use levada_types::{Key, weigh};
 use super::cache::LINE;
 use crate::{Node, NodeIndex};
 
-#[derive(Clone)]
 pub(super) struct Hrw {
     // Sorted by name, so that the first of equal scores is the first by name.
     parties: Vec<u64>,

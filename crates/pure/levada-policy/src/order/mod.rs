@@ -12,7 +12,10 @@ mod ring;
 
 use levada_types::Key;
 
-use crate::{Candidates, Cluster, Deployment, Kind, NodeIndex, Parameter, Parameters, Setting};
+use crate::{
+    Candidates, Cluster, Deployment, Kind, NodeIndex, Parameter, Parameters, Setting,
+    shared::SharedTable,
+};
 pub(crate) use cache::scale;
 use cache::{Cache, Place};
 use hrw::Hrw;
@@ -43,7 +46,7 @@ pub(crate) struct Order {
     method: Method,
     points: u64,
     depth: usize,
-    built: Option<(u64, OrderTable)>,
+    table: SharedTable<OrderTable>,
     cache: Cache,
     // The result of `first`; the field keeps its allocation.
     set: Vec<NodeIndex>,
@@ -64,7 +67,7 @@ impl Order {
         };
         let entries = given(parameters, &ORDER_CACHE) / u64::from(deployment.shards);
         let cache = Cache::new(entries as usize);
-        Self { method, points, depth, built: None, cache, set: Vec::new() }
+        Self { method, points, depth, table: SharedTable::new(), cache, set: Vec::new() }
     }
 
     /// The set of `key`: the first `count` nodes of its walk, but at most the nodes that the order
@@ -112,6 +115,11 @@ impl Order {
         (&self.set, start)
     }
 
+    /// Computes orders from the same table as `first`, the order of another shard.
+    pub(crate) fn join(&mut self, first: &Self) {
+        self.table.join(&first.table);
+    }
+
     /// Begins to read the order of `key`, for a walk that follows soon.
     #[inline]
     pub(crate) fn prefetch(&self, key: Key) {
@@ -120,9 +128,10 @@ impl Order {
 
     /// Walks the order of `key` over the nodes of `cluster` that accept it.
     pub(crate) fn walk<'a>(&'a mut self, key: Key, cluster: &'a Cluster) -> Walk<'a> {
-        if self.built.as_ref().is_none_or(|(of, _)| *of != cluster.membership()) {
+        if self.table.of(cluster).is_none() {
             self.cache.clear();
-            self.built = Some((cluster.membership(), self.build(cluster)));
+            let (method, points, depth) = (self.method, self.points, self.depth);
+            self.table.follow(cluster, || OrderTable::new(method, points, depth, cluster));
         }
         Walk {
             place: self.cache.place(key),
@@ -155,27 +164,16 @@ impl Order {
 
     fn whole(&self, key: Key, cluster: &Cluster) -> (Vec<NodeIndex>, usize) {
         let fresh;
-        let table = match &self.built {
-            Some((of, table)) if *of == cluster.membership() => table,
-            _ => {
-                fresh = self.build(cluster);
+        let table = match self.table.of(cluster) {
+            Some(table) => table,
+            None => {
+                fresh = OrderTable::new(self.method, self.points, self.depth, cluster);
                 &fresh
             }
         };
         let mut order = vec![NodeIndex(0); cluster.len()];
         let spread = table.fill(key, &mut order);
         (order, spread)
-    }
-
-    fn build(&self, cluster: &Cluster) -> OrderTable {
-        match self.method {
-            Method::Hrw => OrderTable::Hrw(Hrw::new(cluster.nodes())),
-            Method::Ring => OrderTable::Ring(Ring::new(cluster.nodes(), self.points)),
-            Method::Spread => OrderTable::Spread(
-                Ring::new(cluster.nodes(), self.points),
-                self.depth.min(cluster.len()),
-            ),
-        }
     }
 
     /// The node at `position` of the order, up or down; `None` beyond the end.
@@ -189,7 +187,7 @@ impl Order {
 
     #[inline(never)]
     fn work_out(&mut self, key: Key, place: Place, position: usize) -> Option<NodeIndex> {
-        let (_, table) = self.built.as_ref()?;
+        let table = self.table.known()?;
         self.cache.extend(key, place, position, self.depth, table)
     }
 }
@@ -280,7 +278,6 @@ impl Iterator for Walk<'_> {
 }
 
 /// The data from which orders of one membership are computed.
-#[derive(Clone)]
 enum OrderTable {
     Hrw(Hrw),
     Ring(Ring),
@@ -288,6 +285,15 @@ enum OrderTable {
 }
 
 impl OrderTable {
+    fn new(method: Method, points: u64, depth: usize, cluster: &Cluster) -> Self {
+        let nodes = cluster.nodes();
+        match method {
+            Method::Hrw => Self::Hrw(Hrw::new(nodes)),
+            Method::Ring => Self::Ring(Ring::new(nodes, points)),
+            Method::Spread => Self::Spread(Ring::new(nodes, points), depth.min(nodes.len())),
+        }
+    }
+
     /// Writes the first `out.len()` nodes of the order of `key`, at most as many as there are.
     /// Returns the limit that [`Walk::spread`] describes.
     fn fill(&self, key: Key, out: &mut [NodeIndex]) -> usize {

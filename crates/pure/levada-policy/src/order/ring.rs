@@ -10,7 +10,6 @@ use levada_types::{Key, weigh};
 use super::cache::LINE;
 use crate::{Node, NodeIndex};
 
-#[derive(Clone)]
 pub(super) struct Ring {
     // Ascending; servers at the same position are sorted by name.
     points: Vec<Point>,
