@@ -33,6 +33,7 @@ pub struct Decider {
     name: &'static str,
     shards: Box<[Aligned]>,
     observes: bool,
+    per_object: bool,
     choice: PolicyChoice,
     /// The nodes that it is built for.
     deployment: Mutex<Deployment>,
@@ -56,6 +57,7 @@ impl Decider {
         let (entry, deployment) = plan(choice, of)?;
         let policies = build_shards(&choice.name, &choice.parameters, &deployment)?;
         let observes = policies[0].observes();
+        let per_object = entry.keyed || policies[0].tracked().limit > 0;
         let shard = |(shard, policy)| {
             Aligned(Mutex::new(PolicyShard { policy, rng: Rng::new(of.seed ^ shard) }))
         };
@@ -63,6 +65,7 @@ impl Decider {
             name: entry.name,
             shards: (0..).zip(policies).map(shard).collect(),
             observes,
+            per_object,
             choice: choice.clone(),
             deployment: Mutex::new(deployment),
         })
@@ -96,10 +99,10 @@ impl Decider {
         }
     }
 
-    /// Whether it keeps state per object. Keys differ between sites, so several can share it: an object's share is
-    /// relative to the requests of all.
+    /// Whether several sites can share it: all that it knows belongs to objects, and keys differ between sites. An
+    /// object's share is relative to the requests of all.
     pub(crate) fn is_per_object(&self) -> bool {
-        self.tracked().limit > 0
+        self.per_object
     }
 
     /// The policy and its parameters.
@@ -254,8 +257,8 @@ impl PreparedDecider {
         }
     }
 
-    /// The same decider for another site with the same nodes and the same choice, if the policy keeps
-    /// state per object.
+    /// The same decider for another site with the same nodes and the same choice, if all that the policy knows
+    /// belongs to objects.
     pub(crate) fn for_another_site(&self) -> Option<Self> {
         let per_object = self.decider.is_per_object();
         per_object.then(|| Self { decider: self.decider.clone(), former: None })

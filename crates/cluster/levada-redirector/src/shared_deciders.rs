@@ -1,5 +1,5 @@
-//! The deciders of the sites that choose among the nodes of a cluster: sites of one policy share one, if it keeps
-//! state per object.
+//! The deciders of the sites that choose among the nodes of a cluster: sites of one policy share one, if all that it
+//! knows belongs to objects.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -78,10 +78,14 @@ mod tests {
     #[test]
     fn sites_share_the_objects_of_a_policy_but_not_its_turns() {
         let (fdr, hrw) = (choice("fdr", "slots", 1_000), choice("hrw", "order_cache", 10));
+        let lard = choice("lard", "targets", 1_000);
+        let turns = PolicyChoice { name: "round_robin".to_owned(), parameters: [].into() };
         let mut deciders = deciders(&[]);
         let mut of = |choice| deciders.prepare(choice, None).expect("it exists").commit();
-        assert!(Arc::ptr_eq(&of(&fdr), &of(&fdr)));
-        assert!(!Arc::ptr_eq(&of(&hrw), &of(&hrw)));
+        for per_object in [&fdr, &hrw, &lard] {
+            assert!(Arc::ptr_eq(&of(per_object), &of(per_object)));
+        }
+        assert!(!Arc::ptr_eq(&of(&turns), &of(&turns)));
     }
 
     #[test]

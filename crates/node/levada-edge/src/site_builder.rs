@@ -164,7 +164,7 @@ fn prepare(
             [("replicas".to_owned(), levada_policy::ParameterValue::Integer(replicas.into()))];
         let choice = PolicyChoice { name: "r-hrw".to_owned(), parameters: parameters.into() };
         let before = before.and_then(|site| site.pieces.as_ref());
-        PreparedDecider::new(&choice, &deciders.deployment, before)
+        deciders.prepare(&choice, before)
     });
     Ok(SitePolicies { whole, pieces: pieces.transpose()? })
 }
