@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use levada_types::Timestamp;
+use tokio::time::{Interval, MissedTickBehavior};
 
 /// Time since the node started.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +20,14 @@ impl Clock {
     /// The time since the start, for the pure crates.
     pub fn now(&self) -> Timestamp {
         Timestamp::ZERO + self.start.elapsed()
+    }
+
+    /// Ticks now, and then at whole multiples of `period` since the start: what is done regularly wakes the process
+    /// together.
+    pub fn ticks(&self, period: Duration) -> Interval {
+        let mut ticks = tokio::time::interval_at(self.start.into(), period);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        ticks
     }
 
     /// The time since the start.

@@ -10,30 +10,32 @@ use levada_net::{client::ConnectionOwner, dormant::DormancyWatch, tcp::TcpInfo};
 use levada_types::Key;
 use tokio::time::MissedTickBehavior;
 
-use crate::given_up::GivenUpClients;
+use crate::{given_up::GivenUpClients, memory_bound::MemoryBound};
 
 /// Begins to watch the connections of a listener, if it is configured. Calls `ended` for each connection that is
 /// given up.
 pub fn watch(
     given_up: &Arc<GivenUpClients>,
+    memory: &Arc<MemoryBound>,
     retries: Option<u8>,
     ended: impl Fn() + Send + Sync + 'static,
 ) -> Option<Arc<DormancyWatch<ConnectionOwner>>> {
     let watch = DormancyWatch::new(retries?);
-    tokio::spawn(sweep(given_up.clone(), Arc::downgrade(&watch), ended));
+    tokio::spawn(sweep(given_up.clone(), memory.clone(), Arc::downgrade(&watch), ended));
     Some(watch)
 }
 
 /// Sweeps until the listener and all its connections are gone.
 async fn sweep(
     given_up: Arc<GivenUpClients>,
+    memory: Arc<MemoryBound>,
     watch: Weak<DormancyWatch<ConnectionOwner>>,
     ended: impl Fn(),
 ) {
     let mut ticks = tokio::time::interval(SWEEP_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        ticks.tick().await;
+        memory.tick(&mut ticks).await;
         let Some(watch) = watch.upgrade() else { return };
         watch.sweep(|seat, info| {
             if give_up(&given_up, &seat.about, info) {

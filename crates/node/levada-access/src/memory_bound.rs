@@ -13,14 +13,20 @@
 //! and what the allocator keeps back. A thread of its own reads it, so that busy workers do not delay
 //! it. Admitted requests grow after that: a fetch that begins may take its `FETCH` within `GROWN`.
 //! So there begin no more of them in a time than fit into what is free.
+//!
+//! A node without requests rests: its memory is read every 10 s, and so are the other things that a node
+//! looks at regularly. Everything that a client begins asks for the pressure first, and this ends the rest.
 
 use std::{
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU8, AtomicU64, Ordering::Relaxed},
     },
+    thread::Thread,
     time::{Duration, Instant},
 };
+
+use tokio::{sync::Notify, time::Interval};
 
 /// How far the resident memory is from its limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,9 +48,14 @@ pub enum MemoryPressure {
 pub struct MemoryBound {
     limit: AtomicU64,
     resident: AtomicU64,
+    /// The pressure, and the marks `UNASKED` and `RESTS`: so asking for it costs one read, rest or not.
     pressure: AtomicU8,
     /// The fetches that may begin until the memory is read again.
     fetches: AtomicU64,
+    begun: Instant,
+    /// The thread that reads the memory.
+    reader: OnceLock<Thread>,
+    rest_is_over: Notify,
 }
 
 /// The memory that is bounded.
@@ -57,11 +68,19 @@ pub trait BoundedMemory: Send + 'static {
 
     /// Whether nothing is left that could be given back: the tier is empty, and no client has anything.
     fn is_bare(&self) -> bool;
+
+    /// Whether the node serves no request.
+    fn is_idle(&self) -> bool;
 }
 
 /// The least bound. An idle node has 27 MiB on its heap, and 30 MiB of its program in memory; at 28/32 of the bound,
 /// clients get less.
 pub const LEAST: u64 = 64 << 20;
+
+/// Nobody has asked for the pressure since the memory was read.
+const UNASKED: u8 = 1 << 7;
+/// The node rests.
+const RESTS: u8 = 1 << 6;
 
 /// How often the resident memory is read.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
@@ -74,6 +93,12 @@ const BARE: Duration = Duration::from_secs(5);
 const FETCH: u64 = 64 << 10;
 /// The longest wait of a fetch for room.
 const ROOM_TIMEOUT: Duration = Duration::from_secs(5);
+/// A node rests when it was idle for so long.
+const QUIET: Duration = Duration::from_secs(5);
+/// A node whose memory grows by so much is not idle.
+const GROWTH: u64 = 1 << 20;
+/// How often a node that rests looks at its memory and other things.
+const REST_INTERVAL: Duration = Duration::from_secs(10);
 /// In this time a fetch that has started takes its memory.
 const GROWN: Duration = Duration::from_millis(500);
 
@@ -84,6 +109,9 @@ struct MemoryWatch {
     full_since: Option<Instant>,
     /// When memory was given back.
     shrunk: Option<Instant>,
+    /// Since when the node is idle, and its resident memory then.
+    idle_since: Option<(Instant, u64)>,
+    rests: bool,
 }
 
 impl MemoryBound {
@@ -94,6 +122,9 @@ impl MemoryBound {
             resident: AtomicU64::new(0),
             pressure: AtomicU8::new(0),
             fetches: AtomicU64::new(u64::MAX),
+            begun: Instant::now(),
+            reader: OnceLock::new(),
+            rest_is_over: Notify::new(),
         })
     }
 
@@ -112,14 +143,36 @@ impl MemoryBound {
         self.resident.load(Relaxed)
     }
 
-    /// How far that is from the limit.
+    /// How far that is from the limit. Ends the rest of the node.
+    #[inline]
     pub fn pressure(&self) -> MemoryPressure {
-        match self.pressure.load(Relaxed) {
-            0 => MemoryPressure::None,
-            1 => MemoryPressure::Some,
-            2 => MemoryPressure::High,
-            _ => MemoryPressure::Full,
+        let marked = self.pressure.load(Relaxed);
+        if marked & (UNASKED | RESTS) != 0 {
+            self.stir();
         }
+        MemoryPressure::of(marked)
+    }
+
+    #[cold]
+    fn stir(&self) {
+        let before = self.pressure.fetch_and(!(UNASKED | RESTS), Relaxed);
+        if before & RESTS != 0 {
+            self.rest_is_over.notify_waiters();
+            self.reader.get().inspect(|reader| reader.unpark());
+        }
+    }
+
+    /// Waits until something that a node does regularly is due: at the next of these ticks, or every 10 s while the node
+    /// rests. All that waits then is due at the same time, so that the process wakes once for it.
+    pub async fn tick(&self, ticks: &mut Interval) {
+        let over = self.rest_is_over.notified();
+        if self.pressure.load(Relaxed) & RESTS == 0 {
+            ticks.tick().await;
+            return;
+        }
+        let passed = self.begun.elapsed().as_nanos() % REST_INTERVAL.as_nanos();
+        let due = REST_INTERVAL - Duration::from_nanos(passed as u64);
+        let _ = tokio::time::timeout(due, over).await;
     }
 
     /// Whether one more fetch may begin.
@@ -147,7 +200,7 @@ impl MemoryBound {
 
     /// Takes note of the resident memory. Returns how many bytes the memory tier is to give back.
     fn note(&self, resident: u64, is_bare: bool) -> u64 {
-        let before = self.pressure();
+        let before = MemoryPressure::of(self.pressure.load(Relaxed));
         let pressure = match resident {
             _ if resident > self.mark(28) && is_bare => MemoryPressure::Some,
             _ if resident > self.mark(31) => MemoryPressure::Full,
@@ -167,7 +220,7 @@ impl MemoryBound {
         };
         self.fetches.store(fetches, Relaxed);
         self.resident.store(resident, Relaxed);
-        self.pressure.store(pressure as u8, Relaxed);
+        self.pressure.store(pressure as u8 | UNASKED, Relaxed);
         if pressure > before {
             let limit = self.limit();
             tracing::warn!(
@@ -188,32 +241,35 @@ impl MemoryBound {
         let watch = move || {
             let mut watch = MemoryWatch::default();
             while let Some(bound) = bound.upgrade() {
-                if watch.look(&bound, &memory, Instant::now()).is_none() {
-                    return;
-                }
+                let Some(pause) = watch.look(&bound, &memory, Instant::now()) else { return };
                 drop(bound);
-                std::thread::sleep(CHECK_INTERVAL);
+                std::thread::park_timeout(pause);
             }
         };
-        let thread = std::thread::Builder::new().name("memory".into()).spawn(watch);
-        if let Err(error) = thread {
-            tracing::error!(%error, "`limits.memory` is not watched");
+        match std::thread::Builder::new().name("memory".into()).spawn(watch) {
+            Ok(reader) => {
+                let _ = self.reader.set(reader.thread().clone());
+            }
+            Err(error) => tracing::error!(%error, "`limits.memory` is not watched"),
         }
     }
 }
 
 impl MemoryWatch {
-    /// Reads the memory, and has it give back what is too much. `None` where the system does not say.
+    /// Reads the memory, and has it give back what is too much. Returns when to look again; `None` where the system
+    /// does not say.
     fn look(
         &mut self,
         bound: &MemoryBound,
         memory: &impl BoundedMemory,
         now: Instant,
-    ) -> Option<()> {
+    ) -> Option<Duration> {
         let resident = memory.resident()?;
+        let was_asked = bound.pressure.load(Relaxed) & UNASKED == 0;
         let is_bare = self.full_since.is_some_and(|since| now - since > BARE) && memory.is_bare();
         let excess = bound.note(resident, is_bare);
-        match bound.pressure() {
+        let pressure = MemoryPressure::of(bound.pressure.load(Relaxed));
+        match pressure {
             MemoryPressure::High | MemoryPressure::Full => {
                 self.full_since.get_or_insert(now);
             }
@@ -224,7 +280,31 @@ impl MemoryWatch {
             memory.shrink(excess);
             self.shrunk = Some(now);
         }
-        Some(())
+        let grows = self.idle_since.is_some_and(|(_, then)| resident > then + GROWTH);
+        if was_asked || grows || excess > 0 || !memory.is_idle() {
+            self.idle_since = None;
+        } else {
+            self.idle_since.get_or_insert((now, resident));
+        }
+        let unasked = pressure as u8 | UNASKED;
+        let rests = self.idle_since.is_some_and(|(since, _)| now - since >= QUIET)
+            && bound.pressure.compare_exchange(unasked, unasked | RESTS, Relaxed, Relaxed).is_ok();
+        if self.rests && !rests {
+            bound.rest_is_over.notify_waiters();
+        }
+        self.rests = rests;
+        Some(if rests { REST_INTERVAL } else { CHECK_INTERVAL })
+    }
+}
+
+impl MemoryPressure {
+    fn of(marked: u8) -> Self {
+        match marked & !(UNASKED | RESTS) {
+            0 => Self::None,
+            1 => Self::Some,
+            2 => Self::High,
+            _ => Self::Full,
+        }
     }
 }
 
@@ -288,6 +368,7 @@ mod tests {
     struct FixedMemory {
         resident: u64,
         is_bare: bool,
+        is_idle: bool,
         given_back: std::sync::mpsc::Sender<u64>,
     }
 
@@ -303,6 +384,40 @@ mod tests {
         fn is_bare(&self) -> bool {
             self.is_bare
         }
+
+        fn is_idle(&self) -> bool {
+            self.is_idle
+        }
+    }
+
+    #[tokio::test]
+    async fn idle_node_rests_until_somebody_asks() {
+        let (bound, mut watch) = (MemoryBound::new(1 << 30), MemoryWatch::default());
+        let (given_back, _shrunk) = std::sync::mpsc::channel();
+        let mut memory =
+            FixedMemory { resident: 1 << 20, is_bare: true, is_idle: true, given_back };
+        let mut now = Instant::now();
+        let mut looks = |memory: &FixedMemory| {
+            let look = |_: &u32| {
+                let pause = watch.look(&bound, memory, now).unwrap();
+                now += pause;
+                pause == CHECK_INTERVAL
+            };
+            (0..1_000).take_while(look).count()
+        };
+        assert_eq!(looks(&memory), 251, "5 s of 20 ms each");
+        let mut ticks = tokio::time::interval(Duration::from_nanos(1));
+        let mut rest = Box::pin(bound.tick(&mut ticks));
+        assert!(tokio::time::timeout(Duration::ZERO, &mut rest).await.is_err());
+        assert_eq!(looks(&memory), 0, "it rests until somebody asks");
+        assert_eq!(bound.pressure(), MemoryPressure::None);
+        rest.await;
+        bound.tick(&mut ticks).await;
+        assert_eq!(looks(&memory), 251);
+        memory.resident += 2 * GROWTH;
+        assert_eq!(looks(&memory), 251, "memory that grows ends the rest");
+        memory.is_idle = false;
+        assert_eq!(looks(&memory), 1_000, "a request is served");
     }
 
     #[test]
@@ -322,7 +437,8 @@ mod tests {
             (16, 3101, true, MemoryPressure::Full),
             (17, 3101, true, MemoryPressure::Some),
         ] {
-            let memory = FixedMemory { resident, is_bare, given_back: given_back.clone() };
+            let memory =
+                FixedMemory { resident, is_bare, is_idle: false, given_back: given_back.clone() };
             watch.look(&bound, &memory, start + Duration::from_secs(second)).unwrap();
             assert_eq!(bound.pressure(), pressure, "after {second} s");
         }
@@ -334,7 +450,7 @@ mod tests {
         let (bound, mut watch, start) =
             (MemoryBound::new(3200), MemoryWatch::default(), Instant::now());
         let (given_back, shrunk) = std::sync::mpsc::channel();
-        let memory = FixedMemory { resident: 2700, is_bare: false, given_back };
+        let memory = FixedMemory { resident: 2700, is_bare: false, is_idle: false, given_back };
         for look in 0..20 {
             watch.look(&bound, &memory, start + CHECK_INTERVAL * look).unwrap();
         }

@@ -96,6 +96,10 @@ impl BoundedMemory for ProcessMemory {
         let tier = self.store.upgrade().map_or(0, |store| store.bytes());
         self.clients.held() < HANDFUL && tier <= self.tier / 16
     }
+
+    fn is_idle(&self) -> bool {
+        self.clients.held() == 0
+    }
 }
 
 /// Watches the memory against a limit, with a store whose memory tier has a size of `tier`.

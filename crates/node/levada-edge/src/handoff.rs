@@ -71,7 +71,8 @@ impl Serve for Node {
 
     fn watch(&self, retries: Option<u8>) -> Option<Arc<DormancyWatch<ConnectionOwner>>> {
         let connections = self.metrics.connections.clone();
-        dormant::watch(&self.given_up, retries, move || connections.ended(ConnectionEnd::Dormant))
+        let ended = move || connections.ended(ConnectionEnd::Dormant);
+        dormant::watch(&self.given_up, &self.memory, retries, ended)
     }
 
     fn connection(

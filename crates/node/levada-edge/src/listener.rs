@@ -62,7 +62,7 @@ async fn accept_all(
     };
     let (metrics, counts) = (node.metrics.clone(), node.metrics.clone());
     let ended = move || counts.connections.ended(ConnectionEnd::Dormant);
-    let watch = dormant::watch(&node.given_up, role.dormant_retries, ended);
+    let watch = dormant::watch(&node.given_up, &node.memory, role.dormant_retries, ended);
     let hands_over = role.may_hand_over() && !role.h2c;
     // With an unspecified address each connection has its own local address.
     let service = incoming.local_addr().ok().filter(|address| !address.ip().is_unspecified());

@@ -10,10 +10,10 @@ const LOGGED: u32 = 10;
 
 /// Counts failures until the node stops.
 pub(crate) async fn watch(node: Arc<Node>) {
-    let mut ticks = tokio::time::interval(TICK);
+    let mut ticks = node.clock.ticks(TICK);
     let mut found: BTreeMap<String, u64> = BTreeMap::new();
     for tick in 0_u32.. {
-        ticks.tick().await;
+        node.memory.tick(&mut ticks).await;
         let sites = node.sites.load_full();
         let all = sites.iter().filter(|site| site.route.is_none());
         for expression in all.flat_map(|site| site.settings.expressions()) {

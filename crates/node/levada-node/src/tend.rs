@@ -70,9 +70,9 @@ pub(crate) fn tend_sites(node: &Node, which: impl Fn(&Site) -> bool, spawn: &Spa
 }
 
 async fn ramp(node: Arc<Node>) {
-    let mut ticks = tokio::time::interval(RAMP_STEP);
+    let mut ticks = node.clock.ticks(RAMP_STEP);
     loop {
-        ticks.tick().await;
+        node.memory.tick(&mut ticks).await;
         if let Some(peers) = node.peers.as_ref().filter(|peers| peers.ramping()) {
             peers.refresh(node.clock.now());
         }

@@ -1,25 +1,33 @@
 //! Watches the node itself: a sample every second, and events of what has changed.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use levada_cluster::events::unix_time;
 use levada_control::status::{RefusalWatch, RouteWatch, ServerWatch, SetWatch, Watched};
 use levada_edge::node::Node;
-use tokio::{task::spawn_blocking, time::MissedTickBehavior};
+use tokio::task::spawn_blocking;
 
 /// The interval at which peers and the route are looked at. What costs more is looked at every second.
 const WATCH_INTERVAL: Duration = Duration::from_millis(250);
-const LOOKS_PER_SECOND: usize = 4;
+const LOOKS_PER_SECOND: u32 = 4;
 
 /// Watches the node while it runs.
 pub(crate) async fn watch(node: Arc<Node>) {
-    let mut ticks = tokio::time::interval(WATCH_INTERVAL);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let is_alone = node.peers.is_none() && node.route.is_none();
+    let looks = if is_alone { 1 } else { LOOKS_PER_SECOND };
+    let mut ticks = node.clock.ticks(WATCH_INTERVAL * (LOOKS_PER_SECOND / looks));
+    let mut faded = Instant::now();
     let (mut peers, mut servers) = (ServerWatch::default(), ServerWatch::default());
     let (mut route, mut sets) = (RouteWatch::default(), SetWatch::default());
     let mut refusals = RefusalWatch::default();
-    for look in 0usize.. {
-        ticks.tick().await;
+    for look in 0u32.. {
+        match is_alone {
+            true => node.memory.tick(&mut ticks).await,
+            false => _ = ticks.tick().await,
+        }
         if let Some(known) = &node.peers {
             let now = known.membership();
             let seen: Vec<_> = now.others().map(|member| (0, member.server.clone())).collect();
@@ -28,13 +36,16 @@ pub(crate) async fn watch(node: Arc<Node>) {
         if let Some(of_node) = &node.route {
             route.look(of_node.level(), &node.events);
         }
-        if look % LOOKS_PER_SECOND != 0 {
+        if look % looks != 0 {
             continue;
         }
         let totals = node.totals();
         refusals.look(totals.refused, node.settings().limits.capacity, &node.events);
         node.history.add(totals);
-        node.popular.second_is_over();
+        // A node that rested catches up.
+        let seconds = faded.elapsed().as_secs().max(1);
+        (0..seconds).for_each(|_| node.popular.second_is_over());
+        faded = Instant::now();
         let of_sites = (node.clone(), servers, sets);
         let looked = spawn_blocking(move || look_at_sites(of_sites)).await;
         let Ok(again) = looked else { return };

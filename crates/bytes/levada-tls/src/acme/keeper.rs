@@ -96,8 +96,10 @@ impl Certificates {
                 log(event);
                 report(event);
             });
+            let orders = self.state.lock().authority.is_some();
+            let pause = if orders { CHECK_INTERVAL } else { ALARM_INTERVAL };
             tokio::select! {
-                () = tokio::time::sleep(CHECK_INTERVAL) => {}
+                () = tokio::time::sleep(pause) => {}
                 () = self.changed.notified() => {}
                 Some(_) = running.join_next() => {}
             }

@@ -159,8 +159,7 @@ impl PurgeEndpoint {
 
     /// Compares logs with all peers in a loop, while there are no health probes to do so.
     pub async fn compare_regularly(self: Arc<Self>) {
-        let mut ticks = tokio::time::interval(COMPARE_INTERVAL);
-        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut ticks = self.last_awake.clock.ticks(COMPARE_INTERVAL);
         loop {
             ticks.tick().await;
             let probes = self.peers.as_ref().map(|peers| peers.now().settings().health.interval);

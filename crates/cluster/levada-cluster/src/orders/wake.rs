@@ -28,7 +28,7 @@ pub(super) const RETRY_BACKOFF: Duration = Duration::from_millis(100);
 
 /// When the process was last known to run.
 pub struct LastAwake {
-    clock: Clock,
+    pub(super) clock: Clock,
     /// In milliseconds since the start.
     at: AtomicU64,
     turn: tokio::sync::Mutex<()>,
@@ -77,8 +77,7 @@ impl PurgeEndpoint {
 
     /// Shows regularly that the process runs.
     pub async fn stay_awake(self: Arc<Self>) {
-        let mut ticks = tokio::time::interval(TICK_INTERVAL);
-        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut ticks = self.last_awake.clock.ticks(TICK_INTERVAL);
         loop {
             ticks.tick().await;
             match self.stood_still() {

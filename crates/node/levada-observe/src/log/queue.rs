@@ -28,6 +28,8 @@ const BOUND: usize = 1 << 20;
 const BATCH: usize = 64 << 10;
 /// The wait before a syslog daemon that took nothing is tried again.
 const RETRY_BACKOFF: Duration = Duration::from_secs(1);
+/// The thread waits for lines this long at most.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// The thread needs little.
 const STACK: usize = 256 << 10;
 
@@ -51,6 +53,8 @@ struct State {
     is_writing: bool,
     is_urgent: bool,
     reopens: bool,
+    /// The last queue is being dropped: the thread looks soon whether one is left.
+    may_end: bool,
     /// The thread has ended: no queue was left.
     has_ended: bool,
 }
@@ -108,8 +112,9 @@ impl LineQueue {
         state.waiting.extend_from_slice(line.as_bytes());
         state.waiting.push(b'\n');
         let is_due = before < BATCH && state.waiting.len() >= BATCH;
-        if is_due || delay.is_zero() {
-            state.is_urgent = true;
+        let is_urgent = is_due || delay.is_zero();
+        state.is_urgent |= is_urgent;
+        if is_urgent || before == 0 {
             wake.notify_one();
         }
     }
@@ -131,6 +136,16 @@ impl LineQueue {
     /// Opens the file again before the next line is written: it may have been renamed.
     pub fn reopen(&self) {
         self.0.state.lock().reopens = true;
+    }
+}
+
+impl Drop for LineQueue {
+    fn drop(&mut self) {
+        // This queue has a reference, and the thread has two.
+        if Arc::strong_count(&self.0) <= 3 {
+            self.0.state.lock().may_end = true;
+            self.0.wake.notify_one();
+        }
     }
 }
 
@@ -180,7 +195,8 @@ impl Writer {
             shared.idle.notify_all();
         }
         while !std::mem::take(&mut state.is_urgent) {
-            let delay = shared.delay.max(Duration::from_secs(1));
+            let rests = state.waiting.is_empty() && !std::mem::take(&mut state.may_end);
+            let delay = if rests { LONGEST_WAIT } else { shared.delay.max(Duration::from_secs(1)) };
             let is_late = shared.wake.wait_for(&mut state, delay).timed_out();
             // This thread has two of the references.
             if state.waiting.is_empty() && Arc::strong_count(&shared) == 2 {
