@@ -73,9 +73,12 @@ pub trait BoundedMemory: Send + 'static {
     fn is_idle(&self) -> bool;
 }
 
-/// The least bound. An idle node has 27 MiB on its heap, and 30 MiB of its program in memory; at 28/32 of the bound,
-/// clients get less.
-pub const LEAST: u64 = 64 << 20;
+/// The least bound of a node with so many sites. An idle node has 27 MiB on its heap, 30 MiB of its program in memory,
+/// and 9 KiB for each site; at 28/32 of the bound, clients get less.
+pub fn least(sites: usize) -> u64 {
+    let of_sites = sites as u64 * (12 << 10);
+    (64 << 20) + (of_sites >> 20 << 20)
+}
 
 /// Nobody has asked for the pressure since the memory was read.
 const UNASKED: u8 = 1 << 7;

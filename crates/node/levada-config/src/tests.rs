@@ -83,6 +83,16 @@ fn assert_warning(text: &str, key: &str, words: &str) {
 }
 
 #[test]
+fn memory_that_an_idle_node_of_many_sites_exceeds_is_refused_with_the_least_that_works() {
+    let sites: String = (0..10_000)
+        .map(|n| format!("[[site]]\nhosts = 's{n}.test'\norigin = 'http://127.0.0.1:9'\n"))
+        .collect();
+    let with = |limit: &str| format!("{LEAST}limits.memory = '{limit}'\n{sites}");
+    assert_error(&with("180MiB"), "limits.memory", "write at least 181MiB");
+    assert_eq!(settings(&with("181MiB")).limits.memory, Some(181 << 20));
+}
+
+#[test]
 fn the_least_file_takes_every_default() {
     let settings = settings(&format!("{LEAST}{SITE}"));
     let defaults = crate::Limits::default();

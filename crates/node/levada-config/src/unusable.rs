@@ -45,9 +45,9 @@ pub enum UnusableSettings {
 
 /// Whether a node could serve by these settings.
 pub(crate) fn check(settings: &Settings) -> Result<(), UnusableSettings> {
-    if let Some(limit) = settings.limits.memory.filter(|limit| *limit < memory_bound::LEAST) {
-        let (limit, least) = (ByteSize(limit), ByteSize(memory_bound::LEAST));
-        return Err(UnusableSettings::Memory { limit, least });
+    let least = memory_bound::least(settings.sites.len());
+    if let Some(limit) = settings.limits.memory.filter(|limit| *limit < least) {
+        return Err(UnusableSettings::Memory { limit: ByteSize(limit), least: ByteSize(least) });
     }
     if let Some(disk) = &settings.cache.disk {
         check_directory(&disk.path)?;
