@@ -46,7 +46,6 @@ pub mod listener;
 pub mod metrics;
 pub mod node;
 pub mod node_error;
-mod origin_queues;
 mod pipeline;
 pub mod quic;
 pub mod request;

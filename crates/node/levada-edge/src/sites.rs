@@ -12,9 +12,8 @@ use levada_observe::metrics::{Counter, SiteMetrics};
 use levada_redirector::{Classes, Origins, SharedDecider, SitePolicy, Sources, Switch};
 use levada_store::identity::{ResourceUrl, without_port};
 use levada_types::hash64;
-use levada_upstream::{Clock, PacedQueue, RetryBudget, Server};
+use levada_upstream::{Clock, OriginQueues, PacedQueue, RetryBudget, Server};
 
-use crate::origin_queues::OriginQueues;
 use crate::routes::Routes;
 use levada_config::{Delivery, Handling, HostTable, LargeSettings, SiteSettings};
 
@@ -98,10 +97,10 @@ impl Site {
 
     /// A site that takes over the state of `before`.
     pub(crate) fn new(settings: SiteSettings, parts: SiteParts, before: Option<&Self>) -> Self {
-        let misses =
-            before.filter(|before| before.settings.servers.misses == settings.servers.misses);
+        let limits = &settings.servers.misses;
+        let misses = before.filter(|before| before.settings.servers.misses == *limits);
         let misses = misses.map_or_else(
-            || OriginQueues::new(&settings.servers.misses),
+            || OriginQueues::new(limits.at_once, limits.queue, limits.wait),
             |before| before.misses.clone(),
         );
         let known = before.and_then(|before| before.classes.clone());

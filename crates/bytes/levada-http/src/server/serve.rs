@@ -372,13 +372,14 @@ impl<S: AsyncRead + Outlet + Unpin> Http1Connection<S> {
     }
 
     /// Ready when the client has left: it has closed the connection, or its side of it, as nginx sees it too. Bytes
-    /// that come meanwhile are kept. Behind more than [`READ_AHEAD`] of them no end is seen.
+    /// that come meanwhile are kept. Behind more than [`READ_AHEAD`] of them no end is seen. A client that takes too
+    /// little has a deadline of its own.
     fn poll_departure<T>(
         &mut self,
         cx: &mut Context<'_>,
         farewell: Farewell,
     ) -> Poll<Result<T, Ended>> {
-        while self.wire.read.len() < READ_AHEAD {
+        while self.wire.queue.is_empty() && self.wire.read.len() < READ_AHEAD {
             if ready!(self.wire.poll_read(cx))? == 0 {
                 return Poll::Ready(Err(Ended::by(ConnectionEnd::Cut, farewell)));
             }
@@ -401,13 +402,7 @@ impl<S: AsyncRead + Outlet + Unpin> Http1Connection<S> {
                 return Poll::Ready(Ok(()));
             }
             if self.poll_feed(cx, upload)?.is_pending() {
-                // The body is waited for. A client that takes too little has a deadline of its own.
-                let is_waited_for = self.wire.queue.is_empty();
-                return if is_waited_for {
-                    self.poll_departure(cx, Farewell::Reset)
-                } else {
-                    Poll::Pending
-                };
+                return self.poll_departure(cx, Farewell::Reset);
             }
         }
     }

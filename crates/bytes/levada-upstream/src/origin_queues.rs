@@ -1,30 +1,33 @@
 //! The places at the origins of a site, and the queues before them.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
-use levada_config::MissLimits;
 use levada_policy::ClientShare;
-use levada_upstream::{FairQueue, RequestBody, ServerFailure, UpstreamHead};
+
+use crate::{FairQueue, RequestBody, ServerFailure, UpstreamHead};
 
 /// The places at the origins of a site, and the queues before them. Requests whose length is up to their client have
 /// places of their own: otherwise slow clients would hold those of all others.
 #[derive(Clone)]
-pub(crate) struct OriginQueues {
+pub struct OriginQueues {
     /// For requests that have come whole.
-    pub(crate) whole: Arc<FairQueue<IpAddr>>,
+    pub whole: Arc<FairQueue<IpAddr>>,
     /// For uploads that are under way, and for handshakes of tunnels.
-    pub(crate) open: Arc<FairQueue<IpAddr>>,
+    pub open: Arc<FairQueue<IpAddr>>,
 }
 
 impl OriginQueues {
-    pub(crate) fn new(limits: &MissLimits) -> Self {
-        let MissLimits { at_once, queue, wait, .. } = *limits;
-        let queue = || FairQueue::new(ClientShare::Dynamic, at_once, queue, wait);
+    /// So many places of each kind, and queues of this length before them, in which a request waits so long at most.
+    pub fn new(places: usize, length: usize, wait: Duration) -> Self {
+        let queue = || FairQueue::new(ClientShare::Dynamic, places, length, wait);
         Self { whole: queue(), open: queue() }
     }
 
     /// The queue for this request. A short body is read before.
-    pub(crate) async fn of(
+    ///
+    /// # Errors
+    /// When such a body breaks off.
+    pub async fn of(
         &self,
         head: &UpstreamHead,
         body: &mut RequestBody,
@@ -38,7 +41,7 @@ impl OriginQueues {
     }
 
     /// Requests that have a place, and requests that wait.
-    pub(crate) fn counts(&self) -> (usize, usize) {
+    pub fn counts(&self) -> (usize, usize) {
         let (whole, open) = (self.whole.counts(), self.open.counts());
         (whole.admitted + open.admitted, whole.waiting + open.waiting)
     }
