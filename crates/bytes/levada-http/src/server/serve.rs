@@ -366,22 +366,20 @@ impl<S: AsyncRead + Outlet + Unpin> Http1Connection<S> {
                 let _ = self.wire.poll_flush(cx)?;
             }
             if fed.is_pending() {
-                return self.poll_departure(cx, Farewell::Close);
+                return self.poll_departure(cx);
             }
         }
     }
 
     /// Ready when the client has left: it has closed the connection, or its side of it, as nginx sees it too. Bytes
-    /// that come meanwhile are kept. Behind more than [`READ_AHEAD`] of them no end is seen. A client that takes too
-    /// little has a deadline of its own.
-    fn poll_departure<T>(
-        &mut self,
-        cx: &mut Context<'_>,
-        farewell: Farewell,
-    ) -> Poll<Result<T, Ended>> {
-        while self.wire.queue.is_empty() && self.wire.read.len() < READ_AHEAD {
+    /// that come meanwhile are kept. Behind more than [`READ_AHEAD`] of them no end is seen. Before the first response
+    /// of a stream that is given back, nothing is read: a server to which a connection was handed over may still leave
+    /// its request to the front-end. Within a response, the bytes that are sent show whether the client is there.
+    fn poll_departure<T>(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, Ended>> {
+        let reads = self.answered || !matches!(self.pause, Pause::AfterResponse);
+        while reads && self.wire.read.len() < READ_AHEAD {
             if ready!(self.wire.poll_read(cx))? == 0 {
-                return Poll::Ready(Err(Ended::by(ConnectionEnd::Cut, farewell)));
+                return Poll::Ready(Err(Ended::by(ConnectionEnd::Cut, Farewell::Close)));
             }
         }
         Poll::Pending
@@ -401,9 +399,7 @@ impl<S: AsyncRead + Outlet + Unpin> Http1Connection<S> {
             if written.is_ready() {
                 return Poll::Ready(Ok(()));
             }
-            if self.poll_feed(cx, upload)?.is_pending() {
-                return self.poll_departure(cx, Farewell::Reset);
-            }
+            ready!(self.poll_feed(cx, upload)?);
         }
     }
 
