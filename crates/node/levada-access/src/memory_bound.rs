@@ -246,7 +246,11 @@ impl MemoryBound {
             while let Some(bound) = bound.upgrade() {
                 let Some(pause) = watch.look(&bound, &memory, Instant::now()) else { return };
                 drop(bound);
-                std::thread::park_timeout(pause);
+                if watch.rests {
+                    std::thread::park_timeout(pause);
+                } else {
+                    std::thread::sleep(pause);
+                }
             }
         };
         match std::thread::Builder::new().name("memory".into()).spawn(watch) {
