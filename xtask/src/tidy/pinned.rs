@@ -1,4 +1,4 @@
-//! What builds a release is named by its content or its version: actions and base images by digest, tools by
+//! Tools of a release are named by their content or their version: actions and base images by digest, tools by
 //! version. A name that moves could bring other code tomorrow.
 
 use std::fs;

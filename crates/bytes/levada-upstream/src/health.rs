@@ -92,7 +92,7 @@ pub struct Health {
     failed_in_a_row: AtomicU32,
     up_since: AtomicU64,
     went_down: Notify,
-    /// What an operator has to mend.
+    /// The thing that an operator has to mend.
     pub(crate) fault: LastFault,
     state: Mutex<HealthState>,
 }

@@ -80,7 +80,7 @@ pub fn least(sites: usize) -> u64 {
     (64 << 20) + (of_sites >> 20 << 20)
 }
 
-/// Nobody has asked for the pressure since the memory was read.
+/// The pressure was not asked for since the memory was read.
 const UNASKED: u8 = 1 << 7;
 /// The node rests.
 const RESTS: u8 = 1 << 6;
