@@ -6,7 +6,7 @@
 
 use std::io::Cursor;
 
-use levada_trace::{FORMATS, TraceLimits, TraceReader, Trace};
+use levada_trace::{FORMATS, Trace, TraceLimits, TraceReader};
 use levada_types::ByteSize;
 use libfuzzer_sys::fuzz_target;
 

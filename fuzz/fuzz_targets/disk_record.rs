@@ -6,7 +6,10 @@ use levada_store::disk::{read_record, write_record};
 use levada_types::Key;
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: (u64, &[u8], &[u8], Vec<(u16, u8)>, u16)| {
+/// Key, head, other bytes, and how the record is changed and cut.
+type Input<'a> = (u64, &'a [u8], &'a [u8], Vec<(u16, u8)>, u16);
+
+fuzz_target!(|input: Input| {
     let (key, head, rest, changes, cut) = input;
     let key = Key(key);
     // Arbitrary bytes: a record that parses must be equal when it is written again.

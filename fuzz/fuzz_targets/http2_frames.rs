@@ -83,7 +83,12 @@ fn end(bytes: &[u8], piece: usize) -> ConnectionEnd {
         send: patience,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    runtime.block_on(serve_http2(Stream { rest: bytes, piece }, &Echo, limits, std::future::pending()))
+    runtime.block_on(serve_http2(
+        Stream { rest: bytes, piece },
+        &Echo,
+        limits,
+        std::future::pending(),
+    ))
 }
 
 fuzz_target!(|input: (Vec<u8>, u8)| {

@@ -17,7 +17,7 @@ usage: cargo xtask <test | ci [--quick] | docs | tidy [--figures] | commits RANG
 
   test  the checks that are enough for most changes: format, tidy, lints, tests
   ci    all checks that a change must pass: those of `test`, then dependencies, the oldest
-        Rust, fuzz targets, packages of crates, documentation, the book, the Python package, the Debian package;
+        Rust, packages of crates, documentation, the book, the Python package, the Debian package;
         with --quick, format and tidy, and lints and tests of what differs from the main branch
   docs  writes the documents that are made from declarations
   tidy  what the compiler does not check: purity, import cycles, sizes of crates, names, prose,

@@ -3,7 +3,6 @@
 
 mod costs;
 mod dependencies;
-mod fuzz;
 mod oldest;
 mod packages;
 mod python;
@@ -37,7 +36,6 @@ pub(crate) fn run() -> anyhow::Result<()> {
         ("costs", Box::new(costs::check)),
         ("dependencies", Box::new(dependencies::check)),
         ("oldest Rust", Box::new(oldest::check)),
-        ("fuzz targets", Box::new(fuzz::check)),
         ("crates", Box::new(|_, _| crates())),
         ("documentation", Box::new(|_, _| documentation())),
         ("book", Box::new(book)),

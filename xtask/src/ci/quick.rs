@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use anyhow::{Context as _, ensure};
 use serde_json::Value as Json;
 
-use super::{Step, format, fuzz, lint, take};
+use super::{Step, format, lint, take};
 use crate::{
     tidy,
     workspace::{cargo, git},
@@ -41,9 +41,6 @@ pub(crate) fn run() -> anyhow::Result<()> {
         vec![("format", Box::new(format)), ("tidy", Box::new(|_, _| tidy::run()))];
     if !affected.is_empty() {
         steps.push(("lints", Box::new(|name, skips| lint(&packages(&affected), name, skips))));
-    }
-    if files.iter().any(|file| file.starts_with("fuzz/")) {
-        steps.push(("fuzz targets", Box::new(fuzz::check)));
     }
     if !changed.is_empty() {
         steps.push(("tests", Box::new(|_, skips| super::tests::run(&packages(&changed), skips))));
