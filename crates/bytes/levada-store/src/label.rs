@@ -6,7 +6,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use levada_cache::Freshness;
 use levada_types::{Key, hash64, weigh};
 
@@ -18,6 +18,9 @@ pub const SURROGATE_KEY: HeaderName = HeaderName::from_static("surrogate-key");
 pub const CACHE_TAG: HeaderName = HeaderName::from_static("cache-tag");
 /// RFC 9875 Sec. 2.
 const CACHE_GROUPS: HeaderName = HeaderName::from_static("cache-groups");
+
+/// From a node of the shield: the hashes of all tags, in hexadecimal digits; `*` if it has more than are remembered.
+pub const TAGS: HeaderName = HeaderName::from_static("levada-tags");
 
 /// More tags than this count as all tags there are.
 const MAX_TAGS: usize = 1000;
@@ -60,7 +63,7 @@ impl Label {
     /// said nothing stay.
     pub fn renewed(&self, headers: &HeaderMap, identity: &str, born: u64) -> Self {
         let mut all = tags(headers, identity);
-        if !headers.contains_key(SURROGATE_KEY) && !headers.contains_key(CACHE_TAG) {
+        if ![SURROGATE_KEY, CACHE_TAG, TAGS].iter().any(|name| headers.contains_key(name)) {
             all.extend_from_slice(self.tags());
         }
         let label = Self::new(self.site, born).with(all);
@@ -83,6 +86,16 @@ impl Label {
     /// The site that it is of.
     pub fn site(&self) -> u64 {
         self.site
+    }
+
+    /// The field [`TAGS`] for a node of another region that stores the response too, if it has tags.
+    pub fn for_other_region(&self) -> Option<HeaderValue> {
+        let text = match &self.tags {
+            None => return Some(HeaderValue::from_static("*")),
+            Some(tags) if tags.is_empty() => return None,
+            Some(tags) => tags.iter().map(|tag| format!("{tag:x}")).collect::<Vec<_>>().join(","),
+        };
+        HeaderValue::try_from(text).ok()
     }
 
     /// Hashes of its tags, sorted.
@@ -223,6 +236,14 @@ fn tags(headers: &HeaderMap, identity: &str) -> Vec<u64> {
         tags.push(tag(text.as_bytes()));
         tags.push(group(identity, &text));
     }
+    for text in words(headers, TAGS, |byte| *byte == b',') {
+        let hash = str::from_utf8(text).ok().and_then(|text| u64::from_str_radix(text, 16).ok());
+        match hash {
+            Some(hash) => tags.push(hash),
+            // Those of the other region, or what is no list of tags: all there are.
+            None => tags.extend(0..=MAX_TAGS as u64),
+        }
+    }
     tags
 }
 
@@ -257,6 +278,23 @@ mod tests {
         assert_eq!(of(&[("cache-tag", "a b")]), [tag(b"a b")]);
         assert_eq!(of(&[("cache-groups", "\"a\"")]), sorted(vec![tag(b"a"), group(URL, "a")]));
         assert_eq!(of(&[("cache-groups", "a, b")]), [] as [u64; 0], "tokens are no strings");
+    }
+
+    #[test]
+    fn tags_are_the_same_in_another_region() {
+        let many: Vec<String> = (0..=MAX_TAGS).map(|n| format!("t{n}")).collect();
+        for fields in [
+            vec![("surrogate-key", "a b"), ("cache-groups", "\"g\"")],
+            vec![("surrogate-key", &*many.join(" "))],
+        ] {
+            let here = label(&fields);
+            let told = here.for_other_region().unwrap();
+            let there = label(&[("levada-tags", told.to_str().unwrap())]);
+            assert_eq!(there.tags(), here.tags());
+            assert_eq!(there.has_any_tag(), here.has_any_tag());
+        }
+        assert_eq!(label(&[]).for_other_region(), None);
+        assert!(label(&[("levada-tags", "no number")]).has_any_tag());
     }
 
     #[test]

@@ -41,7 +41,7 @@ mod window_room;
 pub mod measuring;
 
 pub use block::{Block, block_key, new_version};
-pub use label::Label;
+pub use label::{Label, TAGS};
 pub use loan::{Loan, Loans};
 pub use metrics::CacheMetrics;
 pub use node_name::NodeName;

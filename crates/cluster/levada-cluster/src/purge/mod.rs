@@ -36,7 +36,7 @@ mod sweep;
 use std::{path::Path, sync::Arc};
 
 use http::HeaderMap;
-use levada_store::{Label, LabelVerdict, Object, Sought, label};
+use levada_store::{Label, LabelVerdict, Object, Sought, TAGS, label};
 use levada_types::Key;
 use tokio::sync::Notify;
 
@@ -169,6 +169,7 @@ impl Purges {
 
     /// Removes the tags from a response: the origin meant them for this cache only.
     pub fn strip(&self, headers: &mut HeaderMap) {
+        headers.remove(TAGS);
         if !self.expose_tags {
             label::strip(headers);
         }
