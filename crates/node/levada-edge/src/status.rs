@@ -7,7 +7,7 @@ use levada_control::status::{
     CertificateStatus, DrainStatus, HotObject, NodeStatus, PopularObject, RouteSummary,
     ServerStatus, SwitchedSite, Totals,
 };
-use levada_policy::{Cluster, LoadTable, Node as PolicyNode};
+use levada_policy::{Cluster, LoadTable, Node as PolicyNode, NodeIndex};
 use levada_tls::acme::CertificateState;
 use levada_types::Request;
 
@@ -153,12 +153,13 @@ impl Node {
     fn peer_statuses(&self) -> Vec<ServerStatus> {
         let Some(peers) = &self.peers else { return Vec::new() };
         let (now, me) = (peers.membership(), peers.now().me());
-        let status = |(node, member): (_, &Arc<levada_cluster::nodes::Member>)| ServerStatus {
-            outstanding: Some(now.loads().of(node)),
-            up: node == me || member.server.health.is_up(),
-            ..ServerStatus::of(&member.server)
-        };
-        now.members().map(status).collect()
+        let status =
+            |(node, member): (NodeIndex, &Arc<levada_cluster::nodes::Member>)| ServerStatus {
+                outstanding: (node.get() < now.cluster().len()).then(|| now.loads().of(node)),
+                up: node == me || member.server.health.is_up(),
+                ..ServerStatus::of(&member.server)
+            };
+        now.all().map(status).collect()
     }
 
     fn route_summary(&self) -> Option<RouteSummary> {

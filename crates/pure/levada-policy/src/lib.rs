@@ -54,6 +54,7 @@ pub use entry::{Deployment, Need, PolicyEntry};
 pub use lard_admission::{lard_admission_limit, lard_thresholds, weighted_lard_admission_limit};
 pub use load::{LoadTable, Outstanding};
 pub use moved::moved;
+pub use order::rendezvous;
 pub use parameter::{Kind, Parameter, ParameterError, ParameterValue, Parameters, Setting};
 pub use policy::{
     Candidates, Fork, LoadBound, Pick, PickContext, PickReason, Policy, RequestOutcome, Tracked,

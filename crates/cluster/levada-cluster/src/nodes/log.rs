@@ -27,6 +27,14 @@ impl PeerLog {
         self.known.lock().clone()
     }
 
+    /// Whether the peer has said that it has all of these orders.
+    pub fn covers(&self, orders: &LogStates) -> bool {
+        match &*self.known.lock() {
+            Some(known) => known.covers(orders),
+            None => orders.is_empty(),
+        }
+    }
+
     /// Notes what the peer has.
     pub fn learn(&self, known: LogStates) {
         *self.known.lock() = Some(known);

@@ -4,12 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use levada_policy::{Cluster, LoadTable, Node as ClusterNode, NodeIndex};
 use levada_tls::secret::Secrets;
-use levada_types::Timestamp;
+use levada_types::{Key, Timestamp};
 use levada_upstream::{HealthCheck, Server};
 
 use crate::nodes::{Member, Peer, Peering, WatchedPeer};
 
-/// The nodes of the cluster, this one among them. An index is valid only in the generation that it comes from.
+/// The nodes of the cluster, this one among them. An index is valid only in the generation that it comes from. Policies
+/// choose among the nodes of this node's region.
 pub struct Membership {
     pub(crate) generation: Arc<Generation>,
     cluster: Cluster,
@@ -18,6 +19,7 @@ pub struct Membership {
 /// The part that changes of health leave alone.
 pub(crate) struct Generation {
     me: NodeIndex,
+    /// All nodes. Those of this node's region come first, as many as `nodes` has.
     pub(crate) members: Vec<Arc<Member>>,
     pub(crate) settings: Peering,
     pub(crate) check: Arc<HealthCheck>,
@@ -26,10 +28,11 @@ pub(crate) struct Generation {
 }
 
 impl Generation {
-    /// The nodes of `settings`, which are `members` in the same order. The node `name` is this one.
+    /// The nodes of `settings`, which are `members` in the same order: those of one region first, the node `name` among
+    /// them, which is this one.
     pub(crate) fn new(name: &str, settings: Peering, members: Vec<Arc<Member>>) -> Self {
         let me = settings.peers.iter().position(|peer| peer.name == name).unwrap_or(0);
-        let nodes = nodes(&settings);
+        let nodes = nodes(name, &settings);
         Self {
             me: NodeIndex(me as u32),
             members,
@@ -40,10 +43,10 @@ impl Generation {
         }
     }
 
-    /// Where the node of this name is.
+    /// Where the node of this name is, if it is of this node's region.
     pub(crate) fn place(&self, name: &str) -> Option<NodeIndex> {
-        let at = self.settings.peers.iter().position(|peer| peer.name == name)?;
-        Some(NodeIndex(at as u32))
+        let near = self.nodes.iter().position(|node| *node.name == *name)?;
+        Some(NodeIndex(near as u32))
     }
 
     /// The nodes with their present health.
@@ -86,14 +89,34 @@ impl Membership {
         &self.generation.members[node.get()]
     }
 
-    /// All nodes with their indices.
+    /// The nodes of this node's region with their indices.
     pub fn members(&self) -> impl Iterator<Item = (NodeIndex, &Arc<Member>)> {
+        self.all().take(self.generation.nodes.len())
+    }
+
+    /// The nodes of all regions with their indices; those of this node's region come first.
+    pub fn all(&self) -> impl Iterator<Item = (NodeIndex, &Arc<Member>)> {
         (0..).map(NodeIndex).zip(&self.generation.members)
     }
 
     /// All nodes but this one.
     pub fn others(&self) -> impl Iterator<Item = &Arc<Member>> {
-        self.members().filter(|(node, _)| *node != self.me()).map(|(_, member)| member)
+        self.all().filter(|(node, _)| *node != self.me()).map(|(_, member)| member)
+    }
+
+    /// The region of this node; empty where there are none.
+    pub fn region(&self) -> &Arc<str> {
+        &self.settings().peers[self.me().get()].region
+    }
+
+    /// The nodes of a region that are up, in the order of highest random weight for `key`: for each object, all nodes
+    /// of the cluster have the same order.
+    pub fn of_region(&self, region: &str, key: Key) -> Vec<Arc<Member>> {
+        let peers = self.settings().peers.iter().zip(&self.generation.members);
+        let able = peers.filter(|(peer, one)| *peer.region == *region && one.server.health.is_up());
+        let (nodes, able): (Vec<_>, Vec<_>) = able.map(|(peer, one)| (node(peer), one)).unzip();
+        let order = levada_policy::rendezvous(key, (0..).map(NodeIndex).zip(&nodes));
+        order.into_iter().map(|at| able[at.get()].clone()).collect()
     }
 
     /// The node of this name.
@@ -145,17 +168,18 @@ impl Membership {
     }
 }
 
-/// The nodes of a cluster before anything is known of their health.
-pub fn nodes(peering: &Peering) -> Vec<ClusterNode> {
-    let nearest = peering.peers.iter().filter_map(|p| p.rtt).min().unwrap_or_default();
+/// The nodes of the region of the node `name`, before anything is known of their health.
+pub fn nodes(name: &str, peering: &Peering) -> Vec<ClusterNode> {
+    let region = peering.region_of(name);
+    let near = || peering.peers.iter().filter(|peer| peer.region == region);
+    let nearest = near().filter_map(|p| p.rtt).min().unwrap_or_default();
     let distance = |rtt: Option<Duration>| match rtt {
         Some(rtt) if !nearest.is_zero() => rtt.as_secs_f64() / nearest.as_secs_f64(),
         _ => 1.0,
     };
-    let node = |peer: &Peer| ClusterNode {
-        weight: peer.weight,
-        distance: distance(peer.rtt),
-        ..ClusterNode::new(&peer.name)
-    };
-    peering.peers.iter().map(node).collect()
+    near().map(|peer| ClusterNode { distance: distance(peer.rtt), ..node(peer) }).collect()
+}
+
+fn node(peer: &Peer) -> ClusterNode {
+    ClusterNode { weight: peer.weight, ..ClusterNode::new(&peer.name) }
 }

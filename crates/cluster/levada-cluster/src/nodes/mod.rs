@@ -6,6 +6,7 @@
 //! member        one node, as long as it is a member: its server, its purge log, its watch
 //! sources       the nodes and addresses that sources name, from levada-discovery
 //! certificates  messages about certificates to other nodes
+//! shield        the nodes of another region that are asked before the origin
 //! settings      the nodes and their trust, by configuration
 //! log           the known part of a node's purge log
 //! ```
@@ -20,6 +21,7 @@ mod member;
 mod membership;
 mod peers;
 mod settings;
+mod shield;
 mod sources;
 
 pub use log::PeerLog;
@@ -27,4 +29,5 @@ pub use member::{Member, PROBE, WatchedPeer};
 pub use membership::{Membership, nodes};
 pub use peers::{MembershipChange, Peers, PeersError, PreparedPeers, Watch, proof};
 pub use settings::{Peer, PeerTrust, Peering};
+pub use shield::ShieldNodes;
 pub use sources::PeerSources;

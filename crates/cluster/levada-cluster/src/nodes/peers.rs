@@ -109,7 +109,7 @@ impl Peers {
     /// Changes the limits of all servers.
     pub fn set_bounds(&self, bounds: ServerBounds) {
         *self.bounds.lock() = bounds;
-        self.now().members().for_each(|(_, member)| member.server.set_bounds(bounds));
+        self.now().all().for_each(|(_, member)| member.server.set_bounds(bounds));
     }
 
     /// Checks a list of nodes, and reads the certificates again.
@@ -132,7 +132,7 @@ impl Peers {
             return MembershipChange { after: before.clone(), before };
         }
         let known: HashMap<_, _> =
-            before.members().map(|(_, member)| (&*member.server.name, member)).collect();
+            before.all().map(|(_, member)| (&*member.server.name, member)).collect();
         let taken: HashSet<_> = known.values().map(|member| member.slot).collect();
         let mut free = (0..).filter(|slot| !taken.contains(slot));
         let member = |peer: &Peer| match known.get(&*peer.name) {
@@ -149,7 +149,7 @@ impl Peers {
         let checks_alike = before.settings().health == generation.settings.health;
         let after = Arc::new(Membership::new(Arc::new(generation), self.clock.now()));
         self.membership.store(after.clone());
-        for (_, member) in before.members() {
+        for (_, member) in before.all() {
             match after.named(&member.server.name) {
                 Some(same) if Arc::ptr_eq(same, member) && checks_alike => {}
                 Some(same) if Arc::ptr_eq(same, member) => member.stop_watch(),
@@ -234,8 +234,10 @@ fn prepare(name: &str, peering: &Peering) -> Result<PreparedPeers, PeersError> {
     if !names.contains(&name.to_owned()) {
         return Err(PeersError::NotListed(name.to_owned()));
     }
-    let wire = wire(&peering.trust, peering.h2)?;
-    Ok(PreparedPeers { peering: peering.clone(), wire })
+    let (mut peering, wire) = (peering.clone(), wire(&peering.trust, peering.h2)?);
+    let region = peering.region_of(name);
+    peering.peers.sort_by_key(|peer| peer.region != region);
+    Ok(PreparedPeers { peering, wire })
 }
 
 fn server(
@@ -293,6 +295,7 @@ mod tests {
             weight: 1.0,
             rtt: None,
             client_url: None,
+            region: Arc::default(),
         };
         Peering {
             listen: "127.0.0.1:0".parse().unwrap(),

@@ -26,6 +26,14 @@ pub struct Peering {
     pub catch_up: Duration,
 }
 
+impl Peering {
+    /// The region of a node; empty if it is not listed.
+    pub fn region_of(&self, name: &str) -> Arc<str> {
+        let peer = self.peers.iter().find(|peer| peer.name == name);
+        peer.map(|peer| peer.region.clone()).unwrap_or_default()
+    }
+}
+
 impl PeerTrust {
     /// The secrets that all nodes know.
     pub fn secrets(&self) -> Option<&Secrets> {
@@ -75,4 +83,6 @@ pub struct Peer {
     pub rtt: Option<Duration>,
     /// Its URL for clients, such as `https://b.cdn.example`: the target of a 307.
     pub client_url: Option<String>,
+    /// Its region; empty where there are none.
+    pub region: Arc<str>,
 }

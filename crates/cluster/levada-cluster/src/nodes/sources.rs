@@ -60,6 +60,8 @@ impl PeerSources {
             }
         }
         let Some(source) = &self.nodes else { return nodes };
+        // A source lists the nodes next to this one.
+        let region = nodes.region_of(me);
         for member in source.members().iter() {
             let name = node_name(&member.name);
             if name == me {
@@ -71,7 +73,7 @@ impl PeerSources {
             }
             match nodes.peers.iter_mut().find(|peer| peer.name == name) {
                 Some(peer) => peer.at = Some(member.address),
-                None => nodes.peers.push(peer(name, member)),
+                None => nodes.peers.push(peer(name, member, region.clone())),
             }
         }
         // The same order on every node.
@@ -80,7 +82,7 @@ impl PeerSources {
     }
 }
 
-fn peer(name: &str, member: &Member) -> Peer {
+fn peer(name: &str, member: &Member, region: Arc<str>) -> Peer {
     let host = member.host.as_ref().map(ToString::to_string);
     let host = host.unwrap_or_else(|| member.address.ip().to_string());
     let port = member.address.port();
@@ -95,6 +97,7 @@ fn peer(name: &str, member: &Member) -> Peer {
         weight: member.weight,
         rtt: None,
         client_url: None,
+        region,
     }
 }
 

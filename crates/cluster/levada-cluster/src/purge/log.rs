@@ -92,6 +92,11 @@ impl LogStates {
         other.iter().all(|state| self.newest(state.log) >= state.newest)
     }
 
+    /// Whether no order is known.
+    pub fn is_empty(&self) -> bool {
+        self.iter().all(|state| state.newest == 0)
+    }
+
     /// The number of orders that `other` knows and this does not.
     pub fn behind(&self, other: &Self) -> u64 {
         let lacking = other.iter().map(|state| state.newest.saturating_sub(self.newest(state.log)));

@@ -60,7 +60,19 @@ impl Check<'_, '_> {
                 self.error(&path.key("address"), message);
             }
         }
+        self.regions(&list);
         self.file.peer.iter().map(peer).collect()
+    }
+
+    /// Nodes with and without a region would be apart, which is hardly meant.
+    fn regions(&mut self, list: &Path) {
+        let known = |peer: &file::Peer| peer.region.is_some();
+        let Some(without) = self.file.peer.iter().position(|peer| !known(peer)) else { return };
+        if let Some(with) = self.file.peer.iter().find(|peer| known(peer)) {
+            let name = with.name.as_ref().map_or("another one", |name| &name.0);
+            let message = format!("has no `region`, and {name:?} has one");
+            self.error(&list.index(without), message).help("give each `[[peer]]` its region");
+        }
     }
 
     /// The nodes, with this one, which a source may not name yet.
@@ -69,7 +81,9 @@ impl Check<'_, '_> {
         if peering.discovery.is_some() && !peers.iter().any(|peer| peer.name == *own) {
             let address = peering.listen?.0.to_string();
             let (name, weight) = (own.clone(), file::Peer::default().weight);
-            peers.push(Peer { name, address, at: None, weight, rtt: None, client_url: None });
+            let region = peers.first().map(|peer| peer.region.clone()).unwrap_or_default();
+            let (at, rtt, client_url) = (None, None, None);
+            peers.push(Peer { name, address, at, weight, rtt, client_url, region });
         }
         Some(peers)
     }
@@ -192,5 +206,6 @@ fn peer(file: &file::Peer) -> Option<Peer> {
         weight: file.weight,
         rtt: file.rtt.map(|rtt| rtt.0),
         client_url: file.client_url.as_ref().map(ToString::to_string),
+        region: file.region.as_ref().map(|region| region.0.as_str().into()).unwrap_or_default(),
     })
 }

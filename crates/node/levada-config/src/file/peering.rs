@@ -111,10 +111,14 @@ pub struct Peer {
     /// Its URL for clients: the target of `delivery = "redirect"`.
     #[schemars(extend("examples" = ["https://b.cdn.example"]))]
     pub client_url: Option<Root>,
+    /// Its region, such as a data centre. Policies choose among the nodes of one region. Either all nodes have one or
+    /// none. See docs/operate/regions.md.
+    #[schemars(extend("examples" = ["eu"]))]
+    pub region: Option<NodeName>,
 }
 
 impl Default for Peer {
     fn default() -> Self {
-        Self { name: None, address: None, weight: 1.0, rtt: None, client_url: None }
+        Self { name: None, address: None, weight: 1.0, rtt: None, client_url: None, region: None }
     }
 }

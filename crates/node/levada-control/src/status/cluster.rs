@@ -39,7 +39,7 @@ pub struct ClusterNode {
 /// time.
 pub async fn ask_cluster(own: NodeStatus, members: &Membership) -> Vec<ClusterNode> {
     let mut asking = JoinSet::new();
-    for (node, member) in members.members().filter(|(node, _)| *node != members.me()) {
+    for (node, member) in members.all().filter(|(node, _)| *node != members.me()) {
         let member = member.clone();
         asking.spawn(async move { (node, ask(&member).await) });
     }
@@ -49,7 +49,7 @@ pub async fn ask_cluster(own: NodeStatus, members: &Membership) -> Vec<ClusterNo
         up: member.server.health.is_up(),
         ..ClusterNode::default()
     };
-    let mut nodes: Vec<_> = members.members().map(|(_, member)| described(member)).collect();
+    let mut nodes: Vec<_> = members.all().map(|(_, member)| described(member)).collect();
     let me = &mut nodes[members.me().get()];
     (me.up, me.status) = (true, Some(own));
     while let Some(asked) = asking.join_next().await {

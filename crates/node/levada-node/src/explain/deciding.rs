@@ -179,13 +179,12 @@ pub fn explain_settings(
     };
     let identity = identified(None);
     let piece = |piece: ChunkUrl| identified(Some(&piece)).key();
-    let nodes: Vec<ClusterNode> = match (&site.servers.switch, &settings.peering) {
-        (Some(switch), _) => switch.nodes(),
-        (None, Some(peering)) => levada_cluster::nodes::nodes(peering),
-        (None, None) => vec![ClusterNode::new(&settings.name)],
-    };
+    let peering = settings.peering.as_ref();
+    let near = peering.map(|peering| levada_cluster::nodes::nodes(&settings.name, peering));
+    let near = near.unwrap_or_else(|| vec![ClusterNode::new(&settings.name)]);
+    let redirectors = near.len() as u32;
+    let nodes = site.servers.switch.as_ref().map_or(near, SwitchSettings::nodes);
     let seed = settings.seed.unwrap_or_default();
-    let redirectors = settings.peering.as_ref().map_or(1, |p| p.peers.len()).max(1) as u32;
     let capacity =
         site.servers.switch.as_ref().map_or(settings.limits.capacity, SwitchSettings::capacity);
     let deployment = DeciderDeployment { redirectors, capacity, seed };

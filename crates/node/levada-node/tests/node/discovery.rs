@@ -562,6 +562,7 @@ async fn nodes_of(dns: &Dns, origin: SocketAddr, ips: &[Ipv4Addr], port: u16) ->
                 weight: 1.0,
                 rtt: None,
                 client_url: None,
+                region: "".into(),
             }],
             discovery: Some("nodes".into()),
             health: watched(),

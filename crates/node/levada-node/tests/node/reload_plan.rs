@@ -193,7 +193,15 @@ impl World {
 
 fn peer(name: &str) -> Peer {
     let address = "127.0.0.1:9".to_owned();
-    Peer { name: name.to_owned(), address, weight: 1.0, at: None, rtt: None, client_url: None }
+    Peer {
+        name: name.to_owned(),
+        address,
+        weight: 1.0,
+        at: None,
+        rtt: None,
+        client_url: None,
+        region: "".into(),
+    }
 }
 
 /// Removes what changes by itself.

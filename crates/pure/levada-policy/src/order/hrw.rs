@@ -6,6 +6,8 @@
 //! each server is first for its share of the URLs. The function rises with u, so equal weights give
 //! the unweighted order.
 
+use std::cmp::Reverse;
+
 use levada_types::{Key, weigh};
 
 use super::cache::LINE;
@@ -96,6 +98,19 @@ fn descending(a: &(u64, usize), b: &(u64, usize)) -> std::cmp::Ordering {
 
 fn highest(scored: impl Iterator<Item = (u64, usize)>) -> usize {
     scored.fold((0, 0), |best, next| if next.0 > best.0 { next } else { best }).1
+}
+
+/// These nodes in the order of highest random weight for `key`.
+pub fn rendezvous<'a>(
+    key: Key,
+    nodes: impl Iterator<Item = (NodeIndex, &'a Node)>,
+) -> Vec<NodeIndex> {
+    let scored = |(index, node): (NodeIndex, &'a Node)| {
+        (Reverse(score(weigh(key, node.hash), node.weight)), &node.name, index)
+    };
+    let mut order: Vec<_> = nodes.map(scored).collect();
+    order.sort_unstable();
+    order.into_iter().map(|(.., index)| index).collect()
 }
 
 /// `-w / ln(u)` as bits: positive floating-point numbers sort as their bits do.

@@ -10,6 +10,8 @@ mod cache;
 mod hrw;
 mod ring;
 
+pub use hrw::rendezvous;
+
 use levada_types::Key;
 
 use crate::{

@@ -208,6 +208,7 @@ impl Cluster {
             at: None,
             rtt: None,
             client_url: Some(format!("http://{}", clients[index])),
+            region: "".into(),
         };
         let settings = |index: usize| {
             let mut settings = single(&[origin]);

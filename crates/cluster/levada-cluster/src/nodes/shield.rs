@@ -1,0 +1,65 @@
+//! The shield: the region through which all others ask the origin, so that it is asked once.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use levada_types::Key;
+use levada_upstream::{Group, REFUSED, ServerFailure, UpstreamResponse};
+
+use crate::{
+    nodes::{Member, Membership, Peers, WatchedPeer},
+    purge::Purges,
+};
+
+/// The nodes of the shield that are asked for one object, the responsible one first.
+pub struct ShieldNodes {
+    members: Arc<Membership>,
+    left: VecDeque<Arc<Member>>,
+}
+
+impl ShieldNodes {
+    /// So many nodes are asked before the origin is.
+    pub const TRIES: usize = 2;
+
+    /// Those of the region `shield`; `None` at a node of that region, and while none of them can be asked. One that has
+    /// not said that it has all purges that this node has could answer with what they have removed.
+    pub fn of(peers: &Peers, purges: &Purges, shield: &str, key: Key) -> Option<Self> {
+        let now = peers.now();
+        if **now.region() == *shield {
+            return None;
+        }
+        let orders = purges.known();
+        let mut left = VecDeque::from(now.of_region(shield, key));
+        left.retain(|member| member.log.covers(&orders));
+        let members = arc_swap::Guard::into_inner(now);
+        (!left.is_empty()).then_some(Self { members, left })
+    }
+
+    /// Their names.
+    pub fn names(&self) -> Vec<&str> {
+        self.left.iter().map(|member| &*member.server.name).collect()
+    }
+}
+
+impl Group for ShieldNodes {
+    type Server = WatchedPeer;
+    type Held = ();
+
+    fn next(&mut self) -> Result<(WatchedPeer, ()), ServerFailure> {
+        let next = self.left.pop_front().ok_or(ServerFailure::AllDown)?;
+        Ok((self.members.watched(&next), ()))
+    }
+
+    fn check(&self, response: &UpstreamResponse) -> Result<(), ServerFailure> {
+        match response.headers().contains_key(REFUSED) {
+            true => Err(ServerFailure::PeerFull),
+            false => Ok(()),
+        }
+    }
+
+    fn answered(&mut self, _: WatchedPeer, (): (), _: &mut UpstreamResponse) {}
+
+    /// The origin is asked in the place of a shield that does not answer.
+    fn caller_answers(&self) -> bool {
+        true
+    }
+}
