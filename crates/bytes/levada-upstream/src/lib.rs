@@ -69,7 +69,7 @@ pub use peer_proof::PeerProof;
 pub use pool::set_worker;
 pub use queue::{AdmittedRequest, FairQueue, QueueCounts};
 pub use relay::{AskedRest, NoRest, Relay, Rest};
-pub use request::{Subject, UpstreamHead};
+pub use request::{AtShield, Subject, UpstreamHead};
 pub use request_body::{BodyBound, RequestBody, Upload, UploadError};
 pub use server::{Server, ServerBounds};
 pub use server_kind::ServerKind;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use http::{
-    HeaderMap, HeaderValue, Method, StatusCode, Uri,
+    HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri,
     header::{CONNECTION, TE},
 };
 use levada_http::Interim;
@@ -39,8 +39,19 @@ pub struct UpstreamHead {
     pub takes_trailers: bool,
     /// The trace of the request, if it is traced.
     pub trace: Option<Arc<Trace>>,
+    /// How it is sent to a node that is asked before the origin, if one may be.
+    pub at_shield: Option<Arc<AtShield>>,
     /// The `Sec-WebSocket-Accept` of a server that switches to WebSocket, if the request asks for that.
     pub websocket: Option<HeaderValue>,
+}
+
+/// The parts of a request that are others to a node of this CDN than to the origin.
+#[derive(Debug)]
+pub struct AtShield {
+    /// Path and query as the client wrote them: the node rewrites them again.
+    pub uri: Uri,
+    /// Fields that take the place of those that the origin gets.
+    pub fields: Vec<(HeaderName, HeaderValue)>,
 }
 
 /// A request as a policy sees it.
@@ -75,6 +86,7 @@ impl UpstreamHead {
             notices: None,
             takes_trailers: false,
             trace: None,
+            at_shield: None,
             websocket: None,
         }
     }

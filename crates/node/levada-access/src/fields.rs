@@ -1,6 +1,7 @@
 //! Header fields of this CDN's own, and those that it shares with proxies.
 
 use http::HeaderName;
+pub use levada_store::TAGS;
 pub use levada_upstream::{REFUSED, STRANGER};
 
 /// From a proxy: the scheme of its client's request.
@@ -17,7 +18,9 @@ pub const PIECE: HeaderName = HeaderName::from_static("levada-piece");
 /// From a peer: the name of the route that the request took there; empty for none. Fields that change on the way
 /// must not lead to another one.
 pub const ROUTE: HeaderName = HeaderName::from_static("levada-route");
+/// From a peer: this node is asked as one of the shield, and asks nobody but the origin.
+pub const SHIELD: HeaderName = HeaderName::from_static("levada-shield");
 /// Fields that only peers set in responses. They are removed from the responses of other servers.
-pub static PEERS_ONLY: [HeaderName; 3] = [REFUSED, LARGE, PIECE];
+pub static PEERS_ONLY: [HeaderName; 4] = [REFUSED, LARGE, PIECE, TAGS];
 /// From a client: the digest of the file that it wants. A stored copy with another digest is not used.
 pub const DIGEST: HeaderName = HeaderName::from_static("levada-digest");

@@ -23,7 +23,7 @@ const EDITS: [&str; 2] = ["request_headers", "response_headers"];
 
 /// Keys of a site with an origin, of one with servers, and of one with files. A route that states one of a group
 /// does not inherit the other groups.
-const ORIGIN: [&str; 2] = ["origin", "misses"];
+const ORIGIN: [&str; 3] = ["origin", "misses", "shield"];
 const FILES: [&str; 1] = ["files"];
 const SERVERS: [&str; 5] = ["servers", "server", "key", "slow_start", "admission"];
 

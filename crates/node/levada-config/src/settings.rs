@@ -355,6 +355,8 @@ pub struct SiteServers {
     pub health: HealthCheck,
     /// Limits on requests in flight at the origins.
     pub misses: MissLimits,
+    /// The region through which nodes of other regions ask the origins.
+    pub shield: Option<Arc<str>>,
 }
 
 impl SiteServers {

@@ -95,6 +95,8 @@ pub(crate) struct AccessRecord {
     pub(crate) pick: Option<Pick>,
     /// The server of a switch that the stored response comes from.
     pub(crate) chosen: Option<ChosenServer>,
+    /// The tags of the response, for a node of another region.
+    pub(crate) tags: Option<HeaderValue>,
     /// The count as outstanding at the node that the policy chose.
     pub(crate) outstanding: Option<Outstanding>,
     /// The count as in service at this node.
@@ -129,6 +131,7 @@ impl AccessRecord {
             cache: CacheResult::None,
             pick: None,
             chosen: None,
+            tags: None,
             outstanding: None,
             in_service: None,
             places: Vec::new(),

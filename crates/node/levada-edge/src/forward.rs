@@ -10,7 +10,7 @@ use http::{
 use levada_access::client_network;
 use levada_access::{
     cdn_loop::{CDN_ID, CDN_LOOP},
-    fields::{ANEW, FORWARDED_PROTO, LARGE, PEER, PEERS_ONLY, PIECE, REFUSED, ROUTE},
+    fields::{ANEW, FORWARDED_PROTO, LARGE, PEER, PEERS_ONLY, PIECE, REFUSED, ROUTE, SHIELD},
     trust::FORWARDED_FOR,
 };
 use levada_cache::{join_cookies, strip_fields};
@@ -27,6 +27,7 @@ use levada_upstream::{
 
 use crate::{
     access_record::AccessRecord,
+    cache::shield,
     client_connection::{ClientConnection, ListenerKind},
     metrics::Metrics,
     request::RequestContext,
@@ -86,7 +87,11 @@ impl Forwarder {
     /// The head of a fetch that others share: without those of these fields that are withheld.
     pub(crate) fn shared(&self, context: &RequestContext, fields: &UnkeyedFields) -> UpstreamHead {
         let headers = context.parts.headers.clone();
-        self.made(context, headers, |headers| fields.withhold(context.edits.as_deref(), headers))
+        let withhold = |headers: &mut _| fields.withhold(context.edits.as_deref(), headers);
+        UpstreamHead {
+            at_shield: shield::asked_by(context),
+            ..self.made(context, headers, withhold)
+        }
     }
 
     fn made(
@@ -98,7 +103,7 @@ impl Forwarder {
         let RequestContext { connection, resource, parts, .. } = context;
         // Room for all added fields at once.
         headers.reserve(8);
-        static ENDS_HERE: [HeaderName; 5] = [PEER, LARGE, PIECE, ROUTE, header::EXPECT];
+        static ENDS_HERE: [HeaderName; 6] = [PEER, LARGE, PIECE, ROUTE, SHIELD, header::EXPECT];
         strip_fields(&mut headers, &ENDS_HERE);
         if matches!(parts.version, Version::HTTP_2 | Version::HTTP_3) {
             join_cookies(&mut headers);
@@ -144,6 +149,7 @@ impl Forwarder {
             notices: None,
             takes_trailers: false,
             trace: parts.extensions.get().cloned(),
+            at_shield: None,
             websocket: None,
         }
     }

@@ -180,7 +180,8 @@ impl Node {
         });
         let backend = backend(&settings).map_err(NodeError::Handoff)?.map(Arc::new);
         let former = former(&settings)?;
-        let cache = Cache::open(&settings, clock, &metrics, &forwarder, former.as_deref());
+        let cache =
+            Cache::open(&settings, clock, &metrics, &forwarder, peers.as_ref(), former.as_deref());
         let cache = cache.map_err(NodeError::from)?;
         let cache = Arc::new(cache);
         let capacity = ClientShares::new(settings.limits.capacity);

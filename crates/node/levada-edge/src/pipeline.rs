@@ -23,7 +23,7 @@ use levada_failure::{Failed, Failure, grpc};
 use levada_observe::metrics::{CacheResult, Work};
 use levada_policy::{NodeIndex, Pick};
 use levada_rules::{Adjustments, CacheUse, SentFields};
-use levada_store::{Label, Object, StoredHead};
+use levada_store::{Label, Object, StoredHead, TAGS};
 use levada_types::{Request as PolicyRequest, ServiceClass};
 use levada_upstream::{ClientBody, ServerFailure, UpstreamHead, UpstreamResponse};
 
@@ -390,6 +390,9 @@ async fn serve_locally(
     let mut response = match found {
         LookupResult::Stored { object, age, ttl, refresh } => {
             record.cache = CacheResult::Hit;
+            if context.is_from_region() {
+                record.tags = object.label().for_other_region();
+            }
             if let Some(order) = refresh
                 && let Some((follower, Some(lead))) = lead_or_follow(&node.cache, &context, &order)
             {
@@ -443,6 +446,7 @@ async fn serve_locally(
     {
         node.forwarder.sizes.learn(key, size);
     }
+    response.headers_mut().extend(record.tags.take().map(|tags| (TAGS, tags)));
     response.body_mut().slow_down(node.pace());
     Ok(response)
 }
@@ -608,6 +612,9 @@ async fn serve_from_fill(
         let alive = |object: &Arc<Object>| node.cache.purges.may_keep(object);
         order.stored = order.stored.filter(alive);
     };
+    if context.is_from_region() {
+        record.tags = outcome.label().and_then(Label::for_other_region);
+    }
     let parts = &context.parts;
     // Other requests may share a response only if the store could serve it.
     let mine =

@@ -3,6 +3,7 @@
 use std::{net::IpAddr, sync::Arc};
 
 use http::request::Parts;
+use levada_access::fields::SHIELD;
 use levada_body::compress::Accepts;
 use levada_cache::RequestCacheFields;
 use levada_http::ZeroCopyQueue;
@@ -10,7 +11,10 @@ use levada_http::websocket::{Handshake, HandshakeFault};
 use levada_rules::{CacheUse, FieldEdits, RequestFacts};
 use levada_upstream::{BodyBound, ClientBody};
 
-use crate::{client_connection::ClientConnection, resource::Resource};
+use crate::{
+    client_connection::{ClientConnection, ListenerKind},
+    resource::Resource,
+};
 
 /// An admitted request, as it passes through `pipeline.rs`.
 pub struct RequestContext {
@@ -83,6 +87,11 @@ impl RequestContext {
         let Self { client, resource, parts, .. } = self;
         let request = (*client, &parts.method, &resource.url);
         (self.cache_use, self.edits) = resource.handling.prepare(request, &mut parts.headers);
+    }
+
+    /// Whether a node of another region asks, which stores the response too.
+    pub(crate) fn is_from_region(&self) -> bool {
+        self.connection.listener == ListenerKind::Peer && self.parts.headers.contains_key(SHIELD)
     }
 
     /// The request as rules see it.

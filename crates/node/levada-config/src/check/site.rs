@@ -1,6 +1,6 @@
 //! Sites: their hosts, their delivery and the policy that chooses nodes for them.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     identity::KeyForms,
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     file::{self, OneOrMany},
-    text::{Root, Upstream},
+    text::{NodeName, Root, Upstream},
 };
 
 impl Check<'_, '_> {
@@ -127,7 +127,23 @@ impl Check<'_, '_> {
             policy: policy?,
             health: of.health_check.clone(),
             misses: of.misses,
+            shield: self.shield(of, levels),
         })
+    }
+
+    /// The region through which others ask the origin; it must be one of the cluster.
+    fn shield(&mut self, of: &file::SiteServers, levels: &KeyLevels) -> Option<Arc<str>> {
+        let NodeName(shield) = of.shield.as_ref()?;
+        let path = levels.key(self.findings, "shield");
+        let regions =
+            || self.file.peer.iter().filter_map(|peer| Some(peer.region.as_ref()?.0.as_str()));
+        if !regions().any(|region| region == shield) {
+            let help = did_you_mean(shield, regions()).unwrap_or_else(|| {
+                "give each `[[peer]]` its `region`, and name one of them here".to_owned()
+            });
+            self.error(&path, format!("no `[[peer]]` is of the region {shield:?}")).help(help);
+        }
+        Some(shield.as_str().into())
     }
 
     /// Checks large files that are fetched in pieces: a piece fits into a block, and a window fits into

@@ -11,7 +11,7 @@ use crate::file::{self, FilesOrRoot};
 
 /// Keys of servers, which a directory does not have.
 const OF_SERVERS: [&str; 3] = ["origin", "servers", "server"];
-const WITHOUT_EFFECT: [&str; 9] = [
+const WITHOUT_EFFECT: [&str; 10] = [
     "misses",
     "health_check",
     "origin_host",
@@ -20,6 +20,7 @@ const WITHOUT_EFFECT: [&str; 9] = [
     "key",
     "slow_start",
     "admission",
+    "shield",
     "large",
 ];
 

@@ -13,7 +13,7 @@ use super::{
     ClassRule, ClientCertificates, FilesOrRoot, Handling, Handshake, KeyFrom, Large, Log,
     OriginTls, Policy, Protocol, Server, SiteAcme, SiteRoute,
 };
-use crate::text::{As, HostField, HostPattern, Time, Upstream};
+use crate::text::{As, HostField, HostPattern, NodeName, Time, Upstream};
 
 /// A group of hosts and how they are served.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -101,6 +101,9 @@ pub struct SiteServers {
     pub policy: Option<Policy>,
     /// Limit of concurrent requests at the origins.
     pub misses: MissLimits,
+    /// The region through which nodes of other regions ask the origin. See docs/operate/regions.md.
+    #[schemars(extend("examples" = ["us"]))]
+    pub shield: Option<NodeName>,
     /// Health checks of origins.
     pub health_check: HealthCheck,
 }

@@ -21,7 +21,7 @@ use levada_observe::redact::without_query;
 use levada_rules::UnkeyedFields;
 use levada_store::{Blocks, Label, Object, StoredHead, new_version};
 use levada_types::Key;
-use levada_upstream::{Relay, RequestBody, UpstreamHead, UpstreamResponse};
+use levada_upstream::{Relay, UpstreamHead, UpstreamResponse};
 
 use super::{
     Cache,
@@ -149,10 +149,9 @@ impl Fetch {
             }
             None => None,
         };
-        let forwarder = &self.cache.forwarder;
         let sent = tokio::select! {
             biased;
-            sent = forwarder.to_origin(&self.site, &mut self.head, RequestBody::None) => sent,
+            sent = self.cache.ask(&self.site, &mut self.head) => sent,
             () = leader.abandoned() => return,
         };
         if let Some(turn) = &turn {

@@ -5,6 +5,7 @@
 //!   fill ─ fetch  one fetch for all requests of an object, and its outcome
 //!   fetch_fields  the fields that such a fetch has
 //!   part_origin   single blocks of a long body, by range
+//!   shield        a fetch by way of the region that asks the origin for all others
 //!   rest          the rest of a body that broke off, by range
 //!   posted        the answer to a POST, for later requests
 //!   stored        the response to a client
@@ -21,6 +22,7 @@ pub(crate) mod lookup;
 pub(crate) mod part_origin;
 pub(crate) mod posted;
 pub(crate) mod rest;
+pub(crate) mod shield;
 pub(crate) mod stored;
 
 use std::{
@@ -34,7 +36,10 @@ use http::{HeaderMap, StatusCode, header::CONTENT_RANGE};
 use levada_body::compress::{Copies, Workers};
 use levada_body::{BlockMemory, BlockOutcome, BlockTiers, SingleFlight, part};
 use levada_cache::Uses;
-use levada_cluster::purge::{PendingStore, Purges};
+use levada_cluster::{
+    nodes::Peers,
+    purge::{PendingStore, Purges},
+};
 use levada_store::{Loans, Object, Remembered, Store, disk::DiskError};
 use levada_types::Key;
 use levada_upstream::Clock;
@@ -74,6 +79,8 @@ pub struct Cache {
     pub(crate) copies: Copies,
     /// The way to origins.
     pub(crate) forwarder: Arc<Forwarder>,
+    /// The cluster, whose regions may shield origins.
+    pub(crate) peers: Option<Arc<Peers>>,
 }
 
 impl Cache {
@@ -84,6 +91,7 @@ impl Cache {
         clock: Clock,
         metrics: &Metrics,
         forwarder: &Arc<Forwarder>,
+        peers: Option<&Arc<Peers>>,
         former: Option<&str>,
     ) -> Result<Self, DiskError> {
         let cache = &settings.cache;
@@ -118,6 +126,7 @@ impl Cache {
             uses: OnceLock::new(),
             block: cache.block,
             forwarder: forwarder.clone(),
+            peers: peers.cloned(),
         })
     }
 

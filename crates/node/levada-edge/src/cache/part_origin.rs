@@ -21,7 +21,7 @@ use levada_observe::redact::without_query;
 use levada_rules::{SentFields, UnkeyedFields};
 use levada_store::{Blocks, Label, Object};
 use levada_types::Key;
-use levada_upstream::{Inbound, Relay, RequestBody, ServerFailure, UpstreamHead};
+use levada_upstream::{Inbound, Relay, ServerFailure, UpstreamHead};
 
 use super::{
     Cache,
@@ -199,7 +199,7 @@ impl PartOrigin {
         mut request: UpstreamHead,
     ) -> Result<(response::Parts, Inbound), ReadError> {
         let Self { cache, site, .. } = self;
-        let asked = cache.forwarder.to_origin(site, &mut request, RequestBody::None).await;
+        let asked = cache.ask(site, &mut request).await;
         let (head, inbound) = asked.map_err(|failed| ReadError::from(failed.failure))?.into_parts();
         // It says nothing about the representation.
         if head.status.is_server_error() {

@@ -53,6 +53,10 @@ pub struct Explanation {
     pub candidates: Vec<Candidate>,
     /// The size of the object, if a response has stated it.
     pub size: Option<u64>,
+    /// The region that asks the origin for the others, where the site has one, and its nodes in the order in which they
+    /// would be asked now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shield: Option<String>,
     /// The rules of access and the limits of the site.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub access: Vec<String>,

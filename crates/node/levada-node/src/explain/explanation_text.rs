@@ -43,6 +43,9 @@ pub fn print(out: &mut impl Write, explanation: &Json) -> io::Result<()> {
     if let Some(bound) = explanation["bound"].as_f64() {
         writeln!(out, "bound    {bound:.1} outstanding requests per unit of weight")?;
     }
+    if let Some(shield) = explanation["shield"].as_str() {
+        writeln!(out, "shield   {shield}")?;
+    }
     candidates(out, list(&explanation["candidates"]), &set)?;
     pieces(out, &explanation["pieces"])
 }

@@ -58,6 +58,7 @@ pub fn live(node: &Node, asked: &ExplainedRequest) -> Result<Explanation, Explai
         piece: &piece,
     };
     let mut explained = deciding.explain(&request, &of_host.settings, size, known);
+    explained.shield = node.cache.shield_in_words(site, subject.key);
     let servers: Vec<_> = match (&site.switch, &node.peers) {
         (Some(_), _) => site.servers(),
         (None, Some(peers)) => peers.now().members().map(|(_, one)| one.server.clone()).collect(),

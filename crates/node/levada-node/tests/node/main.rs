@@ -59,6 +59,7 @@ mod purge_log;
 mod quic;
 mod quic_clients;
 mod ranges;
+mod regions;
 mod reload;
 mod reload_all;
 mod reload_plan;

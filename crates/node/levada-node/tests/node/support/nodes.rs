@@ -83,6 +83,7 @@ pub(crate) fn servers(origins: &[SocketAddr]) -> SiteServers {
         policy: policy("fdr"),
         health: unwatched(),
         misses: MissLimits::default(),
+        shield: None,
     }
 }
 

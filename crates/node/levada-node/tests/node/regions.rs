@@ -1,0 +1,160 @@
+//! Regions, and the one that shields origins: docs/operate/regions.md.
+
+use levada_config::Settings;
+use serde_json::json;
+
+use super::purge::purge;
+use crate::support::{nodes::*, *};
+
+/// Gives `n0` and `n1` the region eu, and the others us, which is the shield.
+fn regions(settings: &mut Settings) {
+    for (at, peer) in settings.peering.iter_mut().flat_map(|peering| &mut peering.peers).enumerate()
+    {
+        peer.region = if at < 2 { "eu" } else { "us" }.into();
+    }
+    settings.sites[0].servers.shield = Some("us".into());
+}
+
+/// The next hop of an answer, if there was one.
+fn next_hop(answer: &Answer) -> Option<String> {
+    let told = answer.field("proxy-status");
+    let (_, hop) = told.split_once("next-hop=\"")?;
+    hop.split('"').next().map(str::to_owned)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn origin_is_asked_once_for_all_regions() {
+    let origin = Origin::start().await;
+    let cluster = Cluster::start(4, origin.address, regions).await;
+    for n in 0..24 {
+        let target = format!("/{n}");
+        for node in [0, 2, 1, 3, 0] {
+            let answer = get(cluster.client(node), &target).await;
+            assert_eq!((answer.status, answer.text()), (200, target.clone()));
+            let own = if node < 2 { ["n0", "n1"] } else { ["n2", "n3"] };
+            let hop = next_hop(&answer).unwrap_or_else(|| own[0].to_owned());
+            assert!(own.contains(&&*hop), "{target} at n{node}: {hop}");
+        }
+        assert_eq!(origin.hits(&target), 1, "{target}");
+        let passed = origin.asked(&target)[0].header("cdn-loop").unwrap();
+        assert!(
+            passed.contains("levada, levada"),
+            "the first request went by the shield: {passed}"
+        );
+    }
+    cluster.settled().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answer_names_the_cache_of_each_tier() {
+    let origin = Origin::start().await;
+    let cluster = Cluster::start(4, origin.address, regions).await;
+    let explained = async |node: usize, target: &str| {
+        let url = format!("/explain?url=http://{HOST}{target}");
+        admin_json(cluster.node(node), &url).await
+    };
+    let mut own = None;
+    for n in 0..64 {
+        let target = format!("/{n}");
+        if explained(0, &target).await["node"] == "n0" {
+            own = Some(target);
+            break;
+        }
+    }
+    let target = own.expect("n0 has a part of the objects");
+    let shield = explained(0, &target).await["shield"].as_str().unwrap().to_owned();
+    let first = shield.strip_prefix("us, by ").unwrap().split(", ").next().unwrap().to_owned();
+    let told = get(cluster.client(0), &target).await.field("cache-status");
+    let members: Vec<_> = told.split(", ").collect();
+    assert!(members[0].starts_with(&format!("{first}; fwd=uri-miss")), "{told}");
+    assert!(members[1].starts_with("n0; fwd=uri-miss"), "{told}");
+    let of_shield = &explained(2, &target).await["shield"];
+    assert_eq!(of_shield, "us: this node is of it, and asks the origin");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn origin_is_asked_itself_while_the_shield_is_away() {
+    let origin = Origin::start().await;
+    let mut cluster = Cluster::start(4, origin.address, regions).await;
+    assert_eq!(get(cluster.client(0), "/a").await.status, 200);
+    cluster.kill(2);
+    cluster.kill(3);
+    for target in ["/b", "/c", "/d"] {
+        assert_eq!(get(cluster.client(0), target).await.text(), target);
+        assert_eq!(origin.hits(target), 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn purge_by_tag_reaches_what_came_by_the_shield() {
+    let origin = Origin::start().await;
+    let cluster = Cluster::start(4, origin.address, regions).await;
+    let reply = |text: &str| {
+        Reply::ok(text).with("Cache-Control", "max-age=60").with("Surrogate-Key", "news sport")
+    };
+    origin.on("/a", reply("old"));
+    for node in 0..4 {
+        let answer = get(cluster.client(node), "/a").await;
+        assert_eq!((&*answer.text(), &*answer.field("levada-tags")), ("old", ""));
+    }
+    assert_eq!(origin.hits("/a"), 1);
+    origin.on("/a", reply("new"));
+    let report = purge(cluster.node(1), json!({"tag": "sport"})).await;
+    assert_eq!(report["confirmed"], true, "{report}");
+    for node in 0..4 {
+        assert_eq!(get(cluster.client(node), "/a").await.text(), "new");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn blocks_and_ranges_come_by_the_shield() {
+    let origin = Origin::start().await;
+    let cluster = Cluster::start(4, origin.address, |settings| {
+        regions(settings);
+        settings.cache.block = 64 << 10;
+    })
+    .await;
+    let body: Vec<u8> = (0..300_000_u32).map(|n| (n % 251) as u8).collect();
+    origin.on(
+        "/long",
+        Reply::ok(body.clone()).with("Cache-Control", "max-age=60").with("ETag", "\"1\""),
+    );
+    for node in [0, 1, 2, 3] {
+        let answer = get(cluster.client(node), "/long").await;
+        assert!(answer.body == body, "n{node}: {} bytes", answer.body.len());
+        let part =
+            get_with(cluster.client(node), "/long", &[("Range", "bytes=70000-199999")]).await;
+        assert!(part.status == 206 && part.body == body[70_000..200_000], "n{node}");
+    }
+    assert_eq!(origin.hits("/long"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shield_that_takes_another_region_for_it_asks_the_origin() {
+    let origin = Origin::start().await;
+    let cluster = Cluster::start(4, origin.address, |settings| {
+        regions(settings);
+        // The nodes of us take eu for the shield, which takes us for it.
+        if ["n2", "n3"].contains(&&*settings.name) {
+            settings.sites[0].servers.shield = Some("eu".into());
+        }
+    })
+    .await;
+    for node in 0..4 {
+        let target = format!("/{node}");
+        assert_eq!(get(cluster.client(node), &target).await.text(), target);
+        assert_eq!(origin.hits(&target), 1);
+    }
+    cluster.settled().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn client_is_no_region() {
+    let origin = Origin::start().await;
+    let cluster = Cluster::start(4, origin.address, regions).await;
+    origin.on("/a", Reply::ok("a").with("Cache-Control", "max-age=60").with("Surrogate-Key", "k"));
+    let answer = get_with(cluster.client(0), "/a", &[("levada-shield", "1")]).await;
+    assert_eq!((answer.status, &*answer.field("levada-tags")), (200, ""));
+    assert!(origin.asked("/a")[0].header("cdn-loop").unwrap().contains("levada, levada"));
+    assert_eq!(origin.asked("/a")[0].header("levada-shield"), None);
+}
