@@ -3,7 +3,7 @@
 //! bounds.
 #![no_main]
 
-use levada_http::http3::fuzzing::{has_extension, length_of_frames, passed};
+use levada_http3::fuzzing::{has_extension, length_of_frames, passed};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (&[u8], u8)| {

@@ -13,6 +13,7 @@ const HELD: &[&str] = &[
     "levada-control",
     "levada-edge",
     "levada-http",
+    "levada-http3",
     "levada-lab",
     "levada-node",
     "levada-redirector",

@@ -13,7 +13,7 @@ thread_local! {
 }
 
 /// The value of `Date` at this moment, written once a second.
-pub(crate) fn now() -> HeaderValue {
+pub fn now() -> HeaderValue {
     let now = SystemTime::now();
     let second = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     LAST.with_borrow_mut(|last| match last {

@@ -1,5 +1,4 @@
-//! HTTP on connections: HTTP/1.1 on both sides of a node, WebSocket ([`websocket`]), and HTTP/3 on the
-//! listening side ([`http3`]).
+//! HTTP on connections: HTTP/1.1 on both sides of a node, HTTP/2 towards clients, and WebSocket ([`websocket`]).
 //!
 //! ```text
 //!   client ── serve_http1 ── service ── client::UpstreamConnection ── server
@@ -14,9 +13,8 @@
 
 mod authority;
 mod client;
-mod date;
+pub mod date;
 mod deadline;
-pub mod http3;
 pub mod max_forwards;
 mod metrics;
 mod patience;
@@ -35,7 +33,7 @@ pub use server::{
     ConnectionEnd, ConnectionLimits, EndReason, Fault, HeadBounds, Http1Conduct, Http1Service,
     Http2Service, Http2Tunnel, IncomingBody, IncomingBodyError, Interim, InterimWay, Interims,
     Outlet, Pause, QUIET, Served, Watchdog, WatchedBody, WatchedStream, check_parsed, first_head,
-    names_host, names_websocket, rest, serve_http1, serve_http2,
+    names_host, names_websocket, rest, serve_http1, serve_http2, write_integer,
 };
 pub use trailers::{judge_request_trailers, judge_response_trailers};
 pub use zero_copy::{FileRange, Hold, Segments, ZeroCopyChunk, ZeroCopyQueue};

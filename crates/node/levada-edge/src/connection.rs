@@ -75,7 +75,7 @@ pub struct ListenerRole {
 /// HTTP/3 at one listener.
 pub struct Http3 {
     /// How it is served.
-    pub config: levada_http::http3::ServerConfig,
+    pub config: levada_http3::ServerConfig,
     /// The offer in responses over TCP.
     pub alt_svc: HeaderValue,
 }

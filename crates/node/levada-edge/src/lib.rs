@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! listener ─ connection                a socket becomes well-formed requests
-//! quic                                 HTTP/3 at the same addresses (levada-http speaks it)
+//! quic                                 HTTP/3 at the same addresses (levada-http3 speaks it)
 //! dormant ─ drain ─ route              connections whose client is gone, or must move
 //! tunnel                               connections that switch to WebSocket (levada-http moves the bytes)
 //! handoff                              connections to a back-end, or from a front-end

@@ -7,7 +7,8 @@ use levada_body::{LargeMetrics, compress::CompressMetrics};
 use levada_cluster::announce::{RouteMetrics, drain::DrainMetrics};
 use levada_cluster::purge::PurgeMetrics;
 use levada_discovery::DiscoveryMetrics;
-use levada_http::{ConnectionMetrics, http3::QuicMetrics, websocket::TunnelMetrics};
+use levada_http::{ConnectionMetrics, websocket::TunnelMetrics};
+use levada_http3::QuicMetrics;
 use levada_observe::{
     metrics::{Counter, CpuMetrics, Family, Gauge, Registry, RequestMetrics},
     otel::ExportMetrics,

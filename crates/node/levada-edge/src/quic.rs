@@ -1,14 +1,12 @@
-//! HTTP/3 at the listeners for clients, by `levada_http::http3`.
+//! HTTP/3 at the listeners for clients, by `levada_http3`.
 
 use std::{net::IpAddr, sync::Arc};
 
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use levada_access::{client_shares::ClientPlace, memory_bound::MemoryPressure};
-use levada_http::http3::{
-    PreparedEndpoint, QuicMetrics, RequestBody, Serve, TunnelStream, UNPROVEN,
-};
 use levada_http::{ConnectionEnd, ConnectionLimits};
+use levada_http3::{PreparedEndpoint, QuicMetrics, RequestBody, Serve, TunnelStream, UNPROVEN};
 use levada_net::stop::Stop;
 use levada_observe::metrics::Gauge;
 use levada_upstream::{ClientBody, OtherBodyError};

@@ -19,7 +19,7 @@ use levada_edge::{
     node::Node,
     quic,
 };
-use levada_http::http3::{self, Endpoints, PreparedEndpoint};
+use levada_http3::{Endpoints, PreparedEndpoint};
 use levada_net::stop::Stop;
 use levada_tls::acme::{Certificates, PROOF_PROTOCOL};
 use levada_tls::{
@@ -96,9 +96,9 @@ fn http3(
     limits: &Limits,
 ) -> Result<Option<Http3>, StartError> {
     let Some(tls) = tls.filter(|_| listener.http3) else { return Ok(None) };
-    let config = http3::server_config(tls.config(), &limits.of_connection());
+    let config = levada_http3::server_config(tls.config(), &limits.of_connection());
     let config = config.map_err(|why| StartError::Http3 { address: listener.address, why })?;
-    Ok(Some(Http3 { config, alt_svc: http3::alt_svc(listener.address.port()) }))
+    Ok(Some(Http3 { config, alt_svc: levada_http3::alt_svc(listener.address.port()) }))
 }
 
 impl PreparedListeners {
@@ -171,7 +171,7 @@ impl Listeners {
         is_new: bool,
     ) -> Result<PreparedListener, StartError> {
         if let Some(http3) = &mut role.http3 {
-            http3.alt_svc = levada_http::http3::alt_svc(sockets.address.port());
+            http3.alt_svc = levada_http3::alt_svc(sockets.address.port());
         }
         self.ready(sockets, Arc::new(role), is_new)
     }

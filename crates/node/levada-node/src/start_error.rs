@@ -4,7 +4,7 @@ use std::io;
 
 use levada_config::UnusableSettings;
 use levada_edge::node_error::NodeError;
-use levada_http::http3::NoInitialCipherSuite;
+use levada_http3::NoInitialCipherSuite;
 use levada_tls::pem::TlsError;
 
 use crate::upgrade::{NoSuchUser, PredecessorGone, SocketError};

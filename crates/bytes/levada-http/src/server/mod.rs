@@ -35,7 +35,7 @@ pub use self::{
     facts::names_websocket,
     fault::Fault,
     head::names_host,
-    http2::{Http2Service, Http2Tunnel, serve_http2},
+    http2::{Http2Service, Http2Tunnel, serve_http2, write_integer},
     incoming::{IncomingBody, IncomingBodyError},
     interim::{Interim, InterimWay, Interims},
     ledger::ConnectionEnd,

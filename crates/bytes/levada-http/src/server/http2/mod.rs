@@ -13,12 +13,13 @@ mod answer;
 mod flow;
 mod frame;
 mod head;
-pub(crate) mod hpack;
+mod hpack;
 mod serve;
 mod streams;
 mod tunnel;
 
 pub use self::{
+    hpack::encoder::write_integer,
     serve::{Http2Service, serve_http2},
     tunnel::Http2Tunnel,
 };

@@ -35,8 +35,8 @@ pub(in super::super) fn write_field(block: &mut Vec<u8>, name: &[u8], value: &[u
     block.extend_from_slice(value);
 }
 
-/// Writes an integer whose prefix is the last bits of `first` (RFC 7541 Sec. 5.1).
-pub(crate) fn write_integer(block: &mut Vec<u8>, first: u8, bits: u32, value: usize) {
+/// Writes an integer whose prefix is the last bits of `first` (RFC 7541 Sec. 5.1), as QPACK has them too.
+pub fn write_integer(block: &mut Vec<u8>, first: u8, bits: u32, value: usize) {
     let mask = (1 << bits) - 1;
     if value < mask {
         return block.push(first | value as u8);

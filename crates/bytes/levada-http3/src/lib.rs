@@ -55,7 +55,7 @@ pub mod fuzzing {
 
     use bytes::Bytes;
 
-    use crate::http3::{
+    use crate::{
         frames::{Frames, HeadBytes},
         padding, session,
     };

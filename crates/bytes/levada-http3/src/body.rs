@@ -10,7 +10,7 @@ use bytes::{Buf, Bytes};
 use h3::server::RequestStream;
 use http_body::{Body, Frame, SizeHint};
 
-use crate::http3::{
+use crate::{
     code::Code,
     transport::{RecvSide, RequestLine},
 };

@@ -2,7 +2,6 @@
 
 use std::{pin::pin, sync::Arc};
 
-use crate::{Interim, WatchedStream, date};
 use bytes::Bytes;
 use h3::{
     error::StreamError,
@@ -14,9 +13,10 @@ use http::{
     response::Parts,
 };
 use http_body::Body;
+use levada_http::{Interim, WatchedStream, date};
 use tokio::sync::mpsc;
 
-use crate::http3::{
+use crate::{
     RequestBody, Serve,
     body::BodyError,
     code::Code,

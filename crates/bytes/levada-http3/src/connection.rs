@@ -10,12 +10,12 @@ use std::{
     time::Duration,
 };
 
-use crate::{ConnectionEnd, ConnectionLimits, EndReason, Watchdog};
 use bytes::Bytes;
 use h3::{
     error::ConnectionError,
     server::{self, RequestResolver},
 };
+use levada_http::{ConnectionEnd, ConnectionLimits, EndReason, Watchdog};
 use levada_net::stop::Stop;
 use parking_lot::Mutex;
 use tokio::{
@@ -23,7 +23,7 @@ use tokio::{
     time::Instant,
 };
 
-use crate::http3::{
+use crate::{
     Serve,
     code::Code,
     endpoint::Unproven,

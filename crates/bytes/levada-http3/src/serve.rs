@@ -2,13 +2,13 @@
 
 use std::{error::Error, net::IpAddr, sync::Arc};
 
-use crate::{ConnectionEnd, ConnectionLimits};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
+use levada_http::{ConnectionEnd, ConnectionLimits};
 use levada_net::stop::Stop;
 
-use crate::http3::{RequestBody, TunnelStream, metrics::QuicMetrics};
+use crate::{RequestBody, TunnelStream, metrics::QuicMetrics};
 
 /// A node that answers requests over HTTP/3.
 pub trait Serve: Send + Sync + Sized + 'static {

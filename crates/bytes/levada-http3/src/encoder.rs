@@ -3,11 +3,9 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
+use levada_http::write_integer;
 
-use crate::{
-    http3::frames::{HEADERS, frame_header},
-    server::http2::hpack::encoder::write_integer,
-};
+use crate::frames::{HEADERS, frame_header};
 
 /// The largest field section that is written here, with 32 bytes for each field (RFC 9114 Sec. 4.2.2). No client is known
 /// that takes less. h3, which knows what the client takes, writes others.

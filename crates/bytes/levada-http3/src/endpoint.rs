@@ -19,7 +19,7 @@ use levada_net::{
 use quinn::{EndpointConfig, ServerConfig, TokioRuntime};
 use tokio::runtime::Handle;
 
-use crate::http3::{Serve, cid::MarkedIds, connection, session::VERSION};
+use crate::{Serve, cid::MarkedIds, connection, session::VERSION};
 
 /// Handshakes that may be under way before clients have to prove their address first.
 pub const UNPROVEN: usize = 256;

@@ -4,7 +4,7 @@
 use bytes::BytesMut;
 use quinn::crypto::{CryptoError, KeyPair, Keys, PacketKey};
 
-use crate::http3::frames::varint;
+use crate::frames::varint;
 
 const PADDING: u8 = 0;
 /// Of draft-ietf-quic-ack-frequency; probes of the MTU have it.

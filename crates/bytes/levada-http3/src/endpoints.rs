@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use quinn::ServerConfig;
 use tokio::runtime::Handle;
 
-use crate::http3::{Endpoint, Serve};
+use crate::{Endpoint, Serve};
 
 /// See the module.
 #[derive(Debug, Default)]

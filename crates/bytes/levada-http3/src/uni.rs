@@ -10,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 
-use crate::http3::{
+use crate::{
     code::{Code, Fault},
     frames::varint,
 };

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use crate::ConnectionLimits;
 use http::HeaderValue;
+use levada_http::ConnectionLimits;
 use quinn::{
     IdleTimeout, ServerConfig, TransportConfig, VarInt,
     crypto::rustls::{NoInitialCipherSuite, QuicServerConfig},
 };
 use rustls::server::{ProducesTickets, ServerSessionMemoryCache};
 
-use crate::http3::session::Handshakes;
+use crate::session::Handshakes;
 
 /// Streams of one connection at once: as many as over HTTP/2.
 const STREAMS: u32 = 128;

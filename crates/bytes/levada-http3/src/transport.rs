@@ -1,4 +1,4 @@
-//! A connection of quinn as h3 uses it, with the guard in between ([`crate::http3::frames`]).
+//! A connection of quinn as h3 uses it, with the guard in between ([`crate::frames`]).
 
 use std::{
     collections::VecDeque,
@@ -10,15 +10,15 @@ use std::{
     task::{Context, Poll, Waker, ready},
 };
 
-use crate::InterimWay;
 use bytes::{Buf, Bytes};
 use h3::quic::{self, ConnectionErrorIncoming, StreamErrorIncoming, StreamId, WriteBuf};
 use http::{HeaderMap, StatusCode};
 use hyper::ext::Protocol;
+use levada_http::InterimWay;
 use parking_lot::Mutex;
 use quinn::{ConnectionError, ReadError, VarInt, WriteError, Written};
 
-use crate::http3::{
+use crate::{
     code::{Code, Fault},
     fields::PseudoFields,
     frames::{DATA, Frames, HeadBytes, frame_header},

@@ -11,7 +11,7 @@ use bytes::{Buf, Bytes};
 use h3::server::RequestStream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::http3::transport::{RecvSide, RequestLine, data_frame};
+use crate::transport::{RecvSide, RequestLine, data_frame};
 
 /// See the module.
 pub struct TunnelStream {

@@ -12,7 +12,7 @@ use quinn_proto::{
     transport_parameters::TransportParameters,
 };
 
-use crate::http3::padding::{trimming, trimming_pair};
+use crate::padding::{trimming, trimming_pair};
 
 /// The version of RFC 9000, without the drafts before it.
 pub(crate) const VERSION: u32 = 1;

@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use hyper::ext::Protocol;
 
-use crate::http3::code::{Code, Fault};
+use crate::code::{Code, Fault};
 
 /// The pseudo fields of a head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

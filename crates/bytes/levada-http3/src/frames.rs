@@ -7,7 +7,7 @@
 //!
 //! h3 gathers every frame but DATA until it is complete, whatever its length, and forgets the order and the
 //! number of pseudo fields. The guard bounds the length of heads, drops frames of unknown types as they come,
-//! and judges the fields of a head before h3 reads it ([`crate::http3::fields`]). The protocol of an extended CONNECT
+//! and judges the fields of a head before h3 reads it ([`crate::fields`]). The protocol of an extended CONNECT
 //! does not pass.
 
 use std::{
@@ -18,7 +18,7 @@ use std::{
 
 use bytes::Bytes;
 
-use crate::http3::{
+use crate::{
     code::{Code, Fault},
     fields::{self, PseudoFields},
 };
