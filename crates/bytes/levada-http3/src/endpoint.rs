@@ -19,7 +19,7 @@ use levada_net::{
 use quinn::{EndpointConfig, ServerConfig, TokioRuntime};
 use tokio::runtime::Handle;
 
-use crate::{Serve, cid::MarkedIds, connection, session::VERSION};
+use crate::{Serve, cid::MarkedIds, connection, session::VERSION, socket::Socket};
 
 /// Handshakes that may be under way before clients have to prove their address first.
 pub const UNPROVEN: usize = 256;
@@ -59,8 +59,9 @@ impl Endpoint {
         config
             .cid_generator(move || Box::new(MarkedIds::at(number)))
             .supported_versions(vec![VERSION]);
-        let socket = sockets.socket()?;
-        let quic = quinn::Endpoint::new(config, None, socket, Arc::new(TokioRuntime))?;
+        let socket = Arc::new(Socket::new(sockets.socket()?)?);
+        let runtime = Arc::new(TokioRuntime);
+        let quic = quinn::Endpoint::new_with_abstract_socket(config, None, socket, runtime)?;
         Ok(Self { quic, unproven: Arc::default() })
     }
 

@@ -4,6 +4,7 @@
 //! ```text
 //! serve       the node behind it: answers the requests, knows the limits of clients
 //! endpoint    the UDP side of a listener: accepts connections, asks for proofs of addresses
+//! socket      the UDP socket of an endpoint
 //! config      what a listener's TLS and limits mean for QUIC
 //! session     handshakes of the one version that is spoken
 //! padding     cuts the padding off packets of clients
@@ -34,6 +35,7 @@ mod padding;
 mod request;
 mod serve;
 mod session;
+mod socket;
 mod transport;
 mod tunnel;
 mod uni;
