@@ -59,10 +59,11 @@ impl Endpoint {
         config
             .cid_generator(move || Box::new(MarkedIds::at(number)))
             .supported_versions(vec![VERSION]);
-        let socket = Arc::new(Socket::new(sockets.socket()?)?);
+        let unproven = Arc::<AtomicUsize>::default();
+        let socket = Arc::new(Socket::new(sockets.socket()?, unproven.clone())?);
         let runtime = Arc::new(TokioRuntime);
         let quic = quinn::Endpoint::new_with_abstract_socket(config, None, socket, runtime)?;
-        Ok(Self { quic, unproven: Arc::default() })
+        Ok(Self { quic, unproven })
     }
 
     /// Accepts connections until the stop, which these workers serve in turn.

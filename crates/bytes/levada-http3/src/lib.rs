@@ -2,24 +2,26 @@
 //! docs/decisions/0018 why it is done so.
 //!
 //! ```text
-//! serve       the node behind it: answers the requests, knows the limits of clients
-//! endpoint    the UDP side of a listener: accepts connections, asks for proofs of addresses
-//! socket      the UDP socket of an endpoint
-//! config      what a listener's TLS and limits mean for QUIC
-//! session     handshakes of the one version that is spoken
-//! padding     cuts the padding off packets of clients
-//! cid         connection ids that say at which socket their connection is
-//! connection  one connection: handshake, requests, end
-//! request     one request, until the client has all of the response
-//! body        the body of a request
-//! encoder     the head of a response as a frame
-//! tunnel      the stream of a request that switches to WebSocket
-//! transport   a connection of quinn as h3 uses it, with the guard in between
-//! frames      the guard: lets only well-formed frames pass, within bounds
-//! fields      the judge of pseudo fields
-//! uni         unidirectional streams: the types, and the streams of QPACK
+//! serve          the node behind it: answers the requests, knows the limits of clients
+//! endpoint       the UDP side of a listener: accepts connections, asks for proofs of addresses
+//! socket         the UDP socket of an endpoint
+//! amplification  the limit of bytes to an address that is not proved
+//! config         what a listener's TLS and limits mean for QUIC
+//! session        handshakes of the one version that is spoken
+//! padding        cuts the padding off packets of clients
+//! cid            connection ids that say at which socket their connection is
+//! connection     one connection: handshake, requests, end
+//! request        one request, until the client has all of the response
+//! body           the body of a request
+//! encoder        the head of a response as a frame
+//! tunnel         the stream of a request that switches to WebSocket
+//! transport      a connection of quinn as h3 uses it, with the guard in between
+//! frames         the guard: lets only well-formed frames pass, within bounds
+//! fields         the judge of pseudo fields
+//! uni            unidirectional streams: the types, and the streams of QPACK
 //! ```
 
+mod amplification;
 mod body;
 mod cid;
 mod code;

@@ -1,14 +1,15 @@
 //! The UDP socket of an endpoint.
 //!
-//! It differs from that of quinn in one way: a call that finds fewer packets than it has room for has found all of them,
-//! so that no second call asks again.
+//! It differs from that of quinn in two ways. A call that finds fewer packets than it has room for has found all of
+//! them, so that no second call asks again. And nothing leaves that would be too much for an address that is not proved
+//! yet ([`Amplification`]).
 
 use std::{
     fmt,
     io::{self, IoSliceMut},
     net::SocketAddr,
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, atomic::AtomicUsize},
     task::{Context, Poll, ready},
 };
 
@@ -18,6 +19,8 @@ use quinn::{
 };
 use tokio::{io::Interest, net::UdpSocket};
 
+use crate::amplification::Amplification;
+
 /// Packets that are looked for at first. Each of them costs a header, whether it comes or not.
 const FEW: usize = 4;
 
@@ -26,16 +29,21 @@ const FEW: usize = 4;
 pub(crate) struct Socket {
     io: UdpSocket,
     state: UdpSocketState,
+    amplification: Amplification,
 }
 
 impl Socket {
-    /// Call it within the runtime that is to receive.
+    /// `handshakes` is the number of those that are under way. Call it within the runtime that is to receive.
     ///
     /// # Errors
     /// When the system refuses.
-    pub(crate) fn new(socket: std::net::UdpSocket) -> io::Result<Self> {
+    pub(crate) fn new(
+        socket: std::net::UdpSocket,
+        handshakes: Arc<AtomicUsize>,
+    ) -> io::Result<Self> {
+        let amplification = Amplification::new(handshakes);
         let state = UdpSocketState::new((&socket).into())?;
-        Ok(Self { io: UdpSocket::from_std(socket)?, state })
+        Ok(Self { io: UdpSocket::from_std(socket)?, state, amplification })
     }
 
     /// Receives what is there. Returns how many buffers are filled, and whether there may be more.
@@ -61,7 +69,16 @@ impl AsyncUdpSocket for Socket {
     }
 
     fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
-        self.io.try_io(Interest::WRITABLE, || self.state.send((&self.io).into(), transmit))
+        let length = self.amplification.allowed(
+            transmit.destination,
+            transmit.contents,
+            transmit.segment_size.unwrap_or(transmit.contents.len()),
+        );
+        if length == 0 {
+            return Ok(());
+        }
+        let transmit = Transmit { contents: &transmit.contents[..length], ..transmit.clone() };
+        self.io.try_io(Interest::WRITABLE, || self.state.send((&self.io).into(), &transmit))
     }
 
     fn poll_recv(
@@ -80,6 +97,11 @@ impl AsyncUdpSocket for Socket {
                 if more { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
             });
             if received > 0 {
+                for (meta, buffer) in metas.iter().zip(buffers.iter()).take(received) {
+                    for packet in buffer[..meta.len].chunks(meta.stride.max(1)) {
+                        self.amplification.received(meta.addr, packet);
+                    }
+                }
                 return Poll::Ready(Ok(received));
             }
         }

@@ -9,7 +9,7 @@ use crate::{
     http3::{World, world},
     support::{
         nodes::{admin, metric},
-        quic::{PacketPath, Trusting, Way, answer, closed, head, request},
+        quic::{Client, PacketPath, Trusting, Way, answer, closed, head, request},
         *,
     },
 };
@@ -103,6 +103,38 @@ async fn clients_prove_their_address_when_many_handshakes_are_under_way() {
     let mut client = world.trusting.connect(world.at).await;
     assert_eq!(client.get("/a").await.status, 200, "after a proof");
     drop(begun);
+}
+
+#[tokio::test]
+async fn an_address_that_stays_silent_gets_at_most_three_times_what_it_sent() {
+    // A certificate that goes out at once, and one that is longer than what may go out.
+    for repeated in [0, 12] {
+        let world = world(|settings| {
+            settings.limits.head_timeout = Duration::from_secs(4);
+            let path = &settings.listeners[0].tls[0].certificate;
+            let certificate = std::fs::read_to_string(path).unwrap();
+            std::fs::write(path, certificate.repeat(1 + repeated)).unwrap();
+        })
+        .await;
+        // Packets of 1250 bytes: three times as many are no whole number of the node's packets.
+        let mut transport = quinn::TransportConfig::default();
+        transport.initial_mtu(1250).min_mtu(1250);
+        let trusting = world.trusting.clone().transport(transport);
+        let first_only = |way, number| way == Way::ToNode && number == 0;
+        let path = PacketPath::to(world.at, Box::new(first_only)).await;
+        let begun = trusting.begin(path.address);
+        while metric(&world.node, "levada_quic_handshakes_failed_total").await == 0.0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        drop(begun);
+        let (came, (_, sent)) = (path.kept()[0].len(), path.bytes());
+        assert_eq!(came, 1250);
+        assert!((2 * came..=3 * came).contains(&sent), "{sent} bytes for {came}");
+        // What was held back comes when the address is proved.
+        let (endpoint, connection) = trusting.raw(world.at).await;
+        let mut client = Client::over(endpoint, connection).await;
+        assert_eq!(client.get("/a").await.status, 200);
+    }
 }
 
 #[tokio::test]
