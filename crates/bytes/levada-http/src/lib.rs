@@ -21,6 +21,7 @@ mod patience;
 mod server;
 mod syntax;
 mod trailers;
+pub mod wakeups;
 pub mod websocket;
 mod zero_copy;
 

@@ -174,7 +174,7 @@ where
         leaving: Pin<&mut impl Future<Output = ()>>,
     ) -> Poll<Result<std::convert::Infallible, Ended>> {
         self.clocks.now = Instant::now();
-        self.streams.register(cx.waker());
+        self.streams.wakeups.register(cx.waker());
         if self.departure == Departure::None && leaving.poll(cx).is_ready() {
             self.announce_departure();
         }
@@ -290,18 +290,18 @@ where
         // A poll that has done much leaves the rest to the next one, so that others have their turn.
         match coop::has_budget_remaining() {
             true => self.drive(at),
-            false => self.streams.wake(at),
+            false => self.streams.wakeups.note(at),
         }
     }
 
     /// Polls the streams that may go on.
     fn poll_streams(&mut self, cx: &mut Context<'_>) {
-        let mut ready = self.streams.take_ready();
+        let mut ready = self.streams.wakeups.take_ready();
         while ready != 0 {
             let at = ready.trailing_zeros() as usize;
             if !coop::has_budget_remaining() {
                 while ready != 0 {
-                    self.streams.wake(ready.trailing_zeros() as usize);
+                    self.streams.wakeups.note(ready.trailing_zeros() as usize);
                     ready &= ready - 1;
                 }
                 cx.waker().wake_by_ref();

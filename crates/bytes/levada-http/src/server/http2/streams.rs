@@ -1,34 +1,28 @@
-//! The streams of a connection, each in a place that it keeps until it ends.
-//!
-//! A place has a waker. It notes that the stream may go on, and wakes the task of the connection, which then polls
-//! this stream and no other. Places are used again: a stream that is answered at once allocates no waker.
+//! The streams of a connection, each in a place that it keeps until it ends, with a waker of its own ([`Wakeups`]).
+//! Places are used again: a stream that is answered at once allocates no waker.
 
 use std::{
     collections::VecDeque,
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{
-            AtomicU64,
-            Ordering::{AcqRel, Acquire},
-        },
-    },
-    task::{Context, Poll, Wake, Waker},
+    sync::Arc,
+    task::{Context, Poll, Waker},
 };
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Method, Response};
 use http_body::{Body, Frame};
-use parking_lot::Mutex;
 
 use super::{
     flow::{ReceiveWindow, SendWindow},
     tunnel::TunnelOutlet,
 };
-use crate::server::incoming::{BodyFeed, IncomingBody};
+use crate::{
+    server::incoming::{BodyFeed, IncomingBody},
+    wakeups::{self, Wakeups},
+};
 
 /// The streams that a client may have open at once.
-pub(super) const MOST: usize = 128;
+pub(super) const MOST: usize = wakeups::MOST;
 /// Parts of bodies that are shorter are joined while they wait.
 const SHORT: usize = 1 << 10;
 
@@ -151,7 +145,7 @@ pub(super) struct Streams<'s, B> {
     ids: Vec<u32>,
     places: Vec<StreamPlace<'s, B>>,
     open: usize,
-    wakeups: Arc<Wakeups>,
+    pub(super) wakeups: Arc<Wakeups>,
 }
 
 pub(super) struct StreamPlace<'s, B> {
@@ -161,9 +155,7 @@ pub(super) struct StreamPlace<'s, B> {
 
 impl<'s, B> Streams<'s, B> {
     pub(super) fn new() -> Self {
-        let wakeups =
-            Wakeups { ready: Default::default(), task: Mutex::new(Waker::noop().clone()) };
-        Self { ids: Vec::new(), places: Vec::new(), open: 0, wakeups: Arc::new(wakeups) }
+        Self { ids: Vec::new(), places: Vec::new(), open: 0, wakeups: Arc::default() }
     }
 
     /// How many streams there are.
@@ -180,7 +172,7 @@ impl<'s, B> Streams<'s, B> {
     pub(super) fn insert(&mut self, stream: Stream<'s, B>) -> usize {
         let at = self.find(0).unwrap_or_else(|| {
             let at = self.ids.len();
-            let waker = Waker::from(Arc::new(PlaceWaker { at, wakeups: self.wakeups.clone() }));
+            let waker = self.wakeups.waker(at);
             self.ids.push(0);
             self.places.push(StreamPlace { waker, stream: None });
             at
@@ -210,62 +202,10 @@ impl<'s, B> Streams<'s, B> {
         streams.filter_map(|(at, stream)| Some((at, stream?)))
     }
 
-    /// Notes the task that is woken for all streams.
-    pub(super) fn register(&self, task: &Waker) {
-        self.wakeups.task.lock().clone_from(task);
-    }
-
-    /// The places of the streams that may go on, as bits.
-    pub(super) fn take_ready(&self) -> u128 {
-        let [low, high] = &self.wakeups.ready;
-        let take =
-            |half: &AtomicU64| if half.load(Acquire) == 0 { 0 } else { half.swap(0, AcqRel) };
-        u128::from(take(low)) | u128::from(take(high)) << 64
-    }
-
-    /// Lets a stream go on.
-    pub(super) fn wake(&self, at: usize) {
-        self.wakeups.set(at);
-    }
-
     /// Gives the memory of places back that no stream has.
     pub(super) fn rest(&mut self) {
         if self.open == 0 {
             (self.ids, self.places) = (Vec::new(), Vec::new());
-        }
-    }
-}
-
-/// The streams that may go on.
-#[derive(Debug)]
-struct Wakeups {
-    ready: [AtomicU64; MOST / 64],
-    /// The task of the connection.
-    task: Mutex<Waker>,
-}
-
-impl Wakeups {
-    /// Returns whether the stream could not go on before.
-    fn set(&self, at: usize) -> bool {
-        let bit = 1 << (at % 64);
-        self.ready[at / 64].fetch_or(bit, AcqRel) & bit == 0
-    }
-}
-
-#[derive(Debug)]
-struct PlaceWaker {
-    at: usize,
-    wakeups: Arc<Wakeups>,
-}
-
-impl Wake for PlaceWaker {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        if self.wakeups.set(self.at) {
-            self.wakeups.task.lock().wake_by_ref();
         }
     }
 }

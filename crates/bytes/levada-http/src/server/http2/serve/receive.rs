@@ -261,7 +261,7 @@ where
         let more = if is_over { None } else { upload.window.took(dropped) };
         self.took(dropped);
         self.tell_window(id, more);
-        open.into_iter().for_each(|at| self.streams.wake(at));
+        open.into_iter().for_each(|at| self.streams.wakeups.note(at));
         Ok(())
     }
 
@@ -360,7 +360,7 @@ where
                 if !trailers.is_empty() {
                     upload.waiting.push_back(Frame::trailers(trailers));
                 }
-                open.into_iter().for_each(|at| self.streams.wake(at));
+                open.into_iter().for_each(|at| self.streams.wakeups.note(at));
                 Ok(())
             }
             _ => Err(FrameFault::Stream(id, ErrorCode::ProtocolError)),
