@@ -1,6 +1,7 @@
 //! One connection over QUIC: its handshake, its requests, and its end.
 
 use std::{
+    future::poll_fn,
     net::IpAddr,
     pin::pin,
     sync::{
@@ -10,26 +11,16 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
-use h3::{
-    error::ConnectionError,
-    server::{self, RequestResolver},
-};
+use h3::{error::ConnectionError, server};
 use levada_http::{ConnectionEnd, ConnectionLimits, EndReason, Watchdog};
 use levada_net::stop::Stop;
 use parking_lot::Mutex;
 use tokio::{
-    sync::{Notify, mpsc, watch},
+    sync::{Notify, watch},
     time::Instant,
 };
 
-use crate::{
-    Serve,
-    code::Code,
-    endpoint::Unproven,
-    request,
-    transport::{Accepted, Transport},
-};
+use crate::{Serve, code::Code, endpoint::Unproven, requests::Requests, transport::Transport};
 
 /// Requests that a client may cancel before they were answered, beyond those that it waited for.
 const CANCELLED: i64 = 256;
@@ -172,46 +163,43 @@ async fn requests<N: Serve>(connection: &Arc<Connection<N>>, stop: &Stop) -> Con
         .max_field_section_size(limits.head.head as u64)
         .enable_extended_connect(true)
         .send_grease(false);
-    let mut http = match builder.build(transport).await {
+    let http = match builder.build(transport).await {
         Ok(http) => http,
         Err(error) => return ending(quic, &error),
     };
     let watchdog = Watchdog::new(limits.idle_timeout, limits.send);
     let mut watched = pin!(watchdog.over(|| Some(connection.written.load(Relaxed))));
     let mut over = pin!(over(connection, stop));
-    let (open, mut closed) = mpsc::channel(1);
-    let mut open = Some(open);
+    let mut requests = Requests::new(connection.clone(), watchdog.clone(), http, accepted);
     let (mut phase, mut result) = (Phase::Open, ConnectionEnd::Finished);
-    let mut asked = false;
     loop {
         let until = match phase {
             Phase::Announced(until) => Some(until),
             _ => None,
         };
         tokio::select! {
-            next = http.accept() => match next {
-                Ok(Some(resolver)) => {
-                    asked |= begin(connection, &watchdog, &accepted, resolver, open.as_ref());
-                }
-                Ok(None) => return ConnectionEnd::Closed,
-                Err(error) => return ending(quic, &error),
+            biased;
+            ended = poll_fn(|cx| requests.poll(cx)) => return match ended {
+                Ok(()) if requests.closed => ConnectionEnd::Closed,
+                Ok(()) => result,
+                Err(error) => ending(quic, &error),
             },
             () = &mut over, if matches!(phase, Phase::Open) => {
                 // Without a request, h3 would refuse even the first.
-                if asked && let Err(error) = http.shutdown(ANY_MORE).await {
+                if requests.asked && let Err(error) = requests.announce_end(ANY_MORE).await {
                     return ending(quic, &error);
                 }
                 let (least, most) = LAST_REQUESTS;
                 phase = Phase::Announced(Instant::now() + (quic.rtt() * 2).clamp(least, most));
             }
             () = sleep_until(until), if until.is_some() => {
-                if let Err(error) = http.shutdown(usize::from(asked)).await {
+                let more = usize::from(requests.asked);
+                if let Err(error) = requests.announce_end(more).await {
                     return ending(quic, &error);
                 }
-                open = None;
+                requests.open = false;
                 phase = Phase::Closing;
             }
-            _ = closed.recv(), if open.is_none() => return result,
             reason = &mut watched, if matches!(phase, Phase::Open) => match reason {
                 EndReason::Stalled => return ConnectionEnd::SendTimeout,
                 EndReason::Idle => {
@@ -221,27 +209,6 @@ async fn requests<N: Serve>(connection: &Arc<Connection<N>>, stop: &Stop) -> Con
             },
         }
     }
-}
-
-/// Begins the request on the stream that h3 has accepted last. Returns whether it is answered.
-fn begin<N: Serve>(
-    connection: &Arc<Connection<N>>,
-    watchdog: &Arc<Watchdog>,
-    accepted: &Accepted,
-    resolver: RequestResolver<Transport, Bytes>,
-    open: Option<&mpsc::Sender<()>>,
-) -> bool {
-    let lines = accepted.lock().drain(..).collect::<Vec<_>>();
-    let Some((open, line)) = open.zip(lines.last()) else {
-        // The client knows that these are not answered (RFC 9114 Sec. 5.2).
-        lines.iter().for_each(|line| line.reset(Code::REQUEST_REJECTED));
-        return false;
-    };
-    let (watched, open) = (watchdog.stream(), open.clone());
-    let answering = request::answer(connection.clone(), resolver, line.clone(), watched, open);
-    // On the way to its task it would be copied again and again.
-    connection.node.spawn(Box::pin(answering));
-    true
 }
 
 /// Returns when the connection has to end because of the node.

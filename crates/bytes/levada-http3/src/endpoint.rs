@@ -16,6 +16,7 @@ use levada_net::{
     stop::{self, Stop},
     udp::UdpSockets,
 };
+use levada_observe::metrics::Work;
 use quinn::{EndpointConfig, ServerConfig, TokioRuntime};
 use tokio::runtime::Handle;
 
@@ -94,6 +95,7 @@ impl Endpoint {
             };
             let handshake = Unproven::begin(&self.unproven);
             let serving = connection::serve(node.clone(), incoming, place, handshake, stop.clone());
+            let serving = node.cpu().timed(Work::Connection, serving);
             let _worker = worker.enter();
             stop::spawn_until_cut(stop.clone(), serving);
         }

@@ -11,6 +11,7 @@
 //! padding        cuts the padding off packets of clients
 //! cid            connection ids that say at which socket their connection is
 //! connection     one connection: handshake, requests, end
+//! requests       the requests of a connection, which its task polls where they came
 //! request        one request, until the client has all of the response
 //! body           the body of a request
 //! encoder        the head of a response as a frame
@@ -35,6 +36,7 @@ mod frames;
 mod metrics;
 mod padding;
 mod request;
+mod requests;
 mod serve;
 mod session;
 mod socket;

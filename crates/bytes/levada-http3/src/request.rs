@@ -1,6 +1,6 @@
 //! One request over HTTP/3, from its head until the client has all of the response.
 
-use std::{pin::pin, sync::Arc};
+use std::{pin::pin, sync::Arc, task::Poll};
 
 use bytes::Bytes;
 use h3::{
@@ -14,7 +14,6 @@ use http::{
 };
 use http_body::Body;
 use levada_http::{Interim, WatchedStream, date};
-use tokio::sync::mpsc;
 
 use crate::{
     RequestBody, Serve,
@@ -58,14 +57,13 @@ impl From<StreamError> for Cut {
     }
 }
 
-/// Answers the request on this stream. `_open` says as long as it lives that the connection is needed.
+/// Answers the request on this stream. Returns whether its response may still be on its way to the client.
 pub(crate) async fn answer<N: Serve>(
     connection: Arc<Connection<N>>,
     resolver: RequestResolver<Transport, Bytes>,
     line: Arc<RequestLine>,
     watched: WatchedStream,
-    _open: mpsc::Sender<()>,
-) {
+) -> bool {
     let mut settled = pin!(line.settled());
     let answered = {
         let answering = pin!(exchange(&connection, resolver, &line, watched));
@@ -78,10 +76,14 @@ pub(crate) async fn answer<N: Serve>(
     match answered {
         Ok(tunnel) => {
             connection.answered();
+            if tunnel.is_none() && line.is_short() {
+                return true;
+            }
             if let Some((tunnel, stream, _watched)) = tunnel {
                 // Boxed, so that other requests have no room for it.
                 Box::pin(connection.node.run(tunnel, *stream, &connection.stop)).await;
             }
+            // The client may stop what is left of it, whose room others need then.
             settled.await;
         }
         Err(Cut::Cancelled) => {
@@ -91,6 +93,7 @@ pub(crate) async fn answer<N: Serve>(
         Err(Cut::Reset(code)) => line.reset(code),
         Err(Cut::Over) => {}
     }
+    false
 }
 
 /// A tunnel that a response has opened, and the client's side of it.
@@ -103,9 +106,15 @@ async fn exchange<N: Serve>(
     watched: WatchedStream,
 ) -> Result<Option<Opened<N>>, Cut> {
     let limit = connection.limits.head_timeout;
-    let received = tokio::time::timeout(limit, received(resolver, line));
-    let (mut request, mut send, stream) =
-        received.await.map_err(|_| Cut::Reset(Code::REQUEST_INCOMPLETE))??;
+    let mut receiving = pin!(received(resolver, line));
+    // No timer for a request that is there.
+    let at_once = std::future::poll_fn(|cx| Poll::Ready(receiving.as_mut().poll(cx))).await;
+    let (mut request, mut send, stream) = match at_once {
+        Poll::Ready(received) => received?,
+        Poll::Pending => tokio::time::timeout(limit, receiving)
+            .await
+            .map_err(|_| Cut::Reset(Code::REQUEST_INCOMPLETE))??,
+    };
     connection.asked.notify_one();
     if connection.is_early() {
         connection.node.metrics().early_requests.inc();

@@ -7,6 +7,7 @@ use http::{Request, Response};
 use http_body::Body;
 use levada_http::{ConnectionEnd, ConnectionLimits};
 use levada_net::stop::Stop;
+use levada_observe::metrics::CpuMetrics;
 
 use crate::{RequestBody, TunnelStream, metrics::QuicMetrics};
 
@@ -52,8 +53,8 @@ pub trait Serve: Send + Sync + Sized + 'static {
         stop: &Stop,
     ) -> impl Future<Output = ()> + Send;
 
-    /// Runs a task.
-    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static);
+    /// Where the CPU time of connections is counted.
+    fn cpu(&self) -> &CpuMetrics;
 
     /// Returns when the node drains: connections end after their next request.
     fn drained(&self) -> impl Future<Output = ()> + Send;

@@ -49,6 +49,8 @@ pub(crate) type Accepted = Arc<Mutex<VecDeque<Arc<RequestLine>>>>;
 pub(crate) struct RequestLine {
     pub(crate) id: u64,
     send: Mutex<quinn::SendStream>,
+    /// Bytes of the response that were taken for sending.
+    taken: AtomicU64,
     /// The fault for which the guard has ended it.
     fault: OnceLock<Fault>,
     pseudo: OnceLock<PseudoFields>,
@@ -66,6 +68,8 @@ struct Hints {
     sender: Option<Waker>,
 }
 
+/// Bytes of a response with which no stream that was stopped takes much of the room for all responses.
+const SHORT: u64 = 8 << 10;
 /// Interim responses that may wait. They are hints: more of them are dropped.
 const MOST_HINTS: usize = 8;
 
@@ -92,6 +96,17 @@ impl RequestLine {
     pub(crate) fn settled(&self) -> impl Future<Output = bool> + Send + use<> {
         let stopped = self.send.lock().stopped();
         async { matches!(stopped.await, Ok(None)) }
+    }
+
+    /// Whether the client has all of the response, or knows of its end.
+    pub(crate) fn is_settled(&self) -> bool {
+        // quinn forgets such a stream.
+        self.send.lock().priority().is_err()
+    }
+
+    /// Whether the response takes little room until the client has it.
+    pub(crate) fn is_short(&self) -> bool {
+        self.taken.load(Relaxed) <= SHORT
     }
 
     /// Where interim responses wait to be sent.
@@ -153,6 +168,7 @@ impl RequestLine {
         while next < bytes.len() {
             let taken = std::future::poll_fn(|cx| self.poll_write(cx, &mut bytes[next..])).await?;
             written.fetch_add(taken.bytes as u64, Relaxed);
+            self.taken.fetch_add(taken.bytes as u64, Relaxed);
             next += taken.chunks;
         }
         Ok(())
@@ -232,6 +248,7 @@ impl quic::Connection<Bytes> for Transport {
         let line = Arc::new(RequestLine {
             id: send.id().into(),
             send: Mutex::new(send),
+            taken: AtomicU64::new(0),
             fault: OnceLock::new(),
             pseudo: OnceLock::new(),
             hints: Arc::default(),

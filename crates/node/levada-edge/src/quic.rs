@@ -8,7 +8,7 @@ use levada_access::{client_shares::ClientPlace, memory_bound::MemoryPressure};
 use levada_http::{ConnectionEnd, ConnectionLimits};
 use levada_http3::{PreparedEndpoint, QuicMetrics, RequestBody, Serve, TunnelStream, UNPROVEN};
 use levada_net::stop::Stop;
-use levada_observe::metrics::Gauge;
+use levada_observe::metrics::{CpuMetrics, Gauge};
 use levada_upstream::{ClientBody, OtherBodyError};
 use tokio::{runtime::Handle, sync::OwnedSemaphorePermit, task::AbortHandle};
 
@@ -115,8 +115,8 @@ impl Serve for QuicListener {
         tunnel::run(&self.node, opened, client, Vec::new(), stop).await;
     }
 
-    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.node.metrics.cpu.spawn(task);
+    fn cpu(&self) -> &CpuMetrics {
+        &self.node.metrics.cpu
     }
 
     async fn drained(&self) {

@@ -196,6 +196,24 @@ async fn connection_goes_on_from_another_address_in_the_middle_of_a_body() {
     settled(&world.node).await;
 }
 
+#[tokio::test]
+async fn responses_that_a_client_stops_leave_their_room_to_others() {
+    let world = world(|_| {}).await;
+    // The node can take all of it at once, and the client takes little.
+    world.origin.on("/large", Reply::cached(pattern(1 << 20)));
+    let mut narrow = quinn::TransportConfig::default();
+    narrow.stream_receive_window(10_000u32.into());
+    let (endpoint, connection) = world.trusting.clone().transport(narrow).raw(world.at).await;
+    let mut client = Client::over(endpoint, connection).await;
+    for _ in 0..8 {
+        let mut stream = client.send(request("GET", "/large")).await;
+        within(stream.finish()).await.unwrap();
+        assert_eq!(head(&mut stream).await.unwrap().status(), 200);
+        stream.stop_sending(h3::error::Code::H3_REQUEST_CANCELLED);
+    }
+    assert_eq!(client.get("/small").await.status, 200);
+}
+
 /// Pseudorandom and the same in each run.
 pub(crate) fn lost(number: usize) -> bool {
     let mixed = (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);

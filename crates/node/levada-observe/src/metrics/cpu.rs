@@ -116,11 +116,6 @@ impl CpuMetrics {
         Timed { task, least: Work::Handshake, every: true, cpu: self.clone() }
     }
 
-    /// Runs a task of a connection.
-    pub fn spawn(&self, task: impl Future<Output: Send> + Send + 'static) {
-        tokio::spawn(self.timed(Work::Connection, task));
-    }
-
     fn add(&self, work: Work, time: Duration) {
         self.0[work as usize].add(time);
     }
