@@ -14,7 +14,10 @@ use bytes::{Buf, Bytes};
 use h3::quic::{self, ConnectionErrorIncoming, StreamErrorIncoming, StreamId, WriteBuf};
 use http::{HeaderMap, StatusCode};
 use hyper::ext::Protocol;
-use levada_http::InterimWay;
+use levada_http::{
+    InterimWay,
+    wakeups::{TASK, Wakeups},
+};
 use parking_lot::Mutex;
 use quinn::{ConnectionError, ReadError, VarInt, WriteError, Written};
 
@@ -28,16 +31,21 @@ use crate::{
 /// A connection of a client.
 pub(crate) struct Transport {
     connection: quinn::Connection,
-    accepting_bidi: Option<Accepting<(quinn::SendStream, quinn::RecvStream)>>,
+    /// Brings the streams of requests that have come, until the connection ends.
+    accepting: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    came: Arc<Mutex<VecDeque<BothEnds>>>,
     accepting_uni: Option<Accepting<quinn::RecvStream>>,
     /// Unidirectional streams that are not h3's, or not known yet.
     uni: Vec<UniStream>,
+    uni_gate: Gate,
     qpack: QpackStreams,
     opening: Option<Accepting<quinn::SendStream>>,
     accepted: Accepted,
     heads: Arc<HeadBytes>,
     longest_head: usize,
 }
+
+type BothEnds = (quinn::SendStream, quinn::RecvStream);
 
 type Accepting<T> = Pin<Box<dyn Future<Output = Result<T, ConnectionError>> + Send>>;
 
@@ -183,12 +191,20 @@ pub(crate) fn data_frame(payload: Bytes) -> [Bytes; 2] {
 impl Transport {
     /// `longest_head` bounds an encoded head.
     pub(crate) fn new(connection: quinn::Connection, longest_head: usize) -> (Self, Accepted) {
-        let accepted = Accepted::default();
+        let (accepted, came) = (Accepted::default(), Arc::<Mutex<VecDeque<_>>>::default());
+        let (accepting, bring) = (connection.clone(), came.clone());
+        let accepting = Box::pin(async move {
+            while let Ok(stream) = accepting.accept_bi().await {
+                bring.lock().push_back(stream);
+            }
+        });
         let transport = Self {
             connection,
-            accepting_bidi: None,
+            accepting: Some(accepting),
+            came,
             accepting_uni: None,
             uni: Vec::new(),
+            uni_gate: Gate::new(),
             qpack: QpackStreams::default(),
             opening: None,
             accepted: accepted.clone(),
@@ -197,14 +213,9 @@ impl Transport {
         };
         (transport, accepted)
     }
-}
 
-impl quic::Connection<Bytes> for Transport {
-    type RecvStream = RecvSide;
-    type OpenStreams = Unopened;
-
-    /// h3 gets the control stream only: it does not read the streams of QPACK, and stops all others.
-    fn poll_accept_recv(
+    /// Reads the unidirectional streams. Ready with that of control.
+    fn poll_uni(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<RecvSide, ConnectionErrorIncoming>> {
@@ -234,17 +245,69 @@ impl quic::Connection<Bytes> for Transport {
         }
         Poll::Pending
     }
+}
+
+/// A source that rarely has something to read. h3 polls it with every other event; here it is looked at when it was woken.
+#[derive(Clone, Debug)]
+struct Gate {
+    wakeups: Arc<Wakeups>,
+    waker: Waker,
+}
+
+impl Gate {
+    fn new() -> Self {
+        let wakeups = Arc::<Wakeups>::default();
+        wakeups.note(TASK);
+        Self { waker: wakeups.waker(TASK), wakeups }
+    }
+
+    fn poll<T>(
+        &self,
+        cx: &mut Context<'_>,
+        poll: impl FnOnce(&mut Context<'_>) -> Poll<T>,
+    ) -> Poll<T> {
+        self.wakeups.register(cx.waker());
+        if !self.wakeups.take_task() {
+            return Poll::Pending;
+        }
+        let polled = poll(&mut Context::from_waker(&self.waker));
+        if polled.is_ready() {
+            self.wakeups.note(TASK);
+        }
+        polled
+    }
+}
+
+impl quic::Connection<Bytes> for Transport {
+    type RecvStream = RecvSide;
+    type OpenStreams = Unopened;
+
+    /// h3 gets the control stream only: it does not read the streams of QPACK, and stops all others.
+    fn poll_accept_recv(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<RecvSide, ConnectionErrorIncoming>> {
+        let gate = self.uni_gate.clone();
+        gate.poll(cx, |cx| self.poll_uni(cx))
+    }
 
     fn poll_accept_bidi(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<BothSides, ConnectionErrorIncoming>> {
-        let connection = self.connection.clone();
-        let accept = || Box::pin(async move { connection.accept_bi().await }) as Accepting<_>;
-        let accepting = self.accepting_bidi.get_or_insert_with(accept);
-        let accepted = ready!(accepting.as_mut().poll(cx));
-        self.accepting_bidi = None;
-        let (send, recv) = accepted.map_err(connection_error)?;
+        let mut came = self.came.lock().pop_front();
+        if came.is_none()
+            && let Some(accepting) = &mut self.accepting
+        {
+            if accepting.as_mut().poll(cx).is_ready() {
+                self.accepting = None;
+            }
+            came = self.came.lock().pop_front();
+        }
+        let Some((send, recv)) = came else {
+            let ended = self.accepting.is_none().then(|| self.connection.close_reason()).flatten();
+            return ended.map_or(Poll::Pending, |error| Poll::Ready(Err(connection_error(error))));
+        };
         let line = Arc::new(RequestLine {
             id: send.id().into(),
             send: Mutex::new(send),
@@ -262,6 +325,7 @@ impl quic::Connection<Bytes> for Transport {
             passed: VecDeque::new(),
             heads: self.heads.clone(),
             line: Some(line.clone()),
+            gate: None,
             ended: false,
         };
         let send = SendSide { stream: SendStream::Request(line), writing: None };
@@ -409,6 +473,8 @@ pub(crate) struct RecvSide {
     heads: Arc<HeadBytes>,
     /// Of a request.
     line: Option<Arc<RequestLine>>,
+    /// Of the control stream.
+    gate: Option<Gate>,
     ended: bool,
 }
 
@@ -423,7 +489,39 @@ impl RecvSide {
             passed: VecDeque::from([kind]),
             heads: Arc::default(),
             line: None,
+            gate: Some(Gate::new()),
             ended: false,
+        }
+    }
+
+    /// Reads on until something may pass.
+    fn poll_passed(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<Bytes>, StreamErrorIncoming>> {
+        loop {
+            if let Some(bytes) = self.passed.pop_front() {
+                return Poll::Ready(Ok(Some(bytes)));
+            }
+            if self.ended {
+                return Poll::Ready(Ok(None));
+            }
+            let read = ready!(pin!(self.stream.read_chunk(usize::MAX, true)).poll(cx));
+            let Self { frames, passed, heads, .. } = self;
+            let judged = match read.map_err(read_error)? {
+                Some(chunk) => frames.feed(chunk.bytes, passed, heads),
+                None => {
+                    self.ended = true;
+                    frames.end()
+                }
+            };
+            if let Err(fault) = judged {
+                return Poll::Ready(Err(self.refuse(fault)));
+            }
+            if let (Some(line), Some(pseudo)) = (&self.line, self.frames.pseudo) {
+                // Only the first of several counts.
+                let _ = line.pseudo.set(pseudo);
+            }
         }
     }
 
@@ -453,29 +551,9 @@ impl quic::RecvStream for RecvSide {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Option<Bytes>, StreamErrorIncoming>> {
-        loop {
-            if let Some(bytes) = self.passed.pop_front() {
-                return Poll::Ready(Ok(Some(bytes)));
-            }
-            if self.ended {
-                return Poll::Ready(Ok(None));
-            }
-            let read = ready!(pin!(self.stream.read_chunk(usize::MAX, true)).poll(cx));
-            let Self { frames, passed, heads, .. } = self;
-            let judged = match read.map_err(read_error)? {
-                Some(chunk) => frames.feed(chunk.bytes, passed, heads),
-                None => {
-                    self.ended = true;
-                    frames.end()
-                }
-            };
-            if let Err(fault) = judged {
-                return Poll::Ready(Err(self.refuse(fault)));
-            }
-            if let (Some(line), Some(pseudo)) = (&self.line, self.frames.pseudo) {
-                // Only the first of several counts.
-                let _ = line.pseudo.set(pseudo);
-            }
+        match self.gate.clone() {
+            Some(gate) => gate.poll(cx, |cx| self.poll_passed(cx)),
+            None => self.poll_passed(cx),
         }
     }
 
