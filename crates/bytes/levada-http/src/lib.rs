@@ -15,7 +15,6 @@ mod authority;
 mod client;
 pub mod date;
 mod deadline;
-pub mod max_forwards;
 mod metrics;
 mod patience;
 mod server;

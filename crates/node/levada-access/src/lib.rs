@@ -13,6 +13,7 @@
 //! fields           header fields of this CDN's own
 //! forward_auth     a server that is asked whether a request may pass
 //! limit_key        the keys by which limits tell requests apart
+//! max_forwards     how many more proxies an OPTIONS request may pass
 //! memory_bound     the bound on the resident memory, and who is turned away near it
 //! pace             a rate of bytes that many bodies share
 //! pass             redirects to another node that only this cluster can make
@@ -44,6 +45,7 @@ pub mod fields;
 pub mod forward_auth;
 pub mod given_up;
 pub mod limit_key;
+pub mod max_forwards;
 pub mod memory_bound;
 pub mod pace;
 pub mod pass;

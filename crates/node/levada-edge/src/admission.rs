@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use http::{Method, Request, Response, StatusCode, Version};
 use http_body::Body as _;
-use levada_access::memory_bound::MemoryPressure;
+use levada_access::{max_forwards, memory_bound::MemoryPressure};
 use levada_body::compress::Accepts;
 use levada_cache::{RequestCacheFields, strip_request};
 use levada_cluster::nodes::PROBE;
 use levada_cluster::orders::PurgeEndpoint;
 use levada_control::status::STATUS_PATH;
 use levada_failure::Failure;
+use levada_http::check_parsed;
 use levada_http::websocket::Handshake;
-use levada_http::{check_parsed, max_forwards};
 use levada_rules::CacheUse;
 use levada_upstream::ClientBody;
 
