@@ -19,7 +19,7 @@ use levada_net::{
     stop::{self, Stop},
 };
 use levada_observe::metrics::Work;
-use levada_redirector::handoff::BackendLink;
+use levada_redirector::handoff::HandedConnections;
 use tokio::{net::TcpStream, runtime::Handle, sync::OwnedSemaphorePermit, task::AbortHandle};
 
 use crate::{
@@ -170,36 +170,3 @@ pub(crate) fn share(
     }
     place
 }
-
-/// The back-ends with connections that were handed over and not yet sent.
-#[derive(Default)]
-struct HandedConnections {
-    links: Vec<Arc<BackendLink<Node>>>,
-    connections: usize,
-}
-
-impl HandedConnections {
-    fn add(&mut self, link: Arc<BackendLink<Node>>) {
-        if !self.links.iter().any(|other| Arc::ptr_eq(other, &link)) {
-            self.links.push(link);
-        }
-        self.connections += 1;
-        if self.connections == MAX_HANDED {
-            self.flush();
-        }
-    }
-
-    fn flush(&mut self) {
-        self.links.drain(..).for_each(|link| link.flush());
-        self.connections = 0;
-    }
-}
-
-impl Drop for HandedConnections {
-    fn drop(&mut self) {
-        self.flush();
-    }
-}
-
-/// The most connections that are sent together: the first one waits for the last.
-const MAX_HANDED: usize = 16;

@@ -5,6 +5,7 @@
 //! ```text
 //! serve       the node behind it: chooses back-ends, serves the requests that stay
 //! front       the front-end: reads a head, chooses, hands over, serves the rest by itself
+//! handed      the connections that an accept loop hands over, sent together
 //! handed_off  a connection that a back-end has, as the front-end keeps it
 //! front_end   a node's front-end: when it begins to hand connections over, and how it ends
 //! link        the front-end's side of one back-end: the channel that is used now
@@ -26,6 +27,7 @@ mod extraction;
 mod frame;
 mod front;
 mod front_end;
+mod handed;
 mod handed_off;
 mod head;
 mod link;
@@ -38,6 +40,7 @@ pub use arrived::{ArrivedConnection, SilencedSocket};
 pub use backend::{HandoffBackend, accept};
 pub use front::{Front, serve};
 pub use front_end::{FrontEnd, tend};
+pub use handed::HandedConnections;
 pub use link::BackendLink;
 pub use metrics::HandoffMetrics;
 pub use serve::{Choice, Serve, Turn};
