@@ -19,6 +19,7 @@
 //! pipe       moves bytes between sockets within the kernel (splice)
 //! privileges the user that the process runs as, and its capabilities
 //! proxy_protocol the client's address, as a proxy states it
+//! resting    connections without a request, which give way to new ones
 //! signals    signals that an operator or a supervisor sends
 //! stop       the stop of a program, as its connections see it
 //! tcp        the kernel's state of a connection; closing by reset
@@ -63,6 +64,7 @@ pub mod pipe;
 #[cfg(target_os = "linux")]
 pub mod privileges;
 pub mod proxy_protocol;
+pub mod resting;
 pub mod signals;
 pub mod stop;
 pub mod tcp;

@@ -22,6 +22,7 @@ use levada_net::{
     client::{ClientSocket, OpenConnection},
     first_bytes,
     proxy_protocol::ProxyHeader,
+    resting::RestingConnections,
     stop::Stop,
 };
 use levada_redirector::handoff::ArrivedConnection;
@@ -47,7 +48,6 @@ use crate::{
     pipeline,
     tunnel::{self, TunnelSlot},
 };
-use levada_config::Limits;
 use levada_failure::{BodyError, Failure};
 
 /// The purpose of a listener, and the protocols that it speaks.
@@ -155,13 +155,12 @@ async fn begin(
     read: Vec<u8>,
     mut open: OpenConnection,
 ) -> Option<Begun> {
-    let limit = node.settings().limits.head_timeout;
     let ended_early = |ending| node.metrics.connections.ended(ending);
     let announced = role.listener != ListenerKind::Peer && node.trust.load().announces(open.client);
     if announced {
         let header = ProxyHeader::take(&mut stream);
         let header =
-            in_time(limit, open.client, &open.stop, header).await.map_err(ended_early).ok()?;
+            in_time(node, open.client, &open.stop, header).await.map_err(ended_early).ok()?;
         open.client = header.client.unwrap_or(open.client);
         let share = listener::share(node, role, open.client)?;
         open.place = Box::new((open.place, share));
@@ -170,7 +169,7 @@ async fn begin(
         None => role.listener == ListenerKind::Peer,
         Some(proof) => {
             let proves = proves(proof, &mut stream);
-            in_time(limit, open.client, &open.stop, proves).await.map_err(ended_early).ok()?
+            in_time(node, open.client, &open.stop, proves).await.map_err(ended_early).ok()?
         }
     };
     if role.tls.is_none() && is_peer {
@@ -179,7 +178,7 @@ async fn begin(
     let h2c = role.tls.is_none()
         && role.h2c
         && read.is_empty()
-        && speaks_h2(&node.settings().limits, &stream, &open.stop).await;
+        && speaks_h2(node, &stream, &open.stop).await.map_err(ended_early).ok()?;
     let client = open.client;
     if node.front.get().is_some() && role.may_hand_over() && !h2c && !announced {
         let last_key = stream.connection().about.last_key().clone();
@@ -197,7 +196,7 @@ async fn begin(
                 let accepting = door.accept(stream, client, &node.metrics.tls);
                 node.metrics.cpu.handshake(accepting).await.map_err(failed)
             };
-            let accepted = in_time(limit, client, &open.stop, handshake).await;
+            let accepted = in_time(node, client, &open.stop, handshake).await;
             let accepted = accepted.map_err(|ending| ended(&node.metrics, client, ending)).ok()?;
             let Accepted { stream, client: certified } = accepted;
             let protocol = stream.get_ref().1.alpn_protocol();
@@ -228,7 +227,10 @@ async fn keep_place(role: &ListenerRole, open: &mut OpenConnection) -> Option<()
 pub fn ended(metrics: &Metrics, client: IpAddr, ending: ConnectionEnd) {
     metrics.connections.ended(ending);
     match ending {
-        ConnectionEnd::Finished | ConnectionEnd::Closed | ConnectionEnd::IdleTimeout => {}
+        ConnectionEnd::Finished
+        | ConnectionEnd::Closed
+        | ConnectionEnd::IdleTimeout
+        | ConnectionEnd::GaveWay => {}
         other => {
             tracing::info!(%client, reason = other.as_str(), "connection ended")
         }
@@ -246,7 +248,7 @@ where
     S: AsyncRead + Outlet + Unpin + Send + 'static,
 {
     let (asked, mut idle_until) = (AtomicBool::new(false), None::<Instant>);
-    let switched = TunnelSlot::default();
+    let (switched, mut gives_way) = (TunnelSlot::default(), false);
     loop {
         let until = match idle_until {
             // A connection that has rested has a moment for a request that is on its way. A client that connects
@@ -262,6 +264,9 @@ where
             requests(node, &connection(), stream, stop, (&asked, &switched), pause).await
         });
         match served.await {
+            Served::Ended(ConnectionEnd::IdleTimeout) if gives_way => {
+                return ConnectionEnd::GaveWay;
+            }
             Served::Ended(ending) => return ending,
             Served::Resting(rested, until) => (stream, idle_until) = (rested, Some(until)),
             Served::Switched(stream, ahead) => {
@@ -270,10 +275,22 @@ where
             }
         }
         let _counted = node.metrics.connections.resting.hold();
+        let resting = node.resting.enter();
         let mut roused = pin!(node.drain.roused());
         roused.as_mut().enable();
         if !stop.has_begun() && !node.drain.is_on() {
-            rest(&mut stream, idle_until, roused).await;
+            let over = async {
+                tokio::select! {
+                    () = roused => {}
+                    () = resting.gives_way() => {}
+                }
+            };
+            rest(&mut stream, idle_until, over).await;
+        }
+        gives_way = resting.has_to_give_way();
+        if gives_way {
+            // A request that has come is answered.
+            idle_until = Some(Instant::now());
         }
     }
 }
@@ -423,6 +440,10 @@ impl Http2Service for Streams<'_> {
         body.take_fields()
     }
 
+    fn resting(&self) -> &RestingConnections {
+        &self.node.resting
+    }
+
     fn switch(&self, response: &mut Response<ResponseBody>, client: Http2Tunnel) -> bool {
         tunnel::switch_stream(self.node, response, client, self.stop)
     }
@@ -447,11 +468,12 @@ async fn proves(proof: &PeerProof, stream: &mut ClientSocket) -> io::Result<bool
 
 /// The result of a step before HTTP, or the reason why the connection ends with it.
 async fn in_time<T>(
-    limit: Duration,
+    node: &Node,
     client: IpAddr,
     stop: &Stop,
     step: impl Future<Output = io::Result<T>>,
 ) -> Result<T, ConnectionEnd> {
+    let limit = node.settings().limits.head_timeout;
     tokio::select! {
         done = tokio::time::timeout(limit, step) => match done {
             Ok(done) => done.map_err(|error| {
@@ -461,6 +483,7 @@ async fn in_time<T>(
             Err(_) => Err(ConnectionEnd::HeadTimeout),
         },
         () = last_call(stop) => Err(ConnectionEnd::Finished),
+        () = node.resting.gives_way_after(QUIET) => Err(ConnectionEnd::GaveWay),
     }
 }
 
@@ -471,7 +494,8 @@ async fn last_call(stop: &Stop) {
 }
 
 /// Whether the client opens with HTTP/2's preface. Looks at the first bytes without taking them.
-async fn speaks_h2(limits: &Limits, stream: &ClientSocket, stop: &Stop) -> bool {
+async fn speaks_h2(node: &Node, stream: &ClientSocket, stop: &Stop) -> Result<bool, ConnectionEnd> {
+    let limit = node.settings().limits.head_timeout;
     let look = async {
         let (mut bytes, mut seen) = ([0; PREFACE.len()], 0);
         while seen < PREFACE.len() {
@@ -484,9 +508,8 @@ async fn speaks_h2(limits: &Limits, stream: &ClientSocket, stop: &Stop) -> bool 
         true
     };
     tokio::select! {
-        looked = tokio::time::timeout(limits.head_timeout, look) => {
-            looked.unwrap_or(false)
-        }
-        () = stop.begun() => false,
+        looked = tokio::time::timeout(limit, look) => Ok(looked.unwrap_or(false)),
+        () = stop.begun() => Ok(false),
+        () = node.resting.gives_way_after(QUIET) => Err(ConnectionEnd::GaveWay),
     }
 }

@@ -19,7 +19,7 @@ use levada_cluster::orders::OrderPlace;
 use levada_cluster::orders::{LastAwake, MissedInvalidations, PurgeEndpoint};
 use levada_control::status::{History, PopularObjects, SetSizes};
 use levada_discovery::Discovery;
-use levada_net::{bpf::BpfError, stop::Stop};
+use levada_net::{bpf::BpfError, resting::RestingConnections, stop::Stop};
 use levada_redirector::handoff::{FrontEnd, HandoffBackend};
 use levada_tls::acme::Certificates;
 use levada_upstream::Clock;
@@ -92,6 +92,8 @@ pub struct Node {
     pub capacity: Arc<ClientShares>,
     /// The tunnels that may be open.
     pub(crate) tunnels: Arc<ClientShares>,
+    /// The connections that rest, and give way to new ones.
+    pub(crate) resting: Arc<RestingConnections>,
     /// The bound on its memory.
     pub memory: Arc<MemoryBound>,
     /// Its metrics.
@@ -240,6 +242,7 @@ impl Node {
             certificates,
             capacity,
             tunnels: ClientShares::new(settings.limits.tunnels),
+            resting: Arc::default(),
             memory,
             metrics,
             telemetry,

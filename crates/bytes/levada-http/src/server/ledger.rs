@@ -19,6 +19,8 @@ pub enum ConnectionEnd {
     Broken,
     /// No request came in time.
     IdleTimeout,
+    /// It had no request, and gave way to another connection.
+    GaveWay,
     /// A head was not complete in time.
     HeadTimeout,
     /// The next piece of a body did not come in time.
@@ -43,6 +45,7 @@ impl ConnectionEnd {
             Self::Cut => "cut",
             Self::Broken => "broken",
             Self::IdleTimeout => "idle-timeout",
+            Self::GaveWay => "gave-way",
             Self::HeadTimeout => "head-timeout",
             Self::BodyTimeout => "body-timeout",
             Self::SendTimeout => "send-timeout",

@@ -19,6 +19,7 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};
 use http_body::Body;
+use levada_net::resting::{RestingConnection, RestingConnections};
 use tokio::{io::AsyncRead, task::coop, time::Instant};
 
 use self::{
@@ -60,6 +61,9 @@ pub trait Http2Service {
         None
     }
 
+    /// The connections that rest, of which this may become one.
+    fn resting(&self) -> &RestingConnections;
+
     /// Has the stream of a CONNECT become a tunnel, if its response says so. Any other response must not be a success.
     fn switch(&self, response: &mut Response<Self::Body>, client: Http2Tunnel) -> bool;
 }
@@ -93,6 +97,9 @@ where
 
 struct Http2Connection<'s, S, V: Http2Service> {
     service: &'s V,
+    /// While it is one of the connections that rest: memory that one without streams does not need was given back.
+    resting: Option<RestingConnection<'s>>,
+    gives_way: bool,
     wire: Wire<S>,
     decoder: Decoder,
     /// The memory of a map of fields for the next request.
@@ -139,6 +146,8 @@ where
         wire.queue.write(|to| frame::write_settings(to, list_size, streams::MOST as u32));
         Self {
             service,
+            resting: None,
+            gives_way: false,
             wire,
             decoder: Decoder::new(),
             spare: HeaderMap::new(),
@@ -160,7 +169,6 @@ where
                 heard: now,
                 asked: None,
                 quiet: now,
-                rests: false,
                 head_due: None,
                 stalled: None,
             },
@@ -192,7 +200,10 @@ where
             && self.streams.open() == 0
             && self.wire.queue.is_empty()
         {
-            return Poll::Ready(Err(Ended::by(ConnectionEnd::Finished, Farewell::Linger)));
+            return Poll::Ready(Err(match self.gives_way {
+                true => Ended::by(ConnectionEnd::GaveWay, Farewell::Close),
+                false => Ended::by(ConnectionEnd::Finished, Farewell::Linger),
+            }));
         }
         self.poll_deadlines(cx)
     }
@@ -218,7 +229,7 @@ where
                 Poll::Ready(0) => return Err(Ended::by(ConnectionEnd::Closed, Farewell::Linger)),
                 Poll::Ready(_) => {
                     self.clocks.heard = self.clocks.now;
-                    (self.clocks.asked, self.clocks.rests) = (None, false);
+                    (self.clocks.asked, self.resting) = (None, None);
                 }
                 Poll::Pending => {
                     let due = self.clocks.head_due;

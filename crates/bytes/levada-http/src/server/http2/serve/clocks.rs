@@ -32,8 +32,6 @@ pub(super) struct Clocks {
     pub(super) asked: Option<Instant>,
     /// The last stream has ended.
     pub(super) quiet: Instant,
-    /// Memory that a connection without streams does not need was given back.
-    pub(super) rests: bool,
     /// A head has to be complete.
     pub(super) head_due: Option<Instant>,
     /// The wait until the client opens windows.
@@ -86,6 +84,14 @@ where
     /// Ready when the connection has to end.
     pub(super) fn poll_deadlines<T>(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, Ended>> {
         loop {
+            if let Some(resting) = &self.resting
+                && resting.poll_gives_way(cx).is_ready()
+            {
+                (self.resting, self.gives_way) = (None, true);
+                self.settle_departure();
+                // The next poll writes.
+                cx.waker().wake_by_ref();
+            }
             let due = self.next_deadline();
             ready!(self.wire.timer.poll(cx, due));
             self.clocks.now = Instant::now();
@@ -98,13 +104,13 @@ where
     }
 
     fn next_deadline(&self) -> Instant {
-        let Clocks { heard, asked, quiet, rests, head_due, stalled, .. } = &self.clocks;
+        let Clocks { heard, asked, quiet, head_due, stalled, .. } = &self.clocks;
         let limits = &self.wire.limits;
         let silence = match asked {
             Some(asked) => *asked + PONG,
             None => *heard + limits.idle_timeout.min(LONGEST_WAIT) / 2,
         };
-        let idle = (self.streams.open() == 0).then(|| match rests {
+        let idle = (self.streams.open() == 0).then(|| match self.resting.is_some() {
             true => *quiet + limits.idle_timeout.min(LONGEST_WAIT),
             false => *quiet + QUIET.min(limits.idle_timeout),
         });
@@ -120,7 +126,7 @@ where
     /// Does what is due now.
     fn keep_deadlines(&mut self) -> Result<(), Ended> {
         let limits = self.wire.limits;
-        let Clocks { now, heard, asked, quiet, rests, head_due, stalled } = &mut self.clocks;
+        let Clocks { now, heard, asked, quiet, head_due, stalled } = &mut self.clocks;
         let now = *now;
         if head_due.is_some_and(|due| due <= now) {
             return Err(Ended::by(ConnectionEnd::HeadTimeout, Farewell::Close));
@@ -142,8 +148,8 @@ where
             }
             _ => {}
         }
-        if self.streams.open() == 0 && !*rests && *quiet + QUIET.min(limits.idle_timeout) <= now {
-            *rests = true;
+        let is_quiet = *quiet + QUIET.min(limits.idle_timeout) <= now;
+        if self.streams.open() == 0 && self.resting.is_none() && is_quiet {
             self.rest();
         }
         if self.streams.open() == 0
@@ -163,6 +169,7 @@ where
 
     /// Gives memory back that a connection without streams does not need.
     fn rest(&mut self) {
+        self.resting = Some(self.service.resting().enter());
         if self.wire.read.is_empty() && self.block.is_none() {
             self.wire.read = BytesMut::new();
         }

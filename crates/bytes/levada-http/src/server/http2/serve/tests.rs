@@ -27,7 +27,10 @@ use super::{
     clocks::SILENCE_PING,
     *,
 };
-use crate::server::serve::tests::{LIMITS, Pieces, cases, respond};
+use crate::server::{
+    QUIET,
+    serve::tests::{LIMITS, Pieces, cases, respond},
+};
 
 /// Answers by the path, as over HTTP/1; and some paths of its own.
 #[derive(Default)]
@@ -36,6 +39,7 @@ struct Paths {
     go: Notify,
     /// Requests that are being answered.
     under_way: AtomicUsize,
+    resting: RestingConnections,
 }
 
 struct UnderWay<'a>(&'a AtomicUsize);
@@ -63,6 +67,10 @@ impl Http2Service for Paths {
             _ => {}
         }
         respond(request).await.unwrap_or_else(|| Response::new(Pieces::known("")))
+    }
+
+    fn resting(&self) -> &RestingConnections {
+        &self.resting
     }
 
     /// Echoes once.
@@ -598,6 +606,29 @@ async fn deadlines_end_connections() {
     }
     assert!(ended);
     assert_eq!(idle.ending().await.1, ConnectionEnd::IdleTimeout);
+}
+
+#[tokio::test(start_paused = true)]
+async fn connection_without_streams_gives_way_when_it_rests() {
+    for rests in [false, true] {
+        let mut world = World::greeted(b"").await;
+        world.send(&request(1, "/wait")).await;
+        tokio::time::sleep(2 * QUIET).await;
+        world.paths.go.notify_one();
+        while world.next().await.unwrap().1 & flag::END_STREAM == 0 {}
+        if rests {
+            tokio::time::sleep(2 * QUIET).await;
+        }
+        world.paths.resting.give_way(1);
+        if rests {
+            let Came(kind, _, _, payload) = world.next().await.unwrap();
+            assert_eq!((kind, frame::number(&payload)), (kind::GOAWAY, 1));
+            assert_eq!(world.ending().await, (None, ConnectionEnd::GaveWay));
+        } else {
+            world.send(&request(3, "/")).await;
+            assert_eq!(world.next().await.unwrap().0, kind::HEADERS);
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
