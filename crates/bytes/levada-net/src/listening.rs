@@ -55,6 +55,8 @@ pub fn adopt(listener: &TcpListener) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use tokio::net::TcpStream;
 
     use super::*;
@@ -65,7 +67,7 @@ mod tests {
         let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0)), false).unwrap();
         listen(&listener).unwrap();
         let address = listener.local_addr().unwrap();
-        let incoming = Incoming::new(listener).unwrap();
+        let incoming = Incoming::new(listener, Arc::default()).unwrap();
         let _client = TcpStream::connect(address).await.unwrap();
         let (stream, _) = incoming.accept(|| ()).await.unwrap();
         assert!(stream.nodelay().unwrap());

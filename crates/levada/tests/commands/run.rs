@@ -2,7 +2,7 @@
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
-    net::TcpStream,
+    net::{TcpListener, TcpStream},
     process::{Child, Command, Stdio},
     time::Duration,
 };
@@ -101,6 +101,74 @@ fn admin_answers_while_memory_is_full_and_clients_are_turned_away() {
     let is_refused = refused.is_empty() || refused.starts_with("HTTP/1.1 503");
     assert!(is_refused || !is_full, "{refused}");
     assert!(is_served);
+}
+
+/// An origin that has one page, which may be stored.
+fn origin() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(
+                b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nCache-Control: max-age=600\r\n\
+                  Connection: close\r\n\r\nhello",
+            );
+        }
+    });
+    address
+}
+
+/// Sends these bytes, and waits for as many.
+fn exchange(socket: &mut TcpStream, sent: &[u8], awaited: usize) -> std::io::Result<Vec<u8>> {
+    socket.set_read_timeout(Some(Duration::from_secs(20)))?;
+    socket.write_all(sent)?;
+    let mut came = vec![0; awaited];
+    socket.read_exact(&mut came)?;
+    Ok(came)
+}
+
+#[test]
+fn idle_connections_give_way_to_new_clients_when_files_run_out() {
+    let listener = "address = \"127.0.0.1:0\"\nh2c = true";
+    let configuration = CONFIGURATION
+        .replace("127.0.0.1:9", &origin())
+        .replace("address = \"127.0.0.1:0\"", listener);
+    let (mut process, said) = start(&configuration, 64, 64);
+    let (_, port) = said.split_once("clients=127.0.0.1:").unwrap();
+    let port: String = port.chars().take_while(char::is_ascii_digit).collect();
+    let address = format!("127.0.0.1:{port}");
+    let head = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let greeting = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    // Connections of both protocols, and some that say nothing.
+    let idle: Vec<_> = (0..60)
+        .map(|number| {
+            let mut socket = TcpStream::connect(&address).unwrap();
+            match number % 3 {
+                0 => drop(exchange(&mut socket, head, 15)),
+                1 => drop(exchange(&mut socket, greeting, 9)),
+                _ => {}
+            }
+            socket
+        })
+        .collect();
+    let new: Vec<_> = (0..20)
+        .map(|number| {
+            // Of every other one the origin is asked.
+            let path = if number % 2 == 0 { String::new() } else { number.to_string() };
+            let head = format!("GET /{path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            let mut socket = TcpStream::connect(&address).unwrap();
+            let came = exchange(&mut socket, head.as_bytes(), 15);
+            (socket, came.map(|came| String::from_utf8_lossy(&came).into_owned()))
+        })
+        .collect();
+    process.kill().unwrap();
+    process.wait().unwrap();
+    drop(idle);
+    for (_, came) in &new {
+        assert_eq!(came.as_deref().unwrap_or("nothing"), "HTTP/1.1 200 OK", "{new:?}");
+    }
 }
 
 /// The lines of the event log of `levada -v run`, from the start to the end by TERM.

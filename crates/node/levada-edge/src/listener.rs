@@ -53,7 +53,7 @@ async fn accept_all(
         return;
     }
     // A socket that the runtime knows before it listens counts as closed for good.
-    let incoming = match Incoming::new(listener) {
+    let incoming = match Incoming::new(listener, node.resting.clone()) {
         Ok(incoming) => incoming,
         Err(error) => {
             tracing::error!(%error, "cannot wait for connections");
@@ -74,7 +74,7 @@ async fn accept_all(
                 Ok(place) => place,
                 Err(_) => {
                     handed.flush();
-                    role.places.clone().acquire_owned().await.ok()?
+                    incoming.place(&role.places).await?
                 }
             };
             Some((place, incoming.accept(|| handed.flush()).await))

@@ -22,8 +22,9 @@ pub struct Limits {
     #[serde(with = "As::<Option<Rate>>")]
     pub serve_rate: Option<u64>,
     /// Client connections at once, shared by clients as `capacity` is. Further ones of a client are closed at
-    /// once; those beyond the number wait to be accepted. The node raises its limit of open files as far as it
-    /// may, and warns if that is below twice this number.
+    /// once; those beyond the number wait to be accepted, and for each of them one without a request is closed. The
+    /// node raises its limit of open files as far as it may, and warns if that is below twice this number. See
+    /// docs/operate/limits.md.
     #[schemars(range(min = 1, max = 10_000_000))]
     #[serde(with = "As::<u32>")]
     pub connections: usize,

@@ -4,6 +4,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use levada_config::Limits;
 use levada_node::Running;
+use tokio::net::TcpSocket;
 
 use crate::support::{nodes, *};
 
@@ -73,6 +74,36 @@ async fn requests_after_a_rest_are_answered_whole_or_in_parts() {
     metric_reaches(&node, "levada_connections_ended_total{reason=\"closed\"} ", 2.0).await;
     metric_reaches(&node, "levada_connections ", 0.0).await;
     rest(&node, 0.0).await;
+    settled(&node).await;
+}
+
+#[tokio::test]
+async fn idle_connections_give_way_to_new_clients_at_the_bound() {
+    let limits = Limits { connections: 8, ..Limits::default() };
+    let (_origin, node, plain, tls, _authority) = world(limits).await;
+    // One client has half of the places at most.
+    let connect = async |client: u8, to: SocketAddr| {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::from(([127, 0, 0, client], 0))).unwrap();
+        Wire::over(within(socket.connect(to)).await.unwrap())
+    };
+    // Half of them have had an answer, the others say nothing.
+    let (mut idle, mut new) = (Vec::new(), Vec::new());
+    for client in 2..6 {
+        let mut wire = connect(client, plain).await;
+        wire.send(head_of("GET", "/a", &[])).await;
+        assert_eq!(wire.answer().await.text(), "alpha");
+        idle.extend([wire, connect(client + 100, tls).await]);
+    }
+    for client in 10..18 {
+        let mut wire = connect(client, plain).await;
+        wire.send(head_of("GET", "/a", &[])).await;
+        assert_eq!(wire.answer().await.text(), "alpha");
+        new.push(wire);
+    }
+    let page = nodes::admin(&node, "/metrics").await.text();
+    assert!(page.contains("levada_connections_ended_total{reason=\"gave-way\"}"), "{page}");
+    drop((idle, new));
     settled(&node).await;
 }
 
