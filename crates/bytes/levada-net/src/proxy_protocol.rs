@@ -20,7 +20,7 @@ pub const MAX_HEADER: usize = 2048;
 /// Bytes of the longest line of version 1.
 const MAX_LINE: usize = 107;
 /// A version of the PROXY protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ProxyVersion {
     /// A line of text.

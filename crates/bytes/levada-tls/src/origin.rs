@@ -35,7 +35,7 @@ pub enum Authorities {
 }
 
 /// How a node connects to origins.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct OriginTls {
     /// The trusted authorities; if empty, those of the operating system.
     pub authorities: Vec<Authorities>,

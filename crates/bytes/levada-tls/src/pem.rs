@@ -16,7 +16,7 @@ use rustls::{
 };
 
 /// A certificate chain and its key, both PEM files.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Certificate {
     /// The chain, leaf first. The leaf's names are the server names it is used for.
     pub certificate: PathBuf,

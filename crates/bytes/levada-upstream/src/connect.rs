@@ -19,12 +19,15 @@ use tokio::{
 };
 use tokio_rustls::TlsConnector;
 
-use levada_tls::fault::{TlsFault, io_in_words};
+use levada_tls::{
+    fault::{TlsFault, io_in_words},
+    origin::OriginTls,
+};
 
 use crate::{Origin, PeerProof, ServerFailure, fault::LastFault};
 
 /// Where a server is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
     /// The name is resolved for every connection, so that a changed record is followed without a
     /// restart.
@@ -98,7 +101,7 @@ fn host_and_port(host: &str, port: u16) -> String {
 }
 
 /// The protocols by which a configuration has servers reached.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ServerProtocols {
     /// HTTP/2 rather than HTTP/1.1.
     pub h2: bool,
@@ -111,6 +114,8 @@ pub struct ServerProtocols {
 pub struct Wire {
     /// TLS settings; plain text when `None`.
     pub tls: Option<Arc<rustls::ClientConfig>>,
+    /// The settings that these were made from, if the configuration has them.
+    pub tls_settings: Option<Arc<OriginTls>>,
     /// The name to ask for and to find in the certificate; `None`: the host.
     pub server_name: Option<ServerName<'static>>,
     /// HTTP/2 rather than HTTP/1.1: with TLS by ALPN, without it by prior knowledge (RFC 9113 Sec. 3).

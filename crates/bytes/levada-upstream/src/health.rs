@@ -3,7 +3,7 @@
 use std::{
     cell::Cell,
     future::Future,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed},
@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use http::HeaderValue;
 use levada_types::{
     Timestamp,
     text::{As, Time},
@@ -18,9 +19,13 @@ use levada_types::{
 use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tokio::sync::Notify;
+use tokio::sync::{MutexGuard, Notify};
 
-use crate::{Clock, Server, ServerFailure, ServerKind, fault::LastFault};
+use crate::{
+    Clock, Server, ServerFailure, ServerKind, SharedProbes,
+    fault::LastFault,
+    probes::{ProbeResult, SharedProbe},
+};
 
 /// Progress of requests is recent until the watch has looked this often.
 const RECENT: u8 = 2;
@@ -297,8 +302,14 @@ pub trait WatchedServer: Send + Sync {
     fn server(&self) -> &Arc<Server>;
     /// How it is watched.
     fn check(&self) -> &HealthCheck;
+    /// The host of its probes, if it is not that of its address.
+    fn host(&self) -> Option<&HeaderValue> {
+        None
+    }
     /// Whether it is well; the caller bounds the time.
-    fn probe(&self) -> impl Future<Output = bool> + Send;
+    fn probe(&self) -> impl Future<Output = bool> + Send {
+        self.server().passes(self.check(), self.host())
+    }
     /// Takes in that its health changed.
     fn changed(&self, change: Change);
     /// Whether the progress of requests outweighs a probe that got no answer in time.
@@ -316,6 +327,10 @@ impl<W: WatchedServer> WatchedServer for Arc<W> {
 
     fn check(&self) -> &HealthCheck {
         W::check(self)
+    }
+
+    fn host(&self) -> Option<&HeaderValue> {
+        W::host(self)
     }
 
     fn probe(&self) -> impl Future<Output = bool> + Send {
@@ -340,62 +355,116 @@ impl HealthCheck {
 }
 
 /// Spreads the first looks at many servers, so that neither they nor all later ones come at the same moment.
-#[derive(Debug, Default)]
-pub struct FirstLooks(Cell<u32>);
+#[derive(Debug)]
+pub struct FirstLooks<'a> {
+    count: Cell<u32>,
+    probes: &'a SharedProbes,
+}
 
-impl FirstLooks {
+impl<'a> FirstLooks<'a> {
+    pub(crate) fn new(probes: &'a SharedProbes) -> Self {
+        Self { count: Cell::default(), probes }
+    }
+
     /// The time until the first look at one more server: a millisecond after the one before, within the period.
     fn wait(&self, check: &HealthCheck) -> Duration {
-        let number = self.0.get();
-        self.0.set(number.wrapping_add(1));
+        let number = self.count.get();
+        self.count.set(number.wrapping_add(1));
         Duration::from_millis(u64::from(number) % check.period().as_millis() as u64)
     }
 }
 
-/// Watches one of many servers for ever, as [`watch`] does.
+/// Watches one of many servers for ever, as [`watch`] does. Its probes are those of [`Server::passes`], which it shares.
 pub fn watch_in_turn<W: WatchedServer>(
     watched: W,
     clock: Clock,
-    looks: &FirstLooks,
+    looks: &FirstLooks<'_>,
 ) -> impl Future<Output = ()> + Send + use<W> {
     let wait = looks.wait(watched.check());
+    let shared = looks.probes.of(watched.server(), watched.check(), watched.host());
     async move {
         tokio::time::sleep(wait).await;
-        watch(watched, clock).await;
+        let _leads = follow(&watched, clock, &shared).await;
+        lead(&watched, clock, &shared).await;
     }
 }
 
 /// Watches one server for ever: probes it, ends its ejections, and closes connections that have been idle
 /// for too long.
 pub async fn watch(watched: impl WatchedServer, clock: Clock) {
-    let (server, check) = (watched.server(), watched.check());
+    lead(&watched, clock, &SharedProbe::default()).await;
+}
+
+/// Takes the results of another watch, as long as that leads. Returns with the lead.
+async fn follow<'p>(
+    watched: &impl WatchedServer,
+    clock: Clock,
+    shared: &'p SharedProbe,
+) -> MutexGuard<'p, ()> {
+    let (mut results, mut leads) = (shared.results.subscribe(), pin!(shared.leads.lock()));
+    // A result that is there is as recent as any other.
+    results.mark_changed();
+    loop {
+        tokio::select! {
+            biased;
+            leads = &mut leads => return leads,
+            Ok(()) = results.changed() => {}
+        }
+        let result = *results.borrow_and_update();
+        if let Some(result) = result {
+            if result == ProbeResult::Good && watched.check().path.is_some() {
+                watched.server().health.fault.set(None);
+            }
+            look(watched, clock);
+            take_in(watched, result, clock);
+        }
+    }
+}
+
+/// Looks at a server and probes it, for ever.
+async fn lead(watched: &impl WatchedServer, clock: Clock, shared: &SharedProbe) {
+    let check = watched.check();
     let mut ticks = tokio::time::interval(check.period());
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut late = None;
     loop {
         ticks.tick().await;
-        server.sweep();
-        server.health.ages();
-        report(&watched, server.health.tick(check, clock.now()));
+        look(watched, clock);
         if check.interval.is_zero() {
             continue;
         }
-        if let Some(good) = probe(&watched, &mut late).await {
-            report(&watched, server.health.probed(good, check, clock.now()));
-        }
+        let result = probe(watched, &mut late).await;
+        shared.results.send_replace(Some(result));
+        take_in(watched, result, clock);
     }
+}
+
+/// Closes connections that have been idle for too long, and ends an ejection whose time is over.
+fn look(watched: &impl WatchedServer, clock: Clock) {
+    let server = watched.server();
+    server.sweep();
+    server.health.ages();
+    report(watched, server.health.tick(watched.check(), clock.now()));
+}
+
+/// Takes in the result of a probe. It counts nothing if it got no answer in time and requests made progress since the
+/// one before: on a full link the probe may be what is lost.
+fn take_in(watched: &impl WatchedServer, result: ProbeResult, clock: Clock) {
+    let health = &watched.server().health;
+    let moved = health.answered.swap(false, Relaxed);
+    if result == ProbeResult::Late && watched.counts_answers() && moved {
+        return;
+    }
+    let good = result == ProbeResult::Good;
+    report(watched, health.probed(good, watched.check(), clock.now()));
 }
 
 /// A probe under way.
 type Probe<'w> = Pin<Box<dyn Future<Output = bool> + Send + 'w>>;
 
-/// The result of a probe. `None` if it got no answer in time and requests made progress since the one before: on a
-/// full link the probe may be what is lost.
-///
-/// On such a link an answer may also take longer than a probe may. The probe stays in `late` then, and its
+/// Probes a server. On a full link an answer may take longer than a probe may. The probe stays in `late` then, and its
 /// answer counts while the next one is under way.
-async fn probe<'w>(watched: &'w impl WatchedServer, late: &mut Option<Probe<'w>>) -> Option<bool> {
-    let health = &watched.server().health;
+async fn probe<'w>(watched: &'w impl WatchedServer, late: &mut Option<Probe<'w>>) -> ProbeResult {
     let mut fresh: Probe<'w> = Box::pin(watched.probe());
     let answer = {
         let answered_late = async {
@@ -415,12 +484,12 @@ async fn probe<'w>(watched: &'w impl WatchedServer, late: &mut Option<Probe<'w>>
         };
         tokio::time::timeout(watched.check().timeout, either).await
     };
-    let moved = health.answered.swap(false, Relaxed);
     match answer {
-        Ok(good) => Some(good),
+        Ok(true) => ProbeResult::Good,
+        Ok(false) => ProbeResult::Bad,
         Err(_) => {
             *late = Some(fresh);
-            if watched.counts_answers() && moved { None } else { Some(false) }
+            ProbeResult::Late
         }
     }
 }
@@ -484,7 +553,8 @@ mod tests {
 
     #[test]
     fn first_looks_at_many_servers_come_one_after_another_within_the_period() {
-        let (looks, check) = (FirstLooks::default(), HealthCheck::default());
+        let (probes, check) = (SharedProbes::default(), HealthCheck::default());
+        let looks = probes.first_looks();
         let waits: Vec<_> = (0..4_000).map(|_| looks.wait(&check).as_millis()).collect();
         let expected: Vec<u128> = (0..2_000).chain(0..2_000).collect();
         assert_eq!(waits, expected);
@@ -578,12 +648,16 @@ mod tests {
         Crowded { server: server(), check, counts, serves }
     }
 
+    /// Probes a server, and returns how many probes in a row have failed.
+    async fn failed_probes(watched: &Crowded) -> u32 {
+        take_in(watched, probe(watched, &mut None).await, Clock::start());
+        watched.server.health.state.lock().probes_failed
+    }
+
     #[tokio::test]
     async fn server_that_answers_others_is_not_taken_for_dead_because_a_probe_is_lost() {
-        for (counts, serves, said) in
-            [(true, true, None), (true, false, Some(false)), (false, true, Some(false))]
-        {
-            assert_eq!(probe(&crowded(counts, serves), &mut None).await, said);
+        for (counts, serves, fails) in [(true, true, 0), (true, false, 1), (false, true, 1)] {
+            assert_eq!(failed_probes(&crowded(counts, serves)).await, fails);
         }
     }
 
@@ -591,8 +665,8 @@ mod tests {
     async fn what_came_since_the_last_probe_outweighs_one_that_is_lost() {
         let server = crowded(true, false);
         server.server.health.progressed();
-        assert_eq!(probe(&server, &mut None).await, None);
-        assert_eq!(probe(&server, &mut None).await, Some(false), "nothing came since");
+        assert_eq!(failed_probes(&server).await, 0);
+        assert_eq!(failed_probes(&server).await, 1, "nothing came since");
     }
 
     #[tokio::test]

@@ -14,6 +14,7 @@ use levada_http::{Io, UpstreamConnection, UpstreamRequest};
 use levada_net::proxy_protocol::ProxyVersion;
 use levada_observe::metrics::TimeHistogram;
 use levada_policy::ClientShare;
+use levada_tls::origin::OriginTls;
 use rustls::pki_types::ServerName;
 
 use crate::{
@@ -136,6 +137,10 @@ impl Server {
     /// The name that is asked for in TLS, if it is not the host.
     pub fn server_name(&self) -> Option<&ServerName<'static>> {
         self.wire.server_name.as_ref()
+    }
+
+    pub(crate) fn tls_settings(&self) -> Option<&Arc<OriginTls>> {
+        self.wire.tls_settings.as_ref()
     }
 
     /// Changes the settings of TLS for new connections: a certificate was renewed.

@@ -113,7 +113,7 @@ impl Origins {
     }
 
     /// Watches the origins that have no watch yet, until `spawn`'s tasks end.
-    pub fn tend(&self, clock: Clock, looks: &FirstLooks, spawn: &Spawn<'_>) {
+    pub fn tend(&self, clock: Clock, looks: &FirstLooks<'_>, spawn: &Spawn<'_>) {
         for origin in &self.list.load().all {
             let mut watching = origin.watch.lock();
             if watching.is_none() {
@@ -280,8 +280,8 @@ impl WatchedServer for WatchedOrigin {
         &self.check
     }
 
-    async fn probe(&self) -> bool {
-        self.server.passes(&self.check, self.host.as_ref()).await
+    fn host(&self) -> Option<&HeaderValue> {
+        self.host.as_ref()
     }
 
     fn counts_answers(&self) -> bool {

@@ -10,6 +10,7 @@ use crate::settings::SiteServers;
 
 /// The way to the origins or servers of a site: their TLS is read once for all of them.
 pub struct Way {
+    settings: Arc<OriginTls>,
     tls: Option<(Arc<ClientConfig>, Option<ServerName<'static>>)>,
 }
 
@@ -24,7 +25,7 @@ impl Way {
             });
             (config, tls.server_name.as_ref().and_then(|_| tls.name_for("").ok()))
         });
-        Self { tls }
+        Self { settings: servers.tls.clone().unwrap_or_default(), tls }
     }
 
     /// The name that all of them are asked for.
@@ -40,7 +41,9 @@ impl Way {
             None => origin::client(h2),
         });
         let server_name = self.server_name();
-        (origin.into(), Wire { tls, server_name, h2, states_client, ..Wire::default() })
+        let tls_settings = tls.is_some().then(|| self.settings.clone());
+        let wire = Wire { tls, tls_settings, server_name, h2, states_client, ..Wire::default() };
+        (origin.into(), wire)
     }
 }
 

@@ -22,7 +22,7 @@ use levada_discovery::Discovery;
 use levada_net::{bpf::BpfError, resting::RestingConnections, stop::Stop};
 use levada_redirector::handoff::{FrontEnd, HandoffBackend};
 use levada_tls::acme::Certificates;
-use levada_upstream::Clock;
+use levada_upstream::{Clock, SharedProbes};
 use tokio::sync::watch;
 
 use crate::{
@@ -70,6 +70,8 @@ pub struct Node {
     pub identifier: ArcSwap<Identifier>,
     /// The senders whose statements about clients are believed.
     pub trust: ArcSwap<TrustBoundary>,
+    /// The probes that servers share.
+    pub probes: SharedProbes,
     /// The way to origins and peers.
     pub forwarder: Arc<Forwarder>,
     /// The shared state of transfers in pieces.
@@ -228,6 +230,7 @@ impl Node {
             purging,
             identifier: ArcSwap::from_pointee(identifier),
             trust: ArcSwap::from_pointee(TrustBoundary::new(&settings.trusted)),
+            probes: SharedProbes::default(),
             forwarder,
             large,
             pages: KeptPages::default(),

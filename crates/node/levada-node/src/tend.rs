@@ -7,7 +7,6 @@ use levada_cluster::orders::ComparedPeer;
 use levada_edge::{handoff, node::Node, sites::Site};
 use levada_net::stop::{Spawn, Stop, spawn_until};
 use levada_tls::acme::OtherNodes;
-use levada_upstream::FirstLooks;
 
 use crate::{expressions, members, route, watch};
 
@@ -60,7 +59,7 @@ pub(crate) fn tend_peers(node: &Node, peers: &Peers, spawn: &Spawn<'_>) {
 
 /// Starts health checks for the servers of these sites that have none yet.
 pub(crate) fn tend_sites(node: &Node, which: impl Fn(&Site) -> bool, spawn: &Spawn<'_>) {
-    let looks = FirstLooks::default();
+    let looks = node.probes.first_looks();
     for site in node.sites.load_full().iter().filter(|site| which(site)) {
         site.origins.tend(node.clock, &looks, spawn);
         if let Some(switch) = &site.switch {

@@ -205,7 +205,7 @@ impl Switch {
     }
 
     /// Watches the servers that have no watch yet, until `spawn`'s tasks end.
-    pub fn tend(self: &Arc<Self>, looks: &FirstLooks, spawn: &Spawn<'_>) {
+    pub fn tend(self: &Arc<Self>, looks: &FirstLooks<'_>, spawn: &Spawn<'_>) {
         let view = self.view.load_full();
         for member in &view.members {
             let mut watching = member.watch.lock();
@@ -323,8 +323,8 @@ impl WatchedServer for WatchedMember {
         &self.check
     }
 
-    async fn probe(&self) -> bool {
-        self.member.server.passes(&self.check, self.host.as_ref()).await
+    fn host(&self) -> Option<&HeaderValue> {
+        self.host.as_ref()
     }
 
     fn changed(&self, change: Change) {

@@ -174,6 +174,49 @@ async fn probes_find_out_that_an_origin_is_gone_and_back() {
 }
 
 #[tokio::test]
+async fn sites_with_the_same_origin_and_check_share_its_probes() {
+    let (alone, shared) = (Origin::start().await, Origin::start().await);
+    let probed = |name: &str, host: &str, origin: &Origin| {
+        let mut site = site(name, &[origin.address]);
+        site.servers.origin_host = Some(host.to_owned());
+        site.servers.health =
+            levada_config::HealthCheck { path: Some("/up".to_owned()), ..watched() };
+        site
+    };
+    let mut settings = single(&[]);
+    settings.sites = vec![probed("alone.test", "a.test", &alone)];
+    let many = (0..50).map(|number| probed(&format!("{number}.test"), "a.test", &shared));
+    settings.sites.extend(many);
+    // Another host is another probe.
+    settings.sites.push(probed("other.test", "b.test", &shared));
+    let (node, file) = world(settings.clone()).await;
+    let counts = || {
+        let of = |host: &str| {
+            let asked = shared.asked("/up");
+            asked.iter().filter(|one| one.header("host").is_some_and(|name| name == host)).count()
+        };
+        [alone.hits("/up"), of("a.test"), of("b.test")]
+    };
+    // Without the first sites, another one leads.
+    for sites in [0..0, 1..20] {
+        settings.sites.drain(sites);
+        *file.lock().unwrap() = Ok(settings.clone());
+        assert_eq!(reload(&node).await.status, 200);
+        let before = counts();
+        eventually("it is probed", || counts()[0] >= before[0] + 30).await;
+        let [alone, shared, other] = [0, 1, 2].map(|at| counts()[at] - before[at]);
+        assert!((alone / 3..alone * 2).contains(&shared), "{alone} {shared}");
+        assert!((alone / 3..alone * 2).contains(&other), "{alone} {other}");
+    }
+    let name = shared.address.to_string();
+    shared.on("/up", Reply::ok("").status("500 Internal Server Error"));
+    until_up(&node, "origins", &name, false).await;
+    shared.on("/up", Reply::ok(""));
+    until_up(&node, "origins", &name, true).await;
+    settled(&node).await;
+}
+
+#[tokio::test]
 async fn busy_server_is_not_taken_for_a_dead_one() {
     let origin = Origin::start().await;
     let gate = Gate::new();
