@@ -1,10 +1,11 @@
 //! The choice of the node that serves a request: the policy, its locks and its random generator.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use levada_observe::metrics::Counter;
 use levada_policy::{
-    BuildError, Candidates, Cluster, Deployment, LoadBound, NodeIndex, Pick, PickContext, Policy,
-    PolicyEntry, RequestOutcome, Tracked, build_shards,
+    BuildError, Candidates, Cluster, Deployment, LoadBound, NodeIndex, Pick, PickContext,
+    PickReason, Policy, PolicyEntry, RequestOutcome, Tracked, build_shards,
 };
 use levada_types::{Key, Request, Rng, Timestamp};
 use parking_lot::Mutex;
@@ -35,6 +36,8 @@ pub struct Decider {
     observes: bool,
     per_object: bool,
     choice: PolicyChoice,
+    /// The counters of its choices, by reason.
+    pub(crate) decisions: [OnceLock<Counter>; PickReason::ALL.len()],
     /// The nodes that it is built for.
     deployment: Mutex<Deployment>,
 }
@@ -67,6 +70,7 @@ impl Decider {
             observes,
             per_object,
             choice: choice.clone(),
+            decisions: Default::default(),
             deployment: Mutex::new(deployment),
         })
     }

@@ -10,7 +10,7 @@ use levada_policy::Pick;
 use levada_upstream::{Server, ServerKind, UpstreamMetrics};
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::{Origins, SharedDecider, Switch};
+use crate::{Decider, Origins, SharedDecider, Switch};
 
 /// The counters of policies.
 pub struct PolicyMetrics {
@@ -44,8 +44,10 @@ impl PolicyMetrics {
     }
 
     /// Counts a policy's choice of a server.
-    pub fn decision(&self, policy: &'static str, pick: Pick) {
-        self.decisions.get_or_create(&[policy, pick.reason.as_str()]).inc();
+    pub fn decision(&self, decider: &Decider, pick: Pick) {
+        let labels = [decider.name(), pick.reason.as_str()];
+        let find = || self.decisions.get_or_create(&labels).clone();
+        decider.decisions[pick.reason as usize].get_or_init(find).inc();
         self.set_sizes.observe(pick.set_size);
     }
 

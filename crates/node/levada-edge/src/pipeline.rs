@@ -326,7 +326,7 @@ fn redirect(
         _ => decider.pick(&request, members.cluster(), now),
     };
     let pick = pick.ok_or(Failure::Server(ServerFailure::AllDown))?;
-    node.metrics.policies.decision(decider.name(), pick);
+    node.metrics.policies.decision(decider, pick);
     Ok(pick)
 }
 

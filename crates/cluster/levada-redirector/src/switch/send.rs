@@ -198,7 +198,7 @@ impl Switch {
             let pick = if tried.is_empty() { pick } else { retried(pick) };
             let (at, most) = (pick.node.get(), view.settings.servers[pick.node.get()].max_conns);
             if let Some(held) = view.members[at].hold(most) {
-                self.metrics.decision(decider.name(), pick);
+                self.metrics.decision(decider, pick);
                 return Ok((pick, held));
             }
             failure = ServerFailure::QueueFull;
