@@ -207,12 +207,13 @@ impl<S: AsyncRead + Outlet + Unpin> Wire<S> {
         match ended.farewell {
             Farewell::None => {}
             Farewell::Close => drop(self.shut_down().await),
-            Farewell::Linger => self.linger().await,
+            // Boxed: its buffer would be a part of every connection.
+            Farewell::Linger => Box::pin(self.linger()).await,
             Farewell::Refuse => {
                 if let Some(response) = ended.end.response() {
                     self.queue.write(|text| text.extend_from_slice(&response));
                     if self.send_all().await.is_ok() {
-                        self.linger().await;
+                        Box::pin(self.linger()).await;
                     }
                 }
             }

@@ -202,6 +202,14 @@ fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")
 }
 
+#[test]
+fn connection_keeps_no_memory_for_its_farewell() {
+    let (near, _far) = duplex(1);
+    let conduct = conduct(Pause::AfterResponse);
+    let size = size_of_val(&serve_http1(near, &Paths, conduct, std::future::pending()));
+    assert!(size <= 4 << 10, "{size}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn requests_that_come_together_are_answered_in_order() {
     let (text, end) = tell(&(get("/fields") + &get("/unknown/waits") + &get("/bytes"))).await;

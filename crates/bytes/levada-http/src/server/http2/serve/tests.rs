@@ -577,6 +577,14 @@ async fn connection_that_leaves_answers_what_is_on_its_way() {
     assert_eq!(world.ending().await, (None, ConnectionEnd::Finished));
 }
 
+#[test]
+fn connection_keeps_no_memory_for_its_farewell() {
+    let (near, _far) = duplex(1);
+    let paths = Paths::default();
+    let size = size_of_val(&serve_http2(near, &paths, LIMITS, std::future::pending()));
+    assert!(size <= 2 << 10, "{size}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn deadlines_end_connections() {
     // Nothing after the preface, half of it, half a head, and a client that does not answer a PING.
