@@ -14,6 +14,7 @@ use levada_http::{
     ConnectionEnd, ConnectionLimits, HeadBounds, Http2Service, Http2Tunnel, IncomingBody, Outlet,
     Patience, serve_http2,
 };
+use levada_net::resting::RestingConnections;
 use libfuzzer_sys::fuzz_target;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -58,13 +59,18 @@ impl AsyncWrite for Stream<'_> {
 impl Outlet for Stream<'_> {}
 
 /// Echoes bodies.
-struct Echo;
+#[derive(Default)]
+struct Echo(RestingConnections);
 
 impl Http2Service for Echo {
     type Body = IncomingBody;
 
     async fn call(&self, request: Request<IncomingBody>) -> Response<IncomingBody> {
         Response::new(request.into_body())
+    }
+
+    fn resting(&self) -> &RestingConnections {
+        &self.0
     }
 
     fn switch(&self, _: &mut Response<IncomingBody>, _: Http2Tunnel) -> bool {
@@ -83,12 +89,8 @@ fn end(bytes: &[u8], piece: usize) -> ConnectionEnd {
         send: patience,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    runtime.block_on(serve_http2(
-        Stream { rest: bytes, piece },
-        &Echo,
-        limits,
-        std::future::pending(),
-    ))
+    let (stream, echo) = (Stream { rest: bytes, piece }, Echo::default());
+    runtime.block_on(serve_http2(stream, &echo, limits, std::future::pending()))
 }
 
 fuzz_target!(|input: (Vec<u8>, u8)| {
