@@ -333,13 +333,13 @@ where
         zero_copy: client_connection.zero_copy.clone(),
         pause,
     };
-    let over = async {
+    let over = pin!(async {
         stop.begun().await;
         // The first request may be on its way.
         if !asked.load(Relaxed) {
             tokio::time::sleep(LAST_CALL).await;
         }
-    };
+    });
     let service = Requests { node, client_connection, stop, asked, switched };
     serve_http1(stream, &service, conduct, over).await
 }
@@ -409,13 +409,14 @@ where
 {
     let limits = client_connection.limits(&node.settings().limits).of_connection();
     let asked = Notify::new();
-    let leaving = async {
+    // Pinned here: a future that is handed on has room for its arguments and for their later places.
+    let leaving = pin!(async {
         tokio::select! {
             () = stop.begun() => {}
             () = drained(&node.drain, &asked) => {}
             () = node.drain.left() => {}
         }
-    };
+    });
     let service = Streams { node, client_connection: &client_connection, stop, asked: &asked };
     serve_http2(stream, &service, limits, leaving).await
 }
