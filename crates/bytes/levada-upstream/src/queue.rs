@@ -136,7 +136,7 @@ impl<C: Ord + Copy> FairQueue<C> {
                 return Ok(AdmittedRequest::new(self, client));
             }
             let (sender, place) = oneshot::channel();
-            let ticket = turns.wait(client, rank, sender);
+            let ticket = turns.wait(client, false, rank, sender);
             (ticket.map_err(|Full| ServerFailure::QueueFull)?, place)
         };
         let _queued = QueuedRequest { queue: self, client, ticket };
