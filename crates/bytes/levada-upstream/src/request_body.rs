@@ -216,6 +216,14 @@ impl RequestBody {
         }
     }
 
+    /// Whether all of it is here: the response waits for the server alone.
+    pub fn has_come(&self) -> bool {
+        match self {
+            Self::None | Self::Text(_) => true,
+            Self::Client(upload) => upload.body.is_end_stream(),
+        }
+    }
+
     /// Whether there is no body.
     pub fn is_none(&self) -> bool {
         matches!(self, Self::None)

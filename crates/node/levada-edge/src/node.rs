@@ -92,6 +92,8 @@ pub struct Node {
     pub certificates: Arc<Certificates>,
     /// The requests that may be in service.
     pub capacity: Arc<ClientShares>,
+    /// The same for those with a body, which may be slow.
+    pub(crate) uploads: Arc<ClientShares>,
     /// The tunnels that may be open.
     pub(crate) tunnels: Arc<ClientShares>,
     /// The connections that rest, and give way to new ones.
@@ -244,6 +246,7 @@ impl Node {
             claimed: ArcSwapOption::empty(),
             certificates,
             capacity,
+            uploads: ClientShares::new(settings.limits.capacity),
             tunnels: ClientShares::new(settings.limits.tunnels),
             resting: Arc::default(),
             memory,
@@ -282,6 +285,7 @@ impl Node {
         self.forwarder.set_patience(limits);
         self.large.bound(limits);
         self.capacity.set_bound(limits.capacity);
+        self.uploads.set_bound(limits.capacity);
         self.tunnels.set_bound(limits.tunnels);
         self.memory.set_limit(self.metrics.memory.bound(limits.memory, settings.cache.memory));
         self.cache.store.resize(settings.cache.memory);
@@ -318,6 +322,11 @@ impl Node {
     /// The pacing of one body, if the node has a serving rate.
     pub(crate) fn pace(&self) -> Option<Paced> {
         self.pacer.load().as_ref().map(Paced::new)
+    }
+
+    /// Requests that are in service.
+    pub fn in_service(&self) -> u32 {
+        self.capacity.held() + self.uploads.held()
     }
 
     /// Requests at origins, and requests that wait for admission.

@@ -372,7 +372,8 @@ async fn serve_locally(
     compress::negotiate(&mut context);
     let client = client_network::of(context.client);
     let pressure = node.memory.pressure();
-    record.in_service = Some(node.capacity.enter(client, pressure).ok_or(Failure::Overload)?);
+    let places = if context.body.is_none() { &node.capacity } else { &node.uploads };
+    record.in_service = Some(places.enter(client, pressure).ok_or(Failure::Overload)?);
     let key = context.resource.key();
     let switched = context.resource.site.switch.is_some().then(|| context.resource.clone());
     let mut found = lookup(&node.cache, &context);

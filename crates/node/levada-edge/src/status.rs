@@ -144,7 +144,7 @@ impl Node {
             refused: self.telemetry.refused.get(),
             latencies: self.telemetry.latencies.counts(),
             in_flight: requests.in_flight.get(),
-            in_service: self.capacity.held(),
+            in_service: self.in_service(),
             connections: metrics.connections.open.get(),
             memory_bytes: metrics.memory.resident.get() as u64,
         }

@@ -183,7 +183,7 @@ impl Running {
             switched,
             switch_waiting,
             in_flight: node.metrics.requests.in_flight.get(),
-            in_service: node.capacity.held(),
+            in_service: node.in_service(),
             outstanding,
             origin_connections_busy: busy,
             waiting,

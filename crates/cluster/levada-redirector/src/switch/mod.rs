@@ -48,6 +48,8 @@ use crate::{
 pub struct Switch {
     view: ArcSwap<SwitchView>,
     queue: Arc<FairQueue<()>>,
+    /// Before it, for uploads and handshakes of tunnels, whose time is up to the client: they have half of the places.
+    slow: Arc<FairQueue<()>>,
     decider: ArcSwap<Decider>,
     /// Held while the view is made again.
     making: Mutex<()>,
@@ -91,9 +93,11 @@ impl Switch {
     pub fn new(plan: &SwitchPlan<'_>, clock: Clock, metrics: Arc<PolicyMetrics>) -> Arc<Self> {
         let members = plan.settings.servers.iter().map(|server| make(server, plan)).collect();
         let admission = plan.settings.admission;
+        let queue = || FairQueue::new(ClientShare::All, 0, admission.queue, admission.wait);
         let switch = Arc::new(Self {
             view: ArcSwap::from_pointee(SwitchView::new(plan, members)),
-            queue: FairQueue::new(ClientShare::All, 0, admission.queue, admission.wait),
+            queue: queue(),
+            slow: queue(),
             decider: ArcSwap::new(plan.decider.clone()),
             making: Mutex::new(()),
             clock,
@@ -154,6 +158,7 @@ impl Switch {
         let view = self.view.load();
         let admission = view.settings.admission;
         self.queue.bound(admission.queue, admission.wait);
+        self.slow.bound(admission.queue, admission.wait);
         for (at, member) in (0..).map(NodeIndex).zip(&view.members) {
             member.sit(&view.loads, Some(at));
         }
@@ -168,7 +173,8 @@ impl Switch {
 
     /// Requests at the servers, and requests that wait.
     pub fn counts(&self) -> QueueCounts {
-        self.queue.counts()
+        let (all, slow) = (self.queue.counts(), self.slow.counts());
+        QueueCounts { waiting: all.waiting + slow.waiting, ..all }
     }
 
     /// Renews the view and the admission limit from the health of the servers.
@@ -187,6 +193,7 @@ impl Switch {
             thresholds: before.thresholds,
         }));
         self.queue.limit(limit);
+        self.slow.limit(limit.div_ceil(2));
     }
 
     /// Whether a refresh is due because a server is in slow start.

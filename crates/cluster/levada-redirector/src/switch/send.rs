@@ -115,8 +115,13 @@ impl Switch {
         sizes: &Sizes,
         body: RequestBody,
     ) -> Result<UpstreamResponse, SendError> {
-        let admitted = self.queue.enter(()).await;
-        let admitted = admitted.map_err(|failure| SendError { failure, server: None })?;
+        let refused = |failure| SendError { failure, server: None };
+        // Free again when the head of the response has come.
+        let _slow = match body.has_come() && head.websocket.is_none() {
+            true => None,
+            false => Some(self.slow.enter(()).await.map_err(refused)?),
+        };
+        let admitted = self.queue.enter(()).await.map_err(refused)?;
         let admitted = Some(admitted);
         let mut servers =
             SwitchServers { switch: self, policy, sizes, head, admitted, tried: Vec::new() };

@@ -13,7 +13,8 @@ use crate::text::{As, Rate, Size, Time};
 pub struct Limits {
     /// Requests that this node can hold at once as a server; beyond it, peers and clients get 503. One client has
     /// as many as are free at most: half of them, or a third if another client does the same. An IPv6 network
-    /// of 64 bits is one client. The policies' busy thresholds are derived from it.
+    /// of 64 bits is one client. Requests with a body count by themselves, as many again. The policies' busy
+    /// thresholds are derived from it.
     #[schemars(range(min = 1, max = 10_000_000))]
     pub capacity: u32,
     /// Bytes per second that this node serves as a server: its own hits and fills, not responses that it

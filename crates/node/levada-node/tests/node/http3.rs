@@ -223,6 +223,27 @@ async fn uploads_reach_the_origin_with_crumbs_of_cookies_joined() {
 }
 
 #[tokio::test]
+async fn body_that_trickles_is_ended() {
+    let world = world(|settings| {
+        settings.limits.body_timeout = Duration::from_millis(300);
+        settings.limits.body_min_rate = 10_000;
+    })
+    .await;
+    let mut client = world.trusting.connect(world.at).await;
+    let mut stream = client.send(request("POST", "/up")).await;
+    let trickle = async {
+        while stream.send_data(Bytes::from_static(b"x")).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    within(trickle).await;
+    assert_eq!(client.get("/a").await.status, 200, "the connection goes on");
+    assert!(world.origin.asked("/up").is_empty());
+    drop((client, stream));
+    settled(&world.node).await;
+}
+
+#[tokio::test]
 async fn body_that_is_not_as_long_as_it_says_ends_its_stream() {
     let world = world(|_| {}).await;
     let mut client = world.trusting.connect(world.at).await;

@@ -281,6 +281,26 @@ async fn short_body_is_waited_for_before_admission() {
 }
 
 #[tokio::test]
+async fn uploads_under_way_leave_half_of_the_places_to_others() {
+    let (_origins, node, at) = world("round_robin", |s| {
+        switch(s).admission.at_once = Some(2);
+    })
+    .await;
+    let head = head_of("POST", "/slow", &[("Transfer-Encoding", "chunked")]);
+    let mut uploads = Vec::new();
+    for _ in 0..5 {
+        uploads.push(Wire::saying(at, head.clone()).await);
+    }
+    eventually("the others wait", || node.counts().switch_waiting == 4).await;
+    assert_eq!(get(at, "/a").await.status, 200);
+    for mut upload in uploads {
+        upload.send("0\r\n\r\n").await;
+        assert_eq!(upload.answer().await.status, 200);
+    }
+    settled(&node).await;
+}
+
+#[tokio::test]
 async fn full_server_is_passed_over() {
     let (origins, node, at) = world("hrw", |s| {
         switch(s).servers.iter_mut().for_each(|server| server.max_conns = 2);

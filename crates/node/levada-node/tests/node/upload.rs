@@ -64,6 +64,21 @@ async fn long_upload_that_moves_is_not_the_origins_silence() {
 }
 
 #[tokio::test]
+async fn slow_uploads_leave_the_capacity_to_other_requests() {
+    let (_origin, node, at) = alone(|settings| settings.limits.capacity = 4).await;
+    let mut slow = Vec::new();
+    for client in 2..22 {
+        let mut wire = Wire::over(connect_from(client, at).await);
+        wire.send(head_of("POST", "/a", &[("Content-Length", "100")]) + "x").await;
+        slow.push(wire);
+    }
+    eventually("all places of uploads are taken", || node.counts().in_service == 4).await;
+    assert_eq!(get(at, "/b").await.status, 200);
+    drop(slow);
+    settled(&node).await;
+}
+
+#[tokio::test]
 async fn client_that_stops_sending_is_to_blame_and_not_the_origin() {
     let (origin, node, at) = alone(|s| {
         s.limits.response_timeout = Duration::from_millis(200);
