@@ -62,6 +62,13 @@ pub struct QueueCounts {
     pub limit: usize,
 }
 
+impl QueueCounts {
+    /// Whether no place is free.
+    pub const fn are_full(self) -> bool {
+        self.admitted >= self.limit
+    }
+}
+
 /// A place; free again when dropped.
 pub struct AdmittedRequest<C: Ord + Copy> {
     queue: Arc<FairQueue<C>>,

@@ -385,6 +385,9 @@ impl Group for ChosenPeers<'_> {
             return Err(ServerFailure::AllDown);
         }
         let member = members.member(pick.node);
+        if member.server.counts().are_full() {
+            return Err(ServerFailure::QueueFull);
+        }
         self.tried.push(member.slot);
         let outstanding = members.loads().begin(pick.node);
         Ok((members.watched(member), (outstanding, pick, member.slot)))

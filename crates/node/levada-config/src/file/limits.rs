@@ -95,7 +95,7 @@ pub struct Limits {
     #[schemars(range(min = 1, max = 1_000_000))]
     #[serde(with = "As::<u32>")]
     pub server_connections: usize,
-    /// Requests that may wait for a connection to one origin or peer, and requests that may wait for the window
+    /// Requests that may wait for a connection to one origin, and requests that may wait for the window
     /// of a large file (docs/operate/large-files.md).
     #[schemars(range(max = 1_000_000))]
     #[serde(with = "As::<u32>")]

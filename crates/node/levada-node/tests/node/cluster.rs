@@ -489,3 +489,38 @@ async fn peers_get_in_although_clients_fill_the_node() {
     drop(busy);
     cluster.settled().await;
 }
+
+#[tokio::test]
+async fn peer_whose_connections_are_all_taken_is_not_waited_for() {
+    let origin = Origin::start().await;
+    let cluster = Cluster::start(2, origin.address, |settings| {
+        settings.sites[0].servers.policy = policy("hrw");
+        settings.limits.server_connections = 1;
+    })
+    .await;
+    let mut targets = Vec::new();
+    for n in 0.. {
+        let target = format!("/{n}");
+        origin.on(&target, Reply::ok("a").with("cache-control", "no-store"));
+        if served_by(0, &get(cluster.client(0), &target).await) == "n1" {
+            targets.push(target);
+        }
+        if targets.len() == 2 {
+            break;
+        }
+    }
+    let (gate, before) = (Gate::new(), origin.heads());
+    let mut waiting = Vec::new();
+    for (number, target) in (1..).zip(&targets) {
+        origin.on(target, Reply::ok("b").after(&gate));
+        waiting.push(Wire::saying(cluster.client(0), head_of("GET", target, &[])).await);
+        eventually("it is at the origin", || origin.heads() == before + number).await;
+    }
+    gate.open();
+    let mut served = Vec::new();
+    for mut wire in waiting {
+        served.push(served_by(0, &wire.answer().await));
+    }
+    assert_eq!(served, ["n1", "n0"]);
+    cluster.settled().await;
+}
