@@ -34,6 +34,8 @@ pub enum ServerFailure {
     ResponseTimeout,
     /// Another server answered earlier, although it was asked later.
     Late,
+    /// The server was late, and the request's place was needed for clients that are answered.
+    GaveWay,
     /// The server was declared down while its response was awaited.
     WentDown,
     /// The response is not HTTP, or violates it.
@@ -75,6 +77,7 @@ impl ServerFailure {
             Self::StreamReset => "the server reset the request without a response",
             Self::ResponseTimeout => "the server did not answer in time",
             Self::Late => "the server was late, and another one was asked",
+            Self::GaveWay => "the server was late, and the place was needed for other clients",
             Self::WentDown => "the server went down before it answered",
             Self::BadResponse => "the server's answer is not HTTP",
             Self::BadHandshake => "the server's answer to the WebSocket handshake is wrong",
@@ -101,7 +104,7 @@ impl ServerFailure {
             Self::ConnectTimeout => "connection_timeout",
             Self::Tls(fault) => fault.proxy_error(),
             Self::NoResponse | Self::StreamReset => "connection_terminated",
-            Self::ResponseTimeout | Self::Late => "http_response_timeout",
+            Self::ResponseTimeout | Self::Late | Self::GaveWay => "http_response_timeout",
             Self::BadResponse | Self::NotHttp2 => "http_protocol_error",
             Self::BadHandshake => "http_upgrade_failed",
             Self::RequestBody => "http_request_error",

@@ -11,7 +11,10 @@
 //! A request goes to another server only if it is safe to repeat (RFC 9110 Sec. 9.2.1), or, where the group
 //! wants that, if no byte of it was sent; and only until the first byte of a response's head.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+};
 
 use crate::{
     Clock, RequestBody, RetryBudget, ServerFailure, ServerKind, UpstreamHead, UpstreamMetrics,
@@ -54,6 +57,14 @@ pub trait Group: Send {
     /// Takes what one more try next to the one under way needs; false if that is not to be had now.
     fn takes_another(&mut self) -> bool {
         true
+    }
+
+    /// Takes in that the response is late: no head has come in the usual time of the server.
+    fn is_late(&mut self) {}
+
+    /// Ready when the request has to end for others. Asked for whenever its tries are polled.
+    fn poll_gives_way(&mut self, _cx: &mut Context<'_>) -> Poll<()> {
+        Poll::Pending
     }
 
     /// Whether the caller answers the request itself when there is no server left to ask. A late server is not
@@ -105,6 +116,7 @@ pub async fn send<G: Group>(
             Event::Failed(at, failure, back) => tries.failed(at, failure, back),
             Event::Waited => tries.waited(),
             Event::Down(at) => tries.down(at),
+            Event::GivesWay => tries.gives_way(),
         };
         if let Err(Over) = goes_on {
             return Err(tries.error());

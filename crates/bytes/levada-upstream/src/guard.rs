@@ -1,5 +1,7 @@
 //! Guards that a response holds until its body has ended: places, loads, outcomes for a policy.
 
+use std::hash::Hash;
+
 use crate::AdmittedRequest;
 
 /// A guard in the body of a response. Dropped without [`complete`](Self::complete), the body broke off.
@@ -11,7 +13,7 @@ pub trait ResponseGuard: Send + Sync {
     fn complete(self: Box<Self>);
 }
 
-impl<C: Ord + Copy + Send + Sync> ResponseGuard for AdmittedRequest<C> {
+impl<C: Ord + Copy + Hash + Send + Sync> ResponseGuard for AdmittedRequest<C> {
     fn polled(&self, is_behind: bool) {
         self.reader_is_behind(is_behind);
     }

@@ -11,9 +11,12 @@
 //!
 //! A response whose reader falls behind asks nothing of the origin. Its place is given to a request that
 //! waits, and taken again, without waiting, when the reader goes on.
+//!
+//! A request whose head is late may have to end, for a client that is known ([`KnownClients`]).
 
 use std::{
     collections::BTreeMap,
+    hash::Hash,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -22,20 +25,26 @@ use levada_policy::{ClientShare, Full, Ticket, Turns};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use crate::ServerFailure;
+use crate::{KnownClients, ServerFailure};
 
 /// Places, and the requests of clients `C` that wait for one.
-pub struct FairQueue<C: Ord + Copy> {
+pub struct FairQueue<C: Ord + Copy + Hash> {
     state: Mutex<FairQueueState<C>>,
+    /// The clients that go before others; none where all requests count as one client.
+    known: Option<Arc<KnownClients>>,
 }
 
-struct FairQueueState<C: Ord + Copy> {
+struct FairQueueState<C: Ord + Copy + Hash> {
     turns: Turns<C, oneshot::Sender<AdmittedRequest<C>>>,
     wait: Duration,
     /// The responses under way whose readers may fall behind, and the number of the last one.
     readers: BTreeMap<u64, (C, Arc<Mutex<Reader>>)>,
     last_reader: u64,
+    /// The late requests by the numbers that they have in `turns`, and how each learns that it gives way.
+    late: BTreeMap<u64, oneshot::Sender<()>>,
 }
+
+type Waiter<C> = (C, oneshot::Sender<AdmittedRequest<C>>);
 
 /// The reader of a response that is under way.
 #[derive(Default)]
@@ -70,25 +79,47 @@ impl QueueCounts {
 }
 
 /// A place; free again when dropped.
-pub struct AdmittedRequest<C: Ord + Copy> {
+pub struct AdmittedRequest<C: Ord + Copy + Hash> {
     queue: Arc<FairQueue<C>>,
     client: C,
+    /// Its number among the late ones.
+    late: Option<u64>,
+    is_answered: bool,
     reader: Option<(u64, Arc<Mutex<Reader>>)>,
 }
 
 /// A request in the queue; leaves it when dropped.
-struct QueuedRequest<'a, C: Ord + Copy> {
+struct QueuedRequest<'a, C: Ord + Copy + Hash> {
     queue: &'a FairQueue<C>,
     client: C,
     ticket: Ticket,
 }
 
-impl<C: Ord + Copy> FairQueue<C> {
+impl<C: Ord + Copy + Hash> FairQueue<C> {
     /// So many places, and a queue of this length before them, in which a request waits so long at most.
     pub fn new(share: ClientShare, places: usize, length: usize, wait: Duration) -> Arc<Self> {
-        let turns = Turns::new(share, places, length);
-        let state = FairQueueState { turns, wait, readers: BTreeMap::new(), last_reader: 0 };
-        Arc::new(Self { state: Mutex::new(state) })
+        Self::make(Turns::new(share, places, length), wait, None)
+    }
+
+    /// The same with places that clients share, and of which late requests may lose theirs to `known` clients.
+    pub fn shared(
+        places: usize,
+        length: usize,
+        wait: Duration,
+        known: &Arc<KnownClients>,
+    ) -> Arc<Self> {
+        let turns = Turns::new(ClientShare::Dynamic, places, length);
+        Self::make(turns, wait, Some(known.clone()))
+    }
+
+    fn make(
+        turns: Turns<C, oneshot::Sender<AdmittedRequest<C>>>,
+        wait: Duration,
+        known: Option<Arc<KnownClients>>,
+    ) -> Arc<Self> {
+        let (readers, late) = (BTreeMap::new(), BTreeMap::new());
+        let state = FairQueueState { turns, wait, readers, last_reader: 0, late };
+        Arc::new(Self { state: Mutex::new(state), known })
     }
 
     /// Changes how many may wait, and for how long. Requests that wait keep their deadline.
@@ -100,12 +131,12 @@ impl<C: Ord + Copy> FairQueue<C> {
 
     /// Changes the number of places. Requests beyond it stay admitted until they end.
     pub fn limit(self: &Arc<Self>, places: usize) {
-        let admitted: Vec<_> = {
-            let mut state = self.state.lock();
+        let admitted = {
+            let state = &mut *self.state.lock();
             state.turns.set_places(places);
-            std::iter::from_fn(|| state.turns.admit_next()).collect()
+            state.next()
         };
-        admitted.into_iter().for_each(|next| self.admit(next));
+        self.admit(admitted);
     }
 
     /// A place, if the request need not wait for it.
@@ -137,16 +168,19 @@ impl<C: Ord + Copy> FairQueue<C> {
         rank: Duration,
         mut check: impl FnMut() -> Result<(), ServerFailure>,
     ) -> Result<AdmittedRequest<C>, ServerFailure> {
-        let (ticket, mut place) = {
-            let turns = &mut self.state.lock().turns;
-            if turns.take(client) {
+        let is_known = self.known.as_ref().is_some_and(|known| known.has(&client));
+        let (ticket, mut place, admitted) = {
+            let state = &mut *self.state.lock();
+            if state.turns.take(client) {
                 return Ok(AdmittedRequest::new(self, client));
             }
             let (sender, place) = oneshot::channel();
-            let ticket = turns.wait(client, false, rank, sender);
-            (ticket.map_err(|Full| ServerFailure::QueueFull)?, place)
+            let ticket = state.turns.wait(client, is_known, rank, sender);
+            let ticket = ticket.map_err(|Full| ServerFailure::QueueFull)?;
+            (ticket, place, if is_known { state.next() } else { Vec::new() })
         };
         let _queued = QueuedRequest { queue: self, client, ticket };
+        self.admit(admitted);
         loop {
             self.lend(Instant::now());
             match tokio::time::timeout(CHECK_INTERVAL, &mut place).await {
@@ -174,7 +208,7 @@ impl<C: Ord + Copy> FairQueue<C> {
                 }
             }
         }
-        admitted.into_iter().for_each(|next| self.admit(next));
+        self.admit(admitted);
     }
 
     /// The requests and places at this moment.
@@ -183,24 +217,71 @@ impl<C: Ord + Copy> FairQueue<C> {
         QueueCounts { admitted: turns.taken(), waiting: turns.waiting(), limit: turns.places() }
     }
 
-    /// Gives a place to a waiter. If its request waits no more, the place is dropped, and goes to the next.
-    fn admit(self: &Arc<Self>, (client, waiter): (C, oneshot::Sender<AdmittedRequest<C>>)) {
-        let _ = waiter.send(AdmittedRequest::new(self, client));
+    /// Gives places to waiters. If a request waits no more, its place is dropped, and goes to the next.
+    fn admit(self: &Arc<Self>, waiters: Vec<Waiter<C>>) {
+        for (client, waiter) in waiters {
+            let _ = waiter.send(AdmittedRequest::new(self, client));
+        }
     }
 }
 
-impl<C: Ord + Copy> AdmittedRequest<C> {
-    fn new(queue: &Arc<FairQueue<C>>, client: C) -> Self {
-        Self { queue: queue.clone(), client, reader: None }
+impl<C: Ord + Copy + Hash> FairQueueState<C> {
+    fn not_late(&mut self, number: u64) {
+        self.late.remove(&number);
+        self.turns.not_late(number);
     }
 
-    /// Lets the place be given to others while the reader of the response falls behind.
-    pub fn follow_reader(&mut self) {
+    /// The waiters that get a place now. Late requests learn that they give way.
+    fn next(&mut self) -> Vec<Waiter<C>> {
+        let admitted = std::iter::from_fn(|| self.turns.admit_next()).collect();
+        while let Some(late) = self.turns.gives_way() {
+            let _ = self.late.remove(&late).map(|request| request.send(()));
+        }
+        admitted
+    }
+}
+
+impl<C: Ord + Copy + Hash> AdmittedRequest<C> {
+    fn new(queue: &Arc<FairQueue<C>>, client: C) -> Self {
+        Self { queue: queue.clone(), client, late: None, is_answered: false, reader: None }
+    }
+
+    /// The head of its response is late. The request has to end when this is ready; once it has been asked for.
+    pub(crate) fn late(&mut self) -> Option<oneshot::Receiver<()>> {
+        let known = self.queue.known.as_ref().filter(|_| self.late.is_none())?;
+        known.note(&self.client, false);
+        let (sender, gives_way) = oneshot::channel();
+        let admitted = {
+            let state = &mut *self.queue.state.lock();
+            let number = state.turns.late();
+            self.late = Some(number);
+            state.late.insert(number, sender);
+            state.next()
+        };
+        self.queue.admit(admitted);
+        Some(gives_way)
+    }
+
+    /// The head of its response has come. From now on the place can be given to others while the reader of the
+    /// response falls behind.
+    pub(crate) fn answered(&mut self) {
+        self.is_answered = true;
+        if let Some(known) = &self.queue.known {
+            known.note(&self.client, true);
+        }
         let reader = Arc::<Mutex<Reader>>::default();
-        let state = &mut *self.queue.state.lock();
-        state.last_reader += 1;
-        state.readers.insert(state.last_reader, (self.client, reader.clone()));
-        self.reader = Some((state.last_reader, reader));
+        let mut admitted = Vec::new();
+        {
+            let state = &mut *self.queue.state.lock();
+            state.last_reader += 1;
+            state.readers.insert(state.last_reader, (self.client, reader.clone()));
+            self.reader = Some((state.last_reader, reader));
+            if let Some(late) = self.late.take() {
+                state.not_late(late);
+                admitted = state.next();
+            }
+        }
+        self.queue.admit(admitted);
     }
 
     /// Whether the next piece of the response waits for its reader now.
@@ -215,23 +296,29 @@ impl<C: Ord + Copy> AdmittedRequest<C> {
     }
 }
 
-impl<C: Ord + Copy> Drop for AdmittedRequest<C> {
+impl<C: Ord + Copy + Hash> Drop for AdmittedRequest<C> {
     fn drop(&mut self) {
-        let mut admitted = Vec::new();
-        {
-            let FairQueueState { turns, readers, .. } = &mut *self.queue.state.lock();
-            let reader = self.reader.as_ref().and_then(|(number, _)| readers.remove(number));
+        if let Some(known) = self.queue.known.as_ref().filter(|_| !self.is_answered) {
+            known.note(&self.client, false);
+        }
+        let admitted = {
+            let state = &mut *self.queue.state.lock();
+            let reader = self.reader.as_ref().and_then(|(number, _)| state.readers.remove(number));
             if reader.is_some_and(|(_, reader)| reader.lock().lent) {
                 return;
             }
-            admitted.extend(turns.leave(self.client));
-            admitted.extend(std::iter::from_fn(|| turns.admit_next()));
-        }
-        admitted.into_iter().for_each(|next| self.queue.admit(next));
+            if let Some(late) = self.late {
+                state.not_late(late);
+            }
+            let mut admitted: Vec<_> = state.turns.leave(self.client).into_iter().collect();
+            admitted.append(&mut state.next());
+            admitted
+        };
+        self.queue.admit(admitted);
     }
 }
 
-impl<C: Ord + Copy> Drop for QueuedRequest<'_, C> {
+impl<C: Ord + Copy + Hash> Drop for QueuedRequest<'_, C> {
     fn drop(&mut self) {
         self.queue.state.lock().turns.withdraw(self.client, self.ticket);
     }
@@ -393,7 +480,7 @@ mod tests {
     async fn place_is_lent_while_its_reader_is_behind() {
         let queue = fair(1, 5);
         let mut slow = enter(&queue, 1).1.unwrap().unwrap();
-        slow.follow_reader();
+        slow.answered();
         let (mut second, got) = enter(&queue, 2);
         assert!(got.is_none());
         slow.reader_is_behind(false);

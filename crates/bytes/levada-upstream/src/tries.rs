@@ -4,6 +4,7 @@
 //!   event ─┬─ Answered ──> the others are dropped; those that began earlier were outrun
 //!          ├─ Failed ────> another server, when no other try is under way
 //!          ├─ Waited ────> another server as well, if the try is late
+//!          ├─ GivesWay ──> the request ends: it is late, and others need its place
 //!          └─ Down ──────> another server in its place
 //! ```
 //!
@@ -33,6 +34,8 @@ pub(crate) struct Tries<'a, G: Group> {
     head: &'a UpstreamHead,
     /// Whether it may be sent to several servers.
     safe: bool,
+    /// Whether its body has come.
+    is_whole: bool,
     /// How many servers were asked.
     asked: usize,
     under_way: Vec<Try<'a, G>>,
@@ -68,6 +71,8 @@ pub(crate) enum Event {
     Waited,
     /// The server was declared down.
     Down(usize),
+    /// The request has to end for others.
+    GivesWay,
 }
 
 /// No further try: the request has failed.
@@ -83,9 +88,11 @@ impl<'a, G: Group> Tries<'a, G> {
     ) -> Result<Self, SendError> {
         let next = group.next().map_err(|failure| SendError { failure, server: None })?;
         let error = SendError { failure: ServerFailure::AllDown, server: None };
-        let safe = head.method.is_safe() && body.is_none();
+        let (safe, is_whole) = (head.method.is_safe() && body.is_none(), body.has_come());
         let under_way = Vec::with_capacity(1);
-        let mut tries = Self { group, retries, head, safe, asked: 0, under_way, look: None, error };
+        let look = None;
+        let mut tries =
+            Self { group, retries, head, safe, is_whole, asked: 0, under_way, look, error };
         tries.ask(next, body);
         Ok(tries)
     }
@@ -108,7 +115,7 @@ impl<'a, G: Group> Tries<'a, G> {
         let (begun, earlier) = (Instant::now(), self.asked);
         let late = begun + asked.late_after();
         let look = if self.asked == 0 { late.min(begun + WAIT_CHECK_INTERVAL) } else { late };
-        self.look = self.safe.then_some(look);
+        self.look = self.is_whole.then_some(look);
         self.asked += 1;
         let was_up = asked.health.is_up();
         let exchange = Box::pin(async move { asked.exchange(&head, body).await });
@@ -122,8 +129,11 @@ impl<'a, G: Group> Tries<'a, G> {
 
     /// The next thing that happens.
     pub(crate) async fn event(&mut self) -> Event {
-        let under_way = &mut self.under_way;
-        let happens = poll_fn(|cx| poll(under_way, cx));
+        let (under_way, group) = (&mut self.under_way, &mut *self.group);
+        let happens = poll_fn(|cx| match poll(under_way, cx) {
+            Poll::Pending => group.poll_gives_way(cx).map(|()| Event::GivesWay),
+            event => event,
+        });
         let event = match self.look {
             None => happens.await,
             Some(look) => timeout_at(look, happens).await.unwrap_or(Event::Waited),
@@ -186,11 +196,17 @@ impl<'a, G: Group> Tries<'a, G> {
     /// Looks after the tries: watches the health of their servers from now on, and asks a second server for
     /// one that is late.
     pub(crate) fn waited(&mut self) -> Result<(), Over> {
-        self.under_way.iter_mut().for_each(Try::watch);
+        if self.safe {
+            self.under_way.iter_mut().for_each(Try::watch);
+        }
         let (now, late) = (Instant::now(), self.under_way.last().map(|one| one.late));
         self.look = late.filter(|late| *late > now);
+        if self.look.is_some() {
+            return Ok(());
+        }
+        self.group.is_late();
         let may_leave = self.may_ask() || self.group.caller_answers();
-        if self.look.is_some() || !self.retries.asks_beside || !may_leave {
+        if !self.safe || !self.retries.asks_beside || !may_leave {
             return Ok(());
         }
         if self.under_way.last().is_some_and(|one| self.group.waits_for(&one.server)) {
@@ -229,6 +245,14 @@ impl<'a, G: Group> Tries<'a, G> {
             None => {}
         }
         Ok(())
+    }
+
+    /// Ends all tries.
+    pub(crate) fn gives_way(&mut self) -> Result<(), Over> {
+        for one in std::mem::take(&mut self.under_way) {
+            self.failure(one, ServerFailure::GaveWay);
+        }
+        Err(Over)
     }
 
     fn next(&mut self) -> Option<(G::Server, G::Held)> {

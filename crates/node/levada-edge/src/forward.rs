@@ -1,10 +1,14 @@
 //! Requests to other servers: their heads, and the groups of servers that are tried.
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use arc_swap::ArcSwap;
 use http::{
-    HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, Version,
+    HeaderMap, HeaderName, HeaderValue, Uri, Version,
     header::{self, HOST, VIA},
 };
 use levada_access::client_network;
@@ -21,8 +25,7 @@ use levada_redirector::{OriginOrder, Sizes, WatchedOrigin, retried};
 use levada_rules::UnkeyedFields;
 use levada_types::Request as PolicyRequest;
 use levada_upstream::{
-    AdmittedRequest, Clock, FairQueue, Group, RequestBody, Retries, ServerFailure, UpstreamHead,
-    UpstreamResponse,
+    Clock, Group, OriginPlaces, RequestBody, Retries, ServerFailure, UpstreamHead, UpstreamResponse,
 };
 
 use crate::{
@@ -187,7 +190,7 @@ impl Forwarder {
             strip_fields(response.headers_mut(), &PEERS_ONLY);
             return Ok(response);
         }
-        let place = queue.enter(head.client).await?;
+        let places = OriginPlaces::enter(queue, head.client).await?;
         let order = site.origins.order();
         let retries = Retries {
             tries: tries.min(order.len().max(2)),
@@ -198,7 +201,6 @@ impl Forwarder {
             clock: self.clock,
             metrics: &self.metrics.policies.upstream,
         };
-        let places = Places { queue, client: head.client, first: Some(place), second: None };
         let mut origins = Origins { order, again: None, places };
         Ok(levada_upstream::send(&mut origins, &retries, head, body).await?)
     }
@@ -290,16 +292,7 @@ struct Origins<'a> {
     /// The origin that was asked last. If its response is late, or if it closes the connection without one, it may
     /// be asked on another connection.
     again: Option<Arc<WatchedOrigin>>,
-    places: Places<'a>,
-}
-
-/// The places at a site's origins that a request has: one, and another while a second origin is asked next to a late
-/// one.
-struct Places<'a> {
-    queue: &'a Arc<FairQueue<IpAddr>>,
-    client: IpAddr,
-    first: Option<AdmittedRequest<IpAddr>>,
-    second: Option<AdmittedRequest<IpAddr>>,
+    places: OriginPlaces<'a>,
 }
 
 impl Group for Origins<'_> {
@@ -312,7 +305,7 @@ impl Group for Origins<'_> {
             next.clone().or_else(|| self.again.take_if(|origin| origin.server.health.is_up()));
         self.again = next;
         if asked.is_none() {
-            self.places.second = None;
+            self.places.leave_second();
         }
         Ok((asked.ok_or(self.order.why_none())?, ()))
     }
@@ -320,19 +313,23 @@ impl Group for Origins<'_> {
     /// A second request to the same origin would only add to the load of one that sends all the time. Without a free
     /// place there is none.
     fn waits_for(&self, origin: &Arc<WatchedOrigin>) -> bool {
-        let counts = self.places.queue.counts();
-        (origin.server.health.is_moving() && !self.order.has_other())
-            || counts.admitted >= counts.limit
+        (origin.server.health.is_moving() && !self.order.has_other()) || self.places.all_are_taken()
     }
 
     fn takes_another(&mut self) -> bool {
-        let Places { queue, client, second, .. } = &mut self.places;
-        *second = second.take().or_else(|| queue.enter_now(*client));
-        second.is_some()
+        self.places.takes_second()
+    }
+
+    fn is_late(&mut self) {
+        self.places.are_late();
+    }
+
+    fn poll_gives_way(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.places.poll_gives_way(cx)
     }
 
     fn failed(&mut self, _: Arc<WatchedOrigin>, (): (), failure: ServerFailure) {
-        self.places.second = None;
+        self.places.leave_second();
         // One that closed the connection may take the next.
         if failure != ServerFailure::NoResponse {
             self.again = None;
@@ -341,13 +338,7 @@ impl Group for Origins<'_> {
 
     fn answered(&mut self, _: Arc<WatchedOrigin>, (): (), response: &mut UpstreamResponse) {
         strip_fields(response.headers_mut(), &PEERS_ONLY);
-        self.places.second = None;
-        // A tunnel would keep the place for hours. `limits.tunnels` bounds them.
-        let is_tunnel = response.status() == StatusCode::SWITCHING_PROTOCOLS;
-        if let Some(mut place) = self.places.first.take().filter(|_| !is_tunnel) {
-            place.follow_reader();
-            response.body_mut().hold(Box::new(place));
-        }
+        self.places.are_answered(response);
     }
 }
 

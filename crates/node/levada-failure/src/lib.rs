@@ -92,6 +92,7 @@ impl Failure {
                 ServerFailure::ConnectTimeout
                 | ServerFailure::ResponseTimeout
                 | ServerFailure::Late
+                | ServerFailure::GaveWay
                 | ServerFailure::WentDown => StatusCode::GATEWAY_TIMEOUT,
                 ServerFailure::Dns
                 | ServerFailure::Connect

@@ -126,12 +126,13 @@ pub struct MissLimits {
     /// Concurrent requests at the origins. One client has as many as are free at most, half of them if it is
     /// the only one; an IPv6 network of 64 bits is one client. A second try for a late response needs a place,
     /// too. Requests with a body of more than 16 KiB and handshakes of WebSocket have as many places of their
-    /// own. A request whose reader takes nothing for a second gives its place to one that waits.
+    /// own. A request whose reader takes nothing for a second gives its place to one that waits. A late request
+    /// may have to end for a client that is known: see docs/operate/limits.md.
     #[schemars(range(min = 1, max = 1_000_000))]
     #[serde(with = "As::<u32>")]
     pub at_once: usize,
-    /// Requests that may wait. Clients take turns; when the queue is full, the client with the most waiting
-    /// requests loses one. Beyond it, clients get a stale response where that is allowed, or 503.
+    /// Requests that may wait. Clients take turns, and known ones have three of four; when the queue is full, the
+    /// client with the most waiting requests loses one. Beyond it, clients get a stale response where that is allowed, or 503.
     #[schemars(range(max = 1_000_000))]
     #[serde(with = "As::<u32>")]
     pub queue: usize,
