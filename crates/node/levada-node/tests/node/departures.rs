@@ -2,7 +2,7 @@
 //! never exceeded.
 
 use std::{
-    io::Read,
+    io::{Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     sync::{Arc, Mutex},
     thread,
@@ -12,9 +12,10 @@ use std::{
 use levada_config::{MissLimits, Settings};
 use tokio::io::AsyncWriteExt;
 
-use crate::{http2, support::*};
+use crate::{http2, large, support::*};
 
-/// An origin that answers nothing, and knows at every head which requests before it are still under way.
+/// An origin that answers nothing but [`ANSWERED`], and knows at every head which requests before it are still under
+/// way.
 #[derive(Clone, Default)]
 struct Silent(Arc<Mutex<Asked>>);
 
@@ -60,6 +61,11 @@ impl Silent {
         asked.connections.push(stream);
         let under_way = asked.under_way();
         asked.most = asked.most.max(under_way);
+        if String::from_utf8_lossy(&head).contains(ANSWERED) {
+            let mut stream = asked.connections.pop().unwrap();
+            let answer = "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+            stream.write_all(answer.as_bytes()).unwrap();
+        }
     }
 
     fn under_way(&self) -> usize {
@@ -99,6 +105,7 @@ async fn world(tweak: impl FnOnce(&mut Settings)) -> (Silent, levada_node::Runni
 }
 
 const CLIENTS: usize = 10;
+const ANSWERED: &str = "/answered/";
 
 #[tokio::test]
 async fn request_of_a_client_that_leaves_ends_at_the_origin() {
@@ -216,6 +223,55 @@ async fn departure_is_passed_on_to_a_peer() {
     cluster.settled().await;
 }
 
+#[tokio::test]
+async fn server_of_forward_auth_is_not_asked_for_clients_that_have_left() {
+    let (silent, addresses) = Silent::start(1);
+    let text = format!(
+        "[[site]]
+         hosts = 'a.test'
+         origin = 'http://{0}'
+         forward_auth = {{ url = 'http://{0}/verify' }}",
+        addresses[0]
+    );
+    let (_, node, at) = alone(|settings| settings.sites = nodes::sites(&text)).await;
+    let mut clients = Vec::new();
+    for number in 0..CLIENTS {
+        let request = head_of("GET", &format!("/{number}"), &[]);
+        clients.push(Wire::saying(at, request).await);
+    }
+    eventually("all are asked about", || silent.under_way() == CLIENTS).await;
+    clients.clear();
+    eventually("none is asked about", || silent.under_way() == 0).await;
+    assert_eq!(silent.heads(), CLIENTS);
+    settled(&node).await;
+}
+
+#[tokio::test]
+async fn pieces_of_a_large_file_end_with_their_client() {
+    let origin = Origin::start().await;
+    let (whole, gate) = (large::body(40 * large::PIECE, 0), Gate::new());
+    let opens = gate.clone();
+    origin.script("/a", move |asked| {
+        let reply = large::ranged(asked, &whole, "\"v1\"");
+        let first = large::range_of(asked, whole.len() as u64).map(|range| range.start);
+        if first.is_some_and(|first| first > 0) { reply.after(&opens) } else { reply }
+    });
+    let mut settings = single(&[origin.address]);
+    settings.sites[0].large = Some(large::in_pieces());
+    settings.listeners[0].h2c = true;
+    let node = start(settings).await;
+    // Within a response over HTTP/1, a client that has gone shows when bytes are sent to it.
+    let mut client = http2::h2c(node.addresses.clients[0]).await;
+    let response = within(client.send_request(http2::ask("/a"))).await.unwrap();
+    assert_eq!(response.status(), 200);
+    eventually("pieces are at the origin", || node.counts().misses > 1).await;
+    let asked = origin.heads();
+    drop(response);
+    settled(&node).await;
+    assert_eq!(origin.heads(), asked, "no further piece is asked for");
+    gate.open();
+}
+
 /// Requests of clients with addresses of their own until each has its status.
 async fn statuses(at: SocketAddr, clients: usize) -> Vec<u16> {
     let ask = |number: usize| async move {
@@ -247,4 +303,33 @@ async fn origin_never_has_more_than_its_places() {
         assert_eq!(silent.0.lock().unwrap().most, at_once, "{origins} origins");
         settled(&node).await;
     }
+}
+
+#[tokio::test]
+async fn late_requests_have_left_the_origin_before_known_clients_come() {
+    const PLACES: usize = 4;
+    let (silent, node, at) = world(|settings| {
+        let wait = Duration::from_secs(60);
+        settings.sites[0].servers.misses = MissLimits { at_once: PLACES, queue: 100, wait };
+    })
+    .await;
+    let known = async |number: usize| {
+        let mut wire = Wire::over(connect_from(200, at).await);
+        wire.send(head_of("GET", &format!("{ANSWERED}{number}"), &[])).await;
+        wire.answer().await.status
+    };
+    assert_eq!(known(0).await, 404);
+    let mut crowd = Vec::new();
+    for client in 2..52 {
+        let mut wire = Wire::over(connect_from(client, at).await);
+        wire.send(head_of("GET", &format!("/{client}"), &[])).await;
+        crowd.push(wire);
+    }
+    eventually("all places are taken", || silent.under_way() == PLACES).await;
+    for number in 1..10 {
+        assert_eq!(known(number).await, 404);
+    }
+    assert_eq!(silent.0.lock().unwrap().most, PLACES);
+    drop(crowd);
+    settled(&node).await;
 }

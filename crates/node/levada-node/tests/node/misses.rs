@@ -170,6 +170,34 @@ async fn greedy_clients_leave_a_place_at_the_origin() {
     settled(&node).await;
 }
 
+#[tokio::test]
+async fn known_clients_get_through_requests_that_are_never_answered() {
+    let (origin, gate, node, at) = world(4, 4).await;
+    for known in [3, 4] {
+        assert_eq!(get_from(known, at, &format!("/{known}")).await.status, 200);
+    }
+    let mut crowd: Vec<_> = (100..110).flat_map(|client| flood(client, at, 1)).collect();
+    let post = |client: u8| async move {
+        let mut wire = Wire::over(connect_from(client, at).await);
+        wire.send(head_of("POST", "/held", &[("Content-Length", "1")]) + "x").await;
+        wire.answer().await
+    };
+    crowd.extend((110..120).map(post).map(tokio::spawn));
+    eventually("the queue is full", || node.counts().misses_waiting == 4).await;
+    eventually("all are here", || crowd.iter().filter(|one| one.is_finished()).count() == 12).await;
+    assert_eq!(get_from(5, at, "/5").await.status, 503, "it is not known");
+    let ask = |number: u8| get_from(3 + number % 2, at, ["/a", "/b", "/c", "/d"][number as usize]);
+    let honest: Vec<_> = (0..4).map(ask).map(tokio::spawn).collect();
+    assert_eq!(statuses(honest).await, [200; 4]);
+    assert_eq!(node.counts().misses, 2, "half of the places are left to late requests");
+    assert_eq!(origin.heads(), 10);
+    gate.open();
+    let statuses = statuses(crowd).await;
+    let count = |status| statuses.iter().filter(|one| **one == status).count();
+    assert_eq!([200, 503, 504].map(count), [2, 16, 2], "{statuses:?}");
+    settled(&node).await;
+}
+
 /// Clients with addresses of their own that say this, and no more.
 async fn crowd(at: SocketAddr, words: &str) -> Vec<Wire> {
     let mut crowd = Vec::new();
