@@ -93,7 +93,7 @@ async fn play(
 ) -> anyhow::Result<ChangeOutcome> {
     let objects = Rc::new(Objects::new());
     let address = hosts.map_or(Ipv4Addr::LOCALHOST, |_| LabCluster::CLIENT);
-    let origin = origin::start(address.into(), objects.clone()).await?;
+    let (origin, _) = origin::start(address.into(), objects.clone()).await?;
     let mut nodes = ChangedNodes::start(origin, args.seed, change.holds_sockets, hosts).await?;
     let front = nodes.handed.as_ref().map(|handed| handed.door.clone());
     let counts = Rc::new(Counts::default());

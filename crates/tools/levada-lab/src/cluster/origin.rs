@@ -1,6 +1,7 @@
 //! The origin of the load: the newest version of every object, whole or by range (RFC 9110, Sec. 14).
 
 use std::{
+    cell::Cell,
     convert::Infallible,
     net::{IpAddr, SocketAddr},
     ops::Range,
@@ -25,18 +26,53 @@ use super::{
 /// The beginning of paths at which it never answers.
 pub(crate) const SILENT: &str = "/silent/";
 
+/// The requests that the origin has at the same time.
+#[derive(Default)]
+pub(crate) struct Asked {
+    now: Cell<usize>,
+    most: Cell<usize>,
+}
+
+/// One of them, until it is dropped.
+struct OneAsked(Rc<Asked>);
+
+impl Asked {
+    /// The most there were.
+    pub(crate) fn most(&self) -> usize {
+        self.most.get()
+    }
+
+    fn one(self: &Rc<Self>) -> OneAsked {
+        self.now.set(self.now.get() + 1);
+        self.most.set(self.most.get().max(self.now.get()));
+        OneAsked(self.clone())
+    }
+}
+
+impl Drop for OneAsked {
+    fn drop(&mut self) {
+        self.0.now.set(self.0.now.get() - 1);
+    }
+}
+
 /// Serves on a free port until the runtime ends; returns its address.
 ///
 /// # Errors
 /// If no port is free.
-pub(crate) async fn start(address: IpAddr, objects: Rc<Objects>) -> anyhow::Result<SocketAddr> {
+pub(crate) async fn start(
+    address: IpAddr,
+    objects: Rc<Objects>,
+) -> anyhow::Result<(SocketAddr, Rc<Asked>)> {
     let listener = TcpListener::bind((address, 0)).await.context("the origin cannot listen")?;
     let address = listener.local_addr()?;
+    let counted = Rc::<Asked>::default();
+    let asked = counted.clone();
     spawn_local(accept(listener, move |stream, _| {
-        let objects = objects.clone();
+        let (objects, asked) = (objects.clone(), asked.clone());
         spawn_local(converse(stream, move |request| {
-            let objects = objects.clone();
+            let (objects, one) = (objects.clone(), asked.one());
             async move {
+                let _one = one;
                 if request.uri().path().starts_with(SILENT) {
                     std::future::pending::<()>().await;
                 }
@@ -44,7 +80,7 @@ pub(crate) async fn start(address: IpAddr, objects: Rc<Objects>) -> anyhow::Resu
             }
         }));
     }));
-    Ok(address)
+    Ok((address, counted))
 }
 
 fn answer<T>(

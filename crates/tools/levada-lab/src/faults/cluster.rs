@@ -15,6 +15,7 @@ use levada_client::command::{
 };
 use levada_net::lab::Host;
 use rustix::process::Signal;
+use serde_json::json;
 
 use super::{
     clocks,
@@ -40,6 +41,8 @@ pub(super) struct ClusterSpec<'a> {
     pub(super) unread_log: bool,
     /// Whether the clocks of the nodes can be set.
     pub(super) own_clocks: bool,
+    /// The places of misses, if not as many as usual.
+    pub(super) places: Option<usize>,
     pub(super) hosts: Option<&'a FaultHosts>,
     pub(super) origin: SocketAddr,
     pub(super) liar: SocketAddr,
@@ -51,6 +54,7 @@ pub(super) struct Cluster<'a> {
     pub(super) doors: Rc<[Door]>,
     nodes: Nodes,
     pub(super) hosts: Option<&'a FaultHosts>,
+    token: &'a str,
 }
 
 impl<'a> Cluster<'a> {
@@ -81,7 +85,8 @@ impl<'a> Cluster<'a> {
             let name = format!("node{at}");
             let cache = cache(nodes.directory(), at);
             std::fs::create_dir_all(&cache)?;
-            let mut node = nodes.node(&name, *addresses, &configuration(spec, at, &all, &cache))?;
+            let mut node =
+                nodes.node(&name, *addresses, &configuration(spec, at, &all, nodes.directory()))?;
             doors.push(Door::new(name, addresses));
             if spec.unread_log {
                 node = node.with_unread_output();
@@ -95,7 +100,9 @@ impl<'a> Cluster<'a> {
             }
             nodes.all.push(node);
         }
-        Ok(Self { doors: doors.into(), nodes, hosts: spec.hosts })
+        let cluster = Self { doors: doors.into(), nodes, hosts: spec.hosts, token: spec.token };
+        cluster.write_secrets(&[&cluster.secret()])?;
+        Ok(cluster)
     }
 
     /// Opens a node to clients.
@@ -163,6 +170,33 @@ impl<'a> Cluster<'a> {
         clocks::write(&clock(self.nodes.directory(), at), seconds)
     }
 
+    /// The secret of the cluster at its start.
+    pub(super) fn secret(&self) -> String {
+        self.token.to_owned()
+    }
+
+    fn write_secrets(&self, secrets: &[&str]) -> io::Result<()> {
+        std::fs::write(self.nodes.directory().join(SECRET), secrets.join("\n"))
+    }
+
+    /// Has all nodes read these secrets.
+    ///
+    /// # Errors
+    /// If a node refuses.
+    pub(super) async fn set_secrets(&self, secrets: &[&str]) -> anyhow::Result<()> {
+        self.write_secrets(secrets)?;
+        for door in self.doors.iter() {
+            let token = Some(self.token);
+            admin_client::post(door.admin, "/reload", &json!({}), token, ANSWER_TIMEOUT).await?;
+        }
+        Ok(())
+    }
+
+    /// The processor time that all nodes have used since their last start.
+    pub(super) fn cpu(&self) -> Duration {
+        self.doors.iter().filter_map(|door| processor_time(door.process()?)).sum()
+    }
+
     /// The nodes that have ended by themselves, or do not answer.
     pub(super) async fn lost(&mut self) -> Vec<String> {
         let mut lost = Vec::new();
@@ -212,8 +246,22 @@ fn cache(directory: &Path, at: usize) -> PathBuf {
     directory.join(format!("disk{at}/cache"))
 }
 
+/// The address of a node's metrics: one more of this machine.
+pub(super) fn metrics_at(admin: SocketAddr) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::new(127, 0, 0, 2), admin.port()))
+}
+
+/// The processor time of a process (proc_pid_stat(5)); `None` when it is gone.
+fn processor_time(process: u32) -> Option<Duration> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(") ")?;
+    let ticks = fields.split(' ').skip(11).take(2).filter_map(|field| field.parse::<u64>().ok());
+    Some(Duration::from_millis(ticks.sum::<u64>() * TICK))
+}
+
 /// A node's configuration, as an operator would write it.
-fn configuration(spec: &ClusterSpec<'_>, at: usize, all: &[Addresses], cache: &Path) -> String {
+fn configuration(spec: &ClusterSpec<'_>, at: usize, all: &[Addresses], directory: &Path) -> String {
+    let cache = cache(directory, at);
     let own = &all[at];
     let mut text = format!(
         r#"name = "node{at}"
@@ -232,14 +280,14 @@ addresses = "{trusted}"
 
 [admin]
 listen = "{admin}"
-token = "{token}"
+{metrics}token = "{token}"
 
 [log]
 access = "stdout"
 
 [peering]
 listen = "{peers}"
-secret = "{token}"
+secret_file = "{secret}"
 
 [peering.health_check]
 interval = "250ms"
@@ -258,6 +306,7 @@ size = "128MiB"
 [[site]]
 hosts = "{HOST_NAME}"
 origin = "http://{origin}"
+{misses}
 
 [[site]]
 hosts = "{LIAR_NAME}"
@@ -271,6 +320,14 @@ origin = "http://{liar}"
         origin = spec.origin,
         liar = spec.liar,
         token = spec.token,
+        secret = directory.join(SECRET).display(),
+        metrics = match spec.hosts {
+            Some(_) => String::new(),
+            None => format!("metrics = \"{}\"\n", metrics_at(own.admin)),
+        },
+        misses = spec.places.map_or_else(String::new, |places| {
+            format!("misses = {{ at_once = {places}, queue = {} }}", 2 * places)
+        }),
         memory = MEMORY >> 20,
     );
     for (at, node) in all.iter().enumerate() {
@@ -281,6 +338,10 @@ origin = "http://{liar}"
 
 /// The machine's own address for clients and origins, without emulated hosts.
 pub(super) const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+/// The file with the secrets of the cluster.
+const SECRET: &str = "secret";
+/// Milliseconds of a tick in which Linux counts processor time.
+const TICK: u64 = 10;
 /// `limits.memory` of the nodes.
 pub(super) const MEMORY: u64 = 160 << 20;
 /// The timeout for a page of a node: a node that a fault keeps busy is left out.

@@ -43,10 +43,7 @@ pub(super) async fn abandoned(cluster: &mut Cluster<'_>, stage: &Stage<'_>) -> a
     let (at, end) = (cluster.doors[0].clients, stage.end);
     apart(end, move || async move {
         for round in 0.. {
-            let words = |client| {
-                format!("GET {SILENT}{round}-{client} HTTP/1.1\r\nHost: {HOST_NAME}\r\n\r\n")
-            };
-            let crowd = crowd(at, words).await;
+            let crowd = crowd(at, |client| silent(round * CLIENTS + client)).await;
             sleep(HELD).await;
             drop(crowd);
         }
@@ -58,14 +55,7 @@ pub(super) async fn abandoned(cluster: &mut Cluster<'_>, stage: &Stage<'_>) -> a
 pub(super) async fn uploads(cluster: &mut Cluster<'_>, stage: &Stage<'_>) -> anyhow::Result<()> {
     let (at, end) = (cluster.doors[0].clients, stage.end);
     apart(end, move || async move {
-        let words = |client| {
-            // Half of them have a short body.
-            let length = if client % 2 == 0 { 1_000 } else { 1_000_000 };
-            format!(
-                "POST /{client} HTTP/1.1\r\nHost: {HOST_NAME}\r\nContent-Length: {length}\r\n\r\n"
-            )
-        };
-        let mut crowd = crowd(at, words).await;
+        let mut crowd = crowd(at, upload).await;
         loop {
             join_all(crowd.iter_mut().flatten().map(|stream| stream.write_all(b"x"))).await;
             sleep(BYTE_INTERVAL).await;
@@ -77,17 +67,27 @@ pub(super) async fn uploads(cluster: &mut Cluster<'_>, stage: &Stage<'_>) -> any
 /// Asks for WebSocket from many addresses, at paths where the origin does not answer.
 pub(super) async fn handshakes(cluster: &mut Cluster<'_>, stage: &Stage<'_>) -> anyhow::Result<()> {
     let (at, end) = (cluster.doors[0].clients, stage.end);
-    apart(end, move || async move {
-        let words = |client| {
-            format!(
-                "GET {SILENT}{client} HTTP/1.1\r\nHost: {HOST_NAME}\r\nConnection: Upgrade\r\n\
-                 Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
-                 Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-            )
-        };
-        crowd(at, words).await
-    })
-    .await
+    apart(end, move || crowd(at, handshake)).await
+}
+
+/// A request that the origin never answers.
+pub(super) fn silent(number: usize) -> String {
+    format!("GET {SILENT}{number} HTTP/1.1\r\nHost: {HOST_NAME}\r\n\r\n")
+}
+
+/// The head of a request with a body. Half of them have a short one.
+pub(super) fn upload(number: usize) -> String {
+    let length = if number.is_multiple_of(2) { 1_000 } else { 1_000_000 };
+    format!("POST /{number} HTTP/1.1\r\nHost: {HOST_NAME}\r\nContent-Length: {length}\r\n\r\n")
+}
+
+/// A handshake of WebSocket that the origin never answers.
+pub(super) fn handshake(number: usize) -> String {
+    format!(
+        "GET {SILENT}{number} HTTP/1.1\r\nHost: {HOST_NAME}\r\nConnection: Upgrade\r\n\
+         Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    )
 }
 
 /// Clients with addresses of their own, each with its own words. The node may refuse some.
@@ -95,9 +95,7 @@ async fn crowd(at: SocketAddr, words: impl Fn(usize) -> String) -> Vec<std::io::
     let client = |number: usize| {
         let words = words(number);
         async move {
-            let [high, low] = (number as u16).to_be_bytes();
-            let from = SocketAddr::from(([127, 66, high, low], 0));
-            let mut stream = client::small(at, Some(from))?.connect(at).await?;
+            let mut stream = connect_from(number, at).await?;
             stream.write_all(words.as_bytes()).await?;
             Ok(stream)
         }
@@ -105,9 +103,16 @@ async fn crowd(at: SocketAddr, words: impl Fn(usize) -> String) -> Vec<std::io::
     join_all((0..CLIENTS).map(client)).await
 }
 
+/// A connection from one of many addresses.
+pub(super) async fn connect_from(number: usize, at: SocketAddr) -> std::io::Result<TcpStream> {
+    let [high, low] = (number as u16).to_be_bytes();
+    let from = SocketAddr::from(([127, 66, high, low], 0));
+    client::small(at, Some(from))?.connect(at).await
+}
+
 /// Opens connections on a thread of their own, where they do not delay the load, and holds them until
 /// the row is over.
-async fn apart<F: Future>(
+pub(super) async fn apart<F: Future>(
     end: Instant,
     open: impl FnOnce() -> F + Send + 'static,
 ) -> anyhow::Result<()> {
@@ -175,7 +180,7 @@ fn any(stage: &Stage<'_>, number: usize) -> String {
 const CLIENTS: usize = 600;
 /// The time until a client that is not answered leaves.
 const HELD: Duration = Duration::from_millis(500);
-const BYTE_INTERVAL: Duration = Duration::from_secs(1);
+pub(super) const BYTE_INTERVAL: Duration = Duration::from_secs(1);
 const HOSTILE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 66);
 const CONNECTIONS: usize = 500;
 const LARGE: usize = 4;

@@ -37,7 +37,7 @@ impl Load {
             let life = self.doors[at].life();
             let (objects, doors, tally) =
                 (self.objects.clone(), self.doors.clone(), self.tally.clone());
-            let client = format!("192.0.2.{}", number % CLIENTS);
+            let client = address_of(number);
             tasks.spawn_local(async move {
                 if let (Some(object), Some(door)) = (objects.get(object), doors.get(at)) {
                     request(object, door, life, &client, due, &tally).await;
@@ -125,6 +125,11 @@ fn kind(object: &VersionedObject) -> &'static str {
     if object.size > HIT_SIZE { "a large object" } else { "a small object" }
 }
 
+/// The address of the client that sends the request with this number.
+pub(super) fn address_of(number: usize) -> String {
+    format!("192.0.2.{}", number % CLIENTS)
+}
+
 /// The host of the site.
 pub(super) const HOST_NAME: &str = "levada.test";
-const CLIENTS: usize = 50;
+pub(super) const CLIENTS: usize = 50;

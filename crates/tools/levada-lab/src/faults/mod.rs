@@ -7,7 +7,7 @@
 //! register              all faults and their limits
 //! processes, links,     the disturbances
 //!   disks, clocks,
-//!   hostile, logs, lies
+//!   hostile, many, logs, lies
 //! cluster, network      the nodes, and their hosts where links matter
 //! liar                  the origin that lies; the other one is in [`crate::cluster`]
 //! load, client, tally   the requests, and how they are judged
@@ -26,6 +26,7 @@ mod lies;
 mod links;
 mod load;
 mod logs;
+mod many;
 mod memory;
 mod network;
 mod processes;
@@ -68,6 +69,12 @@ struct FaultOutcome {
     tally: Tally,
     /// The highest resident memory of a node, in bytes.
     memory: u64,
+    /// The processor time of all nodes.
+    cpu: Duration,
+    /// The time from the end of an attack until all was as before, where that is measured.
+    recovery: Option<Duration>,
+    /// The most requests of all nodes that the origin had at the same time.
+    at_origin: usize,
     purges: usize,
     confirmed: usize,
     /// The value of the metric that counts what the nodes noticed.
@@ -116,15 +123,17 @@ async fn play(
     fault: &Fault,
     hosts: Option<&FaultHosts>,
 ) -> anyhow::Result<FaultOutcome> {
+    let length = args.duration.unwrap_or(fault.length);
     let address = hosts.map_or(LOOPBACK, |_| network::hub());
     let objects = Rc::new(Objects::new());
-    let origin = origin::start(address, objects.clone()).await?;
+    let (origin, asked) = origin::start(address, objects.clone()).await?;
     let liar = liar::start(address).await?;
     let token = format!("{:032x}", u64::from(std::process::id()) << 32 | u64::from(args.seed));
     let spec = ClusterSpec {
         small_disk: fault.small_disk,
         unread_log: fault.unread_log,
         own_clocks: fault.own_clocks,
+        places: (fault.few_places && length < stage::LONG).then_some(FEW),
         hosts,
         origin,
         liar,
@@ -138,11 +147,12 @@ async fn play(
     let [of_load, of_purges, of_fault] =
         [1, 2, 3].map(|part| Rng::new(u64::from(args.seed) << 8 | part));
     let begin = Instant::now();
-    let end = begin + args.duration.unwrap_or(fault.length);
+    let end = begin + length;
     let load = Load { objects: objects.clone(), doors: doors.clone(), tally: tally.clone() };
     let purger = Rc::new(Purger { objects: objects.clone(), doors, token: token.as_str().into() });
     let rng = RefCell::new(of_fault);
-    let stage = Stage { begin, end, rng, objects: &objects, tally: &tally };
+    let recovery = Cell::default();
+    let stage = Stage { begin, end, rng, objects: &objects, tally: &tally, recovery };
     let (struck, (), (purges, confirmed)) = tokio::join!(
         (fault.strike)(&mut cluster, &stage),
         load.offer(args.rate.into(), end, of_load),
@@ -160,6 +170,9 @@ async fn play(
     Ok(FaultOutcome {
         tally: tally.take(),
         memory: highest.get(),
+        cpu: cluster.cpu(),
+        recovery: stage.recovery.get(),
+        at_origin: asked.most(),
         purges,
         confirmed,
         noticed,
@@ -177,5 +190,7 @@ impl FaultOutcome {
 }
 
 /// Open files of this process and its nodes.
-const FILES: u64 = 16_384;
+const FILES: u64 = 20_000;
+/// Places at the origin where an attack has few clients.
+const FEW: usize = 16;
 const AFTERWARDS: Duration = Duration::from_millis(200);

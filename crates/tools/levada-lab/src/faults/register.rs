@@ -7,7 +7,7 @@ use futures_util::future::LocalBoxFuture;
 use super::{
     clocks,
     cluster::{Cluster, MEMORY},
-    disks, file_system, hostile, lies, links, logs, processes,
+    disks, file_system, hostile, lies, links, logs, many, processes,
     stage::Stage,
     tally::Tally,
 };
@@ -24,6 +24,8 @@ pub(super) struct Fault {
     pub(super) unread_log: bool,
     /// Whether the clocks of its nodes can be set.
     pub(super) own_clocks: bool,
+    /// Whether a short row has few places at the origin.
+    pub(super) few_places: bool,
     /// The metric of a node that counts what it noticed.
     pub(super) noticed: Option<&'static str>,
     /// Its length if no option sets it.
@@ -56,6 +58,7 @@ impl Fault {
             small_disk: false,
             unread_log: false,
             own_clocks: false,
+            few_places: false,
             noticed: None,
             length: Duration::from_secs(60),
             p99: None,
@@ -139,6 +142,12 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault::new("abandoned", strike!(hostile::abandoned)).within(WAIT).hits_within(HIT),
     Fault::new("uploads", strike!(hostile::uploads)).within(WAIT).hits_within(HIT),
     Fault::new("handshakes", strike!(hostile::handshakes)).within(WAIT).hits_within(HIT),
+    Fault {
+        few_places: true,
+        ..Fault::new("many-addresses", strike!(many::addresses)).within(WAIT).hits_within(HIT)
+    },
+    Fault::new("admin", strike!(many::admin)).within(WAIT).hits_within(HIT),
+    Fault::new("secret", strike!(many::secret)).within(WAIT).hits_within(HIT),
     Fault {
         unread_log: true,
         ..Fault::new("log", strike!(logs::fill))

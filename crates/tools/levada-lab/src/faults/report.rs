@@ -22,8 +22,7 @@ pub(super) fn begin(args: &FaultsArgs) -> anyhow::Result<LabReport> {
 }
 
 /// The headings of the table.
-const HEAD: &str =
-    "fault       requests  failed   cut  wrong  stale    p99 ms   hit p99   slowest   memory";
+const HEAD: &str = "fault           requests  failed   cut  wrong  stale    p99 ms   hit p99   slowest   memory   cpu s  recovery  at origin";
 
 /// One fault.
 pub(super) fn row(
@@ -31,19 +30,23 @@ pub(super) fn row(
     fault: &Fault,
     outcome: &FaultOutcome,
 ) -> anyhow::Result<()> {
-    let FaultOutcome { tally, memory, purges, confirmed, noticed, lost } = outcome;
+    let FaultOutcome { tally, memory, purges, confirmed, noticed, lost, .. } = outcome;
     let [failed, cut, wrong, stale] =
         [Problem::Failed, Problem::Cut, Problem::Wrong, Problem::Stale]
             .map(|problem| tally.problems.of(problem));
     let hit_p99 = tally.hit_p99().map(milliseconds);
+    let recovery = outcome.recovery.map(milliseconds);
     let line = format!(
-        "{:<10} {:>9} {failed:>7} {cut:>5} {wrong:>6} {stale:>6} {:>9.0} {:>9} {:>9.0} {:>4} MiB",
+        "{:<14} {:>9} {failed:>7} {cut:>5} {wrong:>6} {stale:>6} {:>9.0} {:>9} {:>9.0} {:>4} MiB {:>7.1} {:>9} {:>10}",
         fault.name,
         tally.requests,
         milliseconds(tally.p99()),
         hit_p99.map_or_else(|| "-".to_owned(), |time| format!("{time:.1}")),
         milliseconds(tally.slowest()),
         memory >> 20,
+        outcome.cpu.as_secs_f64(),
+        recovery.map_or_else(|| "-".to_owned(), |time| format!("{time:.0}")),
+        outcome.at_origin,
     );
     let json = json!({
         "fault": fault.name,
@@ -58,6 +61,9 @@ pub(super) fn row(
         "hit_p99_ms": hit_p99,
         "slowest_ms": milliseconds(tally.slowest()),
         "memory_bytes": memory,
+        "cpu_s": outcome.cpu.as_secs_f64(),
+        "recovery_ms": recovery,
+        "most_at_origin": outcome.at_origin,
         "purges": purges,
         "purges_confirmed": confirmed,
         "noticed": noticed,

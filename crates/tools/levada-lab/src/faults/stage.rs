@@ -1,6 +1,9 @@
 //! The time of a row and the chances that its fault takes.
 
-use std::{cell::RefCell, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    time::Duration,
+};
 
 use levada_types::Rng;
 use tokio::time::{Instant, sleep_until};
@@ -15,6 +18,8 @@ pub(super) struct Stage<'a> {
     pub(super) rng: RefCell<Rng>,
     pub(super) objects: &'a Objects,
     pub(super) tally: &'a RefCell<Tally>,
+    /// The time from the end of an attack until all was as before.
+    pub(super) recovery: Cell<Option<Duration>>,
 }
 
 impl Stage<'_> {
@@ -26,6 +31,11 @@ impl Stage<'_> {
         at < self.end
     }
 
+    /// Whether there is time for an attack with all its clients.
+    pub(super) fn is_long(&self) -> bool {
+        self.end - self.begin >= LONG
+    }
+
     pub(super) fn is_over(&self) -> bool {
         Instant::now() >= self.end
     }
@@ -35,3 +45,6 @@ impl Stage<'_> {
         self.rng.borrow_mut().below(NODES)
     }
 }
+
+/// A row of this length, or a longer one, has all clients of its attack.
+pub(super) const LONG: Duration = Duration::from_secs(20);
