@@ -275,6 +275,11 @@ impl Server {
         self.head_histogram.get_or_init(make)
     }
 
+    /// The time that the head of a response usually takes, as far as is known, while it is up.
+    pub fn usual_time(&self) -> Option<Duration> {
+        self.head_time.usual().filter(|_| self.health.is_up())
+    }
+
     /// Takes in that a response was late, and was not waited for.
     pub(crate) fn outrun(&self) {
         self.head_time.outrun();
