@@ -12,6 +12,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -259,15 +260,22 @@ async fn obtain(body: Arc<BlockedBody>, number: u64) -> Result<ReaderStep, ReadE
     {
         return Ok(stored(&body, block));
     }
-    if let Some(block) = store.block(key, object, long.version, number).await {
+    let part = (long.version, number);
+    let usual = || body.origin().map_or(Duration::MAX, |origin| origin.usual_time());
+    if let Some(block) = store.block(key, object, part, &usual).await {
         return Ok(stored(&body, block));
     }
     let origin = body.origin().ok_or(ReadError::Gone)?.clone();
     let follower = origin.fetch(&body, number).ok_or(ReadError::Gone)?;
-    match follower.outcome().await {
-        Some(BlockOutcome::Growing(block)) => Ok(ReaderStep::Growing(block.reader())),
-        Some(BlockOutcome::Missing(error)) => Err(error),
-        None => Err(ReadError::Broken),
+    let error = match follower.outcome().await {
+        Some(BlockOutcome::Growing(block)) => return Ok(ReaderStep::Growing(block.reader())),
+        Some(BlockOutcome::Missing(error)) => error,
+        None => ReadError::Broken,
+    };
+    // The disk may have it, and have been passed by as slow.
+    match store.block(key, object, part, &|| Duration::MAX).await {
+        Some(block) => Ok(stored(&body, block)),
+        None => Err(error),
     }
 }
 

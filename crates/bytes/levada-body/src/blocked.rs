@@ -22,7 +22,7 @@ use std::{
         Arc, OnceLock,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use http::{HeaderMap, StatusCode, header::CONTENT_ENCODING};
@@ -59,6 +59,9 @@ pub struct BlockTiers {
 pub trait BlockOrigin: Send + Sync {
     /// Whether single blocks can be asked for, as far as is known by now.
     fn parts(&self) -> Parts;
+
+    /// The time that it usually takes to answer.
+    fn usual_time(&self) -> Duration;
 
     /// Asks for the whole body once more, for one reader. Its source has checked the head.
     fn again(self: Arc<Self>, body: &Arc<BlockedBody>) -> AskedAgain;

@@ -18,7 +18,7 @@ use http::{
     request::Parts as RequestParts,
 };
 use levada_cache::{CONDITIONAL, ContentRange, RangeSet, RangeSpec, Validators};
-use levada_store::{Object, Store, StoredHead};
+use levada_store::{Object, Store, StoredHead, disk::OriginTime};
 use levada_types::{Key, weigh};
 
 /// The most parts of a URI that are stored at a time.
@@ -202,10 +202,16 @@ pub fn may_recall(store: &Store, uri: Key) -> bool {
     store.has_disk() && places(uri).any(|place| store.may_recall(place))
 }
 
-/// Brings the parts of a URI from the disk into the memory.
-pub async fn recall(store: &Store, uri: Key, identity: &str, request: &HeaderMap) {
+/// Brings the parts of a URI from the disk into the memory, unless an origin with this time is faster.
+pub async fn recall(
+    store: &Store,
+    uri: Key,
+    identity: &str,
+    request: &HeaderMap,
+    origin: OriginTime<'_>,
+) {
     for place in places(uri).filter(|place| store.may_recall(*place)) {
-        store.recall(place, identity, request).await;
+        store.recall(place, identity, request, origin).await;
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     task::Poll,
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use bytes::Bytes;
@@ -104,6 +104,10 @@ struct Numbers {
 impl BlockOrigin for Numbers {
     fn parts(&self) -> Parts {
         Parts::Offered
+    }
+
+    fn usual_time(&self) -> Duration {
+        Duration::MAX
     }
 
     fn again(self: Arc<Self>, _: &Arc<BlockedBody>) -> AskedAgain {
@@ -224,6 +228,10 @@ struct Whole(String);
 impl BlockOrigin for Whole {
     fn parts(&self) -> Parts {
         Parts::None
+    }
+
+    fn usual_time(&self) -> Duration {
+        Duration::MAX
     }
 
     fn again(self: Arc<Self>, _: &Arc<BlockedBody>) -> AskedAgain {

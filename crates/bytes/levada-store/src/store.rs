@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use crate::{
     block::{Block, new_version},
     codec,
-    disk::{self, Disk, DiskError, DiskMetrics, DiskSettings},
+    disk::{self, Disk, DiskError, DiskMetrics, DiskSettings, OriginTime},
     label::Label,
     memory::{self, Memory, StoredEntry},
     object::{Object, StoredBody},
@@ -183,13 +183,20 @@ impl Store {
         self.disk.as_ref().is_some_and(|disk| disk.holds(key))
     }
 
-    /// The object for a URI and the request's fields, from the disk where the memory does not have it.
-    pub async fn recall(&self, key: Key, identity: &str, request: &HeaderMap) -> Sought {
-        let found = self.entry(key).await;
+    /// The object for a URI and the request's fields, from the disk where the memory does not have it and an
+    /// origin with this time is not faster.
+    pub async fn recall(
+        &self,
+        key: Key,
+        identity: &str,
+        request: &HeaderMap,
+        origin: OriginTime<'_>,
+    ) -> Sought {
+        let found = self.entry(key, origin).await;
         let (key, found, vary) = match found {
             Some(StoredEntry::Varies(varies)) => {
                 let variant = varies.key(key, &varies.vary.key(request));
-                (variant, self.entry(variant).await, Some(varies.vary.clone()))
+                (variant, self.entry(variant, origin).await, Some(varies.vary.clone()))
             }
             found => (key, found, None),
         };
@@ -225,12 +232,12 @@ impl Store {
     }
 
     /// An entry from wherever it is; it is in the memory then, if it fits.
-    async fn entry(&self, key: Key) -> Option<StoredEntry> {
+    async fn entry(&self, key: Key, origin: OriginTime<'_>) -> Option<StoredEntry> {
         if let Some(entry) = self.memory.get(key) {
             return Some(entry);
         }
         let disk = self.disk.as_ref().filter(|disk| disk.holds(key))?;
-        let record = disk.get(key).await?;
+        let record = disk.get_before(key, origin).await?;
         let Some(entry) = codec::entry(&record.head, StoredBody::of(record.body.into())) else {
             tracing::warn!(
                 key = key.0,
@@ -303,15 +310,15 @@ impl Store {
         self.insert(key, StoredEntry::Block(block));
     }
 
-    /// A block of a version of an object, from wherever it is.
+    /// A block of a version of an object, from wherever it is, unless an origin with this time is faster.
     pub async fn block(
         &self,
         key: Key,
         object: Key,
-        version: u64,
-        number: u64,
+        (version, number): (u64, u64),
+        origin: OriginTime<'_>,
     ) -> Option<Arc<Block>> {
-        match self.entry(key).await? {
+        match self.entry(key, origin).await? {
             StoredEntry::Block(block)
                 if (block.object, block.version, block.number) == (object, version, number) =>
             {
@@ -488,13 +495,13 @@ mod tests {
         let key = block_key(Key(1), 2, 3);
         let block = Block::new(Key(1), 2, 3, std::iter::once(&body), 100_000);
         store.put_block(key, Arc::new(block));
-        let block = store.block(key, Key(1), 2, 3).await.unwrap();
+        let block = store.block(key, Key(1), (2, 3), &|| Duration::MAX).await.unwrap();
         for at in [0, 1, 65_535, 65_536, 99_999] {
             assert_eq!(block.at(at as u64).unwrap()[0], body[at], "{at}");
         }
         assert_eq!(block.at(100_000), None);
-        for (object, version, number) in [(Key(2), 2, 3), (Key(1), 3, 3), (Key(1), 2, 4)] {
-            assert!(store.block(key, object, version, number).await.is_none());
+        for (object, part) in [(Key(2), (2, 3)), (Key(1), (3, 3)), (Key(1), (2, 4))] {
+            assert!(store.block(key, object, part, &|| Duration::MAX).await.is_none());
         }
     }
 }

@@ -111,7 +111,9 @@ impl Original<'_> {
         if !matches!(object.stored_body(), StoredBody::File(_)) {
             return Some(CopySource::Object(object.clone()));
         }
-        let sought = cache.store.recall(resource.key(), resource.identity(), &parts.headers).await;
+        let (key, identity) = (resource.key(), resource.identity());
+        let time = || resource.site.usual_time();
+        let sought = cache.store.recall(key, identity, &parts.headers, &time).await;
         let same = |recalled: &Arc<Object>| recalled.copies() == object.copies();
         sought.object.filter(same).map(CopySource::Object)
     }
@@ -191,7 +193,8 @@ async fn stored(
     let (store, identity) = (&cache.store, resource.identity());
     let mut sought = store.get(key, identity, &parts.headers);
     if sought.object.is_none() && store.may_recall(sought.key) {
-        sought = store.recall(key, identity, &parts.headers).await;
+        let time = || resource.site.usual_time();
+        sought = store.recall(key, identity, &parts.headers, &time).await;
     }
     let copy = sought.object.filter(|copy| copy.copies() == original.copies())?;
     if copy.received_freshness() == original.freshness() {

@@ -38,7 +38,7 @@ use crate::{
         copies::{arriving, coded_copy, from_copy, from_object, whole_or_head},
         fetch::Fetch,
         fill::{FetchOutcome, FillFollower},
-        lookup::{FillRequest, LookupResult, PartRequest, lookup, recall},
+        lookup::{FillRequest, LookupResult, PartRequest, lookup, recall, recall_late},
         part_origin, stored,
     },
     client_connection::{ClientConnection, ListenerKind},
@@ -379,7 +379,7 @@ async fn serve_locally(
     let mut found = lookup(&node.cache, &context);
     record.stage("lookup");
     if let LookupResult::OnDisk = found {
-        found = Box::pin(recall(&node.cache, &context)).await;
+        found = Box::pin(recall(&node.cache, &context, false)).await;
     }
     let is_asked_for = matches!(found, LookupResult::Fetch(_) | LookupResult::Bypass(..));
     if is_asked_for
@@ -663,6 +663,10 @@ async fn serve_from_fill(
             whole_or_head(&node.cache, &context, &object, status).await
         }
         FetchOutcome::Failed(failed) => {
+            let stale = match stale {
+                None => Box::pin(recall_late(&node.cache, &context)).await,
+                known => known,
+            };
             let Some((object, age, status)) =
                 stale.as_ref().and_then(|object| bridge(object, &directives, &failed, status))
             else {

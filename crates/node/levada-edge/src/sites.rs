@@ -184,6 +184,15 @@ impl Site {
         late.unwrap_or(LATE) * 3 / 2
     }
 
+    /// The time that the fastest of its servers that are up usually takes; without end while none is.
+    pub(crate) fn usual_time(&self) -> Duration {
+        self.servers()
+            .iter()
+            .filter_map(|server| server.usual_time())
+            .min()
+            .unwrap_or(Duration::MAX)
+    }
+
     /// Whether an origin has sent anything lately.
     pub(crate) fn origin_moves(&self) -> bool {
         self.servers().iter().any(|server| server.health.is_moving())
@@ -198,7 +207,6 @@ impl Site {
 /// The time after which a server of a switch is late.
 const LATE: Duration = Duration::from_secs(3);
 
-/// The places at a site's origins; one client has as many as are free at most.
 /// The sites of a running node, as purge orders find them.
 pub(crate) struct SitesNow(pub(crate) Arc<ArcSwap<Sites>>);
 

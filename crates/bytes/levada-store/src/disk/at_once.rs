@@ -10,7 +10,7 @@ use std::{
     path::Path,
 };
 
-use levada_net::cached::is_cached;
+use levada_net::cached::{are_cached, is_cached};
 use levada_types::Key;
 
 use super::{
@@ -25,16 +25,18 @@ const MOST: u64 = (1 << 20) + (64 << 10);
 const STRIDE: u64 = 128 << 10;
 
 /// The record of `key` in the file at `path`, as far as nothing has to be waited for; `good` learns of
-/// what was read.
+/// what was read. With `rest`, the disk does not learn of it: the system begins to read what it does not have.
 pub(super) fn read(
     path: &Path,
     spot: Spot,
     key: Key,
+    rest: bool,
     good: impl FnOnce(&Metadata),
 ) -> Result<Record, ReadError> {
     let (file, found) = open(path)?;
     let (start, length) = spot.extent(&found);
-    if length > MOST {
+    let is_at_hand = || are_cached(&file, start..start + length).unwrap_or(false);
+    if length > MOST || rest && !is_at_hand() {
         return Err(wait());
     }
     let record = record::read(length, key, &mut |bytes, at| read_at(&file, bytes, start + at))?;

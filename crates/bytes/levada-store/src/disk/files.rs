@@ -144,10 +144,15 @@ impl Files {
     }
 
     /// The record of `key`, if it is short enough and all of it is in the system's memory: nothing is
-    /// waited for.
-    pub(super) fn read_at_once(&self, key: Key, spot: Spot) -> Result<Record, ReadError> {
+    /// waited for. With `rest`, the disk does not learn of it.
+    pub(super) fn read_at_once(
+        &self,
+        key: Key,
+        spot: Spot,
+        rest: bool,
+    ) -> Result<Record, ReadError> {
         let good = |found: &Metadata| self.found_good(key, spot, found);
-        at_once::read(&self.path(key, spot), spot, key, good)
+        at_once::read(&self.path(key, spot), spot, key, rest, good)
     }
 
     fn found_good(&self, key: Key, spot: Spot, found: &Metadata) {

@@ -9,7 +9,8 @@
 //! alone changes the directory: it takes it, scans it (`scan`), then does what waits (`queue`, `writer`).
 //! Readers read at once what the system has in memory (`at_once`), and else on the runtime's blocking
 //! threads. A fault of the disk or of a record is a miss, a count and a log line (`trouble`), never an
-//! error of a request.
+//! error of a request. A disk that is slower than the origin (`speed`) is passed by: that is a miss, too,
+//! and one read at a time finds out in the background when it is quick again.
 //!
 //! A record is found by what the disk says: by the name of a file, or by the table of a bundle. The `index`
 //! in memory says what is there, how much room it takes and what goes first. A scan begins with the
@@ -30,6 +31,7 @@ mod queue;
 mod record;
 mod scan;
 mod snapshot;
+mod speed;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -67,6 +69,7 @@ use in_file::InFile;
 use index::{Index, Spot};
 use queue::{Work, WriteQueue};
 use record::{Damage, HEADER, MAX_BODY, MAX_HEAD, ReadError, length};
+use speed::{QUICK, Speed};
 use trouble::{Hush, Kind, Pause};
 
 /// How many records are read at once: what they hold in memory is bounded, and a disk is busy with
@@ -74,6 +77,8 @@ use trouble::{Hush, Kind, Pause};
 const READS: usize = 64;
 /// A disk that has not answered by now is worse than the origin.
 const READ_TIMEOUT: Duration = Duration::from_secs(2);
+/// The interval of reads that find out whether a slow disk is quick again.
+const PROBE_INTERVAL: Duration = Duration::from_millis(100);
 /// The interval of checks whether all is written: short against the write of a queue.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(20);
 /// The interval of checks whether another node has given the directory back.
@@ -110,6 +115,9 @@ pub enum DiskError {
     Thread(io::Error),
 }
 
+/// The usual time of the origin, which a look-up does not wait much longer for the disk than.
+pub type OriginTime<'a> = &'a (dyn Fn() -> Duration + Send + Sync);
+
 /// Records on a disk.
 ///
 /// Dropped, it ends without writing what waits; [`close`](Self::close) ends it in order.
@@ -137,6 +145,9 @@ struct Shared {
     tables_read: watch::Sender<bool>,
     scanned: watch::Sender<bool>,
     reads: Arc<Semaphore>,
+    speed: Speed,
+    /// The place of the read that finds out whether a slow disk is quick again.
+    probe: Arc<Semaphore>,
     /// Room for files that are being sent.
     sent: Arc<Semaphore>,
     sent_room: usize,
@@ -246,6 +257,8 @@ impl Disk {
             tables_read: watch::Sender::new(false),
             scanned: watch::Sender::new(false),
             reads: Arc::new(Semaphore::new(READS)),
+            speed: Speed::default(),
+            probe: Arc::new(Semaphore::new(1)),
             sent: Arc::new(Semaphore::new(sent_room)),
             sent_room,
             hushes: Mutex::default(),
@@ -313,6 +326,11 @@ impl Disk {
 
     /// The record of `key`, undamaged. Must be called on a runtime.
     pub async fn get(&self, key: Key) -> Option<Record> {
+        self.get_before(key, &|| Duration::MAX).await
+    }
+
+    /// The same, unless an origin with this time is faster than the disk.
+    pub(crate) async fn get_before(&self, key: Key, origin: OriginTime<'_>) -> Option<Record> {
         let mut place = self.shared.place(key);
         while let Place::Soon(by) = place {
             let mut read = self.shared.tables_read.subscribe();
@@ -330,29 +348,27 @@ impl Disk {
             }
             Place::Disk { spot, change, troubled } => (spot, change, troubled),
         };
+        let shared = &self.shared;
+        let slow = shared.speed.is_below(origin);
         // Copying from the system's memory costs less than having another thread do it.
-        if !troubled && let Ok(record) = self.shared.files.read_at_once(key, spot) {
-            return self.shared.found(record, change);
+        if !troubled && let Ok(record) = shared.files.read_at_once(key, spot, slow) {
+            return shared.found(record, change);
         }
-        let shared = self.shared.clone();
-        let reading = async {
-            let place = shared.reads.clone().acquire_owned().await.ok()?;
-            let read = move || {
-                // Released by the read itself: one that hangs in the disk keeps its place.
-                let _place = place;
-                shared.read(key, spot, change, troubled)
-            };
-            tokio::task::spawn_blocking(read).await.ok()?
-        };
-        match tokio::time::timeout(READ_TIMEOUT, reading).await {
-            Ok(record) => record,
-            Err(_) => {
-                self.shared.metrics.misses.inc();
-                let error = io::ErrorKind::TimedOut.into();
-                self.shared.read_failed(&self.shared.files.path(key, spot), &error);
-                None
-            }
+        if !slow {
+            let limit = origin().clamp(QUICK, READ_TIMEOUT);
+            return shared.clone().read_within(limit, key, spot, change, troubled).await;
         }
+        shared.metrics.misses.inc();
+        shared.metrics.passed_by.inc();
+        if let Ok(place) = shared.probe.clone().try_acquire_owned() {
+            let shared = shared.clone();
+            tokio::spawn(async move {
+                shared.read_within(READ_TIMEOUT, key, spot, change, troubled).await;
+                tokio::time::sleep(PROBE_INTERVAL).await;
+                drop(place);
+            });
+        }
+        None
     }
 
     /// The record of `key` with its body left in the file, for readers that can send it from there: if it
@@ -530,6 +546,49 @@ impl Shared {
             return Place::Nowhere;
         }
         Place::Disk { spot, change, troubled }
+    }
+
+    /// Reads a record on another thread, and learns how long that takes.
+    async fn read_within(
+        self: Arc<Self>,
+        limit: Duration,
+        key: Key,
+        spot: Spot,
+        change: Option<HeadChange>,
+        troubled: bool,
+    ) -> Option<Record> {
+        let (shared, begun) = (self.clone(), Instant::now());
+        let reading = async {
+            let place = shared.reads.clone().acquire_owned().await.ok()?;
+            let read = move || {
+                // Released by the read itself: one that hangs in the disk keeps its place.
+                let _place = place;
+                shared.read(key, spot, change, troubled)
+            };
+            tokio::task::spawn_blocking(read).await.ok()?
+        };
+        let read = tokio::time::timeout(limit, reading).await;
+        self.learn(if read.is_ok() { begun.elapsed() } else { 2 * limit });
+        read.unwrap_or_else(|_| {
+            self.metrics.misses.inc();
+            if limit == READ_TIMEOUT {
+                self.read_failed(&self.files.path(key, spot), &io::ErrorKind::TimedOut.into());
+            }
+            None
+        })
+    }
+
+    /// Takes in the time of a read.
+    fn learn(&self, time: Duration) {
+        let Some(slow) = self.speed.took(time) else { return };
+        self.metrics.slow.set(i64::from(slow));
+        let (path, read) = (self.files.root().display(), self.speed.usual());
+        match slow {
+            true => {
+                tracing::warn!(%path, ?read, "the disk cache is slow: faster origins are asked")
+            }
+            false => tracing::info!(%path, ?read, "the disk cache is quick again"),
+        }
     }
 
     fn read(

@@ -197,7 +197,7 @@ async fn long_body_that_was_read_of_late_stays_in_its_file() {
         disk.put_record(n, size);
     }
     disk.settled().await;
-    if disk.shared.files.read_at_once(key(0), Spot::File { pages: 0 }).is_err() {
+    if disk.shared.files.read_at_once(key(0), Spot::File { pages: 0 }, false).is_err() {
         levada_skip::skipped("this file system does not say what it has in memory");
         return;
     }
@@ -492,6 +492,43 @@ async fn read_that_hangs_is_a_miss() {
 }
 
 #[tokio::test]
+async fn disk_slower_than_the_origin_is_passed_by_until_it_is_quick_again() {
+    let dir = TempDir::new().unwrap();
+    let disk = open_unbundled(dir.path());
+    let shared = &disk.shared;
+    (0..60).for_each(|n| disk.put_record(n, 100));
+    disk.settled().await;
+    let origin: OriginTime<'_> = &|| Duration::from_millis(1);
+    hang(&disk.file(1));
+    while shared.metrics.slow.get() == 0 {
+        assert_eq!(disk.get_before(key(1), origin).await, None);
+        assert!(shared.metrics.misses.get() < 60, "it never becomes slow");
+    }
+    let asked = shared.metrics.misses.get();
+    assert!(asked > 2, "one late read is not enough");
+    assert_eq!(shared.metrics.errors_of(Kind::Timeout), 0, "it has not failed");
+    // This read is the one that finds out.
+    assert_eq!(disk.get_before(key(1), origin).await, None);
+    assert_eq!(shared.metrics.passed_by.get(), 1);
+    let file = fs::File::open(disk.file(0)).unwrap();
+    if levada_net::cached::is_cached(&file, 1).is_ok() {
+        let found = disk.get_before(key(0), origin).await;
+        assert!(found.is_some(), "the system has it in its memory");
+    }
+    assert!(disk.has(0, 100).await, "no origin is asked for it");
+    // Damaged records are read from the disk, which is quick now.
+    fs::write(disk.file(1), b"").unwrap();
+    (2..60).for_each(|n| fs::write(disk.file(n), b"").unwrap());
+    let mut turn = (2..60).cycle();
+    while shared.metrics.slow.get() == 1 {
+        assert!(disk.entries() > 2, "it never becomes quick");
+        disk.get_before(key(turn.next().unwrap()), origin).await;
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    assert!(disk.has(0, 100).await);
+}
+
+#[tokio::test]
 async fn unreadable_record_is_a_miss_and_leaves_the_disk_alone_for_a_while() {
     let dir = TempDir::new().unwrap();
     let disk = open_unbundled(dir.path());
@@ -682,7 +719,7 @@ async fn metrics_are_named_as_the_others_are() {
     metrics.dropped("queue_full");
     metrics.error(Kind::Full);
     let page = registry.read();
-    assert_eq!(page.len(), 14);
+    assert_eq!(page.len(), 16);
     assert!(page.iter().all(|metric| metric.name.starts_with("levada_cache_disk_")));
 }
 

@@ -121,9 +121,18 @@ fn ruled(cache: &Cache, context: &RequestContext) -> Option<LookupResult> {
     }
 }
 
-/// Looks a request up on disk, after a miss in memory.
-pub(crate) async fn recall(cache: &Cache, context: &RequestContext) -> LookupResult {
-    let RequestContext { resource, parts, .. } = context;
+/// The stored response on disk for a request that the origin did not answer: a slow disk may have been passed by.
+pub(crate) async fn recall_late(cache: &Cache, context: &RequestContext) -> Option<Arc<Object>> {
+    match recall(cache, context, true).await {
+        LookupResult::Stored { object, .. } => Some(object),
+        LookupResult::Fetch(order) => order.stored,
+        _ => None,
+    }
+}
+
+/// Looks a request up on disk, after a miss in memory, unless the origin is faster and may be asked.
+pub(crate) async fn recall(cache: &Cache, context: &RequestContext, late: bool) -> LookupResult {
+    let RequestContext { resource, parts, wants, .. } = context;
     let Cache { store, purges, .. } = cache;
     if context.zero_copy.is_some()
         && let Some(sought) = store.in_file(resource.key(), resource.identity(), &parts.headers)
@@ -132,11 +141,13 @@ pub(crate) async fn recall(cache: &Cache, context: &RequestContext) -> LookupRes
     {
         return found;
     }
+    let waits = late || wants.directives.only_if_cached;
+    let time = &|| if waits { std::time::Duration::MAX } else { resource.site.usual_time() };
     // Purges wait until what is on its way into the memory is there.
     let _pending = purges.begin();
-    let sought = store.recall(resource.key(), resource.identity(), &parts.headers).await;
+    let sought = store.recall(resource.key(), resource.identity(), &parts.headers, time).await;
     if sought.object.is_none() && context.wants.range {
-        part::recall(store, resource.key(), resource.identity(), &parts.headers).await;
+        part::recall(store, resource.key(), resource.identity(), &parts.headers, time).await;
     }
     judge(cache, context, sought)
 }

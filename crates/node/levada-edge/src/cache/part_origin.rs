@@ -6,7 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header, response};
@@ -308,6 +308,10 @@ impl BlockOrigin for PartOrigin {
             true => Parts::Offered,
             false => Parts::Untried,
         }
+    }
+
+    fn usual_time(&self) -> Duration {
+        self.site.usual_time()
     }
 
     fn again(self: Arc<Self>, body: &Arc<BlockedBody>) -> AskedAgain {

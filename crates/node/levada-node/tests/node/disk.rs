@@ -1,6 +1,12 @@
 //! The disk tier of a node: objects after their eviction from memory, and after a restart.
 
-use std::{net::SocketAddr, path::Path};
+use std::{
+    collections::BTreeMap,
+    fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use levada_config::{DiskCache, Settings};
 use levada_edge::node_error::NodeError;
@@ -99,6 +105,67 @@ async fn what_the_memory_has_lost_is_on_disk() {
     }
     assert_eq!(origin.total(), 100);
     settled(&node).await;
+}
+
+/// The files of records, by the last byte of their bodies.
+fn records(dir: &Path) -> BTreeMap<u8, PathBuf> {
+    let parts = fs::read_dir(dir).unwrap().flatten().filter(|entry| entry.path().is_dir());
+    let files = parts.flat_map(|part| fs::read_dir(part.path()).unwrap().flatten());
+    let last = |path: PathBuf| Some((*fs::read(&path).ok()?.last()?, path));
+    files.filter_map(|entry| last(entry.path())).collect()
+}
+
+/// A pipe in the place of a record is a disk that stands: its reader waits.
+#[tokio::test]
+async fn disk_that_stands_is_passed_by_and_waited_for_when_the_origin_fails() {
+    let (origin, dir) = (Origin::start().await, tempfile::tempdir().unwrap());
+    let mut small = settings(&origin, dir.path());
+    small.cache.memory = 1 << 20;
+    let node = start(small).await;
+    let at = node.addresses.clients[0];
+    shows(&node, "levada_cache_disk_scanned 1").await;
+    for n in 0..60 {
+        origin.on(&format!("/{n}"), Reply::cached(vec![n; 50_000]));
+        get(at, &format!("/{n}")).await;
+        settled(&node).await;
+    }
+    shows(&node, "levada_cache_disk_queue_bytes 0").await;
+    let records = records(dir.path());
+    // A record that is written again takes the name, and the pipe is still to be found.
+    let (pipes, pipe) = (tempfile::tempdir().unwrap(), |dir: &Path, n: u8| dir.join(n.to_string()));
+    for n in 0..20 {
+        let pipe = pipe(pipes.path(), n);
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        fs::remove_file(&records[&n]).unwrap();
+        fs::hard_link(pipe, &records[&n]).unwrap();
+    }
+    for n in 0..20 {
+        let answer = get(at, &format!("/{n}")).await;
+        assert!(!answer.is_hit() && answer.body == vec![n; 50_000], "{:?}", answer.fields);
+        settled(&node).await;
+    }
+    shows(&node, "levada_cache_disk_slow 1").await;
+    // The system is not to have this one in its memory.
+    let other = fs::File::open(&records[&20]).unwrap();
+    other.sync_all().unwrap();
+    rustix::fs::fadvise(&other, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    origin.on("/20", Reply::hang_up());
+    let mut answer = get(at, "/20").await;
+    for _ in 0..100 {
+        if answer.status != 200 {
+            // The disk is left alone for a moment after a read that got no answer.
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            answer = get(at, "/20").await;
+        }
+    }
+    assert_eq!((answer.status, answer.body), (200, vec![20; 50_000]));
+    shows(&node, "levada_cache_disk_errors_total{kind=\"timeout\"} 1").await;
+    // Readers go on.
+    for n in 0..20 {
+        fs::File::options().read(true).write(true).open(pipe(pipes.path(), n)).unwrap();
+    }
+    settled(&node).await;
+    node.stop().await;
 }
 
 #[tokio::test]
