@@ -8,6 +8,7 @@
 
 mod child;
 mod cluster;
+pub mod file_system;
 mod leftovers;
 mod namespace;
 mod network;

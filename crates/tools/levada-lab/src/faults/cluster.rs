@@ -13,14 +13,16 @@ use levada_client::command::{
     admin_client,
     node::{Addresses, Node, free_addresses},
 };
-use levada_net::lab::Host;
+use levada_net::lab::{
+    Host,
+    file_system::{HeldBack, small},
+};
 use rustix::process::Signal;
 use serde_json::json;
 
 use super::{
     clocks,
     door::Door,
-    file_system,
     liar::LIAR_NAME,
     load::HOST_NAME,
     network::{FaultHosts, NODES},
@@ -37,6 +39,8 @@ use crate::{
 pub(super) struct ClusterSpec<'a> {
     /// Whether the caches are on file systems that are smaller than they.
     pub(super) small_disk: bool,
+    /// The control group by which reads of the caches can be held back.
+    pub(super) held_back: Option<&'a HeldBack>,
     /// Whether the access logs are never read.
     pub(super) unread_log: bool,
     /// Whether the clocks of the nodes can be set.
@@ -55,6 +59,7 @@ pub(super) struct Cluster<'a> {
     nodes: Nodes,
     pub(super) hosts: Option<&'a FaultHosts>,
     token: &'a str,
+    pub(super) held_back: Option<&'a HeldBack>,
 }
 
 impl<'a> Cluster<'a> {
@@ -93,14 +98,19 @@ impl<'a> Cluster<'a> {
             }
             if spec.small_disk {
                 let file_system = nodes.directory().join(format!("disk{at}"));
-                node = node.wrapped_by(file_system::in_small_file_system(&file_system));
+                node = node.wrapped_by(small(&file_system, SMALL));
+            }
+            if let Some(group) = spec.held_back {
+                let file_system = nodes.directory().join(format!("disk{at}"));
+                node = node.wrapped_by(group.program(&file_system, ROOMY));
             }
             if spec.own_clocks {
                 node = node.wrapped_by(clocks::with_own_clock(&clock(nodes.directory(), at))?);
             }
             nodes.all.push(node);
         }
-        let cluster = Self { doors: doors.into(), nodes, hosts: spec.hosts, token: spec.token };
+        let ClusterSpec { hosts, token, held_back, .. } = *spec;
+        let cluster = Self { doors: doors.into(), nodes, hosts, token, held_back };
         cluster.write_secrets(&[&cluster.secret()])?;
         Ok(cluster)
     }
@@ -297,7 +307,7 @@ timeout = "1s"
 memory = "{memory}MiB"
 
 [cache]
-memory = "8MiB"
+memory = "{tier}"
 
 [cache.disk]
 path = "{cache}"
@@ -329,6 +339,8 @@ origin = "http://{liar}"
             format!("misses = {{ at_once = {places}, queue = {} }}", 2 * places)
         }),
         memory = MEMORY >> 20,
+        // Hits are to come from the disk.
+        tier = if spec.held_back.is_some() { "2MiB" } else { "8MiB" },
     );
     for (at, node) in all.iter().enumerate() {
         text += &format!("\n[[peer]]\nname = \"node{at}\"\naddress = \"{}\"\n", node.peers);
@@ -344,5 +356,9 @@ const SECRET: &str = "secret";
 const TICK: u64 = 10;
 /// `limits.memory` of the nodes.
 pub(super) const MEMORY: u64 = 160 << 20;
+/// The file system of a cache that is too small for it: a quarter of it.
+pub(super) const SMALL: &str = "32m";
+/// A file system with room for a cache and for itself.
+pub(super) const ROOMY: &str = "192M";
 /// The timeout for a page of a node: a node that a fault keeps busy is left out.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);

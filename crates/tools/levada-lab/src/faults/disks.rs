@@ -79,7 +79,7 @@ fn flip_in(files: &[PathBuf], rng: &mut Rng) {
 }
 
 /// All files below a directory.
-fn files(directory: &Path) -> Vec<PathBuf> {
+pub(super) fn files(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut directories = vec![directory.to_owned()];
     while let Some(directory) = directories.pop() {

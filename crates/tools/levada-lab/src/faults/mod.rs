@@ -7,7 +7,8 @@
 //! register              all faults and their limits
 //! processes, links,     the disturbances
 //!   disks, clocks,
-//!   hostile, many, logs, lies
+//!   hostile, many, logs,
+//!   lies, slow_disk
 //! cluster, network      the nodes, and their hosts where links matter
 //! liar                  the origin that lies; the other one is in [`crate::cluster`]
 //! load, client, tally   the requests, and how they are judged
@@ -19,7 +20,6 @@ mod clocks;
 mod cluster;
 mod disks;
 mod door;
-mod file_system;
 mod hostile;
 mod liar;
 mod lies;
@@ -33,6 +33,7 @@ mod processes;
 mod purging;
 mod register;
 mod report;
+mod slow_disk;
 mod stage;
 mod tally;
 
@@ -44,6 +45,7 @@ use std::{
 
 use anyhow::bail;
 use levada_client::command::CommandStatus;
+use levada_net::lab::file_system::HeldBack;
 use levada_types::Rng;
 use tokio::{
     task::spawn_local,
@@ -125,12 +127,14 @@ async fn play(
 ) -> anyhow::Result<FaultOutcome> {
     let length = args.duration.unwrap_or(fault.length);
     let address = hosts.map_or(LOOPBACK, |_| network::hub());
+    let held_back = fault.slow_disk.then(HeldBack::new).transpose()?;
     let objects = Rc::new(Objects::new());
     let (origin, asked) = origin::start(address, objects.clone()).await?;
     let liar = liar::start(address).await?;
     let token = format!("{:032x}", u64::from(std::process::id()) << 32 | u64::from(args.seed));
     let spec = ClusterSpec {
         small_disk: fault.small_disk,
+        held_back: held_back.as_ref(),
         unread_log: fault.unread_log,
         own_clocks: fault.own_clocks,
         places: (fault.few_places && length < stage::LONG).then_some(FEW),

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use futures_util::future::LocalBoxFuture;
+use levada_net::lab::file_system::{self, HeldBack};
 
 use super::{
     clocks,
-    cluster::{Cluster, MEMORY},
-    disks, file_system, hostile, lies, links, logs, many, processes,
+    cluster::{Cluster, MEMORY, ROOMY, SMALL},
+    disks, hostile, lies, links, logs, many, processes, slow_disk,
     stage::Stage,
     tally::Tally,
 };
@@ -20,6 +21,8 @@ pub(super) struct Fault {
     pub(super) hosts: bool,
     /// Whether its caches are on file systems that are smaller than they.
     pub(super) small_disk: bool,
+    /// Whether reads of its caches can be held back.
+    pub(super) slow_disk: bool,
     /// Whether its access logs are never read.
     pub(super) unread_log: bool,
     /// Whether the clocks of its nodes can be set.
@@ -56,6 +59,7 @@ impl Fault {
             name,
             hosts: false,
             small_disk: false,
+            slow_disk: false,
             unread_log: false,
             own_clocks: false,
             few_places: false,
@@ -86,7 +90,11 @@ impl Fault {
             levada_net::lab::possible()?;
         }
         if self.small_disk {
-            file_system::possible()?;
+            file_system::try_out(|directory| file_system::small(directory, SMALL))?;
+        }
+        if self.slow_disk {
+            let group = HeldBack::new()?;
+            file_system::try_out(|directory| group.program(directory, ROOMY))?;
         }
         if self.own_clocks {
             clocks::possible()?;
@@ -136,6 +144,12 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault::new("disk-flip", strike!(disks::flip))
         .within(WAIT)
         .noticed_in("levada_cache_disk_damaged_total"),
+    Fault {
+        slow_disk: true,
+        ..Fault::new("slow-disk", strike!(slow_disk::hold_back))
+            .within(Duration::from_millis(500))
+            .noticed_in("levada_cache_disk_passed_by_total")
+    },
     Fault { own_clocks: true, ..Fault::new("clock", strike!(clocks::set)).within(WAIT) },
     Fault::new("readers", strike!(hostile::readers)).hits_within(HIT),
     Fault::new("streams", strike!(hostile::streams)).hits_within(HIT),
