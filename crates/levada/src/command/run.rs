@@ -1,6 +1,9 @@
 //! `levada run`: a node, from its configuration to its end.
 
-use std::path::PathBuf;
+use std::{
+    io::{self, Write as _},
+    path::PathBuf,
+};
 
 use anyhow::Context as _;
 use levada_config::SettingsReader;
@@ -18,7 +21,8 @@ use levada_client::command::{CommandStatus, end_with_stdin};
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<CommandStatus> {
     let predecessor = Predecessor::meet()?;
     let checked = configuration::load(&args.config)?;
-    eprint!("{}", checked.report);
+    // The process that reads standard error during an upgrade may have ended.
+    let _ = write!(io::stderr(), "{}", checked.report);
     let settings =
         checked.settings.with_context(|| format!("{} cannot be used", args.config.display()))?;
     if args.stop_with_stdin {

@@ -312,6 +312,29 @@ fn new_process_serves_when_the_old_one_is_killed_in_the_middle() {
     assert_ne!(node.pid(), former);
 }
 
+/// The old process ends before the new one has looked at what it got.
+#[test]
+fn new_process_serves_when_the_old_one_is_killed_at_the_beginning() {
+    let origin = Origin::start();
+    let plan = Plan::new(&origin).with_disk();
+    let mut node = Node::start(&plan);
+    let turn = plan.path("turn");
+    fifo_at(&turn);
+    let (fifo, levada) = (turn.display(), env!("CARGO_BIN_EXE_levada"));
+    let waits = format!("#!/bin/sh\nread -r line < {fifo}\nexec {levada} \"$@\"\n");
+    let program = plan.write_program("waits", &waits);
+    let upgrading = node.upgrading(&["--binary", &program]);
+    // It opens when the program reads.
+    let mut turn = fs::File::options().write(true).open(&turn).unwrap();
+    node.kill_process();
+    assert_eq!(upgrading.wait_with_output().unwrap().status.code(), Some(2));
+    let mut waiting = Client::new(node.clients());
+    waiting.begin("/object/1").unwrap();
+    turn.write_all(b"go\n").unwrap();
+    assert_eq!(waiting.receive().unwrap().body, body_of("/object/1"));
+    node.follow();
+}
+
 #[test]
 fn process_that_leaves_cannot_be_reloaded() {
     let origin = Origin::start();

@@ -58,13 +58,13 @@ async fn replaced(
     }
     let program = upgrades.program(binary.as_deref())?;
     tracing::info!("starting the process that is to take over");
-    let successor = blocking(move || Successor::start(&program)).await?;
-    upgrades.starts(Some(successor.process()));
-    let new = successor.pid();
     let (offered, sockets) = reloader.listeners.offered()?;
     let disk = node.settings().cache.disk.as_ref().map(|disk| disk.path.clone());
-    let offer = move |successor: &mut Successor| successor.offer(offered, &sockets, disk);
-    let (successor, prepared) = step(successor, offer).await?;
+    let start = move || Successor::start(&program, offered, &sockets, disk);
+    let successor = blocking(start).await?;
+    upgrades.starts(Some(successor.process()));
+    let new = successor.pid();
+    let (successor, prepared) = step(successor, Successor::prepared).await?;
     let mut orders = node.purging.place.pause().await;
     let purges = node.cache.purges.let_go().await?;
     let store = node.cache.store.clone();

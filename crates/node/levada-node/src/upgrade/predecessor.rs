@@ -11,7 +11,7 @@ use std::{
 };
 
 use levada_net::privileges;
-use rustix::{process::getppid, stdio};
+use rustix::stdio;
 
 use levada_store::disk::FORMAT;
 
@@ -79,8 +79,7 @@ impl Predecessor {
     /// When the old process does not say what it should.
     pub fn meet() -> Result<Option<Self>, PredecessorGone> {
         let started_by = env::var(PREDECESSOR).ok().and_then(|pid| pid.parse().ok());
-        let parent = getppid().map(|pid| pid.as_raw_pid());
-        if started_by.is_none() || started_by != parent {
+        if started_by.is_none() || started_by != starter() {
             return Ok(None);
         }
         let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
@@ -153,6 +152,19 @@ impl Predecessor {
     pub fn took_over(&mut self, taken: &TakenOver) {
         let _ = self.channel.send(taken);
     }
+}
+
+/// The process that made the socket at the standard input. It need not be the parent: it may have ended by now.
+#[cfg(target_os = "linux")]
+fn starter() -> Option<i32> {
+    let maker = rustix::net::sockopt::socket_peercred(io::stdin()).ok()?;
+    Some(maker.pid.as_raw_pid())
+}
+
+/// Elsewhere a process that has ended by now is not known.
+#[cfg(not(target_os = "linux"))]
+fn starter() -> Option<i32> {
+    rustix::process::getppid().map(|pid| pid.as_raw_pid())
 }
 
 /// Whether the other end has been closed.

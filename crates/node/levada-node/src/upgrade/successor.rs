@@ -51,7 +51,8 @@ pub(crate) struct Successor {
     pub entries: UnixStream,
     /// The way of purge orders.
     pub orders: Option<UnixStream>,
-    theirs: Option<[OwnedFd; 2]>,
+    /// The listeners that were offered.
+    listeners: usize,
     serves: bool,
 }
 
@@ -90,21 +91,43 @@ pub(crate) enum SuccessorFailed {
 }
 
 impl Successor {
-    /// Starts the program.
+    /// Starts the program, and offers it sockets, which are those of `offered` in order. The offer is on its way before
+    /// the program runs: it arrives also when this process is killed meanwhile.
     ///
     /// # Errors
     /// When it cannot be run.
-    pub(crate) fn start(program: &Program) -> Result<Self, SuccessorFailed> {
-        Self::spawned(program).map_err(SuccessorFailed::Start)
+    pub(crate) fn start(
+        program: &Program,
+        offered: Vec<OfferedSockets>,
+        sockets: &[OwnedFd],
+        disk: Option<PathBuf>,
+    ) -> Result<Self, SuccessorFailed> {
+        Self::spawned(program, offered, sockets, disk).map_err(SuccessorFailed::Start)
     }
 
-    fn spawned(program: &Program) -> io::Result<Self> {
+    fn spawned(
+        program: &Program,
+        offered: Vec<OfferedSockets>,
+        sockets: &[OwnedFd],
+        disk: Option<PathBuf>,
+    ) -> io::Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
         let (entries, their_entries) = UnixStream::pair()?;
         let (orders, their_orders) = UnixStream::pair()?;
         entries.set_write_timeout(Some(SILENCE_TIMEOUT))?;
+        let channel = Channel::new(ours);
+        channel.set_timeout(Some(SILENCE_TIMEOUT))?;
+        let listeners = offered.len();
+        let pid = std::process::id();
+        let offer = Offer { version: VERSION, pid, sockets: offered, disk, format: FORMAT };
+        let own = [stdio::stdin(), stdio::stderr(), their_entries.as_fd(), their_orders.as_fd()];
+        let all: Vec<BorrowedFd<'_>> =
+            own.into_iter().chain(sockets.iter().map(OwnedFd::as_fd)).collect();
+        channel.send(&offer)?;
+        channel.send_descriptors(&all)?;
+        drop((their_entries, their_orders));
         let mut command = program.command();
-        command.env(PREDECESSOR, std::process::id().to_string());
+        command.env(PREDECESSOR, pid.to_string());
         command.stdin(Stdio::from(OwnedFd::from(theirs))).stderr(Stdio::piped());
         // On a thread of its own: the capabilities of a thread go to the processes that it starts.
         let spawned = thread::spawn(move || {
@@ -117,15 +140,13 @@ impl Successor {
             let kept = said.clone();
             thread::spawn(move || pass_on(stderr, &kept));
         }
-        let channel = Channel::new(ours);
-        channel.set_timeout(Some(SILENCE_TIMEOUT))?;
         Ok(Self {
             process: SuccessorProcess(Arc::new(Mutex::new(child))),
             channel,
             said,
             entries,
             orders: Some(orders),
-            theirs: Some([their_entries.into(), their_orders.into()]),
+            listeners,
             serves: false,
         })
     }
@@ -140,35 +161,13 @@ impl Successor {
         self.process.lock().id()
     }
 
-    /// Offers sockets, which are those of `offered` in order, and waits until the new process could go on
-    /// alone.
+    /// Waits until the new process could go on alone.
     ///
     /// # Errors
     /// When it does not come that far.
-    pub(crate) fn offer(
-        &mut self,
-        offered: Vec<OfferedSockets>,
-        sockets: &[OwnedFd],
-        disk: Option<PathBuf>,
-    ) -> Result<Prepared, SuccessorFailed> {
-        let listeners = offered.len();
-        let offer = Offer {
-            version: VERSION,
-            pid: std::process::id(),
-            sockets: offered,
-            disk,
-            format: FORMAT,
-        };
-        let theirs = self.theirs.take();
-        let own = [stdio::stdin(), stdio::stderr()];
-        let ways = theirs.iter().flatten().map(OwnedFd::as_fd);
-        let all: Vec<BorrowedFd<'_>> =
-            own.into_iter().chain(ways).chain(sockets.iter().map(OwnedFd::as_fd)).collect();
-        let sent = self.channel.send(&offer).and_then(|()| self.channel.send_descriptors(&all));
-        sent.map_err(|error| self.failed(error))?;
-        drop(theirs);
+    pub(crate) fn prepared(&mut self) -> Result<Prepared, SuccessorFailed> {
         let prepared: Prepared = self.answer()?;
-        match prepared.taken.len() == listeners {
+        match prepared.taken.len() == self.listeners {
             true => Ok(prepared),
             false => Err(self.failed(io::ErrorKind::InvalidData.into())),
         }
