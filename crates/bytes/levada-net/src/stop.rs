@@ -9,7 +9,11 @@ use tokio::{
 
 /// Tells a connection that it must stop. A connection keeps it until it has stopped.
 #[derive(Clone, Debug)]
-pub struct Stop(watch::Receiver<StopPhase>);
+pub struct Stop {
+    all: watch::Receiver<StopPhase>,
+    /// An end that comes for some connections alone.
+    own: Option<watch::Receiver<StopPhase>>,
+}
 
 /// Begins the stop. When it is dropped, the connections that are left are cut.
 #[derive(Debug)]
@@ -24,28 +28,49 @@ enum StopPhase {
 /// The two ends of one stop.
 pub fn channel() -> (Stopper, Stop) {
     let (sender, receiver) = watch::channel(StopPhase::Open);
-    (Stopper(sender), Stop(receiver))
+    (Stopper(sender), Stop { all: receiver, own: None })
 }
 
 impl Stop {
+    /// The same, which also starts when `other` does: what is left then is not cut.
+    #[must_use]
+    pub fn or(&self, other: &Self) -> Self {
+        Self { all: self.all.clone(), own: Some(other.all.clone()) }
+    }
+
     /// Whether the stop has started, or its stopper is gone.
     pub fn has_begun(&self) -> bool {
-        *self.0.borrow() == StopPhase::Draining || self.0.has_changed().is_err()
+        let begun = |of: &watch::Receiver<StopPhase>| {
+            *of.borrow() == StopPhase::Draining || of.has_changed().is_err()
+        };
+        begun(&self.all) || self.own.as_ref().is_some_and(begun)
     }
 
     /// Returns when the stop has started.
     pub async fn begun(&self) {
-        let mut receiver = self.0.clone();
-        // An error means that the stopper is gone: a stop of the hardest kind.
-        let begun = async { drop(receiver.wait_for(|phase| *phase == StopPhase::Draining).await) };
-        once_changed(&self.0, begun).await;
+        let Some(own) = &self.own else { return begun(&self.all).await };
+        // Few connections have one: the others have no room for it.
+        Box::pin(async {
+            tokio::select! {
+                () = begun(&self.all) => {}
+                () = begun(own) => {}
+            }
+        })
+        .await;
     }
 
     /// Returns when there is no time left.
     pub async fn cut(&self) {
-        let mut receiver = self.0.clone();
-        once_changed(&self.0, async { while receiver.changed().await.is_ok() {} }).await;
+        let mut receiver = self.all.clone();
+        once_changed(&self.all, async { while receiver.changed().await.is_ok() {} }).await;
     }
+}
+
+async fn begun(stop: &watch::Receiver<StopPhase>) {
+    let mut receiver = stop.clone();
+    // An error means that the stopper is gone: a stop of the hardest kind.
+    let begun = async { drop(receiver.wait_for(|phase| *phase == StopPhase::Draining).await) };
+    once_changed(stop, begun).await;
 }
 
 /// Polls `changed` once, to register the waker, and again only when the receiver has a new value: a
@@ -116,6 +141,21 @@ mod tests {
         assert!(!stop.has_begun());
         drop(stopper);
         assert!(stop.has_begun());
+    }
+
+    #[tokio::test]
+    async fn stop_of_some_starts_with_either_and_leaves_the_others_alone() {
+        let ((all, stop), (some, of_some)) = (channel(), channel());
+        let both = stop.or(&of_some);
+        assert!(!both.has_begun());
+        drop(some);
+        both.begun().await;
+        assert!(both.has_begun() && !stop.has_begun());
+        let (_some, of_some) = channel();
+        let both = stop.or(&of_some);
+        all.begin();
+        both.begun().await;
+        assert!(!of_some.has_begun());
     }
 
     #[tokio::test]

@@ -25,6 +25,11 @@ impl Secrets {
         self.0.iter().map(String::as_str)
     }
 
+    /// Whether each of the others is one of these.
+    pub fn have_all_of(&self, others: &Self) -> bool {
+        others.iter().all(|other| self.iter().any(|secret| secret == other))
+    }
+
     /// Whether a node with the others accepts what this one signs, or the other way round.
     pub fn overlap(&self, others: &Self) -> bool {
         self.iter().any(|secret| others.iter().any(|other| secret == other))

@@ -20,12 +20,13 @@ use levada_edge::{
     quic,
 };
 use levada_http3::{Endpoints, PreparedEndpoint};
-use levada_net::stop::Stop;
+use levada_net::stop::{self, Stop, Stopper};
 use levada_tls::acme::{Certificates, PROOF_PROTOCOL};
 use levada_tls::{
     by_name,
     door::{Door, DoorSettings, SiteDoor},
     peer,
+    secret::Secrets,
     tickets::TicketKeys,
 };
 use parking_lot::Mutex;
@@ -60,6 +61,14 @@ pub(crate) struct Listeners {
     accepting: Mutex<Vec<AbortHandle>>,
     /// The keys of session tickets, which outlive reloads.
     tickets: Mutex<Option<Arc<TicketKeys>>>,
+    proven: Mutex<Option<ProvenPeers>>,
+}
+
+/// The secrets by which peers prove that they are peers, and the end of the connections that came with these.
+#[derive(Clone)]
+struct ProvenPeers {
+    secrets: Secrets,
+    end: Arc<(Stopper, Stop)>,
 }
 
 struct OpenListener {
@@ -72,6 +81,7 @@ struct OpenListener {
 pub(crate) struct PreparedListeners {
     listeners: Vec<PreparedListener>,
     tickets: Arc<TicketKeys>,
+    proven: Option<ProvenPeers>,
 }
 
 /// A listener that is ready to accept connections.
@@ -124,7 +134,17 @@ impl Listeners {
             quic: Endpoints::default(),
             accepting: Mutex::default(),
             tickets: Mutex::default(),
+            proven: Mutex::default(),
         }
+    }
+
+    /// The peers of these settings. Their connections end when a secret is none any more.
+    fn proven(&self, settings: &Settings) -> Option<ProvenPeers> {
+        let secrets = settings.peering.as_ref()?.trust.proving()?.clone();
+        let known = self.proven.lock();
+        let still = known.as_ref().filter(|known| secrets.have_all_of(&known.secrets));
+        let end = still.map_or_else(|| Arc::new(stop::channel()), |known| known.end.clone());
+        Some(ProvenPeers { secrets, end })
     }
 
     /// Accepts connections at these sockets, which are those of the settings in order.
@@ -140,7 +160,8 @@ impl Listeners {
         let listeners = sockets.into_iter().zip(all);
         let prepared = |(sockets, (_, role))| self.prepared(Arc::new(sockets), role, false);
         let listeners = listeners.map(prepared).collect::<Result<_, _>>()?;
-        self.change(node, PreparedListeners { listeners, tickets }, stop);
+        let proven = self.proven(&node.settings());
+        self.change(node, PreparedListeners { listeners, tickets, proven }, stop);
         Ok(())
     }
 
@@ -161,7 +182,7 @@ impl Listeners {
             };
             listeners.push(self.prepared(sockets, role, known.is_none())?);
         }
-        Ok(PreparedListeners { listeners, tickets })
+        Ok(PreparedListeners { listeners, tickets, proven: self.proven(settings) })
     }
 
     fn prepared(
@@ -198,6 +219,11 @@ impl Listeners {
     /// Goes on with these listeners. Others are closed; their connections stay.
     pub(crate) fn change(&self, node: &Arc<Node>, prepared: PreparedListeners, stop: &Stop) {
         *self.tickets.lock() = Some(prepared.tickets);
+        let former = std::mem::replace(&mut *self.proven.lock(), prepared.proven);
+        if former.is_some_and(|former| Arc::into_inner(former.end).is_some()) {
+            // Its connections end, also those that rest.
+            node.drain.rouse();
+        }
         self.accept(node, prepared.listeners, stop);
     }
 
@@ -210,6 +236,8 @@ impl Listeners {
         let runtimes = self.runtimes.lock();
         for PreparedListener { sockets, doors, role, endpoint, .. } in listeners {
             node.metrics.tls.stapled(role.tls.as_ref().map_or(&[], Door::answers));
+            let proven = self.proven.lock().clone().filter(|_| role.proof.is_some());
+            let stop = &proven.map_or_else(|| stop.clone(), |proven| stop.or(&proven.end.1));
             let accept = |(worker, door): (usize, TcpListener)| {
                 listener::accept(node, door, &role, &runtimes[worker], stop)
             };

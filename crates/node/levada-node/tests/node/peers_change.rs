@@ -440,6 +440,8 @@ async fn secret_changes_by_reloads_under_load_and_fails_no_request() {
         .await;
         let clients = Clients::of(&cluster, &[0, 1, 2, 3]);
         clients.go_on(200).await;
+        let mut former = by_secret(&cluster, old).await;
+        assert_eq!(asked(&mut former).await, 200);
         for step in [&[old, new][..], &[new, old], &[new]] {
             for index in 0..4 {
                 let answer = cluster.reload(index, |settings| {
@@ -448,6 +450,9 @@ async fn secret_changes_by_reloads_under_load_and_fails_no_request() {
                 let answer = answer.await;
                 assert_eq!(answer.status, 200, "{answer:?}");
                 clients.go_on(50).await;
+                if step.contains(&old) {
+                    assert_eq!(asked(&mut former).await, 200, "its secret still holds");
+                }
                 // An order reaches all nodes at each step.
                 let answer = order(cluster.node(index), &json!({"url": url("/load/0")})).await;
                 let report: Json = serde_json::from_slice(&answer.body).unwrap();
@@ -461,13 +466,22 @@ async fn secret_changes_by_reloads_under_load_and_fails_no_request() {
             let page = admin(cluster.node(index), "/metrics").await.text();
             assert!(!page.contains("levada_upstream_failures_total{upstream=\"peer\""), "{page}");
         }
+        assert!(former.rest().await.is_empty(), "its secret holds no more");
         // The old secret opens no connection.
-        let mut stream = TcpStream::connect(cluster.peer(0)).await.unwrap();
-        PeerProof::new(&old.into(), "n0").give(&mut stream).await.unwrap();
-        let mut wire = Wire::over(stream);
-        wire.send(head_of("GET", "/load/1", &[])).await;
-        assert_eq!(wire.answer().await.status, 403);
+        assert_eq!(asked(&mut by_secret(&cluster, old).await).await, 403);
     }
+}
+
+/// A connection to the first node that a secret has opened.
+async fn by_secret(cluster: &Cluster, secret: &str) -> Wire {
+    let mut stream = TcpStream::connect(cluster.peer(0)).await.unwrap();
+    PeerProof::new(&secret.into(), "n0").give(&mut stream).await.unwrap();
+    Wire::over(stream)
+}
+
+async fn asked(wire: &mut Wire) -> u16 {
+    wire.send(head_of("GET", "/load/1", &[])).await;
+    wire.answer().await.status
 }
 
 #[tokio::test]
