@@ -24,6 +24,8 @@ use crate::{
     notices::take_interim, pool::Pool, request_body::Progress, switched,
 };
 
+/// The longest body of a probe that is read.
+const MOST_OF_PROBE: usize = 4 << 10;
 /// Header fields of an origin's response.
 const HEADERS: usize = 100;
 /// Header fields of a peer's response: as many, and those that the peer adds.
@@ -345,9 +347,16 @@ impl Server {
     /// among the requests, so that a busy server is not taken for a dead one.
     pub async fn probe(self: &Arc<Self>, head: &UpstreamHead) -> bool {
         let response = self.exchange_at(None, head, RequestBody::None).await;
-        let is_good = response.is_ok_and(|response| response.status().as_u16() < 400);
+        let Ok(response) = response else { return false };
+        let is_good = response.status().as_u16() < 400;
         if is_good {
             self.health.fault.set(None);
+        }
+        // With a body that has come along, the connection serves the next probe as well.
+        tokio::select! {
+            biased;
+            _ = response.into_body().whole(MOST_OF_PROBE) => {}
+            () = std::future::ready(()) => {}
         }
         is_good
     }

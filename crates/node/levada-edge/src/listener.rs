@@ -152,12 +152,16 @@ pub(crate) fn share(
     role: &ListenerRole,
     client: IpAddr,
 ) -> Option<Option<ClientPlace>> {
+    if role.listener == ListenerKind::Peer {
+        // A probe of a peer is no reason for the node to look after its memory.
+        return Some(None);
+    }
     // A trusted proxy connects for many clients.
     let shares = role.shares.as_ref().filter(|_| !node.trust.load().trusts(client));
     let pressure = node.memory.pressure();
     let place = match shares {
         Some(shares) => shares.enter(client_network::of(client), pressure).map(Some),
-        None if pressure == MemoryPressure::Full && role.listener != ListenerKind::Peer => None,
+        None if pressure == MemoryPressure::Full => None,
         None => return Some(None),
     };
     if place.is_none() {
