@@ -161,9 +161,8 @@ async fn disk_that_stands_is_passed_by_and_waited_for_when_the_origin_fails() {
     assert_eq!((answer.status, answer.body), (200, vec![20; 50_000]));
     shows(&node, "levada_cache_disk_errors_total{kind=\"timeout\"} 1").await;
     // Readers go on.
-    for n in 0..20 {
-        fs::File::options().read(true).write(true).open(pipe(pipes.path(), n)).unwrap();
-    }
+    let open = |n| fs::File::options().read(true).write(true).open(pipe(pipes.path(), n)).unwrap();
+    let _writers: Vec<_> = (0..20).map(open).collect();
     settled(&node).await;
     node.stop().await;
 }
