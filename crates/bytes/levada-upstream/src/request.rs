@@ -48,6 +48,8 @@ pub struct UpstreamHead {
 /// The parts of a request that are others to a node of this CDN than to the origin.
 #[derive(Debug)]
 pub struct AtShield {
+    /// The region that is the shield.
+    pub region: Arc<str>,
     /// Path and query as the client wrote them: the node rewrites them again.
     pub uri: Uri,
     /// Fields that take the place of those that the origin gets.

@@ -19,6 +19,7 @@ mod classes;
 mod decider;
 pub mod handoff;
 mod metrics;
+mod origin_tries;
 mod origins;
 mod server_plan;
 mod settings;
@@ -30,10 +31,12 @@ mod switch;
 pub use classes::Classes;
 pub use decider::{Decider, DeciderDeployment, PreparedDecider, SharedDecider, retried};
 pub use metrics::{PolicyMetrics, ServerMetrics, ShownServers};
+pub use origin_tries::OriginTries;
 pub use origins::{OriginList, OriginOrder, Origins, WatchedOrigin};
 pub use server_plan::{Connect, ServerPlan};
 pub use settings::{
-    AdmissionLimits, ClassSettings, FoundBy, KeyFrom, PolicyChoice, SwitchServer, SwitchSettings,
+    AdmissionLimits, ClassSettings, FoundBy, InBody, KeyFrom, PolicyChoice, SwitchServer,
+    SwitchSettings,
 };
 pub use shared_deciders::SharedDeciders;
 pub use sizes::Sizes;

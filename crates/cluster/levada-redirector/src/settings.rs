@@ -5,8 +5,11 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use crate::handoff::HandoffControl;
 use http::{HeaderMap, header::COOKIE};
 use levada_policy::{DEFAULT_POLICY, Node as ClusterNode, ParameterValue, classify::ClassRules};
-use levada_types::text::{As, Time};
-use levada_upstream::Origin;
+use levada_types::{
+    Key,
+    text::{As, Time},
+};
+use levada_upstream::{Origin, RequestBody, ServerFailure};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -123,6 +126,31 @@ impl KeyFrom {
         };
         value.filter(|value| !value.is_empty())
     }
+
+    /// The key that the beginning of a body makes. The bytes are read here, and are sent all the same.
+    ///
+    /// # Errors
+    /// When the body breaks off.
+    pub async fn in_body(&self, body: &mut RequestBody) -> Result<InBody, ServerFailure> {
+        let Self::Body { bytes, wait } = self else { return Ok(InBody::OfUrl) };
+        let RequestBody::Client(upload) = body else { return Ok(InBody::Missing) };
+        match tokio::time::timeout(*wait, upload.read_ahead(*bytes)).await {
+            Ok(Ok(beginning)) if beginning.is_empty() => Ok(InBody::OfUrl),
+            Ok(Ok(beginning)) => Ok(InBody::Key(Key::of(&beginning))),
+            Ok(Err(_)) => Err(ServerFailure::RequestBody),
+            Err(_) => Ok(InBody::Missing),
+        }
+    }
+}
+
+/// The key of a request by its body.
+pub enum InBody {
+    /// Of the beginning of the body.
+    Key(Key),
+    /// The URL's counts: the site takes no key from bodies, or the body is empty.
+    OfUrl,
+    /// The URL's counts, because there is no body, or its beginning has not come in time.
+    Missing,
 }
 
 /// The value of `name=value`.

@@ -42,13 +42,15 @@ pub use levada_upstream::{
 };
 
 use crate::file::{ADMIN_MODE, WebSocketSettings};
-use http::{HeaderMap, Method};
+use http::{HeaderMap, HeaderName, Method};
 use levada_body::files::{FilesSettings, type_of_extension};
 use levada_rules::{
-    Adjustments, CacheUse, Expression, FieldEdits, RouteAnswer, RouteTable, fits_its_url,
+    Adjustments, CacheUse, Expression, FieldEdits, REQUEST_ID, RouteAnswer, RouteTable,
+    fits_its_url,
 };
 use levada_store::identity::ResourceUrl;
 use levada_tls::acme::AcmeSettings;
+use levada_tls::client_fields::is_about_certificates;
 use levada_tls::door::SiteDoor;
 use levada_tls::handshake::HandshakeSettings;
 use levada_types::{AdminAddress, format_duration};
@@ -435,6 +437,24 @@ impl Handling {
             edits.apply_to_received(headers);
         }
         (cache_use, edits)
+    }
+
+    /// The fields of a request that no list and no key has: `UnkeyedFields` says which of them a fetch has that others
+    /// share. A peer gets every field: it makes the same key, and withholds the same.
+    pub fn unkeyed(&self, headers: &HeaderMap) -> Vec<HeaderName> {
+        if self.fetch_fields == FetchFields::All {
+            return Vec::new();
+        }
+        let key = self.caching.as_ref().map(|rules| &rules.key);
+        let has_id = self.adjustments.as_ref().is_some_and(|with| with.use_request_id());
+        let passes = |name: &HeaderName| {
+            self.fetch_fields.pass(name)
+                || key.is_some_and(|key| key.has_field(name))
+                || (has_id && *name == REQUEST_ID)
+                // This node writes them, and removes what clients write there.
+                || is_about_certificates(name.as_str())
+        };
+        headers.keys().filter(|name| !passes(name)).cloned().collect()
     }
 
     /// The path and query that a response must fit to be stored by rules that store more than HTTP does; `None` where

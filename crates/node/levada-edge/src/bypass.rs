@@ -6,6 +6,7 @@ use http::{Method, Response, StatusCode, header::TRAILER};
 use levada_cache::{CacheStatus, ForwardReason};
 use levada_failure::{Failure, grpc};
 use levada_http::ZeroCopyQueue;
+use levada_redirector::InBody;
 use levada_upstream::{Relay, RequestBody, ServerFailure, UpstreamHead, UpstreamResponse};
 
 use crate::{
@@ -18,7 +19,6 @@ use crate::{
     request::RequestContext,
     resource::Resource,
     respond::{self, PipelineResult},
-    subject,
 };
 
 /// Gets a response from the origin for this request alone. The request has no body.
@@ -65,8 +65,10 @@ pub(crate) async fn bypass(
     let read = |body| RequestBody::client(body, bound, patience);
     let mut body = context.body.take().map_or(RequestBody::None, read);
     let resource = &context.resource;
-    if let Some(key) = subject::body_key(&resource.site, &mut body).await? {
-        head.subject.key = key;
+    match resource.site.settings.servers.key_from().in_body(&mut body).await? {
+        InBody::Key(key) => head.subject.key = key,
+        InBody::OfUrl => {}
+        InBody::Missing => resource.site.fallbacks.inc(),
     }
     let mut exchange = node.forwarder.to_origin(&resource.site, &mut head, body).await?;
     record.chosen = exchange.extensions_mut().remove();

@@ -17,11 +17,7 @@ use levada_rules::CacheUse;
 use levada_store::identity::ResourceUrl;
 use levada_types::Key;
 
-use crate::{
-    cache::{Cache, fetch_fields::unkeyed},
-    request::RequestContext,
-    resource::Resource,
-};
+use crate::{cache::Cache, request::RequestContext, resource::Resource};
 
 /// The facts of a request that matter to stored responses.
 pub(crate) struct Effects {
@@ -37,7 +33,7 @@ impl Effects {
         let RequestContext { parts, cache_use, .. } = context;
         let is_for_all = parts.method == Method::HEAD
             && *cache_use == CacheUse::Full
-            && unkeyed(context).is_empty();
+            && context.unkeyed().is_empty();
         let compared = is_for_all.then(|| Box::new((parts.headers.clone(), SystemTime::now())));
         Self { method: parts.method.clone(), compared }
     }

@@ -1,10 +1,6 @@
 //! Requests to other servers: their heads, and the groups of servers that are tried.
 
-use std::{
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use http::{
@@ -21,7 +17,7 @@ use levada_cache::{join_cookies, strip_fields};
 use levada_cluster::nodes::{Membership, Peers, WatchedPeer};
 use levada_http::NO_HOST;
 use levada_policy::{Outstanding, Pick, PickReason};
-use levada_redirector::{OriginOrder, Sizes, WatchedOrigin, retried};
+use levada_redirector::{OriginTries, Sizes, retried};
 use levada_rules::UnkeyedFields;
 use levada_types::Request as PolicyRequest;
 use levada_upstream::{
@@ -201,8 +197,10 @@ impl Forwarder {
             clock: self.clock,
             metrics: &self.metrics.policies.upstream,
         };
-        let mut origins = Origins { order, again: None, places };
-        Ok(levada_upstream::send(&mut origins, &retries, head, body).await?)
+        let mut origins = OriginTries::new(order, places);
+        let mut response = levada_upstream::send(&mut origins, &retries, head, body).await?;
+        strip_fields(response.headers_mut(), &PEERS_ONLY);
+        Ok(response)
     }
 
     /// Sends a request to the chosen peer of `members`, and to those that the policy chooses after it, until one answers.
@@ -284,62 +282,6 @@ fn forwarded(
         headers.insert(FORWARDED_HOST, host);
     }
     headers.append(FORWARDED_FOR, connection.address().clone());
-}
-
-/// The origins of a site in the order in which they are tried.
-struct Origins<'a> {
-    order: OriginOrder,
-    /// The origin that was asked last. If its response is late, or if it closes the connection without one, it may
-    /// be asked on another connection.
-    again: Option<Arc<WatchedOrigin>>,
-    places: OriginPlaces<'a>,
-}
-
-impl Group for Origins<'_> {
-    type Server = Arc<WatchedOrigin>;
-    type Held = ();
-
-    fn next(&mut self) -> Result<(Arc<WatchedOrigin>, ()), ServerFailure> {
-        let next = self.order.next();
-        let asked =
-            next.clone().or_else(|| self.again.take_if(|origin| origin.server.health.is_up()));
-        self.again = next;
-        if asked.is_none() {
-            self.places.leave_second();
-        }
-        Ok((asked.ok_or(self.order.why_none())?, ()))
-    }
-
-    /// A second request to the same origin would only add to the load of one that sends all the time. Without a free
-    /// place there is none.
-    fn waits_for(&self, origin: &Arc<WatchedOrigin>) -> bool {
-        (origin.server.health.is_moving() && !self.order.has_other()) || self.places.all_are_taken()
-    }
-
-    fn takes_another(&mut self) -> bool {
-        self.places.takes_second()
-    }
-
-    fn is_late(&mut self) {
-        self.places.are_late();
-    }
-
-    fn poll_gives_way(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.places.poll_gives_way(cx)
-    }
-
-    fn failed(&mut self, _: Arc<WatchedOrigin>, (): (), failure: ServerFailure) {
-        self.places.leave_second();
-        // One that closed the connection may take the next.
-        if failure != ServerFailure::NoResponse {
-            self.again = None;
-        }
-    }
-
-    fn answered(&mut self, _: Arc<WatchedOrigin>, (): (), response: &mut UpstreamResponse) {
-        strip_fields(response.headers_mut(), &PEERS_ONLY);
-        self.places.are_answered(response);
-    }
 }
 
 /// The peers that the policy chooses for one request.

@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use http::request::Parts;
+use http::{HeaderName, request::Parts};
 use levada_access::fields::SHIELD;
 use levada_body::compress::Accepts;
 use levada_cache::RequestCacheFields;
@@ -92,6 +92,11 @@ impl RequestContext {
     /// Whether a node of another region asks, which stores the response too.
     pub(crate) fn is_from_region(&self) -> bool {
         self.connection.listener == ListenerKind::Peer && self.parts.headers.contains_key(SHIELD)
+    }
+
+    /// The fields that no list and no key has.
+    pub(crate) fn unkeyed(&self) -> Vec<HeaderName> {
+        self.resource.handling.unkeyed(&self.parts.headers)
     }
 
     /// The request as rules see it.

@@ -144,11 +144,6 @@ impl Site {
         hash64(settings.hosts.first().map_or(&b""[..], |host| host.as_bytes()))
     }
 
-    /// Counts a request that lacks what its key is to be taken from.
-    pub(crate) fn fell_back(&self) {
-        self.fallbacks.inc();
-    }
-
     /// The parts that choose a server of its switch.
     pub(crate) fn policy(&self) -> SitePolicy<'_> {
         SitePolicy { decider: &self.decider, classes: self.classes.as_ref() }

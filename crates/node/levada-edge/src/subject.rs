@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, request::Parts};
 use levada_types::{Key, ServiceClass};
-use levada_upstream::{RequestBody, ServerFailure, Subject};
+use levada_upstream::Subject;
 
 use crate::{resource::Resource, sites::Site};
 use levada_config::KeyFrom;
@@ -25,7 +25,7 @@ pub fn subject<'a>(
 pub(crate) fn count_fallback(site: &Site, part: Option<&[u8]>) {
     let from = site.settings.servers.key_from();
     if part.is_none() && !matches!(from, KeyFrom::Url | KeyFrom::Body { .. }) {
-        site.fell_back();
+        site.fallbacks.inc();
     }
 }
 
@@ -38,32 +38,4 @@ pub(crate) fn class(
 ) -> (ServiceClass, Option<u32>) {
     let Some(classes) = &site.classes else { return Default::default() };
     classes.of_request((resource.scheme(), &parts.method, resource.target()), headers)
-}
-
-/// The key of a request whose site takes it from the beginning of the body. The bytes are read here, and are
-/// sent all the same. `None` where there is no body, or it takes too long.
-pub(crate) async fn body_key(
-    site: &Site,
-    body: &mut RequestBody,
-) -> Result<Option<Key>, ServerFailure> {
-    let Some(KeyFrom::Body { bytes, wait }) = site.settings.servers.switch.as_ref().map(|s| &s.key)
-    else {
-        return Ok(None);
-    };
-    let read = match body {
-        RequestBody::Client(upload) => tokio::time::timeout(*wait, upload.read_ahead(*bytes)).await,
-        RequestBody::None | RequestBody::Text(_) => {
-            site.fell_back();
-            return Ok(None);
-        }
-    };
-    match read {
-        Ok(Ok(beginning)) if beginning.is_empty() => Ok(None),
-        Ok(Ok(beginning)) => Ok(Some(Key::of(&beginning))),
-        Ok(Err(_)) => Err(ServerFailure::RequestBody),
-        Err(_) => {
-            site.fell_back();
-            Ok(None)
-        }
-    }
 }

@@ -516,7 +516,7 @@ async fn disk_slower_than_the_origin_is_passed_by_until_it_is_quick_again() {
         assert!(found.is_some(), "the system has it in its memory");
     }
     assert!(disk.has(0, 100).await, "no origin is asked for it");
-    // Readers go on, also one that has not begun yet.
+    // Readers go on, also one that begins later.
     let _writer = fs::File::options().read(true).write(true).open(disk.file(1)).unwrap();
     // Damaged records are read from the disk, which is quick now.
     (2..60).for_each(|n| fs::write(disk.file(n), b"").unwrap());

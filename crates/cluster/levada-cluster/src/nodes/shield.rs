@@ -3,7 +3,9 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use levada_types::Key;
-use levada_upstream::{Group, REFUSED, ServerFailure, UpstreamResponse};
+use levada_upstream::{
+    AtShield, Group, REFUSED, RequestBody, Retries, ServerFailure, UpstreamHead, UpstreamResponse,
+};
 
 use crate::{
     nodes::{Member, Membership, Peers, WatchedPeer},
@@ -34,9 +36,30 @@ impl ShieldNodes {
         (!left.is_empty()).then_some(Self { members, left })
     }
 
-    /// Their names.
-    pub fn names(&self) -> Vec<&str> {
-        self.left.iter().map(|member| &*member.server.name).collect()
+    /// The shield, and its nodes in the order in which they would be asked for the object of this key, for operators.
+    pub fn in_words(peers: &Peers, purges: &Purges, shield: &str, key: Key) -> String {
+        if **peers.now().region() == *shield {
+            return format!("{shield}: this node is of it, and asks the origin");
+        }
+        let Some(nodes) = Self::of(peers, purges, shield, key) else {
+            return format!("{shield}, of which no node can be asked now: the origin is");
+        };
+        let names: Vec<_> = nodes.left.iter().map(|member| &*member.server.name).collect();
+        format!("{shield}, by {}", names.join(", "))
+    }
+
+    /// Sends a request to them in the form in which a node of the shield gets it; `None` where none of them answers.
+    pub async fn ask(
+        mut self,
+        at: &AtShield,
+        head: &UpstreamHead,
+        by: &Retries<'_>,
+    ) -> Option<UpstreamResponse> {
+        let mut head = UpstreamHead { uri: at.uri.clone(), ..head.clone() };
+        for (name, value) in &at.fields {
+            head.headers.insert(name, value.clone());
+        }
+        levada_upstream::send(&mut self, by, &head, RequestBody::None).await.ok()
     }
 }
 

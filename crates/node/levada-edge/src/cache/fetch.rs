@@ -25,7 +25,6 @@ use levada_upstream::{Relay, UpstreamHead, UpstreamResponse};
 
 use super::{
     Cache,
-    fetch_fields::unkeyed,
     fill::{FetchOutcome, FillLeader, UnsharedResponse},
     lookup::{FillRequest, PartRequest},
     part_origin::PartOrigin,
@@ -82,7 +81,7 @@ impl Fetch {
         pending: PendingStore,
     ) -> Self {
         let (resource, stored) = (&context.resource, order.stored.as_ref());
-        let unkeyed = UnkeyedFields::of(unkeyed(context), &order.fields);
+        let unkeyed = UnkeyedFields::of(context.unkeyed(), &order.fields);
         let mut head = cache.forwarder.shared(context, &unkeyed);
         let mut request_headers = context.parts.headers.clone();
         unkeyed.withhold(context.edits.as_deref(), &mut request_headers);

@@ -3,7 +3,6 @@
 //! ```text
 //!   lookup        a stored response that may be used, or the fetch that is needed
 //!   fill ─ fetch  one fetch for all requests of an object, and its outcome
-//!   fetch_fields  the fields that such a fetch has
 //!   part_origin   single blocks of a long body, by range
 //!   shield        a fetch by way of the region that asks the origin for all others
 //!   rest          the rest of a body that broke off, by range
@@ -16,7 +15,6 @@
 
 pub(crate) mod copies;
 pub(crate) mod fetch;
-pub(crate) mod fetch_fields;
 pub(crate) mod fill;
 pub(crate) mod lookup;
 pub(crate) mod part_origin;

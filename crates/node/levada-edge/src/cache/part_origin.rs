@@ -25,7 +25,6 @@ use levada_upstream::{Inbound, Relay, ServerFailure, UpstreamHead};
 
 use super::{
     Cache,
-    fetch_fields::unkeyed,
     fill::{FetchOutcome, FillLeader},
     rest,
 };
@@ -67,7 +66,7 @@ pub(crate) fn stored(
     let head = object.head();
     let onward = || {
         let fields =
-            UnkeyedFields::of(unkeyed(context), &SentFields::Varying(head.vary.fields().into()));
+            UnkeyedFields::of(context.unkeyed(), &SentFields::Varying(head.vary.fields().into()));
         cache.forwarder.shared(context, &fields)
     };
     let told = (&head.validators, &head.headers);

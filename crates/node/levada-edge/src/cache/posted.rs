@@ -14,7 +14,6 @@ use levada_upstream::{UpstreamHead, UpstreamResponse};
 use super::{
     Cache,
     fetch::Fetch,
-    fetch_fields::unkeyed,
     fill::{FillFollower, FillLeader},
     lookup::FillRequest,
 };
@@ -54,7 +53,7 @@ impl Posted {
         let plain = plain && matches!(cache_use, CacheUse::Full | CacheUse::StoreOnly);
         (plain && resource.handling.cache).then(|| Self {
             request: parts.headers.clone(),
-            unkeyed: UnkeyedFields::of(unkeyed(context), &SentFields::All).without(&OF_A_BODY),
+            unkeyed: UnkeyedFields::of(context.unkeyed(), &SentFields::All).without(&OF_A_BODY),
             requested: SystemTime::now(),
             pending: cache.purges.begin(),
         })

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use http::{HeaderValue, Request, header::HOST};
 use levada_cache::strip_request;
+use levada_cluster::nodes::ShieldNodes;
 use levada_edge::{
     client_connection::{ClientConnection, ListenerKind, Who},
     node::Node,
@@ -58,7 +59,10 @@ pub fn live(node: &Node, asked: &ExplainedRequest) -> Result<Explanation, Explai
         piece: &piece,
     };
     let mut explained = deciding.explain(&request, &of_host.settings, size, known);
-    explained.shield = node.cache.shield_in_words(site, subject.key);
+    if let (Some(shield), Some(peers)) = (&site.settings.servers.shield, &node.peers) {
+        let words = ShieldNodes::in_words(peers, &node.cache.purges, shield, subject.key);
+        explained.shield = Some(words);
+    }
     let servers: Vec<_> = match (&site.switch, &node.peers) {
         (Some(_), _) => site.servers(),
         (None, Some(peers)) => peers.now().members().map(|(_, one)| one.server.clone()).collect(),
