@@ -97,7 +97,7 @@ impl<N: Serve> Requests<N> {
     /// When the connection has failed.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ConnectionError>> {
         loop {
-            // What its own work wakes is polled below: the task need not be woken for that.
+            // Its own work may wake requests, which are polled below: the task need not be woken for that.
             self.wakeups.register(Waker::noop());
             let turn = self.poll_woken(cx)?;
             self.wakeups.register(cx.waker());

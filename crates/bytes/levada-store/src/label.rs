@@ -240,7 +240,7 @@ fn tags(headers: &HeaderMap, identity: &str) -> Vec<u64> {
         let hash = str::from_utf8(text).ok().and_then(|text| u64::from_str_radix(text, 16).ok());
         match hash {
             Some(hash) => tags.push(hash),
-            // Those of the other region, or what is no list of tags: all there are.
+            // The mark of too many tags, or no list of tags: it counts as having all.
             None => tags.extend(0..=MAX_TAGS as u64),
         }
     }

@@ -22,7 +22,7 @@ impl ShieldNodes {
     /// So many nodes are asked before the origin is.
     pub const TRIES: usize = 2;
 
-    /// Those of the region `shield`; `None` at a node of that region, and while none of them can be asked. One that has
+    /// The nodes of the region `shield`; `None` at a node of that region, and while none of them can be asked. One that has
     /// not said that it has all purges that this node has could answer with what they have removed.
     pub fn of(peers: &Peers, purges: &Purges, shield: &str, key: Key) -> Option<Self> {
         let now = peers.now();

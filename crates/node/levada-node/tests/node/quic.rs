@@ -130,7 +130,7 @@ async fn an_address_that_stays_silent_gets_at_most_three_times_what_it_sent() {
         let (came, (_, sent)) = (path.kept()[0].len(), path.bytes());
         assert_eq!(came, 1250);
         assert!((2 * came..=3 * came).contains(&sent), "{sent} bytes for {came}");
-        // What was held back comes when the address is proved.
+        // The held-back datagrams come when the address is proved.
         let (endpoint, connection) = trusting.raw(world.at).await;
         let mut client = Client::over(endpoint, connection).await;
         assert_eq!(client.get("/a").await.status, 200);

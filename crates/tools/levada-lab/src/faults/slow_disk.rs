@@ -22,7 +22,7 @@ pub(super) async fn hold_back(cluster: &mut Cluster<'_>, stage: &Stage<'_>) -> a
         let caches: Vec<_> = (0..NODES).map(|at| cluster.cache(at)).collect();
         if pace != ReadPace::Free {
             caches.iter().flat_map(|cache| files(cache)).for_each(|file| forget(&file));
-            // What is being sent from its file is read again meanwhile.
+            // Records that are being sent from their files are read again meanwhile.
             sleep(SENT).await;
         }
         caches.iter().try_for_each(|cache| group.set(cache, pace))?;
