@@ -11,12 +11,12 @@ use levada_upstream::{AtShield, RequestBody, Retries, UpstreamHead, UpstreamResp
 use super::Cache;
 use crate::{request::RequestContext, sites::Site};
 
-/// How a node of the site's shield is asked, if one may be: not by the shield itself, and not for the head of a large
-/// file, of which it would fetch more.
+/// How a node of the site's shield is asked, if one may be: not by the shield itself, and not for a large file, of which
+/// it would fetch more than the head or the piece.
 pub(crate) fn asked_by(context: &RequestContext) -> Option<Arc<AtShield>> {
     let resource = &context.resource;
     let region = resource.site.settings.servers.shield.clone()?;
-    if context.head_is_enough || context.is_from_region() {
+    if context.head_is_enough || resource.piece.is_some() || context.is_from_region() {
         return None;
     }
     let uri = resource.target().parse().ok()?;

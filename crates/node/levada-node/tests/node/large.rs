@@ -86,7 +86,7 @@ pub(crate) fn ranged(asked: &Asked, body: &[u8], etag: &str) -> Reply {
         .with("content-range", &value)
 }
 
-fn serve(origin: &Origin, length: usize) -> Vec<u8> {
+pub(crate) fn serve(origin: &Origin, length: usize) -> Vec<u8> {
     let whole = body(length, 0);
     let content = whole.clone();
     origin.script("/a", move |asked| ranged(asked, &content, "\"v1\""));
@@ -94,7 +94,7 @@ fn serve(origin: &Origin, length: usize) -> Vec<u8> {
 }
 
 /// The ranges in the origin's requests.
-fn asked_ranges(origin: &Origin) -> Vec<String> {
+pub(crate) fn asked_ranges(origin: &Origin) -> Vec<String> {
     let mut asked: Vec<String> =
         origin.asked("/a").iter().map(|a| a.header("range").unwrap_or_default()).collect();
     asked.sort();

@@ -3,7 +3,10 @@
 use levada_config::Settings;
 use serde_json::json;
 
-use super::purge::purge;
+use super::{
+    large::{PIECE, asked_ranges, in_pieces, piece_ranges, serve},
+    purge::purge,
+};
 use crate::support::{nodes::*, *};
 
 /// Gives `n0` and `n1` the region eu, and the others us, which is the shield.
@@ -127,6 +130,26 @@ async fn blocks_and_ranges_come_by_the_shield() {
         assert!(part.status == 206 && part.body == body[70_000..200_000], "n{node}");
     }
     assert_eq!(origin.hits("/long"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_file_comes_from_the_origin_once_for_each_region() {
+    let origin = Origin::start().await;
+    let cluster = Cluster::start(4, origin.address, |settings| {
+        regions(settings);
+        settings.sites[0].large = Some(in_pieces());
+    })
+    .await;
+    let whole = serve(&origin, 6 * PIECE + 77);
+    for node in 0..4 {
+        assert!(get(cluster.client(node), "/a").await.body == whole, "n{node}");
+    }
+    cluster.settled().await;
+    let asked = asked_ranges(&origin);
+    for range in piece_ranges(whole.len()) {
+        let times = asked.iter().filter(|asked| **asked == range).count();
+        assert_eq!(times, 2, "{range}: {asked:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
