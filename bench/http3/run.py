@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""CPU per hit over HTTP/3 beside HTTP/2 and HTTP/1.1 with TLS, and per handshake, beside nginx and Caddy.
+"""CPU per hit over HTTP/3 beside HTTP/2 and HTTP/1.1 with TLS, and per handshake, beside nginx, h2o and Caddy.
 
-    bench/http3/run.py LEVADA HTTP3 [--nginx NGINX] [--caddy CADDY] [--old ANOTHER-LEVADA] [--rounds 5] [--seconds 3]
+    bench/http3/run.py LEVADA HTTP3 [--nginx NGINX] [--h2o H2O] [--caddy CADDY] [--old ANOTHER-LEVADA] [--rounds 5]
+        [--seconds 3] [--only TEXT]
 
 LEVADA and HTTP3 are programs of a release build: `target/release/levada` and `target/release/http3`. NGINX has HTTP/3
-from 1.25 on (Debian 13). Needs nginx as the origin, openssl, wrk, taskset, and three cores. Each server has one thread
-on core 0; load and origin are on the others. The loads come in turn, round by round, and the ratios are those of rounds.
+from 1.25 on (Debian 13). Needs nginx as the origin, openssl, wrk, taskset, and two cores. Each server has one thread
+on core 0; load and origin are on the others, of which three are used at most. The loads come in turn, round by round, and the ratios are those of rounds.
 """
 
 import argparse
@@ -20,7 +21,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
 
 from local_servers import LocalServers, cpu, port  # noqa: E402
 
-CORES = "1,2"
+LAST = min(os.cpu_count(), 4) - 1
+CORES = "1,2" if LAST > 1 else "1"
 
 
 def worker(process):
@@ -50,6 +52,7 @@ def main():
     arguments.add_argument("http3")
     arguments.add_argument("--old")
     arguments.add_argument("--nginx")
+    arguments.add_argument("--h2o")
     arguments.add_argument("--caddy")
     arguments.add_argument("--rounds", type=int, default=5)
     arguments.add_argument("--seconds", type=int, default=3)
@@ -79,7 +82,7 @@ def main():
                   server {{ {server} root {own}/www; }} }}""")
 
         at = port()
-        here.start(["taskset", "-c", "3" if os.cpu_count() > 3 else "2", "nginx", "-c",
+        here.start(["taskset", "-c", str(LAST), "nginx", "-c",
                     nginx("origin", f"listen 127.0.0.1:{at};")], at)
 
         def levada(name, program, more="http3 = true"):
@@ -108,6 +111,18 @@ health_check = {{ interval = "0s" }}
                 listen 127.0.0.1:{own_port} ssl; http2 on; quic_gso on; ssl_protocols TLSv1.3; ssl_session_tickets off;
                 ssl_certificate {own}/node.pem; ssl_certificate_key {own}/node.key; ssl_buffer_size 16k;
                 http3_max_concurrent_streams 128;""")], own_port)
+        if given.h2o:
+            own_port = port()
+            tls = (f"{{certificate-file: {own}/node.pem, key-file: {own}/node.key, minimum-version: TLSv1.3, "
+                   "neverbleed: OFF, ocsp-update-interval: 0}")
+            file = here.write("h2o.conf", f"""num-threads: 1
+user: root
+listen:
+  - &tls {{host: 127.0.0.1, port: {own_port}, ssl: {tls}}}
+  - {{<<: *tls, type: quic}}
+hosts: {{default: {{paths: {{/: {{file.dir: {own}/www, header.set: "cache-control: max-age=3600"}}}}}}}}
+""")
+            serves("h2o", [given.h2o, "-c", file], own_port)
         if given.caddy:
             own_port = port()
             file = here.write("Caddyfile", f"""{{
@@ -183,7 +198,7 @@ https://a.test:{own_port} {{
             ratio((name, "handshake h3"), (name, "handshake h2"), "at most 1.3")
         ratio(("levada", "1k h1"), ("levada-without", "1k h1"), "at most 1.01")
         for load in loads:
-            for peer in ("nginx", "caddy", "old"):
+            for peer in ("nginx", "h2o", "caddy", "old"):
                 ratio(("levada", load), (peer, load))
 
 
