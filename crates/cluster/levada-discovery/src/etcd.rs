@@ -135,7 +135,7 @@ fn member(name: &str, pair: &KeyValue) -> Option<Member> {
 }
 
 mod value {
-    //! The value of a key: `10.0.0.1:80`, or `{"address": "10.0.0.1:80", "weight": 2}`.
+    //! The value of a key: `10.0.0.1:80`, or `{"address": "10.0.0.1:80", "weight": 2, "region": "eu"}`.
 
     use std::{net::SocketAddr, ops::RangeInclusive};
 
@@ -159,6 +159,8 @@ mod value {
         address: SocketAddr,
         #[serde(default = "usual")]
         weight: f64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        region: Option<String>,
     }
 
     const WEIGHTS: RangeInclusive<f64> = 0.001..=1000.0;
@@ -170,17 +172,19 @@ mod value {
     pub(super) fn read(name: &str, text: &[u8]) -> Result<Member, ValueError> {
         let plain = std::str::from_utf8(text).ok().and_then(|text| text.trim().parse().ok());
         let value = match plain {
-            Some(address) => Value { address, weight: usual() },
+            Some(address) => Value { address, weight: usual(), region: None },
             None => serde_json::from_slice(text)?,
         };
         if !WEIGHTS.contains(&value.weight) {
             return Err(ValueError::Weight);
         }
-        Ok(Member { weight: value.weight, ..Member::new(name, value.address) })
+        let region = value.region.filter(|region| !region.is_empty()).map(Into::into);
+        Ok(Member { weight: value.weight, region, ..Member::new(name, value.address) })
     }
 
     pub(super) fn write(member: &Member) -> Vec<u8> {
-        let value = Value { address: member.address, weight: member.weight };
+        let (address, weight) = (member.address, member.weight);
+        let value = Value { address, weight, region: member.region.as_deref().map(str::to_owned) };
         serde_json::to_vec(&value).unwrap_or_default()
     }
 
@@ -218,7 +222,10 @@ mod value {
         fn registration_is_read_as_it_was_written() {
             let mut member = Member::new("a", "[2001:db8::1]:7070".parse().unwrap());
             member.weight = 3.5;
-            assert_eq!(read("a", &write(&member)).unwrap(), member);
+            for region in [None, Some("eu".into())] {
+                member.region = region;
+                assert_eq!(read("a", &write(&member)).unwrap(), member);
+            }
         }
     }
 }

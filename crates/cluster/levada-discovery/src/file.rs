@@ -44,6 +44,7 @@ struct Target {
     port: u16,
     weight: f64,
     priority: u16,
+    region: Option<Arc<str>>,
 }
 
 /// The mark by which one version of a file differs from another.
@@ -153,7 +154,9 @@ fn target(text: &str, group: &Group) -> Result<Target, String> {
         Some(Err(_)) => return Err(format!("the priority of {text} is no number up to 65535")),
     };
     let host = bare.unwrap_or(host).into();
-    Ok(Target { name: name.into(), host, port, weight, priority })
+    let region = group.labels.get("region").filter(|region| !region.is_empty());
+    let region = region.map(|region| region.as_str().into());
+    Ok(Target { name: name.into(), host, port, weight, priority, region })
 }
 
 /// The addresses of the hosts that are names.
@@ -223,6 +226,7 @@ impl Names {
         let member = |name: Arc<str>, ip, host| Member {
             weight: target.weight,
             priority: target.priority,
+            region: target.region.clone(),
             host,
             ..Member::new(name, SocketAddr::new(ip, target.port))
         };
@@ -251,10 +255,12 @@ mod tests {
     fn file_of_prometheus_is_read() {
         let text = r#"[
             {"targets": ["10.0.0.1:80", "[::1]:81"], "labels": {"env": "prod", "weight": "2"}},
-            {"targets": ["b.example:82"], "labels": {"name": "b", "priority": "1"}},
+            {"targets": ["b.example:82"], "labels": {"name": "b", "priority": "1", "region": "eu"}},
             {"targets": []}
         ]"#;
         let seen: Vec<_> = parsed(text).unwrap();
+        let regions: Vec<_> = seen.iter().map(|target| target.region.as_deref()).collect();
+        assert_eq!(regions, [None, None, Some("eu")]);
         let seen: Vec<_> =
             seen.iter().map(|t| (&*t.name, &*t.host, t.port, t.weight, t.priority)).collect();
         assert_eq!(

@@ -16,11 +16,13 @@ pub struct Member {
     pub priority: u16,
     /// The name by which its certificate is checked; `None`: its address.
     pub host: Option<Arc<str>>,
+    /// The region of a node; `None`: that of the node that asks the source.
+    pub region: Option<Arc<str>>,
 }
 
 impl Member {
     /// A member of weight 1.
     pub fn new(name: impl Into<Arc<str>>, address: SocketAddr) -> Self {
-        Self { name: name.into(), address, weight: 1.0, priority: 0, host: None }
+        Self { name: name.into(), address, weight: 1.0, priority: 0, host: None, region: None }
     }
 }

@@ -117,7 +117,7 @@ fn members(records: &[SRV], targets: &Targets) -> Vec<Member> {
         addresses.into_iter().map(move |ip| {
             let address = SocketAddr::new(ip, port);
             let name = if is_alone { host.clone() } else { format!("{host}/{address}").into() };
-            Member { name, address, weight, priority, host: Some(host.clone()) }
+            Member { weight, priority, host: Some(host.clone()), ..Member::new(name, address) }
         })
     };
     records.iter().flat_map(of_record).collect()

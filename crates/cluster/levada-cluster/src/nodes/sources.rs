@@ -60,8 +60,12 @@ impl PeerSources {
             }
         }
         let Some(source) = &self.nodes else { return nodes };
-        // A source lists the nodes next to this one.
-        let region = nodes.region_of(me);
+        // A member without a region is of this node's. Where this node has none, there are no regions.
+        let own = nodes.region_of(me);
+        let region = |member: &Member| match &member.region {
+            Some(region) if !own.is_empty() => region.clone(),
+            _ => own.clone(),
+        };
         for member in source.members().iter() {
             let name = node_name(&member.name);
             if name == me {
@@ -73,7 +77,7 @@ impl PeerSources {
             }
             match nodes.peers.iter_mut().find(|peer| peer.name == name) {
                 Some(peer) => peer.at = Some(member.address),
-                None => nodes.peers.push(peer(name, member, region.clone())),
+                None => nodes.peers.push(peer(name, member, region(member))),
             }
         }
         // The same order on every node.
