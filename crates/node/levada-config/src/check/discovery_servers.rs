@@ -99,7 +99,9 @@ impl Check<'_, '_> {
             return self.error(&path.key("register"), message).help(help).none();
         }
         let NodeName(me) = self.file.name.as_ref()?;
-        Some(Registration { source: source.clone(), me: Member::new(me.as_str(), address) })
+        let region = peering.and_then(|peering| Some(peering.region.as_ref()?.0.as_str().into()));
+        let me = Member { region, ..Member::new(me.as_str(), address) };
+        Some(Registration { source: source.clone(), me })
     }
 
     pub(super) fn kubernetes(

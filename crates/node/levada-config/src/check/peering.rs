@@ -29,6 +29,7 @@ impl Check<'_, '_> {
         } else {
             self.own_name_is_a_peer();
         }
+        self.own_region(peering, &path);
         let trust = self.trust(peering, &path);
         Some(Some(Peering {
             listen: peering.listen?.0,
@@ -81,11 +82,29 @@ impl Check<'_, '_> {
         if peering.discovery.is_some() && !peers.iter().any(|peer| peer.name == *own) {
             let address = peering.listen?.0.to_string();
             let (name, weight) = (own.clone(), file::Peer::default().weight);
-            let region = peers.first().map(|peer| peer.region.clone()).unwrap_or_default();
+            let region = match &peering.region {
+                Some(NodeName(own)) => own.as_str().into(),
+                None => peers.first().map(|peer| peer.region.clone()).unwrap_or_default(),
+            };
             let (at, rtt, client_url) = (None, None, None);
             peers.push(Peer { name, address, at, weight, rtt, client_url, region });
         }
         Some(peers)
+    }
+
+    /// The region of this node has one place.
+    fn own_region(&mut self, peering: &file::Peering, path: &Path) {
+        if peering.region.is_none() {
+            return;
+        }
+        let listed = self.file.peer.iter().any(|peer| peer.name == self.file.name);
+        if peering.discovery.is_none() || listed {
+            self.error(&path.key("region"), "belongs to the `[[peer]]` table of this node")
+                .help("write it there; this key is for nodes that only a source names");
+        } else if let Some(at) = self.file.peer.iter().position(|peer| peer.region.is_none()) {
+            let message = "has no `region`, and this node has one";
+            self.error(&self.root.key("peer").index(at), message).help("give it its region");
+        }
     }
 
     fn own_name_is_a_peer(&mut self) {

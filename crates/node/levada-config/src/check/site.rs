@@ -131,13 +131,16 @@ impl Check<'_, '_> {
         })
     }
 
-    /// The region through which others ask the origin; it must be one of the cluster.
+    /// The region through which others ask the origin; it must be one of the cluster, as far as that is known.
     fn shield(&mut self, of: &file::SiteServers, levels: &KeyLevels) -> Option<Arc<str>> {
         let NodeName(shield) = of.shield.as_ref()?;
         let path = levels.key(self.findings, "shield");
         let regions =
             || self.file.peer.iter().filter_map(|peer| Some(peer.region.as_ref()?.0.as_str()));
-        if !regions().any(|region| region == shield) {
+        let peering = self.file.peering.as_ref();
+        let may_come =
+            peering.is_some_and(|peering| peering.discovery.is_some() && peering.region.is_some());
+        if !may_come && !regions().any(|region| region == shield) {
             let help = did_you_mean(shield, regions()).unwrap_or_else(|| {
                 "give each `[[peer]]` its `region`, and name one of them here".to_owned()
             });

@@ -34,6 +34,9 @@ pub struct Peering {
     /// `name` must be the one that the source gives it: docs/operate/discovery.md.
     #[schemars(extend("examples" = ["nodes"]))]
     pub discovery: Option<NodeName>,
+    /// The region of this node, if a source names the nodes and no `[[peer]]` table this one. See docs/operate/regions.md.
+    #[schemars(extend("examples" = ["eu"]))]
+    pub region: Option<NodeName>,
     /// The protocol between peers.
     pub protocol: Protocol,
     /// Time in which a node that came up reaches its full share of requests; `"0s"` is at once.
@@ -56,6 +59,7 @@ impl Default for Peering {
             secret_file: None,
             tls: None,
             discovery: None,
+            region: None,
             protocol: Protocol::default(),
             slow_start: Time::default(),
             catch_up: Time(Duration::from_secs(10)),

@@ -17,6 +17,7 @@ use levada_config::{
 };
 use levada_discovery::Source;
 use levada_node::Running;
+use serde_json::json;
 
 use crate::{
     support::{dns::Dns, nodes::*, *},
@@ -543,33 +544,39 @@ async fn watched_file_is_followed_when_it_is_replaced_and_not_while_it_is_half_w
     settled(&node).await;
 }
 
-/// Three nodes at these addresses, each of which knows itself and the source `nodes`.
+/// A node at this address, which knows itself and the source `nodes`.
+fn node_of(source: Source, origin: SocketAddr, listen: SocketAddr, region: &str) -> Settings {
+    let mut settings = single(&[origin]);
+    settings.name = listen.ip().to_string();
+    settings.discovery.sources = vec![NamedSource { name: "nodes".into(), source }];
+    settings.peering = Some(Peering {
+        listen,
+        trust: PeerTrust::Secret(SECRET.into()),
+        h2: false,
+        peers: vec![Peer {
+            name: settings.name.clone(),
+            address: listen.to_string(),
+            at: None,
+            weight: 1.0,
+            rtt: None,
+            client_url: None,
+            region: region.into(),
+        }],
+        discovery: Some("nodes".into()),
+        health: watched(),
+        slow_start: Duration::ZERO,
+        catch_up: Duration::from_secs(10),
+    });
+    settings
+}
+
+/// Nodes at these addresses, each of which knows itself and the source `nodes`.
 async fn nodes_of(dns: &Dns, origin: SocketAddr, ips: &[Ipv4Addr], port: u16) -> Vec<Running> {
     let mut nodes = Vec::new();
     for ip in ips {
-        let mut settings = resolved(single(&[origin]), dns);
-        settings.name = ip.to_string();
         let source = Source::Dns(DnsSource { host: "nodes.test".into(), port, resolver: None });
-        settings.discovery.sources = vec![NamedSource { name: "nodes".into(), source }];
-        settings.peering = Some(Peering {
-            listen: (*ip, port).into(),
-            trust: PeerTrust::Secret(SECRET.into()),
-            h2: false,
-            peers: vec![Peer {
-                name: ip.to_string(),
-                address: format!("{ip}:{port}"),
-                at: None,
-                weight: 1.0,
-                rtt: None,
-                client_url: None,
-                region: "".into(),
-            }],
-            discovery: Some("nodes".into()),
-            health: watched(),
-            slow_start: Duration::ZERO,
-            catch_up: Duration::from_secs(10),
-        });
-        nodes.push(start(settings).await);
+        let settings = node_of(source, origin, (*ip, port).into(), "");
+        nodes.push(start(resolved(settings, dns)).await);
     }
     nodes
 }
@@ -619,6 +626,44 @@ async fn nodes_of_a_cluster_come_from_the_addresses_of_a_name() {
         until_peers_up(node, 2).await;
     }
     asking.end().await;
+}
+
+#[tokio::test]
+async fn nodes_of_two_regions_come_from_a_file() {
+    let ips: Vec<Ipv4Addr> = (1..=4).map(|host| Ipv4Addr::new(127, 1, 6, host)).collect();
+    let free = |port: &u16| ips.iter().all(|ip| std::net::TcpListener::bind((*ip, *port)).is_ok());
+    let port = std::iter::repeat_with(|| reserve(1)[0].port()).find(free).unwrap();
+    let origin = Origin::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("nodes.json");
+    let region = |at: usize| if at < 2 { "eu" } else { "us" };
+    let group = |(at, ip): (usize, &Ipv4Addr)| {
+        let labels = json!({"name": ip.to_string(), "region": region(at)});
+        json!({"targets": [format!("{ip}:{port}")], "labels": labels})
+    };
+    let groups: Vec<_> = ips.iter().enumerate().map(group).collect();
+    write(&path, &json!(groups).to_string());
+    let mut nodes = Vec::new();
+    for (at, ip) in ips.iter().enumerate() {
+        let source = Source::File(FileSource { path: path.clone() });
+        let mut settings = node_of(source, origin.address, (*ip, port).into(), region(at));
+        settings.sites[0].servers.shield = Some("us".into());
+        nodes.push(start(settings).await);
+    }
+    for node in &nodes {
+        until_peers_up(node, 4).await;
+    }
+    for key in 0..20 {
+        let target = format!("/{key}");
+        for (at, node) in nodes.iter().enumerate() {
+            let answer = get(node.addresses.clients[0], &target).await;
+            assert_eq!(answer.status, 200);
+            let hop = answer.field("proxy-status");
+            let others = if at < 2 { &ips[2..] } else { &ips[..2] };
+            assert!(!others.iter().any(|ip| hop.contains(&format!("\"{ip}"))), "{at}: {hop}");
+        }
+        assert_eq!(origin.hits(&target), 1, "{target}");
+    }
 }
 
 #[tokio::test]
