@@ -18,6 +18,7 @@ const HELD: &[&str] = &[
     "levada-node",
     "levada-redirector",
     "levada-store",
+    "levada-testbed",
     "levada-upstream",
 ];
 

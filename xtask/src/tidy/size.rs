@@ -9,7 +9,7 @@ use crate::source::Source;
 const LIMIT: Limit = Limit {
     figure: "the number of its production lines",
     most: 10_000.0,
-    allowances: &[("bench", 10_250.0), ("levada-lab", 10_300.0)],
+    allowances: &[("bench", 10_250.0)],
 };
 
 /// A line for each crate that is too large.

@@ -7,9 +7,6 @@ mod args;
 mod cap;
 #[cfg(target_os = "linux")]
 mod changes;
-pub mod cluster;
-#[cfg(target_os = "linux")]
-mod emulation;
 #[cfg(target_os = "linux")]
 mod faults;
 #[cfg(target_os = "linux")]
@@ -38,7 +35,7 @@ pub fn run(args: &LabArgs) -> anyhow::Result<CommandStatus> {
         LabCommand::Policies(args) => policies::run(args),
         LabCommand::Faults(args) => faults::run(args),
         LabCommand::Changes(args) => changes::run(args),
-        LabCommand::Backend(args) => emulation::backend::run(args),
+        LabCommand::Backend(args) => levada_testbed::emulation::backend::run(args),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, path::Path};
 
-use levada_lab::cluster::load::read_trace;
+use levada_testbed::cluster::load::read_trace;
 use levada_trace::{RICE, Trace, TraceLimits};
 use levada_types::{ByteSize, Key};
 

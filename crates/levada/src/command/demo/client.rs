@@ -12,7 +12,7 @@ use std::{
 
 use http::{HeaderMap, HeaderName, StatusCode};
 use levada_client::command::content::Verifier;
-use levada_lab::cluster::client::{
+use levada_testbed::cluster::client::{
     BodyEnd, Connection, IdleConnections, Reader, connect, fields, request,
 };
 use tokio::time::Instant;

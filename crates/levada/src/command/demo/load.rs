@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use levada_lab::cluster::load::open_loop;
+use levada_testbed::cluster::load::open_loop;
 use tokio::{sync::Semaphore, time::Instant};
 
 use super::{

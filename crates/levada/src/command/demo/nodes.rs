@@ -8,7 +8,7 @@ use levada_client::command::{
     node::{Addresses, free_addresses},
 };
 use levada_config::PolicyChoice;
-use levada_lab::cluster::nodes::{Nodes, with_free_ports};
+use levada_testbed::cluster::nodes::{Nodes, with_free_ports};
 
 use super::{
     config,

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{Either, Full};
 use hyper::body::{Body, Incoming};
-use levada_lab::cluster::server::{accept, body, converse, text};
+use levada_testbed::cluster::server::{accept, body, converse, text};
 use tokio::net::TcpListener;
 
 use super::catalog::Catalog;

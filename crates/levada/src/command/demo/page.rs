@@ -22,8 +22,8 @@ use levada_control::page::{
     Hello, Orders, Page, PageBody, SeenNode, Shown, Snapshot, Stalled, Story, StoryPhase,
 };
 use levada_control::status::{Sample, SetSize};
-use levada_lab::cluster::server::{self, accept, converse};
 use levada_policy::POLICIES;
+use levada_testbed::cluster::server::{self, accept, converse};
 use percent_encoding::percent_decode_str;
 use tokio::{net::TcpListener, sync::mpsc};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use levada_lab::cluster::load::poisson;
+use levada_testbed::cluster::load::poisson;
 use levada_types::Rng;
 use serde::Serialize;
 

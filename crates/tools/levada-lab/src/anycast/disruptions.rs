@@ -15,20 +15,21 @@ use std::{
 };
 
 use anyhow::{Context as _, bail, ensure};
+use levada_client::command::CommandStatus;
 use levada_client::{Client, ClientSettings, DownloadProgress, GetRequest};
 use levada_net::{
     lab::{Access, Network},
     wire::Shape,
 };
+use levada_report::chart::{Axes, Figure, lines};
+use levada_testbed::{cluster::on_host, emulation::run::mean};
 use serde_json::json;
 
 use super::{
     draw, is_whole,
     sender::{self, Sender},
 };
-use crate::{args::anycast::DisruptionsArgs, cluster::on_host, emulation::run::mean};
-use levada_client::command::CommandStatus;
-use levada_report::chart::{Axes, Figure, lines};
+use crate::args::anycast::DisruptionsArgs;
 
 /// One point of the figure: microseconds, millionths, seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

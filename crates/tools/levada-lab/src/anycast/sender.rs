@@ -19,14 +19,13 @@ use levada_net::{
     dormant::{DormancyWatch, MonitoredStream, WatchedConnection},
     tcp::reset_on_close,
 };
+use levada_testbed::cluster::client::{BodyEnd, Reader, connect, fields, request};
 use levada_types::Key;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpListener,
     task::AbortHandle,
 };
-
-use crate::cluster::client::{BodyEnd, Reader, connect, fields, request};
 
 /// The object, and the treatment of connections.
 pub(super) struct Sender {

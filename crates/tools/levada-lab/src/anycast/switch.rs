@@ -22,10 +22,13 @@ use std::{
 };
 
 use anyhow::{Context as _, bail, ensure};
+use levada_client::command::{CommandStatus, admin_client};
 use levada_net::{
     lab::{Access, Child, Host, Network},
     wire::{Shape, Wire},
 };
+use levada_report::chart::{Axes, Curve, lines};
+use levada_testbed::cluster::on_host;
 use serde_json::{Value as Json, json};
 use tokio::net::TcpListener;
 
@@ -33,12 +36,7 @@ use super::{
     draw, is_whole,
     sender::{self, Sender},
 };
-use crate::{
-    args::anycast::{Daemon, SwitchArgs},
-    cluster::on_host,
-};
-use levada_client::command::{CommandStatus, admin_client};
-use levada_report::chart::{Axes, Curve, lines};
+use crate::args::anycast::{Daemon, SwitchArgs};
 
 /// Starts everything, moves the route, and checks the downloads.
 ///

@@ -10,10 +10,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use levada_client::command::CommandStatus;
 use levada_net::{
     lab::{Access, Network},
     wire::Shape,
 };
+use levada_report::chart::{Axes, Figure, lines};
+use levada_testbed::cluster::on_host;
 use serde_json::json;
 use tokio::net::TcpListener;
 
@@ -21,9 +24,7 @@ use super::{
     draw,
     sender::{self, Sender},
 };
-use crate::{args::anycast::SynchronizationArgs, cluster::on_host};
-use levada_client::command::CommandStatus;
-use levada_report::chart::{Axes, Figure, lines};
+use crate::args::anycast::SynchronizationArgs;
 
 /// Moves the clients, and samples the queue for the given duration.
 ///

@@ -27,11 +27,9 @@ use tokio::{
 
 use super::sender::{self, Sender};
 use levada_client::command::{CommandStatus, admin_client};
+use levada_testbed::cluster::{on_host, resident};
 
-use crate::{
-    args::anycast::VanishingArgs,
-    cluster::{on_host, resident},
-};
+use crate::args::anycast::VanishingArgs;
 
 /// Makes the clients vanish, and measures the state that remains.
 ///

@@ -3,9 +3,8 @@
 use clap::{Args, ValueEnum};
 
 use levada_client::command::option::size;
+use levada_testbed::options::PrototypeArgs;
 use levada_types::ByteSize;
-
-use crate::args::emulation::PrototypeArgs;
 
 /// The prototype of WWW10: a Web switch and servers with files and services, in real processes.
 ///

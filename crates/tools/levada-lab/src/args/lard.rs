@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 
 use levada_client::command::option::size;
+use levada_testbed::options::PrototypeArgs;
 use levada_types::ByteSize;
-
-use crate::args::emulation::PrototypeArgs;
 
 /// The prototype of ASPLOS'98: a front-end and back-ends with bounded memories, in real processes.
 ///

@@ -3,7 +3,6 @@
 pub(crate) mod anycast;
 pub(crate) mod cap;
 pub(crate) mod changes;
-pub(crate) mod emulation;
 pub(crate) mod faults;
 pub(crate) mod lard;
 pub(crate) mod policies;
@@ -13,10 +12,11 @@ use std::{net::Ipv4Addr, time::Duration};
 use clap::{Args, Subcommand};
 use levada_client::command::option::{rate, time};
 use levada_net::wire::parse_loss;
+use levada_testbed::options::BackendArgs;
 
 use self::{
-    anycast::AnycastArgs, cap::CapArgs, changes::ChangesArgs, emulation::BackendArgs,
-    faults::FaultsArgs, lard::LardArgs, policies::PoliciesArgs,
+    anycast::AnycastArgs, cap::CapArgs, changes::ChangesArgs, faults::FaultsArgs, lard::LardArgs,
+    policies::PoliciesArgs,
 };
 
 /// Runs real programs on emulated networks, and before emulated servers, within this machine

@@ -2,12 +2,11 @@
 
 use anyhow::Context as _;
 use levada_sim::prototype::Plan;
-use tokio::time::sleep;
-
-use crate::{
+use levada_testbed::{
     cluster::load::ClosedLoop,
     emulation::{client::Client, cluster::Cluster},
 };
+use tokio::time::sleep;
 
 /// Starts clients that run until they are stopped; `once` makes a connection for each request.
 pub(super) fn start(plan: &Plan, time_scale: f64, once: bool, cluster: &Cluster) -> ClosedLoop {

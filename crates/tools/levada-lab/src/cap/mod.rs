@@ -10,21 +10,19 @@ mod report;
 use std::{sync::Arc, time::Duration};
 
 use anyhow::ensure;
+use levada_client::command::CommandStatus;
 use levada_sim::{
     machine::Hardware,
     prototype::{Habits, Measured, Plan, Site, play},
 };
+use levada_testbed::emulation::{
+    cluster::Spec,
+    run::{self, Run, Window},
+    strategy::Strategy,
+};
 use levada_types::ServiceClass;
 
-use super::{
-    args::cap::{CapArgs, MixName},
-    emulation::{
-        cluster::Spec,
-        run::{self, Run, Window},
-        strategy::Strategy,
-    },
-};
-use levada_client::command::CommandStatus;
+use super::args::cap::{CapArgs, MixName};
 
 /// Measurements and their predictions.
 struct CapRow {

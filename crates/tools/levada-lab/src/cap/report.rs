@@ -1,22 +1,20 @@
 //! The printed report: the emulated machines, a line for each measurement, and the paper's
 //! statements.
 
+use levada_client::command::CommandStatus;
 use levada_sim::prototype::{Habits, Measured, Service};
+use levada_testbed::emulation::{
+    report::{
+        Claim, LabReport, QUALITY_1, QUALITY_2, misprediction, notes, nothing_failed, percent,
+        quality,
+    },
+    run::mean,
+};
 use levada_types::{ByteSize, format_duration};
 use serde_json::json;
 
 use super::{CapRow, CapSetup, site};
-use crate::{
-    args::cap::{CapArgs, MixName},
-    emulation::{
-        report::{
-            Claim, LabReport, QUALITY_1, QUALITY_2, misprediction, notes, nothing_failed, percent,
-            quality,
-        },
-        run::mean,
-    },
-};
-use levada_client::command::CommandStatus;
+use crate::args::cap::{CapArgs, MixName};
 
 /// Prints the setup.
 pub(super) fn begin(args: &CapArgs, setup: &CapSetup) -> anyhow::Result<LabReport> {

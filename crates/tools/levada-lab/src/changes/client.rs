@@ -23,13 +23,13 @@ use tokio_rustls::{
     },
 };
 
-use levada_types::Rng;
-
-use super::{counts::Counts, settings::HOST_NAME};
-use crate::cluster::{
+use levada_testbed::cluster::{
     client::{Connection, IdleConnections, fields, handshake, request},
     problems::Problem,
 };
+use levada_types::Rng;
+
+use super::{counts::Counts, settings::HOST_NAME};
 
 /// How a client sends its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,16 +14,16 @@ use levada_client::command::{
     node::{Addresses, configuration_head},
 };
 use levada_net::lab::LabCluster;
+use levada_testbed::{
+    cluster::{nodes::Nodes, spawn_on, until_handed_off},
+    emulation::cluster::PREFIX,
+};
 
 use super::{
     client::{ClientKind, NodeClient},
     counts::Counts,
     nodes::ChangedDoor,
     settings::{LabAuthority, site_text},
-};
-use crate::{
-    cluster::{nodes::Nodes, spawn_on, until_handed_off},
-    emulation::cluster::PREFIX,
 };
 
 /// The front-end and its back-ends. Their processes end when this is dropped.

@@ -7,6 +7,13 @@ use http::{
     header::{CONNECTION, ETAG},
 };
 use levada_client::command::content::Verifier;
+use levada_testbed::cluster::{
+    SILENCE_TIMEOUT,
+    client::{BodyEnd, Reader},
+    load::{open_loop, poisson},
+    objects::{HIT_SIZE, Objects, VersionedObject},
+    problems::{Problem, Verdict},
+};
 use levada_types::Rng;
 use tokio::{
     task::JoinSet,
@@ -14,13 +21,6 @@ use tokio::{
 };
 
 use super::{client::ClientKind, counts::Counts, nodes::ChangedDoor};
-use crate::cluster::{
-    SILENCE_TIMEOUT,
-    client::{BodyEnd, Reader},
-    load::{open_loop, poisson},
-    objects::{HIT_SIZE, Objects, VersionedObject},
-    problems::{Problem, Verdict},
-};
 
 /// The load on a cluster.
 pub(super) struct ChangeLoad {

@@ -26,6 +26,7 @@ use std::{net::Ipv4Addr, rc::Rc};
 
 use levada_client::command::CommandStatus;
 use levada_net::lab::{self, LabCluster};
+use levada_testbed::cluster::{chosen, objects::Objects, origin, until_interrupted};
 use levada_types::Rng;
 use tokio::time::{Instant, sleep_until};
 
@@ -36,10 +37,8 @@ use self::{
     nodes::ChangedNodes,
     register::Change,
 };
-use crate::{
-    args::changes::ChangesArgs,
-    cluster::{chosen, objects::Objects, origin, until_interrupted},
-};
+
+use crate::args::changes::ChangesArgs;
 
 /// The results of a row.
 struct ChangeOutcome {
@@ -91,7 +90,7 @@ async fn play(
     change: &Change,
     hosts: Option<&LabCluster>,
 ) -> anyhow::Result<ChangeOutcome> {
-    let objects = Rc::new(Objects::new());
+    let objects = Rc::new(Objects::default());
     let address = hosts.map_or(Ipv4Addr::LOCALHOST, |_| LabCluster::CLIENT);
     let (origin, _) = origin::start(address.into(), objects.clone()).await?;
     let mut nodes = ChangedNodes::start(origin, args.seed, change.holds_sockets, hosts).await?;

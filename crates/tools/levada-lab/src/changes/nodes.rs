@@ -13,6 +13,13 @@ use levada_client::command::{
     node::{Addresses, free_addresses},
 };
 use levada_net::lab::LabCluster;
+use levada_testbed::{
+    cluster::{
+        nodes::{Nodes, with_free_ports},
+        tell,
+    },
+    emulation::cluster::PREFIX,
+};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio_rustls::rustls::pki_types::CertificateDer;
@@ -22,13 +29,6 @@ use super::{
     handed::HandedNodes,
     held_sockets::hold,
     settings::{ClusterSettings, LabAuthority, NodePlace},
-};
-use crate::{
-    cluster::{
-        nodes::{Nodes, with_free_ports},
-        tell,
-    },
-    emulation::cluster::PREFIX,
 };
 
 /// A node as the load sees it.

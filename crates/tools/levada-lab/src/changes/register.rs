@@ -5,6 +5,7 @@ use std::{net::SocketAddr, time::Duration};
 use anyhow::{Context as _, ensure};
 use futures_util::future::LocalBoxFuture;
 use http::StatusCode;
+use levada_testbed::cluster::client::handshake;
 use tokio::{net::TcpStream, time::sleep};
 
 use super::{
@@ -13,7 +14,6 @@ use super::{
     nodes::{ChangedNodes, NODES},
     settings::HOST_NAME,
 };
-use crate::cluster::client::handshake;
 
 /// A change.
 pub(super) struct Change {

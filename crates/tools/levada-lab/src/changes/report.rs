@@ -1,14 +1,14 @@
 //! The printed report: the cluster and the load, a line for each change, and whether any request suffered.
 
 use levada_client::command::CommandStatus;
-use serde_json::json;
-
-use super::{ChangeOutcome, handed::BACKS, nodes::NODES, register::Change};
-use crate::{
-    args::changes::ChangesArgs,
+use levada_testbed::{
     cluster::{milliseconds, problems::Problem},
     emulation::report::{Claim, LabReport},
 };
+use serde_json::json;
+
+use super::{ChangeOutcome, handed::BACKS, nodes::NODES, register::Change};
+use crate::args::changes::ChangesArgs;
 
 /// Prints the setup. `left_out` is the reason why no connection is handed off.
 pub(super) fn begin(args: &ChangesArgs, left_out: Option<&str>) -> anyhow::Result<LabReport> {

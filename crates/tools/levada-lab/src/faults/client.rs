@@ -4,13 +4,13 @@ use std::net::SocketAddr;
 
 use http::{HeaderMap, Response, StatusCode};
 use hyper::body::Incoming;
-use tokio::{net::TcpSocket, time::timeout};
-
-use super::door::Door;
-use crate::cluster::{
+use levada_testbed::cluster::{
     SILENCE_TIMEOUT,
     client::{Connection, Reader, handshake, request},
 };
+use tokio::{net::TcpSocket, time::timeout};
+
+use super::door::Door;
 
 /// Sends a GET and receives the head of the response, on a kept connection if there is one. If that
 /// turns out to be closed, a new one takes its place.
@@ -58,7 +58,7 @@ pub(super) fn reader() -> Reader {
 
 /// The fields of a request of this client.
 pub(super) fn fields(host: &'static str, client: &str) -> HeaderMap {
-    let mut fields = crate::cluster::client::fields(host);
+    let mut fields = levada_testbed::cluster::client::fields(host);
     if let Ok(client) = client.parse() {
         fields.insert("x-forwarded-for", client);
     }

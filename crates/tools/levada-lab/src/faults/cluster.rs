@@ -17,6 +17,13 @@ use levada_net::lab::{
     Host,
     file_system::{HeldBack, small},
 };
+use levada_testbed::{
+    cluster::{
+        nodes::{Nodes, with_free_ports},
+        spawn_on, tell,
+    },
+    emulation::cluster::PREFIX,
+};
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -26,13 +33,6 @@ use super::{
     liar::LIAR_NAME,
     load::HOST_NAME,
     network::{FaultHosts, NODES},
-};
-use crate::{
-    cluster::{
-        nodes::{Nodes, with_free_ports},
-        spawn_on, tell,
-    },
-    emulation::cluster::PREFIX,
 };
 
 /// The differences between clusters.

@@ -4,8 +4,7 @@
 use std::{cell::Cell, net::SocketAddr};
 
 use levada_client::command::node::Addresses;
-
-use crate::cluster::client::IdleConnections;
+use levada_testbed::cluster::client::IdleConnections;
 
 /// A node from outside.
 pub(super) struct Door {

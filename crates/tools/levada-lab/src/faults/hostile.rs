@@ -13,6 +13,7 @@ use http::Request;
 use http_body_util::Empty;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use levada_testbed::cluster::origin::SILENT;
 use tokio::{
     io::AsyncWriteExt as _,
     net::TcpStream,
@@ -21,7 +22,6 @@ use tokio::{
 };
 
 use super::{client, cluster::Cluster, load::HOST_NAME, stage::Stage};
-use crate::cluster::origin::SILENT;
 
 /// Requests large objects over many connections to one node, and reads nothing.
 pub(super) async fn readers(cluster: &mut Cluster<'_>, stage: &Stage<'_>) -> anyhow::Result<()> {

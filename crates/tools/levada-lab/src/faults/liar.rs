@@ -7,6 +7,7 @@ use std::{
 
 use anyhow::Context as _;
 use levada_client::command::content;
+use levada_testbed::cluster::server::accept;
 use levada_types::Key;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -14,8 +15,6 @@ use tokio::{
     task::spawn_local,
     time::sleep,
 };
-
-use crate::cluster::server::accept;
 
 /// The lies, each with the first part of its paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,6 +5,10 @@ use std::time::Duration;
 use http::{Response, StatusCode};
 use hyper::body::Incoming;
 use levada_client::command::content::Verifier;
+use levada_testbed::cluster::{
+    client::BodyEnd,
+    problems::{Problem, Verdict},
+};
 use tokio::task::JoinSet;
 
 use super::{
@@ -12,10 +16,6 @@ use super::{
     cluster::Cluster,
     liar::{self, LIAR_NAME, LIES, Lie},
     stage::Stage,
-};
-use crate::cluster::{
-    client::BodyEnd,
-    problems::{Problem, Verdict},
 };
 
 /// Requests every lie in turn, of all nodes.

@@ -5,16 +5,16 @@ use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use http::{HeaderName, StatusCode, header::ETAG};
 use levada_client::command::content::Verifier;
-use levada_types::Rng;
-use tokio::{task::JoinSet, time::Instant};
-
-use super::{client, door::Door, tally::Tally};
-use crate::cluster::{
+use levada_testbed::cluster::{
     client::{BodyEnd, Reader},
     load::{open_loop, poisson},
     objects::{HIT_SIZE, Objects, VersionedObject},
     problems::{Problem, Verdict},
 };
+use levada_types::Rng;
+use tokio::{task::JoinSet, time::Instant};
+
+use super::{client, door::Door, tally::Tally};
 
 /// The load on a cluster.
 pub(super) struct Load {

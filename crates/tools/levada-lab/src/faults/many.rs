@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use futures_util::future::join_all;
+use levada_testbed::cluster::problems::{Problem, Verdict};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     time::{Instant, sleep, timeout, timeout_at},
@@ -15,7 +16,6 @@ use super::{
     load::{CLIENTS, HOST_NAME, address_of},
     stage::Stage,
 };
-use crate::cluster::problems::{Problem, Verdict};
 
 /// Asks for what the origin never answers, then sends bodies of a byte per second, then asks for WebSocket: a third of
 /// the row each. A client that is refused asks again. Meanwhile other clients, which the nodes know, miss.

@@ -2,10 +2,10 @@
 
 use std::{cell::Cell, rc::Rc, time::Duration};
 
+use levada_testbed::cluster::resident;
 use tokio::time::sleep;
 
 use super::door::Door;
-use crate::cluster::resident;
 
 /// Watches all nodes until it is dropped.
 pub(super) async fn watch(doors: Rc<[Door]>, highest: Rc<Cell<u64>>) {

@@ -10,7 +10,7 @@
 //!   hostile, many, logs,
 //!   lies, slow_disk
 //! cluster, network      the nodes, and their hosts where links matter
-//! liar                  the origin that lies; the other one is in [`crate::cluster`]
+//! liar                  the origin that lies; the other one is in [`levada_testbed::cluster`]
 //! load, client, tally   the requests, and how they are judged
 //! purging               changes at the origin, and their purges
 //! ```
@@ -46,6 +46,7 @@ use std::{
 use anyhow::bail;
 use levada_client::command::CommandStatus;
 use levada_net::lab::file_system::HeldBack;
+use levada_testbed::cluster::{chosen, objects::Objects, origin, until_interrupted};
 use levada_types::Rng;
 use tokio::{
     task::spawn_local,
@@ -61,10 +62,8 @@ use self::{
     stage::Stage,
     tally::Tally,
 };
-use crate::{
-    args::faults::FaultsArgs,
-    cluster::{chosen, objects::Objects, origin, until_interrupted},
-};
+
+use crate::args::faults::FaultsArgs;
 
 /// The results of a row.
 struct FaultOutcome {
@@ -128,7 +127,7 @@ async fn play(
     let length = args.duration.unwrap_or(fault.length);
     let address = hosts.map_or(LOOPBACK, |_| network::hub());
     let held_back = fault.slow_disk.then(HeldBack::new).transpose()?;
-    let objects = Rc::new(Objects::new());
+    let objects = Rc::new(Objects::default());
     let (origin, asked) = origin::start(address, objects.clone()).await?;
     let liar = liar::start(address).await?;
     let token = format!("{:032x}", u64::from(std::process::id()) << 32 | u64::from(args.seed));

@@ -3,6 +3,7 @@
 use std::{rc::Rc, time::Duration};
 
 use levada_client::command::admin_client;
+use levada_testbed::cluster::objects::{Objects, VersionedObject};
 use levada_types::Rng;
 use serde_json::{Value, json};
 use tokio::{
@@ -11,7 +12,6 @@ use tokio::{
 };
 
 use super::{door::Door, load::HOST_NAME};
-use crate::cluster::objects::{Objects, VersionedObject};
 
 /// The purger. It must be used on one thread.
 pub(super) struct Purger {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::LocalBoxFuture;
 use levada_net::lab::file_system::{self, HeldBack};
+use levada_testbed::cluster::problems::Problem;
 
 use super::{
     clocks,
@@ -12,7 +13,6 @@ use super::{
     stage::Stage,
     tally::Tally,
 };
-use crate::cluster::problems::Problem;
 
 /// A fault, and what clients may notice of it.
 pub(super) struct Fault {
@@ -178,7 +178,7 @@ const HIT: Duration = Duration::from_millis(50);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::chosen;
+    use levada_testbed::cluster::chosen;
 
     #[test]
     fn every_fault_has_its_row_in_the_documentation() {

@@ -1,14 +1,14 @@
 //! The printed report: the cluster and the load, a line for each fault, and whether its limits hold.
 
 use levada_client::command::CommandStatus;
-use serde_json::json;
-
-use super::{FaultOutcome, network::NODES, register::Fault};
-use crate::{
-    args::faults::FaultsArgs,
+use levada_testbed::{
     cluster::{milliseconds, problems::Problem},
     emulation::report::{Claim, LabReport},
 };
+use serde_json::json;
+
+use super::{FaultOutcome, network::NODES, register::Fault};
+use crate::args::faults::FaultsArgs;
 
 /// Prints the setup.
 pub(super) fn begin(args: &FaultsArgs) -> anyhow::Result<LabReport> {

@@ -5,11 +5,11 @@ use std::{
     time::Duration,
 };
 
+use levada_testbed::cluster::objects::Objects;
 use levada_types::Rng;
 use tokio::time::{Instant, sleep_until};
 
 use super::{network::NODES, tally::Tally};
-use crate::cluster::objects::Objects;
 
 /// The parts of a row that a fault may need, in addition to the cluster.
 pub(super) struct Stage<'a> {

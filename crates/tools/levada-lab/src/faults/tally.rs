@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::cluster::{
+use levada_testbed::cluster::{
     percentile,
     problems::{Problem, Problems, Verdict},
 };

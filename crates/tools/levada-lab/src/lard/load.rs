@@ -6,11 +6,7 @@ use std::sync::{
 };
 
 use anyhow::{Context as _, ensure};
-use levada_trace::{RICE, Trace, TraceLimits, TraceObject};
-use levada_types::ByteSize;
-
-use crate::{
-    args::lard::LardArgs,
+use levada_testbed::{
     cluster::load::{ClosedLoop, read_trace},
     emulation::{
         client::Client,
@@ -18,6 +14,10 @@ use crate::{
         trace::{ROOT, renamed},
     },
 };
+use levada_trace::{RICE, Trace, TraceLimits, TraceObject};
+use levada_types::ByteSize;
+
+use crate::args::lard::LardArgs;
 
 /// A trace that clients share: each takes the next request, and the trace starts again at its end.
 pub(super) struct Replay {

@@ -11,19 +11,17 @@ mod report;
 use std::{sync::Arc, time::Duration};
 
 use anyhow::ensure;
+use levada_client::command::CommandStatus;
 use levada_policy::lard_admission_limit;
 use levada_sim::prototype::Measured;
+use levada_testbed::emulation::{
+    cluster::Spec,
+    run::{self, Run, Window},
+    strategy::Strategy,
+};
 
 use self::load::Replay;
-use super::{
-    args::lard::LardArgs,
-    emulation::{
-        cluster::Spec,
-        run::{self, Run, Window},
-        strategy::Strategy,
-    },
-};
-use levada_client::command::CommandStatus;
+use super::args::lard::LardArgs;
 
 /// The checked options.
 struct LardSetup {

@@ -3,15 +3,13 @@
 use levada_sim::{
     Arrivals, Cache, Metric, NetworkModel, Servers, Size, Workload, prototype::Measured,
 };
+use levada_testbed::emulation::{
+    predict::{between, cluster, play},
+    strategy::Strategy,
+};
 
 use super::LardSetup;
-use crate::{
-    args::lard::LardArgs,
-    emulation::{
-        predict::{between, cluster, play},
-        strategy::Strategy,
-    },
-};
+use crate::args::lard::LardArgs;
 
 /// Plays the trace in virtual time.
 ///

@@ -1,19 +1,16 @@
 //! The printed report: the emulated machines, a line for each measurement, and the paper's
 //! statements.
 
+use levada_client::command::CommandStatus;
 use levada_sim::prototype::Measured;
+use levada_testbed::emulation::report::{
+    Claim, LabReport, QUALITY_1, QUALITY_2, misprediction, notes, nothing_failed, percent, quality,
+};
 use levada_types::ByteSize;
 use serde_json::json;
 
 use super::{LardRow, LardSetup};
-use crate::{
-    args::lard::LardArgs,
-    emulation::report::{
-        Claim, LabReport, QUALITY_1, QUALITY_2, misprediction, notes, nothing_failed, percent,
-        quality,
-    },
-};
-use levada_client::command::CommandStatus;
+use crate::args::lard::LardArgs;
 
 /// Prints the setup.
 pub(super) fn begin(args: &LardArgs, setup: &LardSetup) -> anyhow::Result<LabReport> {

@@ -18,12 +18,12 @@ use levada_net::{
     wire::{Shape, Wire},
 };
 use levada_sim::prototype::server_name;
-
-use crate::{
-    args::policies::PoliciesArgs,
+use levada_testbed::{
     cluster::{nodes::Nodes, spawn_on},
     emulation::cluster::{BackendProcess, PREFIX},
 };
+
+use crate::args::policies::PoliciesArgs;
 
 /// The differences between clusters.
 pub(super) struct NodeSpec<'a> {

@@ -3,14 +3,7 @@
 
 use std::{cell::RefCell, collections::HashMap, net::SocketAddr, rc::Rc, time::Duration};
 
-use levada_trace::{RICE, Trace, TraceObject};
-use levada_types::Rng;
-use tokio::{
-    task::JoinSet,
-    time::{Instant, sleep_until, timeout},
-};
-
-use crate::{
+use levada_testbed::{
     cluster::{
         load::{open_loop, poisson},
         percentile,
@@ -19,6 +12,12 @@ use crate::{
         client::Client,
         trace::{ROOT, renamed, url},
     },
+};
+use levada_trace::{RICE, Trace, TraceObject};
+use levada_types::Rng;
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep_until, timeout},
 };
 
 /// The documents, and the order in which they are requested.

@@ -13,17 +13,15 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use levada_client::command::CommandStatus;
+use levada_testbed::{cluster::until_interrupted, emulation::strategy::Strategy};
 
 use self::{
     cluster::{ClusterHosts, NodeSpec},
     load::{Documents, LIMIT, Load},
     scenario::ScenarioOutcome,
 };
-use crate::{
-    args::policies::{PoliciesArgs, PoliciesScenario},
-    cluster::until_interrupted,
-    emulation::strategy::Strategy,
-};
+
+use crate::args::policies::{PoliciesArgs, PoliciesScenario};
 
 /// The checked options.
 struct PoliciesSetup {

@@ -5,6 +5,10 @@ use levada_policy::ParameterValue;
 use levada_sim::{
     Arrivals, Cache, Flash, Metric, NetworkModel, Scenario, Servers, Share, Size, Time, Workload,
 };
+use levada_testbed::emulation::{
+    predict::{between, cluster, play},
+    strategy::Strategy,
+};
 
 use super::{
     PoliciesSetup,
@@ -12,13 +16,7 @@ use super::{
     load::LIMIT,
     scenario::{self, MISSED},
 };
-use crate::{
-    args::policies::{PoliciesArgs, PoliciesScenario},
-    emulation::{
-        predict::{between, cluster, play},
-        strategy::Strategy,
-    },
-};
+use crate::args::policies::{PoliciesArgs, PoliciesScenario};
 
 /// The capacity in virtual time, 0 if even the first rate is not carried; `None` for a scenario that
 /// is no ramp.

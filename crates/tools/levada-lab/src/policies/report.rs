@@ -2,14 +2,12 @@
 //! first policy is among the best.
 
 use levada_client::command::CommandStatus;
+use levada_testbed::emulation::report::{Claim, LabReport, percent};
 use levada_types::{ByteSize, format_duration};
 use serde_json::{Value, json};
 
 use super::{PoliciesSetup, PolicyRow, cluster::FRONTS, load::Period, scenario::ScenarioOutcome};
-use crate::{
-    args::policies::PoliciesArgs,
-    emulation::report::{Claim, LabReport, percent},
-};
+use crate::args::policies::PoliciesArgs;
 
 /// Prints the setup.
 pub(super) fn begin(args: &PoliciesArgs, setup: &PoliciesSetup) -> anyhow::Result<LabReport> {

@@ -11,7 +11,7 @@ use levada_types::Key;
 use crate::cluster::client::{BodyEnd, IdleConnections, Reader, connect, fields, request};
 
 /// A client of one server.
-pub(crate) struct Client {
+pub struct Client {
     server: SocketAddr,
     idle: IdleConnections,
     fields: HeaderMap,
@@ -20,7 +20,7 @@ pub(crate) struct Client {
 
 impl Client {
     /// With a connection `once` for each request, as clients of HTTP/1.0 have, or with kept ones.
-    pub(crate) fn of(server: SocketAddr, once: bool) -> Self {
+    pub fn of(server: SocketAddr, once: bool) -> Self {
         let mut fields = fields(prototype::HOST);
         if once {
             fields.insert(CONNECTION, HeaderValue::from_static("close"));
@@ -32,7 +32,7 @@ impl Client {
     ///
     /// # Errors
     /// If there is no answer, a status other than 200, or a wrong body.
-    pub(crate) async fn get(&self, target: &str, size: u64) -> anyhow::Result<HeaderMap> {
+    pub async fn get(&self, target: &str, size: u64) -> anyhow::Result<HeaderMap> {
         let mut connection = match self.idle.take() {
             Some(kept) => kept,
             None => connect(self.server).await.context("no connection")?,

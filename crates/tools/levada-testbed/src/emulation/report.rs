@@ -7,19 +7,21 @@ use serde_json::{Value, json};
 use super::run::Run;
 use levada_client::command::CommandStatus;
 
-use crate::args::emulation::Transport;
+use crate::options::Transport;
 
 /// A report in progress.
-pub(crate) struct LabReport {
+pub struct LabReport {
     json: bool,
     emulated: Vec<String>,
     rows: Vec<Value>,
 }
 
 /// A statement of the paper.
-pub(crate) struct Claim {
-    pub(crate) text: String,
-    pub(crate) holds: bool,
+pub struct Claim {
+    /// The statement.
+    pub text: String,
+    /// Whether it holds.
+    pub holds: bool,
 }
 
 impl LabReport {
@@ -27,7 +29,7 @@ impl LabReport {
     ///
     /// # Errors
     /// When nobody reads it.
-    pub(crate) fn begin(json: bool, emulated: Vec<String>, head: &str) -> io::Result<Self> {
+    pub fn begin(json: bool, emulated: Vec<String>, head: &str) -> io::Result<Self> {
         let report = Self { json, emulated, rows: Vec::new() };
         report.say(&format!("{}\n\n{head}\n", report.emulated.join("\n")))?;
         Ok(report)
@@ -37,7 +39,7 @@ impl LabReport {
     ///
     /// # Errors
     /// As above.
-    pub(crate) fn row(&mut self, line: &str, row: Value) -> io::Result<()> {
+    pub fn row(&mut self, line: &str, row: Value) -> io::Result<()> {
         self.rows.push(row);
         self.say(&format!("{line}\n"))
     }
@@ -46,7 +48,7 @@ impl LabReport {
     ///
     /// # Errors
     /// As above.
-    pub(crate) fn end(self, claims: &[Claim], notes: &[String]) -> io::Result<CommandStatus> {
+    pub fn end(self, claims: &[Claim], notes: &[String]) -> io::Result<CommandStatus> {
         let mut text = "\n".to_owned();
         for claim in claims {
             let mark = if claim.holds { "holds" } else { "DOES NOT HOLD" };
@@ -83,7 +85,7 @@ impl LabReport {
 }
 
 /// The claim that all requests were answered.
-pub(crate) fn nothing_failed<'a>(runs: impl Iterator<Item = &'a Run>) -> Claim {
+pub fn nothing_failed<'a>(runs: impl Iterator<Item = &'a Run>) -> Claim {
     let failed: u64 = runs.map(|run| run.failed).sum();
     Claim {
         text: format!("every request is answered in full ({failed} were not)"),
@@ -92,7 +94,7 @@ pub(crate) fn nothing_failed<'a>(runs: impl Iterator<Item = &'a Run>) -> Claim {
 }
 
 /// The claim that the simulator is right, if it is not.
-pub(crate) fn misprediction(what: &str, run: &Run, predicted: f64) -> Option<Claim> {
+pub fn misprediction(what: &str, run: &Run, predicted: f64) -> Option<Claim> {
     let ratio = run.measured.throughput / predicted;
     let right = (1.0 - TOLERANCE..=1.0 + TOLERANCE).contains(&ratio);
     let text = || {
@@ -106,10 +108,7 @@ pub(crate) fn misprediction(what: &str, run: &Run, predicted: f64) -> Option<Cla
 
 /// Notes if this machine may have been the limit, and on the part of answers that bypassed the front-end, where
 /// connections are handed over.
-pub(crate) fn notes<'a>(
-    transport: Transport,
-    runs: impl Iterator<Item = &'a Run> + Clone,
-) -> Vec<String> {
+pub fn notes<'a>(transport: Transport, runs: impl Iterator<Item = &'a Run> + Clone) -> Vec<String> {
     let most = runs.clone().map(Run::share).fold(0.0, f64::max);
     let busy = (most > BUSY).then(|| {
         format!(
@@ -125,7 +124,7 @@ pub(crate) fn notes<'a>(
 }
 
 /// The columns for the quality of a measurement.
-pub(crate) fn quality(run: &Run) -> String {
+pub fn quality(run: &Run) -> String {
     let [front, back, clients] = run.shares.map(percent);
     let [late, most] = run.late;
     format!(
@@ -136,10 +135,12 @@ pub(crate) fn quality(run: &Run) -> String {
 
 /// Headings of these columns: front-end's processor time per request; parts of the machine; lateness in
 /// milliseconds.
-pub(crate) const QUALITY_1: &str = "  front   -- part of the machine --   late (ms)";
-pub(crate) const QUALITY_2: &str = " us/req   front    back clients   mean   most failed";
+pub const QUALITY_1: &str = "  front   -- part of the machine --   late (ms)";
+/// The second line of the headings.
+pub const QUALITY_2: &str = " us/req   front    back clients   mean   most failed";
 
-pub(crate) fn percent(part: f64) -> String {
+/// A part from 0 to 1, in percent.
+pub fn percent(part: f64) -> String {
     format!("{:.1} %", part * 100.0)
 }
 

@@ -16,37 +16,41 @@ use super::{
     processor,
 };
 use crate::{
-    args::emulation::Transport,
     cluster::{load::ClosedLoop, until_interrupted},
+    options::Transport,
 };
 
 /// The results of a measurement.
 #[derive(Clone, Debug)]
-pub(crate) struct Run {
-    pub(crate) measured: Measured,
+pub struct Run {
+    /// The work of the back-ends.
+    pub measured: Measured,
     /// Requests without a right answer.
-    pub(crate) failed: u64,
+    pub failed: u64,
     /// The part of the answered requests whose connection was handed over.
-    pub(crate) handed: f64,
+    pub handed: f64,
     /// Processor time of the front-end per request, in microseconds.
-    pub(crate) front_microseconds: f64,
+    pub front_microseconds: f64,
     /// Parts of all cores used by front-end, back-ends and clients.
-    pub(crate) shares: [f64; 3],
+    pub shares: [f64; 3],
     /// Lateness of the back-ends' timers, in milliseconds: the mean, and the maximum since they began.
-    pub(crate) late: [f64; 2],
+    pub late: [f64; 2],
 }
 
 /// The time of a measurement, in real time.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Window {
-    pub(crate) warm_up: Duration,
-    pub(crate) measure: Duration,
-    pub(crate) sample: Duration,
+pub struct Window {
+    /// The time before it.
+    pub warm_up: Duration,
+    /// Its length.
+    pub measure: Duration,
+    /// The time between two snapshots.
+    pub sample: Duration,
 }
 
 impl Window {
     /// The sentence for reports, in emulated time.
-    pub(crate) fn sentence(&self, time_scale: f64) -> String {
+    pub fn sentence(&self, time_scale: f64) -> String {
         format!(
             "time: {} after a warm-up of {}, of which each second takes {time_scale} s; rates are per emulated second",
             format_duration(self.measure),
@@ -55,7 +59,7 @@ impl Window {
     }
 
     /// From emulated times.
-    pub(crate) fn scaled(self, time_scale: f64) -> Self {
+    pub fn scaled(self, time_scale: f64) -> Self {
         let scaled = |time: Duration| time.mul_f64(time_scale);
         Self {
             warm_up: scaled(self.warm_up),
@@ -69,7 +73,7 @@ impl Window {
 ///
 /// # Errors
 /// If a process does not start, or dies. Handed-over connections need root.
-pub(crate) fn measure(
+pub fn measure(
     transport: Transport,
     spec: &Spec,
     window: Window,
@@ -152,7 +156,7 @@ impl Run {
     }
 
     /// The mean of several runs; the sum of failed requests, and the latest timer of all.
-    pub(crate) fn mean(runs: &[Self]) -> Self {
+    pub fn mean(runs: &[Self]) -> Self {
         let mean = |of: &dyn Fn(&Self) -> f64| mean(runs.iter().map(of));
         let [front, back, clients] = [0, 1, 2].map(|at| mean(&|run| run.shares[at]));
         Self {
@@ -169,12 +173,12 @@ impl Run {
     }
 
     /// The part of all cores that the lab took.
-    pub(crate) fn share(&self) -> f64 {
+    pub fn share(&self) -> f64 {
         self.shares.iter().sum()
     }
 
     /// The JSON about the quality of the measurement.
-    pub(crate) fn quality(&self) -> Value {
+    pub fn quality(&self) -> Value {
         json!({
             "failed": self.failed,
             "handed_over": self.handed,
@@ -190,7 +194,7 @@ impl Run {
 }
 
 /// The mean of measured, or simulated, results with different seeds.
-pub(crate) fn mean_of<'a>(all: impl Iterator<Item = &'a Measured> + Clone) -> Measured {
+pub fn mean_of<'a>(all: impl Iterator<Item = &'a Measured> + Clone) -> Measured {
     let mean = |of: fn(&Measured) -> f64| mean(all.clone().map(of));
     Measured {
         throughput: mean(|measured| measured.throughput),
@@ -201,6 +205,7 @@ pub(crate) fn mean_of<'a>(all: impl Iterator<Item = &'a Measured> + Clone) -> Me
     }
 }
 
-pub(crate) fn mean(values: impl Iterator<Item = f64> + Clone) -> f64 {
+/// The mean of some values; 0 without any.
+pub fn mean(values: impl Iterator<Item = f64> + Clone) -> f64 {
     values.clone().sum::<f64>() / values.count().max(1) as f64
 }

@@ -8,7 +8,7 @@ use anyhow::Context as _;
 ///
 /// # Errors
 /// If there is no such process, or the system shows no processes.
-pub(crate) fn time_of(pid: u32) -> anyhow::Result<Duration> {
+pub(super) fn time_of(pid: u32) -> anyhow::Result<Duration> {
     let path = format!("/proc/{pid}/stat");
     let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
     ticks(&text).map(|ticks| TICK * ticks).with_context(|| format!("{path} is not as expected"))
@@ -23,7 +23,7 @@ fn ticks(stat: &str) -> Option<u32> {
 }
 
 /// Number of cores.
-pub(crate) fn cores() -> f64 {
+pub(super) fn cores() -> f64 {
     std::thread::available_parallelism().map_or(1.0, |cores| cores.get() as f64)
 }
 

@@ -35,21 +35,23 @@ use crate::cluster::{
 };
 
 /// The cluster to start.
-pub(crate) struct Spec {
-    pub(crate) backends: usize,
+pub struct Spec {
+    /// The number of back-ends.
+    pub backends: usize,
     /// The options of each back-end.
-    pub(crate) options: Vec<String>,
+    pub options: Vec<String>,
     /// The inline table of the policy.
-    pub(crate) policy: String,
+    pub policy: String,
     /// Concurrent requests at the back-ends; further requests wait in the front-end.
-    pub(crate) at_once: usize,
+    pub at_once: usize,
     /// Further keys of the site.
-    pub(crate) site: String,
-    pub(crate) seed: u64,
+    pub site: String,
+    /// The seed of the front-end.
+    pub seed: u64,
 }
 
 /// The processes. They end when this is dropped, and also when this process is killed.
-pub(crate) struct Cluster {
+pub struct Cluster {
     front: Nodes,
     backends: Vec<BackendProcess>,
     /// On an emulated network, the processes that take connections over for the back-ends.
@@ -57,7 +59,7 @@ pub(crate) struct Cluster {
 }
 
 /// A back-end. It ends with its standard input, a pipe that the system closes when this process ends.
-pub(crate) struct BackendProcess {
+pub struct BackendProcess {
     address: SocketAddr,
     child: Child,
     _leash: Option<ChildStdin>,
@@ -65,11 +67,13 @@ pub(crate) struct BackendProcess {
 
 /// Processor times so far.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Times {
-    pub(crate) front: Duration,
-    pub(crate) backends: Duration,
+pub struct Times {
+    /// Time of the front-end.
+    pub front: Duration,
+    /// Time of all back-ends, with the processes that take connections over.
+    pub backends: Duration,
     /// Time of this process: the clients.
-    pub(crate) clients: Duration,
+    pub clients: Duration,
 }
 
 impl Cluster {
@@ -77,7 +81,7 @@ impl Cluster {
     ///
     /// # Errors
     /// If one does not start, with its log.
-    pub(crate) async fn on_loopback(spec: &Spec) -> anyhow::Result<Self> {
+    pub async fn on_loopback(spec: &Spec) -> anyhow::Result<Self> {
         let start = |_| BackendProcess::start(None, &spec.options);
         let backends = try_join_all((0..spec.backends).map(start)).await?;
         let listed = |backend: &BackendProcess| Listed { address: backend.address, handoff: None };
@@ -98,7 +102,7 @@ impl Cluster {
     ///
     /// # Errors
     /// If a program does not start, or no connection is handed over.
-    pub(crate) async fn on_hosts(spec: &Spec, hosts: &LabCluster) -> anyhow::Result<Self> {
+    pub async fn on_hosts(spec: &Spec, hosts: &LabCluster) -> anyhow::Result<Self> {
         let mut front = Nodes::new(PREFIX)?;
         let [secret, log] = ["secret", "front.log"].map(|name| front.directory().join(name));
         let token = u64::from(process::id()) << 32 | spec.seed;
@@ -145,7 +149,7 @@ impl Cluster {
     }
 
     /// The address for clients.
-    pub(crate) fn address(&self) -> SocketAddr {
+    pub fn address(&self) -> SocketAddr {
         self.front().addresses.clients
     }
 
@@ -153,7 +157,7 @@ impl Cluster {
     ///
     /// # Errors
     /// When one does not answer.
-    pub(crate) async fn reports(&self) -> anyhow::Result<Vec<UsageReport>> {
+    pub async fn reports(&self) -> anyhow::Result<Vec<UsageReport>> {
         let each = self.backends.iter().map(|backend| async {
             let body = admin_client::get(backend.address, USAGE, ANSWER_TIMEOUT).await?;
             anyhow::Ok(serde_json::from_slice(&body)?)
@@ -165,7 +169,7 @@ impl Cluster {
     ///
     /// # Errors
     /// If it does not answer.
-    pub(crate) async fn handed(&self) -> anyhow::Result<u64> {
+    pub async fn handed(&self) -> anyhow::Result<u64> {
         let ended = "levada_handoffs_total{result=\"ended\"}";
         let admin = self.front().addresses.admin;
         Ok(admin_client::metric(admin, ended, ANSWER_TIMEOUT).await? as u64)
@@ -175,7 +179,7 @@ impl Cluster {
     ///
     /// # Errors
     /// When one is gone.
-    pub(crate) fn times(&self) -> anyhow::Result<Times> {
+    pub fn times(&self) -> anyhow::Result<Times> {
         let backends = self.backends.iter().filter_map(|backend| backend.child.id());
         let takers = self.takers.iter().map(|taker| taker.process.id());
         Ok(Times {
@@ -236,7 +240,7 @@ impl BackendProcess {
     ///
     /// # Errors
     /// If it does not start.
-    pub(crate) async fn start(host: Option<&Host>, options: &[String]) -> anyhow::Result<Self> {
+    pub async fn start(host: Option<&Host>, options: &[String]) -> anyhow::Result<Self> {
         let mut command = Command::new(executable()?);
         command.args(["--log-level", "warn", "lab", "backend", "--stop-with-stdin"]).args(options);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -260,7 +264,7 @@ fn executable() -> anyhow::Result<PathBuf> {
 }
 
 /// The names of directories of labs begin with it.
-pub(crate) const PREFIX: &str = "levada-lab-";
+pub const PREFIX: &str = "levada-lab-";
 const DEVICE: &str = LabCluster::DEVICE;
 /// Most connections to a back-end: more than there are clients.
 const MOST: usize = 10_000;

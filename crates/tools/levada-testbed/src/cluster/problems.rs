@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 /// A way in which a request goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Problem {
+pub enum Problem {
     /// No connection was accepted.
     Refused,
     /// No response, or a status that the load does not expect.
@@ -18,7 +18,8 @@ pub(crate) enum Problem {
 }
 
 impl Problem {
-    pub(crate) const fn as_str(self) -> &'static str {
+    /// Its name in reports.
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Refused => "refused",
             Self::Failed => "failed",
@@ -30,27 +31,27 @@ impl Problem {
 }
 
 /// The judgement of one request: right, or what went wrong and why.
-pub(crate) type Verdict = Result<(), (Problem, String)>;
+pub type Verdict = Result<(), (Problem, String)>;
 
 /// All problems with their reasons, and how often each occurred.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Problems(BTreeMap<(Problem, String), u64>);
+pub struct Problems(BTreeMap<(Problem, String), u64>);
 
 impl Problems {
     /// Notes the problem of a request, if it had one.
-    pub(crate) fn note(&mut self, verdict: Verdict) {
+    pub fn note(&mut self, verdict: Verdict) {
         if let Err(problem) = verdict {
             *self.0.entry(problem).or_default() += 1;
         }
     }
 
     /// The number of requests with this problem.
-    pub(crate) fn of(&self, problem: Problem) -> u64 {
+    pub fn of(&self, problem: Problem) -> u64 {
         self.0.iter().filter(|((own, _), _)| *own == problem).map(|(_, count)| count).sum()
     }
 
     /// The reasons as text, with their numbers.
-    pub(crate) fn reasons(&self) -> BTreeMap<String, u64> {
+    pub fn reasons(&self) -> BTreeMap<String, u64> {
         let text = |((problem, reason), count): (&(Problem, String), &u64)| {
             (format!("{}: {reason}", problem.as_str()), *count)
         };

@@ -8,20 +8,21 @@ use std::cell::Cell;
 use levada_types::{Key, Rng};
 
 /// All objects.
-pub(crate) struct Objects(Vec<VersionedObject>);
+pub struct Objects(Vec<VersionedObject>);
 
 /// An object with versions.
-pub(crate) struct VersionedObject {
+pub struct VersionedObject {
     number: usize,
-    pub(crate) size: u64,
+    /// Its bytes.
+    pub size: u64,
     newest: Cell<u64>,
     confirmed: Cell<u64>,
 }
 
-impl Objects {
+impl Default for Objects {
     /// Small, medium and large objects, in their first version. Buffers of connections between nodes
     /// hold some 10 MB: shorter bodies would be on their way as a whole before a node dies.
-    pub(crate) fn new() -> Self {
+    fn default() -> Self {
         let small = (0..SMALL).map(|at| 1_000 + at as u64 * 9_000 / SMALL as u64);
         let medium = (0..MEDIUM).map(|at| HIT_SIZE - at as u64);
         let large = (0..LARGE).map(|at| 6_000_000 + at as u64 * 8_000_000);
@@ -33,9 +34,11 @@ impl Objects {
         };
         Self(small.chain(medium).chain(large).enumerate().map(object).collect())
     }
+}
 
+impl Objects {
     /// The object of a request. Objects with low numbers are requested more often.
-    pub(crate) fn choose(&self, rng: &mut Rng) -> usize {
+    pub fn choose(&self, rng: &mut Rng) -> usize {
         let (first, count) = match rng.unit() {
             part if part < PART_OF_LARGE => (SMALL + MEDIUM, LARGE),
             part if part < PART_OF_LARGE + PART_OF_MEDIUM => (SMALL, MEDIUM),
@@ -45,60 +48,61 @@ impl Objects {
         first + at.min(count - 1)
     }
 
-    pub(crate) fn count(&self) -> usize {
+    /// The number of objects.
+    pub fn count(&self) -> usize {
         self.0.len()
     }
 
     /// The object with this number.
-    pub(crate) fn get(&self, number: usize) -> Option<&VersionedObject> {
+    pub fn get(&self, number: usize) -> Option<&VersionedObject> {
         self.0.get(number)
     }
 
     /// The object that is requested by this path.
-    pub(crate) fn find(&self, path: &str) -> Option<&VersionedObject> {
+    pub fn find(&self, path: &str) -> Option<&VersionedObject> {
         self.get(path.strip_prefix(PREFIX)?.parse().ok()?)
     }
 }
 
 impl VersionedObject {
     /// The path of its URL.
-    pub(crate) fn target(&self) -> String {
+    pub fn target(&self) -> String {
         format!("{PREFIX}{}", self.number)
     }
 
     /// Begins the next version at the origin.
-    pub(crate) fn publish(&self) -> u64 {
+    pub fn publish(&self) -> u64 {
         self.newest.set(self.newest.get() + 1);
         self.newest.get()
     }
 
     /// The version at the origin.
-    pub(crate) fn newest(&self) -> u64 {
+    pub fn newest(&self) -> u64 {
         self.newest.get()
     }
 
     /// Notes that the purge of all versions before this one was confirmed.
-    pub(crate) fn confirm(&self, version: u64) {
+    pub fn confirm(&self, version: u64) {
         self.confirmed.set(self.confirmed.get().max(version));
     }
 
     /// The oldest version that a request may get which begins now.
-    pub(crate) fn oldest(&self) -> u64 {
+    pub fn oldest(&self) -> u64 {
         self.confirmed.get()
     }
 
     /// The key of the bytes of a version.
-    pub(crate) fn key(&self, version: u64) -> Key {
+    pub fn key(&self, version: u64) -> Key {
         Key::of(format!("{}/{version}", self.number).as_bytes())
     }
 
     /// The entity tag of a version.
-    pub(crate) fn etag(&self, version: u64) -> String {
+    pub fn etag(&self, version: u64) -> String {
         format!("\"{}-{version}\"", self.number)
     }
 
     /// The version that has this entity tag.
-    pub(crate) fn version_of(&self, etag: &str) -> Option<u64> {
+    pub fn version_of(&self, etag: &str) -> Option<u64> {
         let (number, version) = etag.strip_prefix('"')?.strip_suffix('"')?.split_once('-')?;
         let is_own = number.parse() == Ok(self.number);
         version.parse().ok().filter(|version| is_own && (1..=self.newest.get()).contains(version))
@@ -106,7 +110,7 @@ impl VersionedObject {
 }
 
 /// Objects up to this size count for the times of hits.
-pub(crate) const HIT_SIZE: u64 = 100_000;
+pub const HIT_SIZE: u64 = 100_000;
 const SMALL: usize = 240;
 const MEDIUM: usize = 100;
 const LARGE: usize = 4;
@@ -120,7 +124,7 @@ mod tests {
 
     #[test]
     fn versions_are_known_by_their_tags() {
-        let objects = Objects::new();
+        let objects = Objects::default();
         let object = objects.find("/object/7").unwrap();
         assert_eq!((object.target(), object.publish()), ("/object/7".to_owned(), 2));
         assert_eq!(object.version_of(&object.etag(2)), Some(2));
@@ -133,7 +137,7 @@ mod tests {
 
     #[test]
     fn confirmed_version_never_goes_back() {
-        let objects = Objects::new();
+        let objects = Objects::default();
         let object = objects.get(0).unwrap();
         object.confirm(5);
         object.confirm(3);

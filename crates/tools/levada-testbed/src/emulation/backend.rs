@@ -26,8 +26,8 @@ use tokio::{
 };
 
 use crate::{
-    args::emulation::{BackendArgs, ServiceCost},
     cluster::server::{accept, converse, text},
+    options::{BackendArgs, ServiceCost},
 };
 use levada_client::command::{CommandStatus, StopSignals, block_on, content, end_with_stdin};
 
@@ -35,7 +35,7 @@ use levada_client::command::{CommandStatus, StopSignals, block_on, content, end_
 ///
 /// # Errors
 /// If it cannot listen.
-pub(crate) fn run(args: &BackendArgs) -> anyhow::Result<CommandStatus> {
+pub fn run(args: &BackendArgs) -> anyhow::Result<CommandStatus> {
     if args.stop_with_stdin {
         end_with_stdin()?;
     }
@@ -67,17 +67,22 @@ pub(crate) fn run(args: &BackendArgs) -> anyhow::Result<CommandStatus> {
 
 /// The report at `/-/usage`.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct UsageReport {
-    pub(crate) usage: Usage,
-    pub(crate) late: Late,
+pub struct UsageReport {
+    /// The totals of the machine.
+    pub usage: Usage,
+    /// The delay of its answers.
+    pub late: Late,
 }
 
 /// Delay of answers behind the machine's times, in microseconds of real time.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Late {
-    pub(crate) answers: u64,
-    pub(crate) sum: u64,
-    pub(crate) most: u64,
+pub struct Late {
+    /// The number of answers.
+    pub answers: u64,
+    /// The delays of all of them together.
+    pub sum: u64,
+    /// The longest delay.
+    pub most: u64,
 }
 
 struct Backend {
@@ -260,7 +265,7 @@ fn made(key: Key, bytes: u64) -> Bytes {
 }
 
 /// The target of the report.
-pub(crate) const USAGE: &str = "/-/usage";
+pub const USAGE: &str = "/-/usage";
 
 /// The largest answer, which is made in memory.
 const LARGEST: u64 = 64 << 20;

@@ -15,62 +15,64 @@ use levada_types::ByteSize;
 /// it is ready.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct BackendArgs {
+pub struct BackendArgs {
     /// The address to listen on; port 0 takes a free port.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
-    pub(crate) listen: SocketAddr,
+    pub listen: SocketAddr,
     /// Capacity of its memory for files.
     #[arg(long, value_name = "SIZE", default_value = "32MiB", value_parser = size)]
-    pub(crate) memory: ByteSize,
+    pub memory: ByteSize,
+    /// The hardware.
     #[command(flatten)]
-    pub(crate) machine: MachineArgs,
+    pub machine: MachineArgs,
     /// A service with its CPU and disk time, such as search=10ms+140ms; may be repeated.
     #[arg(long = "service", value_name = "NAME=CPU[+DISK]", value_parser = service)]
-    pub(crate) services: Vec<(String, ServiceCost)>,
+    pub services: Vec<(String, ServiceCost)>,
     /// Seconds of real time per emulated second.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
-    pub(crate) time_scale: f64,
+    pub time_scale: f64,
     /// Ends when standard input does, for a parent program that must leave no process behind.
     #[arg(long, hide = true)]
-    pub(crate) stop_with_stdin: bool,
+    pub stop_with_stdin: bool,
 }
 
 /// Options of both prototypes' labs; each lab has its own defaults for most of them.
 #[derive(Args, Debug)]
-pub(crate) struct PrototypeArgs {
+pub struct PrototypeArgs {
     /// Policies of the front-end.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
-    pub(crate) policy: Vec<String>,
+    pub policy: Vec<String>,
+    /// The hardware of the servers.
     #[command(flatten)]
-    pub(crate) machine: MachineArgs,
+    pub machine: MachineArgs,
     /// Time before the measurement.
     #[arg(long, value_name = "TIME", value_parser = time)]
-    pub(crate) warm_up: Duration,
+    pub warm_up: Duration,
     /// Length of the measurement.
     #[arg(long, value_name = "TIME", value_parser = time)]
-    pub(crate) duration: Duration,
+    pub duration: Duration,
     /// Seconds of real time per emulated second: more where the machine is the limit.
     #[arg(long, value_name = "FACTOR", value_parser = factor)]
-    pub(crate) time_scale: f64,
+    pub time_scale: f64,
     /// How requests reach servers: through the front-end, or by handing their connections over, on an
     /// emulated network (as root).
     #[arg(long, value_name = "HOW", default_value = "proxy")]
-    pub(crate) transport: Transport,
+    pub transport: Transport,
     /// Makes clients open a connection for each request; with handed-over connections, they always
     /// do.
     #[arg(long)]
-    pub(crate) connection_per_request: bool,
+    pub connection_per_request: bool,
     /// The seed of all random numbers.
     #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(crate) seed: u32,
+    pub seed: u32,
     /// Prints JSON; progress goes to standard error.
     #[arg(long)]
-    pub(crate) json: bool,
+    pub json: bool,
 }
 
 /// How requests reach servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Transport {
+pub enum Transport {
     /// The front-end passes requests and answers on.
     Proxy,
     /// The front-end hands the connection over, and the server's machine answers the client
@@ -80,12 +82,12 @@ pub(crate) enum Transport {
 
 impl PrototypeArgs {
     /// Whether clients open a connection for each request.
-    pub(crate) fn asks_once(&self) -> bool {
+    pub fn asks_once(&self) -> bool {
         self.connection_per_request || self.transport == Transport::Handoff
     }
 
     /// The options of a back-end with this memory.
-    pub(crate) fn backend(&self, memory: u64) -> Vec<String> {
+    pub fn backend(&self, memory: u64) -> Vec<String> {
         let MachineArgs { cpu, disk, eviction } = self.machine;
         vec![
             format!("--memory={memory}B"),
@@ -97,7 +99,7 @@ impl PrototypeArgs {
     }
 
     /// The sentence about the hardware for reports.
-    pub(crate) fn hardware(&self, memory: u64) -> String {
+    pub fn hardware(&self, memory: u64) -> String {
         let MachineArgs { cpu, disk, eviction } = self.machine;
         format!(
             "a process each, {} of memory ({}), CPU {cpu} and disk {disk} times as fast as ASPLOS'98's",
@@ -107,7 +109,7 @@ impl PrototypeArgs {
     }
 
     /// The sentence about the transport.
-    pub(crate) fn transport(&self) -> &'static str {
+    pub fn transport(&self) -> &'static str {
         match self.transport {
             Transport::Handoff => {
                 "transport: connections are handed over, one for each request, on an emulated network"
@@ -124,26 +126,32 @@ impl PrototypeArgs {
 
 /// The hardware of emulated servers.
 #[derive(Args, Clone, Copy, Debug)]
-pub(crate) struct MachineArgs {
+pub struct MachineArgs {
     /// Speed of the emulated CPU; 1 is that of ASPLOS'98, 930 us for 8 KB from memory.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
-    pub(crate) cpu: f64,
+    pub cpu: f64,
     /// Speed of the emulated disk; 1 is that of ASPLOS'98, 28 ms and 410 us for every 4 KB.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
-    pub(crate) disk: f64,
+    pub disk: f64,
     /// The eviction algorithm of the memory; `levada sim list evictions` lists them.
     #[arg(long, value_name = "NAME", default_value = "gds-packets", value_parser = eviction)]
-    pub(crate) eviction: &'static eviction::EvictionEntry,
+    pub eviction: &'static eviction::EvictionEntry,
 }
 
 /// The cost of a service at the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ServiceCost {
-    pub(crate) cpu: Duration,
-    pub(crate) disk: Duration,
+pub struct ServiceCost {
+    /// Time of the CPU.
+    pub cpu: Duration,
+    /// Time of the disk.
+    pub disk: Duration,
 }
 
-pub(crate) fn factor(text: &str) -> Result<f64, &'static str> {
+/// Parses a factor: a number from 0.001 to 1000.
+///
+/// # Errors
+/// If it is none.
+pub fn factor(text: &str) -> Result<f64, &'static str> {
     let factor = text.parse().ok().filter(|factor| (0.001..=1000.0).contains(factor));
     factor.ok_or("a factor is a number from 0.001 to 1000")
 }

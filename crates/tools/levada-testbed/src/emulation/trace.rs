@@ -5,7 +5,7 @@ use levada_trace::{Trace, TraceObject};
 
 /// The same trace with URLs that contain the size of the file, for back-ends. The front-end's policy
 /// hashes the same key as the simulator's.
-pub(crate) fn renamed(trace: &Trace) -> Trace {
+pub fn renamed(trace: &Trace) -> Trace {
     let renamed = |(number, object): (usize, &TraceObject)| TraceObject {
         name: url(&number.to_string(), object.size),
         size: object.size,
@@ -15,9 +15,9 @@ pub(crate) fn renamed(trace: &Trace) -> Trace {
 }
 
 /// The URL of a back-end's file.
-pub(crate) fn url(name: &str, size: u64) -> Box<str> {
+pub fn url(name: &str, size: u64) -> Box<str> {
     format!("http://{HOST}/file/{name}/{size}").into()
 }
 
 /// Offset of the path in such a URL.
-pub(crate) const ROOT: usize = "http://".len() + HOST.len();
+pub const ROOT: usize = "http://".len() + HOST.len();

@@ -8,9 +8,11 @@ use levada_types::format_duration;
 
 /// A policy, and its parameters that differ from the defaults.
 #[derive(Clone)]
-pub(crate) struct Strategy {
-    pub(crate) policy: &'static PolicyEntry,
-    pub(crate) set: BTreeMap<String, ParameterValue>,
+pub struct Strategy {
+    /// The policy.
+    pub policy: &'static PolicyEntry,
+    /// The parameters that differ, by name.
+    pub set: BTreeMap<String, ParameterValue>,
 }
 
 impl Strategy {
@@ -18,7 +20,7 @@ impl Strategy {
     ///
     /// # Errors
     /// When there is none that runs on an edge.
-    pub(crate) fn named(name: &str) -> anyhow::Result<Self> {
+    pub fn named(name: &str) -> anyhow::Result<Self> {
         let policy = levada_policy::find(name).filter(|entry| entry.runs_on_an_edge());
         let policy = policy.with_context(|| {
             format!("--policy {name}: there is no such policy that runs on an edge; `levada policies` lists them")
@@ -27,7 +29,7 @@ impl Strategy {
     }
 
     /// The same with a parameter set.
-    pub(crate) fn with(mut self, parameter: &str, value: &str) -> Self {
+    pub fn with(mut self, parameter: &str, value: &str) -> Self {
         self.set.insert(parameter.to_owned(), ParameterValue::Text(value.to_owned()));
         self
     }
@@ -36,13 +38,13 @@ impl Strategy {
     ///
     /// # Errors
     /// When a parameter is wrong.
-    pub(crate) fn build(&self) -> anyhow::Result<Box<dyn Policy>> {
+    pub fn build(&self) -> anyhow::Result<Box<dyn Policy>> {
         Ok(build(self.policy.name, &self.set, &Deployment::default())?)
     }
 
     /// An inline table of a configuration whose clock runs `time_scale` times slower: durations in
     /// emulated time are stretched by it.
-    pub(crate) fn table(&self, time_scale: f64) -> String {
+    pub fn table(&self, time_scale: f64) -> String {
         let mut table = format!("name = {}", quoted(self.policy.name));
         for parameter in self.policy.parameters {
             let given = self.set.get(parameter.name);

@@ -12,11 +12,11 @@ pub mod client;
 pub mod load;
 pub mod nodes;
 #[cfg(target_os = "linux")]
-pub(crate) mod objects;
+pub mod objects;
 #[cfg(target_os = "linux")]
-pub(crate) mod origin;
+pub mod origin;
 #[cfg(target_os = "linux")]
-pub(crate) mod problems;
+pub mod problems;
 pub mod server;
 
 use std::time::Duration;
@@ -36,20 +36,20 @@ use {
 };
 
 /// The timeout for a node to start: it takes less than a second, on a busy machine some.
-pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(30);
+pub const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The interval at which it is asked whether it has started: short against a start.
-pub(crate) const READY_INTERVAL: Duration = Duration::from_millis(20);
+pub const READY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The time without a byte after which a client gives up: longer than any fault that a node is to hide.
-pub(crate) const SILENCE_TIMEOUT: Duration = Duration::from_secs(20);
+pub const SILENCE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Runs `work` on this thread, or on one whose network is that of `host`; `None` when it was interrupted.
 ///
 /// # Errors
 /// As the work.
 #[cfg(target_os = "linux")]
-pub(crate) fn until_interrupted<T: Send, F: Future<Output = anyhow::Result<T>>>(
+pub fn until_interrupted<T: Send, F: Future<Output = anyhow::Result<T>>>(
     host: Option<&Host>,
     work: impl FnOnce() -> F + Send,
 ) -> anyhow::Result<Option<T>> {
@@ -71,7 +71,7 @@ pub(crate) fn until_interrupted<T: Send, F: Future<Output = anyhow::Result<T>>>(
 /// # Errors
 /// As the work.
 #[cfg(target_os = "linux")]
-pub(crate) fn on_host<T: Send, F: Future<Output = anyhow::Result<T>>>(
+pub fn on_host<T: Send, F: Future<Output = anyhow::Result<T>>>(
     host: &Host,
     work: impl FnOnce() -> F + Send,
 ) -> anyhow::Result<T> {
@@ -83,7 +83,7 @@ pub(crate) fn on_host<T: Send, F: Future<Output = anyhow::Result<T>>>(
 /// # Errors
 /// If it cannot be started.
 #[cfg(target_os = "linux")]
-pub(crate) fn spawn_on<T: Send>(
+pub fn spawn_on<T: Send>(
     host: Option<&Host>,
     spawn: impl FnOnce() -> anyhow::Result<T> + Send,
 ) -> anyhow::Result<T> {
@@ -100,7 +100,7 @@ pub(crate) fn spawn_on<T: Send>(
 /// # Errors
 /// If there is no such entry.
 #[cfg(target_os = "linux")]
-pub(crate) fn chosen<T>(
+pub fn chosen<T>(
     only: &[String],
     (what, register): (&str, &'static [T]),
     name: fn(&T) -> &'static str,
@@ -119,7 +119,7 @@ pub(crate) fn chosen<T>(
 
 /// The time within which this part of the requests was answered.
 #[cfg(target_os = "linux")]
-pub(crate) fn percentile(times: &[Duration], percent: usize) -> Duration {
+pub fn percentile(times: &[Duration], percent: usize) -> Duration {
     let mut times = times.to_vec();
     times.sort_unstable();
     let at = (times.len() * percent / 100).min(times.len().saturating_sub(1));
@@ -128,13 +128,13 @@ pub(crate) fn percentile(times: &[Duration], percent: usize) -> Duration {
 
 /// A time in a report, in tenths of a millisecond.
 #[cfg(target_os = "linux")]
-pub(crate) fn milliseconds(time: Duration) -> f64 {
+pub fn milliseconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e4).round() / 10.0
 }
 
 /// Resident memory of a process in bytes, now (`VmRSS:`) or at its highest (`VmHWM:`); `None` when it is gone.
 #[cfg(target_os = "linux")]
-pub(crate) fn resident(process: u32, field: &str) -> Option<u64> {
+pub fn resident(process: u32, field: &str) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(field))?;
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
@@ -145,7 +145,7 @@ pub(crate) fn resident(process: u32, field: &str) -> Option<u64> {
 /// # Errors
 /// If it has ended by itself.
 #[cfg(target_os = "linux")]
-pub(crate) fn tell(node: &Node, signal: Signal) -> anyhow::Result<()> {
+pub fn tell(node: &Node, signal: Signal) -> anyhow::Result<()> {
     let pid = node.pid().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
     let pid = pid.with_context(|| format!("{} has ended by itself", node.name))?;
     Ok(kill_process(pid, signal)?)
@@ -157,7 +157,7 @@ pub(crate) fn tell(node: &Node, signal: Signal) -> anyhow::Result<()> {
 /// # Errors
 /// If no connection is handed off, or the front-end does not answer.
 #[cfg(target_os = "linux")]
-pub(crate) async fn until_handed_off(
+pub async fn until_handed_off(
     backs: usize,
     without: &str,
     mut ask: impl AsyncFnMut(usize) -> anyhow::Result<u64>,

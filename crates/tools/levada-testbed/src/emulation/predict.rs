@@ -12,7 +12,7 @@ use levada_trace::Trace;
 use super::strategy::Strategy;
 
 /// A cluster with this policy whose links have no limits but `network`. It replays the trace without an end.
-pub(crate) fn cluster<const N: usize>(
+pub fn cluster<const N: usize>(
     seed: u64,
     strategy: &Strategy,
     network: [(&str, ParameterValue); N],
@@ -34,7 +34,7 @@ pub(crate) fn cluster<const N: usize>(
 }
 
 /// Measures from `warm_up` to `end`. The trace starts again at its end, so that only the time ends the run.
-pub(crate) fn between(warm_up: std::time::Duration, end: std::time::Duration) -> Measure {
+pub fn between(warm_up: std::time::Duration, end: std::time::Duration) -> Measure {
     Measure {
         warm_up: Time(warm_up),
         duration: Some(Time(end)),
@@ -47,7 +47,7 @@ pub(crate) fn between(warm_up: std::time::Duration, end: std::time::Duration) ->
 ///
 /// # Errors
 /// If a parameter is wrong.
-pub(crate) fn play(scenario: &Scenario, trace: &Trace) -> anyhow::Result<Outcome> {
+pub fn play(scenario: &Scenario, trace: &Trace) -> anyhow::Result<Outcome> {
     let mut library = Library::without_files();
     library.keep(TRACE, trace.clone());
     let prepared = scenario.prepare(&mut library)?;

@@ -24,11 +24,11 @@ use super::{
 };
 
 /// The beginning of paths at which it never answers.
-pub(crate) const SILENT: &str = "/silent/";
+pub const SILENT: &str = "/silent/";
 
 /// The requests that the origin has at the same time.
 #[derive(Default)]
-pub(crate) struct Asked {
+pub struct Asked {
     now: Cell<usize>,
     most: Cell<usize>,
 }
@@ -38,7 +38,7 @@ struct OneAsked(Rc<Asked>);
 
 impl Asked {
     /// The most there were.
-    pub(crate) fn most(&self) -> usize {
+    pub fn most(&self) -> usize {
         self.most.get()
     }
 
@@ -59,7 +59,7 @@ impl Drop for OneAsked {
 ///
 /// # Errors
 /// If no port is free.
-pub(crate) async fn start(
+pub async fn start(
     address: IpAddr,
     objects: Rc<Objects>,
 ) -> anyhow::Result<(SocketAddr, Rc<Asked>)> {

@@ -6,12 +6,12 @@
 //!      client                     cluster                    backend: a machine of levada-sim on a clock
 //! ```
 
-pub(super) mod backend;
-pub(super) mod client;
-pub(super) mod cluster;
-pub(super) mod predict;
+pub mod backend;
+pub mod client;
+pub mod cluster;
+pub mod predict;
 mod processor;
-pub(super) mod report;
-pub(super) mod run;
-pub(super) mod strategy;
-pub(super) mod trace;
+pub mod report;
+pub mod run;
+pub mod strategy;
+pub mod trace;
