@@ -1,6 +1,9 @@
 //! One node of the cluster, as long as it is a member.
 
-use std::sync::{Arc, Weak};
+use std::{
+    sync::{Arc, Weak},
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
 use http::{
@@ -13,7 +16,7 @@ use levada_upstream::{
 use parking_lot::Mutex;
 use tokio::{sync::watch, task::AbortHandle};
 
-use crate::nodes::{PeerLog, Peers};
+use crate::nodes::{PeerLog, Peers, distance::RoundTrips};
 
 /// The target of a probe of a peer.
 pub const PROBE: &str = "/.levada/health";
@@ -27,6 +30,7 @@ pub struct Member {
     /// The number that it keeps when indices change. It is given to another node only after it has left.
     pub slot: usize,
     pub(crate) peers: Weak<Peers>,
+    trips: RoundTrips,
     /// The task that watches it.
     pub(crate) watch: Mutex<Option<AbortHandle>>,
     gone: watch::Sender<bool>,
@@ -40,7 +44,13 @@ impl Member {
         peers: Weak<Peers>,
     ) -> Arc<Self> {
         let gone = watch::Sender::new(false);
-        Arc::new(Self { server, log, slot, peers, watch: Mutex::default(), gone })
+        let (trips, watch) = (RoundTrips::default(), Mutex::default());
+        Arc::new(Self { server, log, slot, peers, trips, watch, gone })
+    }
+
+    /// The round trip to it, as probes have measured it at this address.
+    pub(crate) fn measured_trip(&self) -> Option<Duration> {
+        self.trips.shown()
     }
 
     /// Returns when it is no member any more, or is at another address.
@@ -107,7 +117,15 @@ impl WatchedServer for WatchedPeer {
         if let Ok(host) = HeaderValue::from_str(&server.address.to_string()) {
             head.headers.insert(HOST, host);
         }
-        server.probe(&head).await
+        let begun = Instant::now();
+        let good = server.probe(&head).await;
+        if good
+            && self.member.trips.note(begun.elapsed())
+            && let Some(peers) = self.member.peers.upgrade()
+        {
+            peers.view_changed();
+        }
+        good
     }
 
     /// A probe shows only that a peer is there.
@@ -117,7 +135,7 @@ impl WatchedServer for WatchedPeer {
 
     fn changed(&self, _change: Change) {
         if let Some(peers) = self.member.peers.upgrade() {
-            peers.health_changed();
+            peers.view_changed();
         }
     }
 }

@@ -7,7 +7,7 @@ use levada_tls::secret::Secrets;
 use levada_types::{Key, Timestamp};
 use levada_upstream::{HealthCheck, Server};
 
-use crate::nodes::{Member, Peer, Peering, WatchedPeer};
+use crate::nodes::{Member, Peer, Peering, WatchedPeer, distance::distances};
 
 /// The nodes of the cluster, this one among them. An index is valid only in the generation that it comes from. Policies
 /// choose among the nodes of this node's region.
@@ -49,17 +49,21 @@ impl Generation {
         Some(NodeIndex(near as u32))
     }
 
-    /// The nodes with their present health.
+    /// The nodes with their present health and distances.
     fn nodes(&self, now: Timestamp) -> Vec<ClusterNode> {
-        let seen = |((at, node), member): ((u32, &ClusterNode), &Arc<Member>)| {
-            let (health, is_me) = (&member.server.health, NodeIndex(at) == self.me);
-            ClusterNode {
-                up: is_me || health.is_up(),
-                ramp: if is_me { 1.0 } else { health.ramp(self.settings.slow_start, now) },
-                ..node.clone()
-            }
-        };
-        (0..).zip(&self.nodes).zip(&self.members).map(seen).collect()
+        let known = self.settings.peers.iter().zip(&self.members).take(self.nodes.len());
+        let distances = distances(known.map(|(peer, member)| (peer.rtt, member.measured_trip())));
+        let seen =
+            |(((at, node), member), distance): (((u32, &ClusterNode), &Arc<Member>), f64)| {
+                let (health, is_me) = (&member.server.health, NodeIndex(at) == self.me);
+                ClusterNode {
+                    distance,
+                    up: is_me || health.is_up(),
+                    ramp: if is_me { 1.0 } else { health.ramp(self.settings.slow_start, now) },
+                    ..node.clone()
+                }
+            };
+        (0..).zip(&self.nodes).zip(&self.members).zip(distances).map(seen).collect()
     }
 }
 
@@ -119,6 +123,11 @@ impl Membership {
         order.into_iter().map(|at| able[at.get()].clone()).collect()
     }
 
+    /// The round trip to a node, stated or measured, once it is known.
+    pub fn round_trip(&self, node: NodeIndex) -> Option<Duration> {
+        self.settings().peers[node.get()].rtt.or_else(|| self.member(node).measured_trip())
+    }
+
     /// The node of this name.
     pub fn named(&self, name: &str) -> Option<&Arc<Member>> {
         self.generation.members.iter().find(|member| *member.server.name == *name)
@@ -168,16 +177,13 @@ impl Membership {
     }
 }
 
-/// The nodes of the region of the node `name`, before anything is known of their health.
+/// The nodes of the region of the node `name`, before anything is known of their health and before anything is
+/// measured.
 pub fn nodes(name: &str, peering: &Peering) -> Vec<ClusterNode> {
     let region = peering.region_of(name);
     let near = || peering.peers.iter().filter(|peer| peer.region == region);
-    let nearest = near().filter_map(|p| p.rtt).min().unwrap_or_default();
-    let distance = |rtt: Option<Duration>| match rtt {
-        Some(rtt) if !nearest.is_zero() => rtt.as_secs_f64() / nearest.as_secs_f64(),
-        _ => 1.0,
-    };
-    near().map(|peer| ClusterNode { distance: distance(peer.rtt), ..node(peer) }).collect()
+    let distances = distances(near().map(|peer| (peer.rtt, None)));
+    near().zip(distances).map(|(peer, distance)| ClusterNode { distance, ..node(peer) }).collect()
 }
 
 fn node(peer: &Peer) -> ClusterNode {

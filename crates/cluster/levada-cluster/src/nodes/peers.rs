@@ -189,14 +189,14 @@ impl Peers {
         Member::new(server, Arc::new(PeerLog::default()), slot, self.own.clone())
     }
 
-    /// Renews the view of the cluster from the health of its nodes.
+    /// Renews the view of the cluster from the health of its nodes and their distances.
     pub fn refresh(&self, now: Timestamp) {
         let _making = self.former.lock();
         let generation = self.membership.load().generation.clone();
         self.membership.store(Arc::new(Membership::new(generation, now)));
     }
 
-    pub(crate) fn health_changed(&self) {
+    pub(crate) fn view_changed(&self) {
         self.refresh(self.clock.now());
     }
 
@@ -326,7 +326,7 @@ mod tests {
         assert_eq!(up(), [NodeIndex(1), NodeIndex(2)]);
         let (joined, check) = (after.named("c").unwrap(), &after.settings().health);
         joined.server.health.probed(true, check, clock.now());
-        peers.health_changed();
+        peers.view_changed();
         assert_eq!(up(), [0, 1, 2].map(NodeIndex));
     }
 }

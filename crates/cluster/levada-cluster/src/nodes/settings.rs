@@ -79,7 +79,7 @@ pub struct Peer {
     pub at: Option<SocketAddr>,
     /// Relative capacity.
     pub weight: f64,
-    /// Round-trip time from this node, if known: `distance` is relative to the nearest peer.
+    /// Round-trip time from this node, in place of the one that is measured.
     pub rtt: Option<Duration>,
     /// Its URL for clients, such as `https://b.cdn.example`: the target of a 307.
     pub client_url: Option<String>,

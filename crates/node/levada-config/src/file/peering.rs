@@ -109,7 +109,7 @@ pub struct Peer {
     /// Its capacity, relative to the other nodes.
     #[schemars(range(min = 0.001, max = 1000))]
     pub weight: f64,
-    /// The round-trip time from this node to it, for policies that prefer near nodes. `ping` measures it.
+    /// The round-trip time from this node to it, for policies that prefer near nodes. By default it is measured: docs/operate/regions.md.
     #[schemars(extend("examples" = ["12ms"], "x-maximum" = "1m"))]
     pub rtt: Option<Time>,
     /// Its URL for clients: the target of `delivery = "redirect"`.

@@ -1,6 +1,6 @@
 //! The states of all nodes of a cluster, which one node asks its peers for, over the connections that peers trust.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, StatusCode};
@@ -28,6 +28,9 @@ pub struct ClusterNode {
     pub address: String,
     /// Whether the node that was asked sends requests to it.
     pub up: bool,
+    /// The round trip to it from the node that was asked, stated or measured, in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub round_trip: Option<f64>,
     /// Why there is no state of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -43,13 +46,14 @@ pub async fn ask_cluster(own: NodeStatus, members: &Membership) -> Vec<ClusterNo
         let member = member.clone();
         asking.spawn(async move { (node, ask(&member).await) });
     }
-    let described = |member: &Arc<Member>| ClusterNode {
+    let described = members.all().map(|(node, member)| ClusterNode {
         name: member.server.name.to_string(),
         address: member.server.address.to_string(),
         up: member.server.health.is_up(),
+        round_trip: members.round_trip(node).map(|time| time.as_secs_f64()),
         ..ClusterNode::default()
-    };
-    let mut nodes: Vec<_> = members.all().map(|(_, member)| described(member)).collect();
+    });
+    let mut nodes: Vec<_> = described.collect();
     let me = &mut nodes[members.me().get()];
     (me.up, me.status) = (true, Some(own));
     while let Some(asked) = asking.join_next().await {

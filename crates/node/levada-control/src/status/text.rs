@@ -20,19 +20,19 @@ pub fn cluster(out: &mut dyn Write, nodes: &[ClusterNode]) -> io::Result<()> {
     let width = nodes.iter().map(|node| node.name.len()).max().unwrap_or(0).max(4);
     writeln!(
         out,
-        "{:width$}  REQUESTS/S  HITS  IN SERVICE  SENT/S     ORIGIN/S   P99      STATE",
+        "{:width$}  REQUESTS/S  HITS  IN SERVICE  SENT/S     ORIGIN/S   P99      RTT       STATE",
         "NODE"
     )?;
     for node in nodes {
         let Some(status) = &node.status else {
             let error = node.error.as_deref().unwrap_or("it has not answered");
-            writeln!(out, "{:width$}  {:56}{error}", node.name, "")?;
+            writeln!(out, "{:width$}  {:70}{error}", node.name, "")?;
             continue;
         };
         let now = status.now.unwrap_or_default();
         writeln!(
             out,
-            "{:width$}  {:>10.1}  {:>4}  {:>10}  {:>9}  {:>9}  {:>7}  {}",
+            "{:width$}  {:>10.1}  {:>4}  {:>10}  {:>9}  {:>9}  {:>7}  {:>8}  {}",
             node.name,
             now.requests,
             percent(now.hit_ratio),
@@ -40,6 +40,7 @@ pub fn cluster(out: &mut dyn Write, nodes: &[ClusterNode]) -> io::Result<()> {
             bytes(now.bytes),
             bytes(now.origin_bytes),
             time(now.p99),
+            time(node.round_trip),
             state(status),
         )?;
     }

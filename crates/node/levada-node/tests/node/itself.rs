@@ -91,6 +91,7 @@ async fn node_asks_its_peers_for_their_states_and_tells_which_do_not_answer() {
     let answered = |at: usize| nodes[at].status.as_ref().map(|status| status.name.clone());
     assert_eq!((answered(0), answered(1)), (Some("n0".to_owned()), Some("n1".to_owned())));
     assert_eq!(nodes[1].status.as_ref().unwrap().requests, 1);
+    assert!(nodes[0].round_trip.is_none(), "a node is not far from itself");
     assert!(answered(2).is_none() && nodes[2].error.is_some(), "{:?}", nodes[2]);
     // Only peers get it at the listener for peers, and nobody at that for clients.
     let refused = get(cluster.peer(0), "/.levada/status").await;
