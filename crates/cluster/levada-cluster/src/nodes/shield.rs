@@ -2,6 +2,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
+use http::StatusCode;
 use levada_types::Key;
 use levada_upstream::{
     AtShield, Group, REFUSED, RequestBody, Retries, ServerFailure, UpstreamHead, UpstreamResponse,
@@ -63,6 +64,21 @@ impl ShieldNodes {
     }
 }
 
+impl ShieldNodes {
+    /// Whether a 503 is of the node that was asked, whose queue for the origin is full, and not of the origin: it names
+    /// itself and its error in `Proxy-Status` (RFC 9209 Sec. 2.1).
+    fn is_full(&self, response: &UpstreamResponse) -> bool {
+        let last = response.headers().get_all("proxy-status").iter().next_back();
+        let last = last.and_then(|value| value.to_str().ok()?.rsplit(',').next());
+        let by_node =
+            last.and_then(|member| member.split_once(';')).is_some_and(|(name, about)| {
+                let name = name.trim().trim_matches('"');
+                about.contains("error=") && self.members.named(name).is_some()
+            });
+        response.status() == StatusCode::SERVICE_UNAVAILABLE && by_node
+    }
+}
+
 impl Group for ShieldNodes {
     type Server = WatchedPeer;
     type Held = ();
@@ -73,7 +89,7 @@ impl Group for ShieldNodes {
     }
 
     fn check(&self, response: &UpstreamResponse) -> Result<(), ServerFailure> {
-        match response.headers().contains_key(REFUSED) {
+        match response.headers().contains_key(REFUSED) || self.is_full(response) {
             true => Err(ServerFailure::PeerFull),
             false => Ok(()),
         }

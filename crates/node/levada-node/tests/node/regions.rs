@@ -1,6 +1,8 @@
 //! Regions, and the one that shields origins: docs/operate/regions.md.
 
-use levada_config::Settings;
+use std::time::Duration;
+
+use levada_config::{MissLimits, Settings};
 use serde_json::json;
 
 use super::{
@@ -86,6 +88,42 @@ async fn origin_is_asked_itself_while_the_shield_is_away() {
         assert_eq!(get(cluster.client(0), target).await.text(), target);
         assert_eq!(origin.hits(target), 1);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn origin_is_asked_itself_while_the_queues_of_the_shield_are_full() {
+    let origin = Origin::start().await;
+    let cluster = Cluster::start(4, origin.address, |settings| {
+        regions(settings);
+        if ["n2", "n3"].contains(&&*settings.name) {
+            let wait = Duration::from_secs(60);
+            settings.sites[0].servers.misses = MissLimits { at_once: 1, queue: 0, wait };
+        }
+    })
+    .await;
+    let gate = Gate::new();
+    origin.on("/held", Reply::cached("held").after(&gate));
+    let held: Vec<_> = (0..16)
+        .map(|n| {
+            let at = cluster.client(2 + n % 2);
+            tokio::spawn(async move { get(at, &format!("/held?{n}")).await.status })
+        })
+        .collect();
+    let places = || [2, 3].map(|node| cluster.node(node).counts().misses);
+    eventually("the places of the shield are taken", || places() == [1, 1]).await;
+    for node in [0, 1] {
+        let target = format!("/{node}");
+        let answer = get(cluster.client(node), &target).await;
+        assert_eq!((answer.status, answer.text()), (200, target.clone()), "{answer:?}");
+        assert_eq!(origin.hits(&target), 1);
+    }
+    gate.open();
+    let mut passed = 0;
+    for request in held {
+        passed += usize::from(within(request).await.unwrap() == 200);
+    }
+    assert!(passed >= 2, "{passed}");
+    cluster.settled().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
