@@ -106,6 +106,8 @@ fn options_that_cannot_be_met_are_refused() {
     refused(&["faults", "--only", "fire"], "no such fault");
     refused(&["faults", "--rate", "0"], "--rate");
     refused(&["changes", "--only", "fire"], "no such change");
+    refused(&["regions", "--only", "moon"], "no such arrangement");
+    refused(&["regions", "--objects", "0"], "--objects");
     refused(&["backend", "--service", "a"], "NAME=CPU");
     refused(&["backend", "--listen", "192.0.2.1:80"], "cannot listen");
 }
@@ -239,6 +241,31 @@ fn changes_let_no_request_suffer() {
         }
     }
     assert_eq!(output.status.code(), Some(0), "{error}");
+}
+
+#[test]
+fn regions_share_an_origin_and_one_that_is_cut_off_goes_on() {
+    if levada_skip::possible(levada_net::lab::possible()).is_none() {
+        return;
+    }
+    let options = "regions --only shield --objects 30 --requests 60 --cut 3s --json";
+    let output = lab(&options.split_whitespace().collect::<Vec<_>>()).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    let report: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|problem| panic!("{problem}: {error}"));
+    let row = &report["rows"][0];
+    for region in ["eu", "us", "ap"] {
+        for phase in ["cold", "warm"] {
+            assert_eq!(row[phase][region]["share"], 1.0, "{row:#}");
+        }
+    }
+    // A node of the shield that a busy machine makes late is not waited for; without a shield there would be three.
+    assert!(row["origin_requests_per_object"].as_f64() < Some(2.0), "{row:#}");
+    assert!(row["cut"]["warm"]["ap"]["share"].as_f64() >= Some(0.95), "{row:#}");
+    assert!(!row["by_shield_after_s"].is_null(), "{row:#}");
+    assert_eq!(row["purge"]["confirmed"], 12, "{row:#}");
+    assert_eq!(row["old_after_purge"], 0, "{row:#}");
+    assert_eq!(row["purge_with_one_away"]["missing"], serde_json::json!(["ap-4"]), "{row:#}");
 }
 
 #[test]

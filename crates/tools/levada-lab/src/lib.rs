@@ -14,6 +14,8 @@ mod lard;
 #[cfg(target_os = "linux")]
 mod policies;
 #[cfg(target_os = "linux")]
+mod regions;
+#[cfg(target_os = "linux")]
 mod wire;
 
 use levada_client::command::CommandStatus;
@@ -35,6 +37,7 @@ pub fn run(args: &LabArgs) -> anyhow::Result<CommandStatus> {
         LabCommand::Policies(args) => policies::run(args),
         LabCommand::Faults(args) => faults::run(args),
         LabCommand::Changes(args) => changes::run(args),
+        LabCommand::Regions(args) => regions::run(args),
         LabCommand::Backend(args) => levada_testbed::emulation::backend::run(args),
     }
 }

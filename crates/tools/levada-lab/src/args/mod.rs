@@ -6,6 +6,7 @@ pub(crate) mod changes;
 pub(crate) mod faults;
 pub(crate) mod lard;
 pub(crate) mod policies;
+pub(crate) mod regions;
 
 use std::{net::Ipv4Addr, time::Duration};
 
@@ -16,7 +17,7 @@ use levada_testbed::options::BackendArgs;
 
 use self::{
     anycast::AnycastArgs, cap::CapArgs, changes::ChangesArgs, faults::FaultsArgs, lard::LardArgs,
-    policies::PoliciesArgs,
+    policies::PoliciesArgs, regions::RegionsArgs,
 };
 
 /// Runs real programs on emulated networks, and before emulated servers, within this machine
@@ -37,6 +38,7 @@ pub(crate) enum LabCommand {
     Policies(PoliciesArgs),
     Faults(FaultsArgs),
     Changes(ChangesArgs),
+    Regions(RegionsArgs),
     Backend(BackendArgs),
 }
 
@@ -100,6 +102,7 @@ Examples:
   levada lab cap --quick
   levada lab policies --quick
   levada lab faults --quick
+  levada lab regions --quick
 
 Emulated networks need Linux, root, /dev/net/tun and iproute2; emulated servers need Linux only.
 No network and no process is left when the command ends, even if it is killed.
