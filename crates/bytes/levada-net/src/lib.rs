@@ -8,6 +8,7 @@
 //! client     a client's connection that was accepted
 //! cached     whether a file is in the page cache
 //! clock      whether the clock is synchronised
+//! datagrams  many datagrams and their answers by one system call each
 //! dormant    finds connections whose client has disappeared
 //! first_bytes  the first bytes of a connection, before they are taken
 //! handoff    moves a connection from its socket to another one, on another host
@@ -41,6 +42,8 @@ pub mod cached;
 pub mod client;
 #[cfg(target_os = "linux")]
 pub mod clock;
+#[cfg(target_os = "linux")]
+pub mod datagrams;
 pub mod dormant;
 pub mod first_bytes;
 #[cfg(target_os = "linux")]
