@@ -1,0 +1,16 @@
+//! An authoritative DNS server that gives each client the nodes of its region.
+//!
+//! ```text
+//!   wire     messages: a query as it came, a response as it is written
+//!   zone     zones, from zone files
+//!   route    which nodes a client gets: tables of networks, the nodes of this moment
+//!   load     zones and tables from files
+//!   dnssec   signatures and denials, made for each answer
+//!   answer   the answer to a query: a pure function of all of these; start here
+//!   cookies, rate   clients that have shown their address, and the share of all others
+//!   serve    UDP and TCP; zones and nodes are replaced while it runs
+//! ```
+//!
+//! Everything but `serve` decides, without sockets, clocks and threads.
+
+pub mod wire;
