@@ -13,4 +13,6 @@
 //!
 //! Everything but `serve` decides, without sockets, clocks and threads.
 
+pub mod dnssec;
 pub mod wire;
+pub mod zone;
