@@ -14,5 +14,6 @@
 //! Everything but `serve` decides, without sockets, clocks and threads.
 
 pub mod dnssec;
+pub mod route;
 pub mod wire;
 pub mod zone;

@@ -1,0 +1,22 @@
+//! Which nodes a client gets: a pure function of the name, the client's network, the tables, and the nodes of this
+//! moment.
+//!
+//! ```text
+//!   networks   a value for each network, and how far an answer is the same around an address
+//!   coverage   Traffic Control's files: coverage zones, deep coverage zones, federations
+//!   geo        a database in MaxMind's format, as networks and regions
+//!   nodes      the nodes of this moment, those of each region that can be answered
+//!   decide     all of these in their order
+//! ```
+
+mod coverage;
+mod decide;
+mod geo;
+mod networks;
+mod nodes;
+
+pub use coverage::{CoverageError, DeepZones, Federation, Federations, coverage_zones};
+pub use decide::{Choice, Reason, Tables, Way};
+pub use geo::{Geo, GeoError, GeoRegions};
+pub use networks::{Networks, NetworksBuilder, Overlap, Prefix};
+pub use nodes::{Family, NodeState, Nodes, Regions};

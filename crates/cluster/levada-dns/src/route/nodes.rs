@@ -1,0 +1,224 @@
+//! The nodes of this moment. Whoever knows them makes a new value when anything changes.
+
+use std::{
+    collections::HashMap,
+    net::{Ipv4Addr, Ipv6Addr},
+    sync::Arc,
+};
+
+use levada_policy::{Node as PolicyNode, NodeIndex, rendezvous};
+use levada_types::Key;
+
+/// A node, as its health checks see it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeState {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its region.
+    pub region: Arc<str>,
+    /// Its addresses for clients.
+    pub v4: Vec<Ipv4Addr>,
+    /// The same in IPv6.
+    pub v6: Vec<Ipv6Addr>,
+    /// Its capacity, relative to other nodes.
+    pub weight: f64,
+    /// Whether it answers and serves clients.
+    pub ready: bool,
+    /// Whether it is being emptied.
+    pub draining: bool,
+    /// The part of its capacity that is in use, in 0..=1.
+    pub load: f64,
+}
+
+/// The regions that tables name, by number.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Regions(Vec<Arc<str>>);
+
+/// A version of IP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// Version 4.
+    V4 = 0,
+    /// Version 6.
+    V6 = 1,
+}
+
+/// The nodes of all regions.
+pub struct Nodes {
+    states: Vec<NodeState>,
+    hashed: Vec<PolicyNode>,
+    names: HashMap<Arc<str>, u32>,
+    /// By region and family.
+    pools: Vec<[Pool; 2]>,
+}
+
+/// The nodes of a region that have addresses of a family.
+#[derive(Default)]
+struct Pool {
+    /// Those that can be answered.
+    good: Vec<NodeIndex>,
+    /// All of them.
+    all: Vec<NodeIndex>,
+}
+
+/// Below this load a node is not passed over,
+const BUSY: f64 = 0.5;
+/// and above it only when it has as many times the mean load of the nodes of its region (consistent hashing with
+/// bounded loads, Mirrokni, Thorup and Zadimoghaddam, SODA'18).
+const BOUND: f64 = 1.25;
+
+impl Regions {
+    /// These regions.
+    pub fn new<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut regions = Self::default();
+        for name in names {
+            regions.number(name);
+        }
+        regions
+    }
+
+    /// The number of a region, which gets one if it has none; `None` when there are too many.
+    pub fn number(&mut self, name: &str) -> Option<u16> {
+        if let Some(known) = self.find(name) {
+            return Some(known);
+        }
+        let number = u16::try_from(self.0.len()).ok().filter(|number| *number < u16::MAX - 1)?;
+        self.0.push(name.into());
+        Some(number)
+    }
+
+    /// The number of a region.
+    pub fn find(&self, name: &str) -> Option<u16> {
+        let at = self.0.iter().position(|region| **region == *name)?;
+        Some(at as u16)
+    }
+
+    /// Its name.
+    pub fn name(&self, number: u16) -> &str {
+        self.0.get(usize::from(number)).map_or("", |name| name)
+    }
+
+    /// All names.
+    pub fn names(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.0.iter()
+    }
+
+    /// Their number.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl NodeState {
+    fn has(&self, family: Family) -> bool {
+        match family {
+            Family::V4 => !self.v4.is_empty(),
+            Family::V6 => !self.v6.is_empty(),
+        }
+    }
+
+    fn is_good(&self) -> bool {
+        self.ready && !self.draining
+    }
+}
+
+impl Nodes {
+    /// The nodes of these regions. One of another region is in no region's answers.
+    pub fn new(states: Vec<NodeState>, regions: &Regions) -> Self {
+        let hashed = states
+            .iter()
+            .map(|state| PolicyNode { weight: state.weight, ..PolicyNode::new(&state.name) })
+            .collect();
+        let names = states.iter().zip(0..).map(|(state, at)| (state.name.clone(), at)).collect();
+        let pool = |region: &Arc<str>| {
+            [Family::V4, Family::V6].map(|family| Pool::new(&states, region, family))
+        };
+        let pools = regions.names().map(pool).collect();
+        Self { hashed, names, pools, states }
+    }
+
+    /// The node at an index.
+    pub fn state(&self, node: NodeIndex) -> &NodeState {
+        &self.states[node.get()]
+    }
+
+    /// All nodes.
+    pub fn states(&self) -> &[NodeState] {
+        &self.states
+    }
+
+    /// The first of these regions that has a node which can be answered; if none has, the first that has any node.
+    pub(super) fn region(&self, regions: &[u16], family: Family) -> Option<u16> {
+        let pool = |region: &&u16| {
+            self.pools.get(usize::from(**region)).map(|pools| &pools[family as usize])
+        };
+        let good =
+            regions.iter().find(|region| pool(region).is_some_and(|pool| !pool.good.is_empty()));
+        let any =
+            || regions.iter().find(|region| pool(region).is_some_and(|pool| !pool.all.is_empty()));
+        good.or_else(any).copied()
+    }
+
+    /// Nodes of a region for a name: at most as many, in the order of highest random weight, so that a name stays on
+    /// the same ones.
+    pub(super) fn of_region(
+        &self,
+        region: u16,
+        family: Family,
+        name: Key,
+        most: usize,
+    ) -> Vec<NodeIndex> {
+        let Some(pools) = self.pools.get(usize::from(region)) else { return Vec::new() };
+        let pool = &pools[family as usize];
+        let nodes = if pool.good.is_empty() { &pool.all } else { &pool.good };
+        self.first(nodes.iter().copied(), name, most)
+    }
+
+    /// The same among the nodes of these names that can be answered.
+    pub(super) fn named(
+        &self,
+        names: &[Arc<str>],
+        family: Family,
+        name: Key,
+        most: usize,
+    ) -> Vec<NodeIndex> {
+        let known = names.iter().filter_map(|name| self.names.get(name).map(|at| NodeIndex(*at)));
+        let good = known.filter(|at| self.state(*at).is_good() && self.state(*at).has(family));
+        self.first(good, name, most)
+    }
+
+    fn first(
+        &self,
+        nodes: impl Iterator<Item = NodeIndex>,
+        name: Key,
+        most: usize,
+    ) -> Vec<NodeIndex> {
+        let mut order = rendezvous(name, nodes.map(|node| (node, &self.hashed[node.get()])));
+        order.truncate(most);
+        order
+    }
+}
+
+impl Pool {
+    fn new(states: &[NodeState], region: &Arc<str>, family: Family) -> Self {
+        let own = || {
+            (0..)
+                .map(NodeIndex)
+                .zip(states)
+                .filter(|(_, state)| state.region == *region && state.has(family))
+        };
+        let all = own().map(|(at, _)| at).collect();
+        let good: Vec<_> = own().filter(|(_, state)| state.is_good()).collect();
+        let mean = good.iter().map(|(_, state)| state.load).sum::<f64>() / good.len().max(1) as f64;
+        let bound = BUSY.max(BOUND * mean);
+        // Not all can be above the mean: some are left.
+        let good =
+            good.into_iter().filter(|(_, state)| state.load <= bound).map(|(at, _)| at).collect();
+        Self { good, all }
+    }
+}
