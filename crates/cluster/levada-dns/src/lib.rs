@@ -13,7 +13,13 @@
 //!
 //! Everything but `serve` decides, without sockets, clocks and threads.
 
+mod answer;
+pub mod cookies;
 pub mod dnssec;
+mod hints;
+pub mod rate;
 pub mod route;
 pub mod wire;
 pub mod zone;
+
+pub use answer::{Answered, Asked, World};
