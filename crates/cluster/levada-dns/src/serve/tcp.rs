@@ -1,0 +1,93 @@
+//! Queries over TCP (RFC 7766): each with its length before it, several on one connection, answered in their order.
+
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+
+use levada_net::{listening::ACCEPT_BACKOFF, stop::Stop};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    time::timeout,
+};
+
+use super::{Server, Transport, server::Room};
+
+/// Bounds of connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpLimits {
+    /// Open connections.
+    pub connections: usize,
+    /// How long a connection may wait for a query, a query for its end, and a response for its client.
+    pub idle: Duration,
+}
+
+/// The longest message, with its length.
+const LONGEST: usize = 2 + u16::MAX as usize;
+
+/// Accepts connections until the stop. A client that comes when there is no place waits to be accepted.
+pub async fn accept(server: Arc<Server>, listener: TcpListener, limits: TcpLimits, stop: Stop) {
+    let places = Arc::new(Semaphore::new(limits.connections));
+    loop {
+        let accepted = async {
+            let place = places.clone().acquire_owned().await;
+            (place, listener.accept().await)
+        };
+        let (place, accepted) = tokio::select! {
+            accepted = accepted => accepted,
+            () = stop.begun() => return,
+        };
+        match accepted {
+            Ok((connection, client)) => {
+                let (server, stop) = (server.clone(), stop.clone());
+                tokio::spawn(async move {
+                    let _open = server.metrics.connections.hold();
+                    tokio::select! {
+                        // The client has gone, or is too slow: nothing is left to be done.
+                        _ = serve(&server, connection, client, limits.idle) => {}
+                        () = stop.begun() => {}
+                    }
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a DNS connection cannot be accepted");
+                tokio::time::sleep(ACCEPT_BACKOFF).await;
+            }
+        }
+    }
+}
+
+async fn serve(
+    server: &Server,
+    mut connection: TcpStream,
+    client: SocketAddr,
+    idle: Duration,
+) -> io::Result<()> {
+    let (mut read, mut room, mut buffer) = (Vec::new(), Room::default(), vec![0; LONGEST]);
+    loop {
+        while let Some(message) = first(&read) {
+            let length = message.len();
+            let from = (client.ip(), Transport::Tcp);
+            let (published, moment) = (server.published(), server.moment());
+            let answer =
+                server.respond_by(&published, moment, message, from, &mut buffer[2..], &mut room);
+            drop(published);
+            // A message that gets no answer over UDP ends the connection here.
+            let Some(answer) = answer else { return Ok(()) };
+            buffer[..2].copy_from_slice(&(answer as u16).to_be_bytes());
+            timeout(idle, connection.write_all(&buffer[..2 + answer])).await??;
+            read.drain(..2 + length);
+        }
+        let mut bytes = [0; 2048];
+        match timeout(idle, connection.read(&mut bytes)).await?? {
+            0 => return Ok(()),
+            more => read.extend_from_slice(&bytes[..more]),
+        }
+    }
+}
+
+/// The first whole message.
+fn first(read: &[u8]) -> Option<&[u8]> {
+    let (length, rest) = read.split_first_chunk::<2>()?;
+    rest.get(..usize::from(u16::from_be_bytes(*length)))
+}

@@ -1,0 +1,94 @@
+//! Signed answers, checked by delv.
+
+use std::{fs, path::Path, process::Command};
+
+use levada_dns::route::{Regions, Tables};
+
+use crate::support::{Running, ZONE, identity, node, world, zone};
+
+/// A signed zone with a routed name; `None` without the tools.
+fn signed(directory: &Path) -> Option<Running> {
+    let key = directory.join("a.test.pem");
+    let made = Command::new("openssl")
+        .args(["genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out"])
+        .arg(&key)
+        .output();
+    if !made.is_ok_and(|made| made.status.success()) {
+        levada_skip::skipped("openssl is not installed: apt install openssl");
+        return None;
+    }
+    let zone = zone("a.test", ZONE, &[("www", None)], Some(&key));
+    let tables =
+        Tables { regions: Regions::new(["eu"]), fallbacks: vec![vec![0]], ..Tables::default() };
+    let running = Running::start(world(vec![zone], tables), identity(), 10);
+    running.server.set_nodes(vec![node("eu-1", "eu", "192.0.2.1", "")]);
+    Some(running)
+}
+
+/// The output of delv, which trusts the zone's key.
+fn delv(running: &Running, directory: &Path, name: &str, kind: &str) -> Option<String> {
+    let key = running.kdig("a.test DNSKEY +short +tcp")?;
+    let key = key.trim().splitn(4, ' ').collect::<Vec<_>>();
+    let [flags, protocol, algorithm, text] = key[..] else { panic!("{key:?}") };
+    let anchor = format!(
+        "trust-anchors {{ a.test. static-key {flags} {protocol} {algorithm} \"{text}\"; }};\n"
+    );
+    let file = directory.join("anchor");
+    fs::write(&file, anchor).unwrap();
+    let port = running.address.port().to_string();
+    let output = Command::new("delv")
+        .args(["@127.0.0.1", "-p", &port, "-a"])
+        .arg(&file)
+        .args(["+root=a.test", name, kind])
+        .output();
+    let Ok(output) = output else {
+        levada_skip::skipped("delv is not installed: apt install bind9-dnsutils");
+        return None;
+    };
+    Some(format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    ))
+}
+
+#[test]
+fn answers_and_denials_of_a_signed_zone_are_valid() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(running) = signed(directory.path()) else { return };
+    for (name, kind, text) in [
+        ("a.test", "SOA", "; fully validated"),
+        ("a.test", "DNSKEY", "; fully validated"),
+        ("a.test", "MX", "; fully validated"),
+        ("a.test", "CDS", "; fully validated"),
+        ("static.a.test", "A", "; fully validated"),
+        ("www.a.test", "A", "; fully validated"),
+        ("www.a.test", "HTTPS", "; fully validated"),
+        ("alias.a.test", "A", "; fully validated"),
+        ("x.wild.a.test", "TXT", "; fully validated"),
+        ("www.a.test", "AAAA", "; negative response, fully validated"),
+        ("static.a.test", "TXT", "; negative response, fully validated"),
+        ("tree.a.test", "A", "; negative response, fully validated"),
+        ("none.a.test", "A", "; negative response, fully validated"),
+        ("sub.a.test", "DS", "; negative response, fully validated"),
+        ("signed.a.test", "DS", "; fully validated"),
+    ] {
+        let Some(answer) = delv(&running, directory.path(), name, kind) else { return };
+        assert!(answer.contains(text), "{name} {kind}: {answer}");
+    }
+}
+
+#[test]
+fn denial_is_compact_and_signatures_are_for_who_takes_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(running) = signed(directory.path()) else { return };
+    let Some(plain) = running.kdig("none.a.test A") else { return };
+    assert!(plain.contains("NXDOMAIN") && !plain.contains("RRSIG"), "{plain}");
+    let compact = running.kdig("none.a.test A +dnssec").unwrap();
+    assert!(compact.contains("NOERROR") && compact.contains("\\000.none.a.test."), "{compact}");
+    assert!(compact.contains("TYPE128") || compact.contains("NXNAME"), "{compact}");
+    let referral = running.kdig("www.sub.a.test A +dnssec").unwrap();
+    assert!(referral.contains("NSEC\t\\000.sub.a.test. NS RRSIG NSEC"), "{referral}");
+    let with_keys = running.kdig("www.signed.a.test A +dnssec").unwrap();
+    assert!(with_keys.contains("DS\t12345") && with_keys.contains("RRSIG\tDS"), "{with_keys}");
+}

@@ -1,0 +1,6 @@
+//! The server on loopback sockets, asked by the tools of other name servers: kdig, delv.
+
+mod dnssec;
+mod protocol;
+mod routed;
+mod support;
