@@ -4,6 +4,7 @@
 //!   wire     messages: a query as it came, a response as it is written
 //!   zone     zones, from zone files
 //!   route    which nodes a client gets: tables of networks, the nodes of this moment
+//!   load     zones and tables from files
 //!   dnssec   signatures and denials, made for each answer
 //!   answer   the answer to a query: a pure function of all of these; start here
 //!   cookies, rate   clients that have shown their address, and the share of all others
@@ -16,10 +17,13 @@ mod answer;
 pub mod cookies;
 pub mod dnssec;
 mod hints;
+pub mod load;
 pub mod rate;
 pub mod route;
 pub mod serve;
+mod settings;
 pub mod wire;
 pub mod zone;
 
 pub use answer::{Answered, Asked, World};
+pub use settings::DnsSettings;
