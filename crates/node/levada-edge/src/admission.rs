@@ -7,7 +7,7 @@ use http_body::Body as _;
 use levada_access::{max_forwards, memory_bound::MemoryPressure};
 use levada_body::compress::Accepts;
 use levada_cache::{RequestCacheFields, strip_request};
-use levada_cluster::nodes::PROBE;
+use levada_cluster::nodes::{PROBE, Standing};
 use levada_cluster::orders::PurgeEndpoint;
 use levada_control::status::STATUS_PATH;
 use levada_failure::Failure;
@@ -69,7 +69,9 @@ pub(crate) fn admit(
             return Admitted::Refused(Failure::Starting);
         }
         if request.uri().path() == PROBE {
-            let well = respond::plain(StatusCode::OK, "well\n".to_owned());
+            let (held, capacity) = (node.capacity.held(), node.settings().limits.capacity);
+            let standing = Standing::new(node.drain.is_on(), held, capacity);
+            let well = respond::plain(StatusCode::OK, standing.to_string());
             return Admitted::Answered(Box::new(well));
         }
     }

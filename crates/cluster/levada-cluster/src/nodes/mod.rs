@@ -8,6 +8,7 @@
 //! sources       the nodes and addresses that sources name, from levada-discovery
 //! certificates  messages about certificates to other nodes
 //! shield        the nodes of another region that are asked before the origin
+//! standing      what a node says of itself to a probe
 //! settings      the nodes and their trust, by configuration
 //! log           the known part of a node's purge log
 //! ```
@@ -25,6 +26,7 @@ mod peers;
 mod settings;
 mod shield;
 mod sources;
+mod standing;
 
 pub use log::PeerLog;
 pub use member::{Member, PROBE, WatchedPeer};
@@ -33,3 +35,4 @@ pub use peers::{MembershipChange, Peers, PeersError, PreparedPeers, Watch, proof
 pub use settings::{Peer, PeerTrust, Peering};
 pub use shield::ShieldNodes;
 pub use sources::PeerSources;
+pub use standing::{NoStanding, Standing};
