@@ -23,6 +23,7 @@ pub fn between(old: &Settings, new: &Settings) -> Result<Vec<String>, String> {
         ("[session_tickets]", old.tickets != new.tickets),
         ("[acme]", old.acme != new.acme),
         ("[peering]", peering(old) != peering(new)),
+        ("[dns]", old.dns != new.dns),
         (
             "[[discovery]]",
             old.discovery.sources != new.discovery.sources
@@ -72,6 +73,11 @@ fn named<T: PartialEq>(kind: &str, old: &[T], new: &[T], name: impl Fn(&T) -> &s
 /// The most sites or peers that are named.
 const NAMED: usize = 10;
 
+/// The part of a name server that its sockets and threads are made of.
+fn dns_sockets(settings: &Settings) -> Option<(&[std::net::SocketAddr], usize)> {
+    settings.dns.as_ref().map(|dns| (&*dns.listen, dns.threads))
+}
+
 fn peers(settings: &Settings) -> &[Peer] {
     settings.peering.as_ref().map_or(&[], |peering| &peering.peers)
 }
@@ -100,6 +106,7 @@ fn fixed(old: &Settings, new: &Settings) -> Vec<&'static str> {
         ("`name`", old.name != new.name),
         ("[runtime]", (&old.runtime, &old.run_as) != (&new.runtime, &new.run_as)),
         ("[peering] as a whole", old.peering.is_some() != new.peering.is_some()),
+        ("[dns] as a whole, its `listen` and `threads`", dns_sockets(old) != dns_sockets(new)),
         (
             "the kind of trust in [peering], or its secret without the old one in `secrets`",
             both.is_some_and(|(old, new)| !go_together(&old.trust, &new.trust)),

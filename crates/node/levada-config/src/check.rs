@@ -9,6 +9,7 @@ mod classes;
 mod compress;
 mod discovery;
 mod discovery_servers;
+mod dns;
 mod expressions;
 mod files;
 mod handling;
@@ -62,6 +63,7 @@ pub(crate) fn settings(
     let trusted = check.trusted();
     let discovery = check.discovery();
     let peering = check.peering();
+    let dns = check.dns();
     let sites = check.sites();
     let cache = check.cache();
     let purge = check.purge();
@@ -83,6 +85,7 @@ pub(crate) fn settings(
         trusted: trusted?,
         discovery: discovery?,
         peering: peering?,
+        dns: dns?,
         admin: admin?,
         metrics: file.admin.metrics.map(|listen| listen.0),
         cache,
@@ -169,13 +172,21 @@ impl<'f> Check<'_, 'f> {
         let peers = self.file.peering.as_ref().and_then(|peering| peering.listen);
         let control = self.file.handoff.as_ref().and_then(|handoff| handoff.listen);
         let tcp = self.file.admin.listen.as_ref().and_then(|listen| listen.0.tcp()).map(Address);
+        let dns = self.root.key("dns").key("listen");
+        let queries = self.file.dns.iter().filter_map(|dns| dns.listen.as_ref());
+        let queries = queries.flat_map(|listen| listen.as_slice().iter().enumerate());
+        let queries = queries.map(|(i, address)| (dns.index(i), Some(*address)));
         let inner = [
             (self.root.key("handoff").key("listen"), control),
             (self.root.key("peering").key("listen"), peers),
             (self.root.key("admin").key("listen"), tcp),
             (self.root.key("admin").key("metrics"), self.file.admin.metrics),
         ];
-        clients.chain(inner).filter_map(|(path, address)| Some((path, address?.0))).collect()
+        clients
+            .chain(inner)
+            .chain(queries)
+            .filter_map(|(path, address)| Some((path, address?.0)))
+            .collect()
     }
 
     /// The outer `None` marks an error, the inner a node that stays who it is.

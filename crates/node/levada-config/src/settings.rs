@@ -20,6 +20,7 @@ pub use levada_cluster::nodes::{Peer, PeerTrust, Peering};
 pub use levada_discovery::{
     DiscoverySettings, DnsSource, FileSource, NamedSource, SrvSource, SystemFiles,
 };
+pub use levada_dns::DnsSettings;
 pub use levada_fetch::{Mode, Patience, Plan};
 pub use levada_observe::log::LogFormat;
 pub use levada_observe::log::access_log::AccessLog;
@@ -83,6 +84,8 @@ pub struct Settings {
     pub trusted: Vec<TrustedProxies>,
     /// The cluster that this node belongs to; `None` when it stands alone.
     pub peering: Option<Peering>,
+    /// The name server; `None`: the node is none.
+    pub dns: Option<DnsSettings>,
     /// Sources of members, and how names are resolved.
     pub discovery: DiscoverySettings,
     /// The admin listener: metrics, health, explain. Never a public address.

@@ -90,6 +90,9 @@ accepted_texts! {
 text_around! {
     /// An address for operators.
     OperatorAddress(AdminAddress);
+    /// An IP address.
+    #[derive(Copy)]
+    IpAddress(std::net::IpAddr);
     /// An IP address, or a prefix of addresses.
     #[derive(Copy)]
     Prefix(AddressPrefix);
@@ -113,6 +116,7 @@ text_formats! {
         "an IP address and a port, or `unix:` and a socket's absolute path of at most 107 bytes", "127.0.0.1:9180";
     FileMode = "levada-file-mode", "permissions as octal digits", "0660";
     Prefix = "levada-prefix", "an IP address, or a prefix of addresses", "10.0.0.0/8";
+    IpAddress = "levada-ip-address", "an IP address", "192.0.2.1";
     HostPort = "levada-host-port", "a host and a port", "b.internal:7070";
     Root = "levada-root", "a URL with http or https and a host, without a path", "http://127.0.0.1:9000";
     Upstream = "levada-upstream", Upstream::EXPECTED, "http://127.0.0.1:9000";
@@ -137,6 +141,7 @@ pub const FORMATS: &[Format] = &[
     HostField::FORMAT,
     OperatorAddress::FORMAT,
     FileMode::FORMAT,
+    IpAddress::FORMAT,
     Prefix::FORMAT,
     HostPort::FORMAT,
     Root::FORMAT,

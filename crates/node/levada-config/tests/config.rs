@@ -95,9 +95,15 @@ fn assert_known(value: &toml::Value, schema: &Json, path: &str) {
 /// Everything at once, in the order of the lines. `UPDATE_EXPECT=1` writes the reports again.
 #[test]
 fn all_mistakes_are_reported_at_once() {
-    for name in
-        ["wrong", "wrong-rules", "wrong-members", "wrong-logs", "wrong-telemetry", "wrong-acme"]
-    {
+    for name in [
+        "wrong",
+        "wrong-rules",
+        "wrong-members",
+        "wrong-logs",
+        "wrong-telemetry",
+        "wrong-acme",
+        "wrong-dns",
+    ] {
         let text = crate_file(&format!("tests/config/{name}.toml"));
         let text = fs::read_to_string(text).expect("readable");
         let source = Source { name: format!("{name}.toml"), text };

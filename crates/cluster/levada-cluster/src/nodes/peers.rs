@@ -296,6 +296,7 @@ mod tests {
             rtt: None,
             client_url: None,
             region: Arc::default(),
+            public: Vec::new(),
         };
         Peering {
             listen: "127.0.0.1:0".parse().unwrap(),

@@ -1,6 +1,11 @@
 //! The cluster as the configuration states it.
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 use levada_tls::{pem::Certificate, secret::Secrets};
 use levada_upstream::HealthCheck;
@@ -85,4 +90,6 @@ pub struct Peer {
     pub client_url: Option<String>,
     /// Its region; empty where there are none.
     pub region: Arc<str>,
+    /// Its addresses for clients.
+    pub public: Vec<IpAddr>,
 }

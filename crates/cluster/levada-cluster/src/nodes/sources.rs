@@ -102,6 +102,7 @@ fn peer(name: &str, member: &Member, region: Arc<str>) -> Peer {
         rtt: None,
         client_url: None,
         region,
+        public: Vec::new(),
     }
 }
 

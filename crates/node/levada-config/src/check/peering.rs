@@ -86,8 +86,8 @@ impl Check<'_, '_> {
                 Some(NodeName(own)) => own.as_str().into(),
                 None => peers.first().map(|peer| peer.region.clone()).unwrap_or_default(),
             };
-            let (at, rtt, client_url) = (None, None, None);
-            peers.push(Peer { name, address, at, weight, rtt, client_url, region });
+            let (at, rtt, client_url, public) = (None, None, None, Vec::new());
+            peers.push(Peer { name, address, at, weight, rtt, client_url, region, public });
         }
         Some(peers)
     }
@@ -226,5 +226,6 @@ fn peer(file: &file::Peer) -> Option<Peer> {
         rtt: file.rtt.map(|rtt| rtt.0),
         client_url: file.client_url.as_ref().map(ToString::to_string),
         region: file.region.as_ref().map(|region| region.0.as_str().into()).unwrap_or_default(),
+        public: file.public.iter().map(|address| address.0).collect(),
     })
 }

@@ -10,6 +10,7 @@ mod access;
 mod acme;
 mod discovery;
 mod discovery_servers;
+mod dns;
 mod files;
 mod handling;
 mod handoff;
@@ -42,6 +43,7 @@ pub use access::{
 pub use acme::{Acme, AcmeChallenge, AcmeExternalAccount, SiteAcme};
 pub use discovery::Discovery;
 pub use discovery_servers::{Etcd, Kubernetes};
+pub use dns::{Dns, DnsRateLimit, DnsZone};
 pub use files::{Files, FilesOrRoot};
 pub use handling::{
     CacheKey, Cookies, CountedQuery, ErrorPage, Handling, HeaderEdits, IgnoredHeader, Maintenance,
@@ -94,6 +96,8 @@ pub struct File {
     pub peering: Option<Peering>,
     /// All nodes of the cluster, with this one: the same list on every node.
     pub peer: Vec<Peer>,
+    /// A name server for the names of this CDN: docs/operate/dns.md.
+    pub dns: Option<Dns>,
     /// Sources of members: DNS, a watched file, etcd, Kubernetes. See docs/operate/discovery.md.
     pub discovery: Vec<Discovery>,
     /// How host names are resolved.

@@ -6,7 +6,7 @@ use levada_upstream::HealthCheck;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::text::{Address, HostPort, NodeName, Root, Time};
+use crate::text::{Address, HostPort, IpAddress, NodeName, Root, Time};
 
 /// The connections between the nodes of a cluster.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -119,10 +119,21 @@ pub struct Peer {
     /// none. See docs/operate/regions.md.
     #[schemars(extend("examples" = ["eu"]))]
     pub region: Option<NodeName>,
+    /// Its addresses for clients, which a name server answers with: docs/operate/dns.md.
+    #[schemars(extend("examples" = [["192.0.2.1", "2001:db8::1"]]))]
+    pub public: Vec<IpAddress>,
 }
 
 impl Default for Peer {
     fn default() -> Self {
-        Self { name: None, address: None, weight: 1.0, rtt: None, client_url: None, region: None }
+        Self {
+            name: None,
+            address: None,
+            weight: 1.0,
+            rtt: None,
+            client_url: None,
+            region: None,
+            public: Vec::new(),
+        }
     }
 }

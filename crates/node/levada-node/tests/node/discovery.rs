@@ -561,6 +561,7 @@ fn node_of(source: Source, origin: SocketAddr, listen: SocketAddr, region: &str)
             rtt: None,
             client_url: None,
             region: region.into(),
+            public: Vec::new(),
         }],
         discovery: Some("nodes".into()),
         health: watched(),

@@ -201,6 +201,7 @@ fn peer(name: &str) -> Peer {
         rtt: None,
         client_url: None,
         region: "".into(),
+        public: Vec::new(),
     }
 }
 

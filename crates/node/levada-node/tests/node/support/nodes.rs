@@ -38,6 +38,7 @@ pub(crate) fn single(origins: &[SocketAddr]) -> Settings {
         trusted: Vec::new(),
         discovery: DiscoverySettings::default(),
         peering: None,
+        dns: None,
         admin: Some(Admin {
             hosts: [HOST, "admin"].map(str::to_owned).to_vec(),
             ..Admin::at(ANY.parse::<SocketAddr>().unwrap())
@@ -209,6 +210,7 @@ impl Cluster {
             at: None,
             rtt: None,
             client_url: Some(format!("http://{}", clients[index])),
+            public: Vec::new(),
             region: "".into(),
         };
         let settings = |index: usize| {

@@ -1,0 +1,157 @@
+//! `[dns]`: the name server of a node's own names.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use levada_types::values::OneOrMany;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::text::{Address, NodeName, Time};
+
+/// A name server that gives each client the nodes of its region. See docs/operate/dns.md.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["listen", "zone"]))]
+pub struct Dns {
+    /// The addresses for queries, over UDP and TCP.
+    #[schemars(extend("examples" = [["192.0.2.1:53", "[2001:db8::1]:53"]]))]
+    pub listen: Option<OneOrMany<Address>>,
+    /// Threads for queries over UDP at each address; by default one.
+    #[schemars(range(min = 1, max = 256))]
+    pub threads: usize,
+    /// The most open TCP connections.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub connections: usize,
+    /// How long a TCP connection may wait for its next query.
+    #[schemars(extend("x-minimum" = "100ms", "x-maximum" = "10m"))]
+    pub idle_timeout: Time,
+    /// The name of this server for clients that ask for it (NSID); by default `name`.
+    #[schemars(length(max = 255), extend("examples" = ["eu-1"]))]
+    pub nsid: Option<String>,
+    /// The region of clients that no table has; by default that of the first `[[peer]]`.
+    #[schemars(extend("examples" = ["eu"]))]
+    pub default_region: Option<NodeName>,
+    /// For a region the regions that stand in while none of its nodes can be answered, in their order. The default
+    /// region and all others follow.
+    #[schemars(extend("examples" = [{ "ap": ["us", "eu"] }]))]
+    pub fallback: BTreeMap<String, Vec<NodeName>>,
+    /// A coverage zone file of Traffic Router: networks and their regions.
+    #[schemars(length(min = 1), extend("examples" = ["/etc/levada/coverage.json"]))]
+    pub coverage_zones: Option<String>,
+    /// A deep coverage zone file of Traffic Router: networks with nodes of their own.
+    #[schemars(length(min = 1), extend("examples" = ["/etc/levada/deep-coverage.json"]))]
+    pub deep_coverage_zones: Option<String>,
+    /// A file of federations of Traffic Ops: networks that get another name in the place of addresses.
+    #[schemars(length(min = 1), extend("examples" = ["/etc/levada/federations.json"]))]
+    pub federations: Option<String>,
+    /// The regions of countries, by their codes in `country_database`.
+    #[schemars(extend("examples" = [{ "US": "us", "CA": "us" }]))]
+    pub countries: BTreeMap<String, NodeName>,
+    /// The regions of continents, by their codes: AF, AN, AS, EU, NA, OC, SA. A country counts first.
+    #[schemars(extend("examples" = [{ "EU": "eu", "SA": "us" }]))]
+    pub continents: BTreeMap<String, NodeName>,
+    /// The share of a client network.
+    pub rate_limit: DnsRateLimit,
+    /// The secret of cookies (RFC 7873): 32 hexadecimal digits, the same at all servers of one address. Without it
+    /// the node makes one when it starts.
+    #[schemars(extend("writeOnly" = true, "examples" = ["${DNS_COOKIE_SECRET}"]))]
+    pub cookie_secret: Option<String>,
+    /// A file with the secret of cookies.
+    #[schemars(extend("examples" = ["/etc/levada/dns-cookies"]))]
+    pub cookie_secret_file: Option<String>,
+    /// The directory with the keys of signed zones: `ZONE.pem` each.
+    #[schemars(length(min = 1), extend("examples" = ["/etc/levada/dnssec"]))]
+    pub keys: Option<String>,
+    /// The zones.
+    #[schemars(length(min = 1))]
+    pub zone: Vec<DnsZone>,
+}
+
+impl Default for Dns {
+    fn default() -> Self {
+        Self {
+            listen: None,
+            threads: 1,
+            connections: 1000,
+            idle_timeout: Time(Duration::from_secs(10)),
+            nsid: None,
+            default_region: None,
+            fallback: BTreeMap::new(),
+            coverage_zones: None,
+            deep_coverage_zones: None,
+            federations: None,
+            countries: BTreeMap::new(),
+            continents: BTreeMap::new(),
+            rate_limit: DnsRateLimit::default(),
+            cookie_secret: None,
+            cookie_secret_file: None,
+            keys: None,
+            zone: Vec::new(),
+        }
+    }
+}
+
+/// The responses over UDP that a client network gets: IPv4 /24, IPv6 /56.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct DnsRateLimit {
+    /// Responses in a second; 0: no limit.
+    #[schemars(range(max = 60_000))]
+    pub responses: u16,
+    /// Of so many queries beyond, one gets a truncated response, so that its client asks again over TCP; 0: none.
+    #[schemars(range(max = 100))]
+    pub slip: u16,
+}
+
+impl Default for DnsRateLimit {
+    fn default() -> Self {
+        Self { responses: 1000, slip: 2 }
+    }
+}
+
+/// A zone, or all zones of a directory.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct DnsZone {
+    /// Its name.
+    #[schemars(extend("examples" = ["cdn.example.com"]))]
+    pub name: Option<String>,
+    /// Its zone file: SOA, NS, and records that are the same for all clients.
+    #[schemars(length(min = 1), extend("examples" = ["/etc/levada/cdn.example.com.zone"]))]
+    pub file: Option<String>,
+    /// In the place of `name` and `file` a directory, in which each file `NAME.zone` is a zone.
+    #[schemars(length(min = 1), extend("examples" = ["/etc/levada/zones"]))]
+    pub directory: Option<String>,
+    /// Whether the hosts of `[[site]]` that are within the zone are answered with nodes, unless the zone file has them.
+    pub sites: bool,
+    /// Further names that are answered with nodes, relative to the zone; `@` is the zone, `*.live` all names below one.
+    #[schemars(extend("examples" = [["@", "download", "*.live"]]))]
+    pub names: Vec<String>,
+    /// How long resolvers keep the addresses of nodes.
+    #[schemars(extend("x-minimum" = "1s", "x-maximum" = "1d"))]
+    pub ttl: Time,
+    /// The most nodes in an answer.
+    #[schemars(range(min = 1, max = 16))]
+    pub max_answers: usize,
+    /// The protocols in HTTPS records of these names, the best one first. Without them there are no such records.
+    #[schemars(extend("examples" = [["h3", "h2"]]))]
+    pub alpn: Vec<String>,
+    /// Whether answers are signed, by the key in `keys`.
+    pub dnssec: bool,
+}
+
+impl Default for DnsZone {
+    fn default() -> Self {
+        Self {
+            name: None,
+            file: None,
+            directory: None,
+            sites: true,
+            names: Vec::new(),
+            ttl: Time(Duration::from_secs(20)),
+            max_answers: 2,
+            alpn: Vec::new(),
+            dnssec: false,
+        }
+    }
+}
