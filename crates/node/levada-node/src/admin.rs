@@ -91,9 +91,7 @@ pub(crate) async fn serve(
                 let answer = match (shown, pages) {
                     (Some(shown), _) => return Ok::<_, Infallible>(shown),
                     (None, Pages::All) => administer(reloader, places, stop, ends, request).await,
-                    (None, Pages::Metrics) => {
-                        metrics_page(&reloader.node, places, client, request).await
-                    }
+                    (None, Pages::Metrics) => metrics_page(reloader, places, client, request).await,
                 };
                 Ok(answer.map(PageBody::Whole))
             });
@@ -150,7 +148,7 @@ async fn administer(
     let (is_post, is_get) = (request.method() == Method::POST, request.method() == Method::GET);
     let path = request.uri().path();
     if HEALTH_PAGES.contains(&path) {
-        return answer_aside(node, request).await;
+        return answer_aside(reloader, request).await;
     }
     let Some(_work) = places.work(&settings, client, &request) else { return full() };
     // A purge has a token of its own.
@@ -181,7 +179,7 @@ async fn administer(
     if is_post && ORDERS.contains(&path) {
         return carry_out(reloader, stop, &request).await;
     }
-    answer_aside(node, request).await
+    answer_aside(reloader, request).await
 }
 
 /// Whether a client may change something. Without a token, that is for root and for the user of this process.
@@ -197,37 +195,41 @@ fn may_order(
 
 /// Answers a request on the listener for metrics.
 async fn metrics_page(
-    node: &Arc<Node>,
+    reloader: &Arc<Reloader>,
     places: &AdminPlaces,
     client: Option<IpAddr>,
     request: Request<Incoming>,
 ) -> Response<Full<Bytes>> {
     let path = request.uri().path();
     if HEALTH_PAGES.contains(&path) {
-        return answer_aside(node, request).await;
+        return answer_aside(reloader, request).await;
     }
     if path != "/metrics" {
         let message = "metrics and health only: /metrics /healthz /readyz\n";
         return text(StatusCode::NOT_FOUND, message);
     }
-    match places.work(&node.settings(), client, &request) {
-        Some(_work) => answer_aside(node, request).await,
+    match places.work(&reloader.node.settings(), client, &request) {
+        Some(_work) => answer_aside(reloader, request).await,
         None => full(),
     }
 }
 
 /// Answers on a thread that does not serve clients: pages of a node with thousands of sites take long to make.
-async fn answer_aside(node: &Arc<Node>, request: Request<Incoming>) -> Response<Full<Bytes>> {
+async fn answer_aside(
+    reloader: &Arc<Reloader>,
+    request: Request<Incoming>,
+) -> Response<Full<Bytes>> {
     // A node lives though all its threads wait for a disk.
     if request.uri().path() == "/healthz" {
-        return answer(node, &request);
+        return answer(reloader, &request);
     }
-    let node = node.clone();
-    let answered = tokio::task::spawn_blocking(move || answer(&node, &request)).await;
+    let reloader = reloader.clone();
+    let answered = tokio::task::spawn_blocking(move || answer(&reloader, &request)).await;
     answered.unwrap_or_else(|error| text(StatusCode::SERVICE_UNAVAILABLE, &format!("{error}\n")))
 }
 
-fn answer(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+fn answer(reloader: &Reloader, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    let node = &reloader.node;
     if request.method() != Method::GET && request.method() != Method::HEAD {
         let orders = ORDERS.join(", ");
         let message = format!("only GET, and POST to /purge, {orders}\n");
@@ -241,7 +243,7 @@ fn answer(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
         ),
         "/healthz" => text(StatusCode::OK, "alive\n"),
         "/readyz" => ready(node),
-        "/metrics" => page_of_metrics(node, request.headers().get(ACCEPT)),
+        "/metrics" => page_of_metrics(reloader, request.headers().get(ACCEPT)),
         "/status" => json(StatusCode::OK, &node.status()),
         "/events" => json(StatusCode::OK, &node.events.since(0)),
         "/drain" => json(StatusCode::OK, &node.draining()),
@@ -369,9 +371,9 @@ fn ready(node: &Node) -> Response<Full<Bytes>> {
     json(status, &serde_json::json!({ "ready": ready, "missing": missing }))
 }
 
-fn page_of_metrics(node: &Node, accept: Option<&HeaderValue>) -> Response<Full<Bytes>> {
+fn page_of_metrics(reloader: &Reloader, accept: Option<&HeaderValue>) -> Response<Full<Bytes>> {
     let format = PageFormat::accepted(accept.and_then(|a| a.to_str().ok()).unwrap_or_default());
-    let mut response = Response::new(Full::from(format.page(&node.read_metrics())));
+    let mut response = Response::new(Full::from(format.page(&reloader.read_metrics())));
     let kind = HeaderValue::from_static(format.content_type());
     response.headers_mut().insert(CONTENT_TYPE, kind);
     response

@@ -6,12 +6,14 @@
 //! run ─ listeners                      threads, sockets, signals, an orderly end
 //! tend ─ route ─ members ─ watch       background tasks
 //! reload ─ replace ─ upgrade           changes without outage: settings, then the process
+//! dns                                  the name server, in a node or alone
 //! admin ─ admin_places ─ page ─ explain  the port of operators
 //! ```
 
 mod admin;
 mod admin_places;
 mod counts;
+mod dns;
 pub mod explain;
 mod expressions;
 mod listeners;
@@ -27,6 +29,7 @@ mod upgrade;
 mod watch;
 
 pub use counts::Counts;
+pub use dns::run_dns;
 pub use levada_tls::pem::TlsError;
 pub use run::{Running, check, run};
 pub use start_error::StartError;

@@ -10,7 +10,11 @@
 //! Thousands of sites take their time. They are read, compared, made and released on a thread for blocking calls,
 //! so that no client waits for them.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{
+    collections::HashSet,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use levada_cluster::nodes::{MembershipChange, PeerSources, PreparedPeers};
 use levada_discovery::ResolverPlan;
@@ -20,12 +24,13 @@ use levada_edge::{
     sites::Sites,
 };
 use levada_net::stop::{Stop, spawn_until};
-use levada_observe::log::access_log::Log;
+use levada_observe::{log::access_log::Log, metrics::MetricSnapshot};
 use levada_redirector::Sources;
 use levada_upstream::ServerKind;
 use tokio::runtime::Handle;
 
 use crate::{
+    dns::NameServer,
     listeners::{Listeners, PreparedListeners},
     members::SETTLE_TIMEOUT,
     tend::{tend_peers, tend_sites},
@@ -41,6 +46,8 @@ pub(crate) struct Reloader {
     reader: Option<SettingsReader>,
     pub(crate) upgrades: Upgrades,
     pub(crate) registrar: Registrar,
+    /// The name server, once it is started.
+    pub(crate) dns: OnceLock<NameServer>,
 }
 
 impl Reloader {
@@ -50,7 +57,15 @@ impl Reloader {
         reader: Option<SettingsReader>,
     ) -> Self {
         let registrar = Registrar::new(node.settings().discovery.registration.clone());
-        Self { node, listeners, reader, upgrades: Upgrades::default(), registrar }
+        let (upgrades, dns) = (Upgrades::default(), OnceLock::new());
+        Self { node, listeners, reader, upgrades, registrar, dns }
+    }
+
+    /// All metrics at this moment.
+    pub(crate) fn read_metrics(&self) -> Vec<MetricSnapshot> {
+        let mut metrics = self.node.read_metrics();
+        metrics.extend(self.dns.get().into_iter().flat_map(NameServer::read_metrics));
+        metrics
     }
 
     /// Reads and applies new settings. Returns what has changed, in words. Goes on when the operator goes away.
@@ -138,6 +153,9 @@ impl Reloader {
         self.listeners.places.set(settings.limits.connections);
         self.registrar.set(settings.discovery.registration.clone());
         resolver.commit();
+        if let Some((name_server, dns)) = self.dns.get().zip(settings.dns.as_ref()) {
+            name_server.change(dns);
+        }
         let sites = plan.sites.make(&self.node.site_builder(&settings));
         drop(plan.followed);
         let former = self.node.set(settings);

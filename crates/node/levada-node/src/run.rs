@@ -8,16 +8,17 @@ use levada_tls::acme::{CertificateMetrics, Certificates};
 use levada_types::format_duration;
 use tokio::runtime;
 
-use levada_cluster::events::Events;
+use levada_cluster::{events::Events, nodes::Standing};
 use levada_control::status::History;
 use levada_net::{
     signals::Signals,
-    stop::{self, Stop, Stopper},
+    stop::{self, Stop, Stopper, spawn_until},
 };
 
 use crate::{
     admin::{self, Pages},
     counts::Counts,
+    dns::{self, DnsSockets, NameServer},
     listeners::Listeners,
     members,
     reload::Reloader,
@@ -28,7 +29,7 @@ use crate::{
         Addresses, NodeSockets, PassedSockets, Predecessor, SocketError, UpgradePhase, systemd,
     },
 };
-use levada_config::{Runtime, Settings, SettingsReader};
+use levada_config::{DnsSettings, Runtime, Settings, SettingsReader};
 
 /// Runs a node until TERM, INT or QUIT, then lets running requests end within the drain timeout. Calls
 /// `ready` when the node has caught up with the purges of its cluster and every address is being
@@ -50,7 +51,7 @@ pub fn run(
         Some(predecessor) => std::mem::take(&mut predecessor.sockets),
         None => PassedSockets::from_systemd(),
     };
-    let sockets = open_sockets(&settings, &mut passed)?;
+    let (sockets, dns) = open_sockets(&settings, &mut passed)?;
     crate::upgrade::become_user(&settings, &reader)?;
     let main = build_runtime(runtime)?;
     main.block_on(async move {
@@ -67,7 +68,7 @@ pub fn run(
         let reloader = Arc::new(Reloader::new(node.clone(), listeners, Some(reader)));
         let (stopper, stop) = stop::channel();
         let addresses = sockets.addresses.clone();
-        let doors = start(&reloader, sockets, &stop)?;
+        let doors = start(&reloader, (sockets, dns), &stop)?;
         let served = reloader.clone();
         let mut signals = Signals::register();
         let serving = async {
@@ -110,12 +111,29 @@ pub fn check(settings: &Settings) -> Result<(), StartError> {
 fn open_sockets(
     settings: &Settings,
     passed: &mut PassedSockets,
-) -> Result<NodeSockets, SocketError> {
+) -> Result<(NodeSockets, Option<DnsSockets>), SocketError> {
     let workers = match settings.runtime {
         Runtime::Shared(_) => 1,
         Runtime::PerCore(cores) => cores.max(1),
     };
-    NodeSockets::open(settings, workers, settings.hands_over(), passed)
+    open_all(settings, workers, passed)
+}
+
+/// All sockets for so many workers. Those for queries come first: no one takes what is left then.
+fn open_all(
+    settings: &Settings,
+    workers: usize,
+    passed: &mut PassedSockets,
+) -> Result<(NodeSockets, Option<DnsSockets>), SocketError> {
+    let dns = settings.dns.as_ref();
+    let dns_sockets = dns.map(|dns| DnsSockets::open(dns, passed)).transpose()?;
+    let mut sockets = NodeSockets::open(settings, workers, settings.hands_over(), passed)?;
+    if let Some((of_dns, dns)) = dns_sockets.as_ref().zip(dns) {
+        let address = dns.listen[0];
+        let offered = of_dns.offer(dns, &mut sockets.others);
+        offered.map_err(|why| SocketError::Dns { address, why })?;
+    }
+    Ok((sockets, dns_sockets))
 }
 
 /// A node within this process, for tests and for programs that embed one. Dropping it cuts everything
@@ -146,16 +164,14 @@ impl Running {
         reader: Option<SettingsReader>,
     ) -> Result<Self, StartError> {
         let workers = 1;
-        let early_data = settings.hands_over();
-        let mut passed = PassedSockets::default();
-        let sockets = NodeSockets::open(&settings, workers, early_data, &mut passed)?;
+        let (sockets, dns) = open_all(&settings, workers, &mut PassedSockets::default())?;
         let connections = settings.limits.connections;
         let node = Node::new(settings, |_| Ok::<_, StartError>(None))?;
         let listeners = Listeners::new(connections, &node.certificates);
         let reloader = Arc::new(Reloader::new(node.clone(), listeners, reader));
         let (stopper, stop) = stop::channel();
         let addresses = sockets.addresses.clone();
-        let doors = start(&reloader, sockets, &stop)?;
+        let doors = start(&reloader, (sockets, dns), &stop)?;
         open_doors(&node, doors, (false, &stop)).await?;
         Ok(Self { addresses, reloader, stopper: Some(stopper), stop: Some(stop) })
     }
@@ -212,7 +228,7 @@ impl Running {
     }
 }
 
-fn build_runtime(runtime: Runtime) -> Result<runtime::Runtime, StartError> {
+pub(crate) fn build_runtime(runtime: Runtime) -> Result<runtime::Runtime, StartError> {
     let built = match runtime {
         Runtime::Shared(threads) if threads > 1 => {
             runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()
@@ -226,7 +242,7 @@ fn build_runtime(runtime: Runtime) -> Result<runtime::Runtime, StartError> {
 /// and operators can connect from now on.
 fn start(
     reloader: &Arc<Reloader>,
-    mut sockets: NodeSockets,
+    (mut sockets, dns): (NodeSockets, Option<DnsSockets>),
     stop: &Stop,
 ) -> Result<Vec<std::net::TcpListener>, StartError> {
     let doors = sockets.doors();
@@ -245,13 +261,39 @@ fn start(
     }
     accepting.extend(sockets.control.and_then(|listener| handoff::accept(node, listener, stop)));
     reloader.listeners.add(sockets.others, accepting);
-    tend(node, stop);
+    if let Some((settings, sockets)) = node.settings().dns.as_ref().zip(dns) {
+        start_dns(reloader, settings, sockets, stop)?;
+    }
+    tend(reloader, stop);
     let (keeping, stop) = (reloader.clone(), stop.clone());
     tokio::spawn(async move {
         let Reloader { node, registrar, upgrades, .. } = &*keeping;
         registrar.keep(node, upgrades, &stop).await;
     });
     Ok(doors)
+}
+
+/// Answers DNS queries from now on, with the nodes of the cluster.
+fn start_dns(
+    reloader: &Reloader,
+    settings: &DnsSettings,
+    sockets: DnsSockets,
+    stop: &Stop,
+) -> Result<(), StartError> {
+    let name_server = NameServer::start(settings, sockets, stop).map_err(StartError::Runtime)?;
+    if let Some(peers) = &reloader.node.peers {
+        let node = Arc::downgrade(&reloader.node);
+        let own = move || {
+            let node = node.upgrade()?;
+            let (held, capacity) = (node.capacity.held(), node.settings().limits.capacity);
+            Some((node.purging.serves(), Standing::new(node.drain.is_on(), held, capacity)))
+        };
+        let watch = dns::watch(peers.clone(), name_server.server.clone(), Box::new(own), true);
+        spawn_until(stop, Box::pin(watch));
+    }
+    // Only this sets it.
+    let _ = reloader.dns.set(name_server);
+    Ok(())
 }
 
 /// Lets clients and front-ends in, when the node has learned what was purged while it was away. With
@@ -346,6 +388,7 @@ async fn end(reloader: &Arc<Reloader>, stopper: Stopper, stop: Stop) {
         tracing::warn!("the drain timeout is over: cutting the remaining connections");
     }
     node.telemetry.close().await;
-    let closing = node.clone();
+    let (closing, dns) = (node.clone(), reloader.clone());
+    let _ = tokio::task::spawn_blocking(move || dns.dns.get().map(NameServer::end)).await;
     let _ = tokio::task::spawn_blocking(move || closing.cache.store.close()).await;
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use levada_cluster::nodes::PeersError;
 use levada_config::UnusableSettings;
 use levada_edge::node_error::NodeError;
 use levada_http3::NoInitialCipherSuite;
@@ -29,6 +30,12 @@ pub enum StartError {
         /// The reason.
         why: NoInitialCipherSuite,
     },
+    /// The settings have no name server.
+    #[error("there is no [dns]: docs/operate/dns.md says how a name server is set up")]
+    NoDns,
+    /// The nodes of the cluster cannot be used.
+    #[error(transparent)]
+    Peers(#[from] PeersError),
     /// The node cannot be built.
     #[error(transparent)]
     Node(#[from] NodeError),

@@ -8,20 +8,21 @@ use levada_edge::{handoff, node::Node, sites::Site};
 use levada_net::stop::{Spawn, Stop, spawn_until};
 use levada_tls::acme::OtherNodes;
 
-use crate::{expressions, members, route, watch};
+use crate::{expressions, members, reload::Reloader, route, watch};
 
 /// How often a peer in slow start gets more of its keys.
 const RAMP_STEP: Duration = Duration::from_millis(250);
 
 /// Starts all background tasks. They end when the node stops.
-pub(crate) fn tend(node: &Arc<Node>, stop: &Stop) {
+pub(crate) fn tend(reloader: &Arc<Reloader>, stop: &Stop) {
+    let node = &reloader.node;
     let until_stopped = |task| spawn_until(stop, task);
     tend_sites(node, |_| true, &until_stopped);
     if let (Some(exporter), Some(collector)) =
         (&node.telemetry.exporter, &node.settings().telemetry)
     {
-        let node = Arc::downgrade(node);
-        collector.start(exporter, move || Some(node.upgrade()?.read_metrics()));
+        let reloader = Arc::downgrade(reloader);
+        collector.start(exporter, move || Some(reloader.upgrade()?.read_metrics()));
     }
     if let Some(peers) = &node.peers {
         tend_peers(node, peers, &until_stopped);

@@ -36,6 +36,14 @@ pub enum SocketError {
         /// The system's error.
         why: io::Error,
     },
+    /// For DNS queries.
+    #[error("cannot take DNS queries at {address}: {why}; is another program using the port?")]
+    Dns {
+        /// The address.
+        address: SocketAddr,
+        /// The system's error.
+        why: io::Error,
+    },
     /// The Unix socket for operators.
     #[error("cannot listen on {address}: {why}")]
     AdminSocket {

@@ -48,6 +48,7 @@ mod large;
 mod large_narrow;
 mod memory;
 mod misses;
+mod name_server;
 mod nginx;
 mod old_origins;
 mod origin_tls;

@@ -1,0 +1,165 @@
+//! A process that is nothing but a name server, by the configuration of the nodes.
+
+use std::{
+    convert::Infallible,
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+};
+
+use bytes::Bytes;
+use http::{
+    HeaderValue, Request, Response,
+    header::{ACCEPT, CONTENT_TYPE},
+};
+use http_body_util::Full;
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use levada_cluster::nodes::{Peer, Peering, Peers};
+use levada_config::{Settings, SettingsReader, server_bounds};
+use levada_net::{
+    listening::ACCEPT_BACKOFF,
+    signals::Signals,
+    stop::{self, Stop},
+};
+use levada_observe::metrics::PageFormat;
+use levada_upstream::Clock;
+use tokio::net::TcpListener;
+
+use super::{DnsSockets, NameServer, watch};
+use crate::{
+    run::build_runtime,
+    start_error::StartError,
+    upgrade::{PassedSockets, become_user, systemd},
+};
+
+/// Runs a name server until TERM, INT or QUIT. On HUP it takes over the zones and nodes that `reader` reads. Serves its
+/// metrics at the address `metrics`, if there is one.
+///
+/// # Errors
+/// When the settings have no name server, or an address cannot be used.
+pub fn run(
+    settings: Settings,
+    reader: SettingsReader,
+    metrics: Option<SocketAddr>,
+) -> Result<(), StartError> {
+    let Some(dns) = settings.dns.clone() else { return Err(StartError::NoDns) };
+    let sockets = DnsSockets::open(&dns, &mut PassedSockets::default())?;
+    become_user(&settings, &reader)?;
+    build_runtime(settings.runtime)?.block_on(async move {
+        let (stopper, stop) = stop::channel();
+        let mut signals = Signals::register();
+        let peers = peers(&settings)?;
+        let name_server = NameServer::start(&dns, sockets, &stop).map_err(StartError::Runtime)?;
+        let name_server = Arc::new(name_server);
+        if let Some(peers) = &peers {
+            let watching =
+                watch(peers.clone(), name_server.server.clone(), Box::new(|| None), false);
+            tokio::spawn(watching);
+        }
+        if let Some(address) = metrics {
+            let listener = TcpListener::bind(address).await.map_err(StartError::Runtime)?;
+            tokio::spawn(serve_metrics(name_server.clone(), listener, stop.clone()));
+        }
+        systemd::ready();
+        for address in &dns.listen {
+            tracing::info!(%address, zones = dns.world.zones.len(), "ready for DNS queries");
+        }
+        let current = Mutex::new(settings);
+        let reload = async || {
+            systemd::reloading();
+            let changed = || reload(&current, &reader, &name_server, peers.as_deref());
+            match tokio::task::block_in_place(changed) {
+                Ok(zones) => tracing::info!(zones, "reloaded"),
+                Err(reason) => {
+                    tracing::error!("reload failed, the previous settings stay in use:\n{reason}")
+                }
+            }
+            systemd::ready();
+        };
+        signals.until_stopped(reload, async || {}, async || {}).await;
+        systemd::stopping();
+        stopper.begin();
+        name_server.end();
+        Ok(())
+    })
+}
+
+/// Takes over other settings: all of them or none. Returns the number of zones.
+fn reload(
+    current: &Mutex<Settings>,
+    reader: &SettingsReader,
+    name_server: &NameServer,
+    peers: Option<&Peers>,
+) -> Result<usize, String> {
+    let settings = (reader.0)()?;
+    let mut before = current.lock().map_err(|error| error.to_string())?;
+    levada_config::changes::between(&before, &settings)?;
+    let Some(dns) = &settings.dns else { return Err(StartError::NoDns.to_string()) };
+    if let Some((peers, peering)) = peers.zip(settings.peering.as_ref()) {
+        peers.change(&watching(&settings.name, peering)).map_err(|error| error.to_string())?;
+    }
+    name_server.change(dns);
+    let zones = dns.world.zones.len();
+    *before = settings;
+    Ok(zones)
+}
+
+/// The nodes of the cluster as this process sees them: it is none of them, though the configuration is that of one.
+fn peers(settings: &Settings) -> Result<Option<Arc<Peers>>, StartError> {
+    let Some(peering) = &settings.peering else { return Ok(None) };
+    let (bounds, name) = (server_bounds(&settings.limits), watcher(&settings.name));
+    let peers = Peers::new(&name, &watching(&settings.name, peering), bounds, Clock::start(), 1);
+    Ok(Some(peers.map_err(StartError::Peers)?))
+}
+
+/// No node has such a name.
+fn watcher(name: &str) -> String {
+    format!("dns of {name}")
+}
+
+fn watching(name: &str, peering: &Peering) -> Peering {
+    let mut peering = peering.clone();
+    peering.peers.push(Peer {
+        name: watcher(name),
+        address: "0.0.0.0:0".to_owned(),
+        at: None,
+        weight: 1.0,
+        rtt: None,
+        client_url: None,
+        region: Arc::default(),
+        public: Vec::new(),
+    });
+    peering
+}
+
+async fn serve_metrics(name_server: Arc<NameServer>, listener: TcpListener, stop: Stop) {
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = stop.begun() => return,
+        };
+        let Ok((stream, _)) = accepted else {
+            tokio::time::sleep(ACCEPT_BACKOFF).await;
+            continue;
+        };
+        let name_server = name_server.clone();
+        tokio::spawn(async move {
+            let page = service_fn(|request: Request<Incoming>| {
+                let accept = request.headers().get(ACCEPT).and_then(|value| value.to_str().ok());
+                let format = PageFormat::accepted(accept.unwrap_or_default());
+                let page = format.page(&name_server.read_metrics());
+                let mut response = Response::new(Full::new(Bytes::from(page)));
+                let kind = HeaderValue::from_static(format.content_type());
+                response.headers_mut().insert(CONTENT_TYPE, kind);
+                async { Ok::<_, Infallible>(response) }
+            });
+            let served = hyper::server::conn::http1::Builder::new()
+                .timer(TokioTimer::new())
+                .serve_connection(TokioIo::new(stream), page)
+                .await;
+            if let Err(error) = served {
+                tracing::debug!(%error, "connection for metrics");
+            }
+        });
+    }
+}
