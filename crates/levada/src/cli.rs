@@ -7,11 +7,12 @@ use levada_lab::LabArgs;
 
 use crate::command::{
     classify::ClassifyArgs, completions::CompletionsArgs, convert::ConvertArgs,
-    default_config::DEFAULT_CONFIG, demo::args::DemoArgs, doctor::DoctorArgs, drain::DrainArgs,
-    explain::ExplainArgs, get::args::GetArgs, handoff_backend::HandoffBackendArgs,
-    health::HealthArgs, init::InitArgs, logs::LogsArgs, man::ManArgs, purge::PurgeArgs,
-    reload::ReloadArgs, route::RouteArgs, servers::ServersArgs, sign::SignArgs, sim::args::SimArgs,
-    status::StatusArgs, sync::SyncArgs, top::TopArgs, upgrade::UpgradeArgs, warm::WarmArgs,
+    default_config::DEFAULT_CONFIG, demo::args::DemoArgs, dns::DnsArgs, doctor::DoctorArgs,
+    drain::DrainArgs, explain::ExplainArgs, get::args::GetArgs,
+    handoff_backend::HandoffBackendArgs, health::HealthArgs, init::InitArgs, logs::LogsArgs,
+    man::ManArgs, purge::PurgeArgs, reload::ReloadArgs, route::RouteArgs, servers::ServersArgs,
+    sign::SignArgs, sim::args::SimArgs, status::StatusArgs, sync::SyncArgs, top::TopArgs,
+    upgrade::UpgradeArgs, warm::WarmArgs,
 };
 
 /// A content delivery network that one can run.
@@ -52,6 +53,7 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     Init(InitArgs),
     Run(RunArgs),
+    Dns(DnsArgs),
     Validate(ValidateArgs),
     Doctor(DoctorArgs),
     Policies(PoliciesArgs),

@@ -8,6 +8,7 @@ mod configuration;
 pub(crate) mod convert;
 pub(crate) mod default_config;
 pub(crate) mod demo;
+pub(crate) mod dns;
 pub(crate) mod doctor;
 pub(crate) mod drain;
 pub(crate) mod explain;

@@ -23,6 +23,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => command::demo::run(args),
         Command::Init(args) => command::init::run(args),
         Command::Run(args) => command::run::run(args),
+        Command::Dns(args) => command::dns::run(args),
         Command::Validate(args) => command::validate::run(args),
         Command::Doctor(args) => command::doctor::run(args),
         Command::Policies(args) => command::policies::run(args),

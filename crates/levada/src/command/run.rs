@@ -35,7 +35,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<CommandStatus> {
 }
 
 /// Reads the file again.
-fn reader(file: PathBuf) -> SettingsReader {
+pub(super) fn reader(file: PathBuf) -> SettingsReader {
     SettingsReader(Box::new(move || {
         let checked = configuration::load(&file).map_err(|error| format!("{error:#}"))?;
         checked.settings.ok_or_else(|| checked.report.to_string().trim_end().to_owned())

@@ -2,6 +2,7 @@
 
 mod admin_socket;
 mod convert;
+mod dns;
 mod doctor;
 mod examples;
 mod explain;
