@@ -7,7 +7,7 @@
 //!                          └─ nothing: the SOA record, and its proof
 //! ```
 
-use std::{net::IpAddr, sync::Arc};
+use std::net::IpAddr;
 
 use crate::{
     dnssec::{ZoneKeys, nsec},
@@ -102,32 +102,32 @@ impl Writing<'_, '_, '_, '_> {
         for _ in 0..CHAIN {
             let node = match zone.find(name) {
                 Found::Cut(at, node) if !(query.kind == kind::DS && at.wire() == name) => {
-                    self.referral(&zone, at.wire(), node)?;
+                    self.referral(zone, at.wire(), node)?;
                     return Ok(Code::NoError);
                 }
                 Found::Node(node) | Found::Cut(_, node) => node,
-                Found::Nothing => return self.nothing(&zone, (name, owner)),
+                Found::Nothing => return self.nothing(zone, (name, owner)),
             };
             if let Some(route) = node.route
-                && self.routed(&zone, route, (name, owner))?
+                && self.routed(zone, route, (name, owner))?
             {
                 return Ok(Code::NoError);
             }
             if let Some(set) = node.set(query.kind) {
-                self.set(&zone, (Section::Answer, name, owner), set)?;
+                self.set(zone, (Section::Answer, name, owner), set)?;
                 return Ok(Code::NoError);
             }
             if query.kind == kind::ANY {
                 self.room.clear();
                 self.room.push(ANY);
-                self.made(&zone, (name, owner), (kind::HINFO, ANY_TTL))?;
+                self.made(zone, (name, owner), (kind::HINFO, ANY_TTL))?;
                 return Ok(Code::NoError);
             }
             let Some(cname) = node.cname() else {
-                self.negative(&zone, (name, owner), types_of(node, &zone, query.kind))?;
+                self.negative(zone, (name, owner), types_of(node, zone, query.kind))?;
                 return Ok(Code::NoError);
             };
-            self.set(&zone, (Section::Answer, name, owner), cname)?;
+            self.set(zone, (Section::Answer, name, owner), cname)?;
             let Some(target) = cname.records.iter().next() else { break };
             if !name::suffixes(target).any(|suffix| suffix == zone.apex.wire()) {
                 break;
@@ -141,14 +141,14 @@ impl Writing<'_, '_, '_, '_> {
     }
 
     /// The zone of the question. The DS record of a zone is with the zone above (RFC 4035 Sec. 3.1.4.1).
-    fn zone(&self, zones: &Zones) -> Option<Arc<Zone>> {
+    fn zone<'z>(&self, zones: &'z Zones) -> Option<&'z Zone> {
         let query = self.asked.query;
         let zone = zones.find(query.name())?;
         if query.kind == kind::DS && zone.apex.wire() == query.name() {
             let above = name::parent(query.name()).and_then(|name| zones.find(name));
-            return Some(above.unwrap_or(zone).clone());
+            return Some(above.unwrap_or(zone));
         }
-        Some(zone.clone())
+        Some(zone)
     }
 
     /// Answers with nodes; `false`: the type is none that nodes have, or no node has an address of the family.

@@ -15,7 +15,7 @@ use crate::{
     cookies::Cookies,
     rate::{RateLimit, Share, Shares},
     route::{NodeState, Nodes},
-    wire::{Bad, ClientCookie, Code, Edns, Query, Records, Response},
+    wire::{Bad, ClientCookie, ClientSubnet, Code, Edns, Query, Records, Response},
 };
 
 /// How a query came.
@@ -223,7 +223,9 @@ impl Server {
             let asked = Asked { query: &query, sender, now: moment.seconds, world, nodes };
             let answered = asked.answer(&mut response, &mut room.records);
             self.metrics.answered(&answered);
-            if let Some(at) = scope_at {
+            // A client that states no bits wants an answer for all (RFC 7871 Sec. 7.2.1).
+            let states = |subnet: ClientSubnet| subnet.length > 0;
+            if let Some(at) = scope_at.filter(|_| edns.subnet.is_some_and(states)) {
                 room.opt[at] = answered.scope;
             }
             if response.is_truncated() {

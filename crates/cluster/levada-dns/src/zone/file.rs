@@ -11,6 +11,7 @@ use domain::{
     zonefile::inplace::{Entry, Zonefile},
 };
 
+use super::times::in_seconds;
 use crate::wire::Name;
 
 /// A record of a zone file.
@@ -66,8 +67,9 @@ impl ZoneFile<'_> {
 }
 
 fn parse(text: &[u8], path: &Path, zone: &Name) -> Result<Vec<Found>, ZoneFileError> {
+    let text = in_seconds(text);
     let mut file = Zonefile::with_capacity(text.len() + 1);
-    file.extend_from_slice(text);
+    file.extend_from_slice(&text);
     // The last line may lack its end.
     file.extend_from_slice(b"\n");
     let line = |why: String| ZoneFileError::Line { path: path.to_owned(), why: at_its_line(why) };
@@ -114,7 +116,7 @@ mod tests {
 
     #[test]
     fn records_of_a_file_have_their_owners_types_and_data() {
-        let text = "$TTL 60\n@ SOA ns hostmaster 1 2 3 4 5\n  NS ns\nns 300 A 192.0.2.1\n\
+        let text = "$TTL 60\n@ SOA ns hostmaster 1 2 3 4 5\n  NS ns\nns 5m A 192.0.2.1\n\
                     * IN TXT \"a b\" c\n@ CAA 0 issue \"ca.test\"\n$ORIGIN b.a.test.\nx TYPE999 \\# 2 0a0B\n\
                     h HTTPS 1 . alpn=h2";
         let records = records(text).unwrap();

@@ -2,11 +2,13 @@
 //!
 //! ```text
 //!   file   a zone file as its records
+//!   times  times with units in a zone file
 //!   zone   the names of one zone: exact, below `*`, handed to others (delegated)
 //!   zones  all zones, by their names
 //! ```
 
 mod file;
+mod times;
 #[allow(clippy::module_inception)]
 mod zone;
 mod zones;
