@@ -1,10 +1,6 @@
 //! A process that is nothing but a name server, by the configuration of the nodes.
 
-use std::{
-    convert::Infallible,
-    net::SocketAddr,
-    sync::{Arc, Mutex},
-};
+use std::{convert::Infallible, net::SocketAddr, sync::Arc};
 
 use bytes::Bytes;
 use http::{
@@ -23,6 +19,7 @@ use levada_net::{
 };
 use levada_observe::metrics::PageFormat;
 use levada_upstream::Clock;
+use parking_lot::Mutex;
 use tokio::net::TcpListener;
 
 use super::{DnsSockets, NameServer, watch};
@@ -64,14 +61,16 @@ pub fn run(
         for address in &dns.listen {
             tracing::info!(%address, zones = dns.world.zones.len(), "ready for DNS queries");
         }
-        let current = Mutex::new(settings);
+        let alone = Arc::new(Alone { settings: Mutex::new(settings), reader, name_server, peers });
         let reload = async || {
             systemd::reloading();
-            let changed = || reload(&current, &reader, &name_server, peers.as_deref());
-            match tokio::task::block_in_place(changed) {
+            // It reads files.
+            let reloading = alone.clone();
+            let result = tokio::task::spawn_blocking(move || reloading.reload()).await;
+            match result.map_err(|error| error.to_string()).flatten() {
                 Ok(zones) => tracing::info!(zones, "reloaded"),
                 Err(reason) => {
-                    tracing::error!("reload failed, the previous settings stay in use:\n{reason}")
+                    tracing::error!("reload failed, the previous settings stay in use:\n{reason}");
                 }
             }
             systemd::ready();
@@ -79,29 +78,35 @@ pub fn run(
         signals.until_stopped(reload, async || {}, async || {}).await;
         systemd::stopping();
         stopper.begin();
-        name_server.end();
+        alone.name_server.end();
         Ok(())
     })
 }
 
-/// Takes over other settings: all of them or none. Returns the number of zones.
-fn reload(
-    current: &Mutex<Settings>,
-    reader: &SettingsReader,
-    name_server: &NameServer,
-    peers: Option<&Peers>,
-) -> Result<usize, String> {
-    let settings = (reader.0)()?;
-    let mut before = current.lock().map_err(|error| error.to_string())?;
-    levada_config::changes::between(&before, &settings)?;
-    let Some(dns) = &settings.dns else { return Err(StartError::NoDns.to_string()) };
-    if let Some((peers, peering)) = peers.zip(settings.peering.as_ref()) {
-        peers.change(&watching(&settings.name, peering)).map_err(|error| error.to_string())?;
+/// A name server without a node.
+struct Alone {
+    settings: Mutex<Settings>,
+    reader: SettingsReader,
+    name_server: Arc<NameServer>,
+    peers: Option<Arc<Peers>>,
+}
+
+impl Alone {
+    /// Takes over other settings: all of them or none. Returns the number of zones.
+    fn reload(&self) -> Result<usize, String> {
+        let settings = (self.reader.0)()?;
+        let mut before = self.settings.lock();
+        levada_config::changes::between(&before, &settings)?;
+        let Some(dns) = &settings.dns else { return Err(StartError::NoDns.to_string()) };
+        if let Some((peers, peering)) = self.peers.as_ref().zip(settings.peering.as_ref()) {
+            let watching = watching(&settings.name, peering);
+            peers.change(&watching).map_err(|error| error.to_string())?;
+        }
+        self.name_server.change(dns);
+        let zones = dns.world.zones.len();
+        *before = settings;
+        Ok(zones)
     }
-    name_server.change(dns);
-    let zones = dns.world.zones.len();
-    *before = settings;
-    Ok(zones)
 }
 
 /// The nodes of the cluster as this process sees them: it is none of them, though the configuration is that of one.
