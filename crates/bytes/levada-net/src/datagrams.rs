@@ -139,6 +139,8 @@ impl Batch {
             let Some(length) = answer(&slot.datagram[..length], sender, &mut slot.answer) else {
                 continue;
             };
+            // It has another type with musl.
+            #[allow(clippy::unnecessary_cast)]
             from_any_interface(&mut slot.control.0, control as usize);
             let piece = pieces[answers].write(libc::iovec {
                 iov_base: slot.answer.as_mut_ptr().cast(),
