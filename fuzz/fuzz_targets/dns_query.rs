@@ -64,7 +64,7 @@ fuzz_target!(|message: &[u8]| {
         let Some(length) = answer else { continue };
         assert!(message[2] & 0x80 == 0 && buffer[2] & 0x80 != 0);
         assert_eq!(buffer[..2], message[..2]);
-        if let Ok(query) = Query::parse(message) {
+        if let Ok(query) = Query::parse(message, &mut [0; 255]) {
             let limit = query.edns.map_or(512, |edns| edns.size.clamp(512, 1232));
             assert!(transport == Transport::Tcp || length <= limit.into());
             assert_eq!(&buffer[12..12 + query.question.len()], query.question);

@@ -50,6 +50,13 @@ pub struct Answered {
     pub reason: Option<Reason>,
 }
 
+/// Memory for records that are made, to be used again.
+#[derive(Default)]
+pub struct AnswerRoom {
+    records: Records,
+    hints: Hints,
+}
+
 /// The most CNAME records that are followed.
 const CHAIN: usize = 8;
 /// The answer to a query for all types (RFC 8482 Sec. 4.2): a CPU of this name, and no system.
@@ -58,7 +65,7 @@ const ANY_TTL: u32 = 3600;
 
 impl Asked<'_, '_> {
     /// Writes the records of the answer.
-    pub fn answer(&self, response: &mut Response<'_>, room: &mut Records) -> Answered {
+    pub fn answer(&self, response: &mut Response<'_>, room: &mut AnswerRoom) -> Answered {
         let mut writing = Writing { asked: self, response, room, scope: 0, reason: None };
         let code = match writing.write() {
             Ok(code) => code,
@@ -77,7 +84,7 @@ struct Writing<'w, 'a, 'm, 'b> {
     asked: &'w Asked<'a, 'm>,
     response: &'w mut Response<'b>,
     /// Memory for records that are made.
-    room: &'w mut Records,
+    room: &'w mut AnswerRoom,
     scope: u8,
     reason: Option<Reason>,
 }
@@ -118,8 +125,8 @@ impl Writing<'_, '_, '_, '_> {
                 return Ok(Code::NoError);
             }
             if query.kind == kind::ANY {
-                self.room.clear();
-                self.room.push(ANY);
+                self.room.records.clear();
+                self.room.records.push(ANY);
                 self.made(zone, (name, owner), (kind::HINFO, ANY_TTL))?;
                 return Ok(Code::NoError);
             }
@@ -167,8 +174,8 @@ impl Writing<'_, '_, '_, '_> {
         };
         let subnet = query.edns.and_then(|edns| edns.subnet).filter(|subnet| subnet.length > 0);
         let client = subnet.map_or(self.asked.sender, |subnet| subnet.address);
-        self.room.clear();
-        let mut hints = Hints::default();
+        self.room.records.clear();
+        self.room.hints.clear();
         for family in families {
             let Choice { way, scope, reason } = self.asked.world.tables.choose(
                 self.asked.nodes,
@@ -180,8 +187,8 @@ impl Writing<'_, '_, '_, '_> {
             self.reason = Some(reason);
             match way {
                 Way::Federation(federation) => {
-                    self.room.clear();
-                    self.room.push(federation.target.wire());
+                    self.room.records.clear();
+                    self.room.records.push(federation.target.wire());
                     self.made(zone, name, (kind::CNAME, federation.ttl))?;
                     return Ok(true);
                 }
@@ -189,12 +196,15 @@ impl Writing<'_, '_, '_, '_> {
                     // Many clients take the first address: each of them is the first one for some queries.
                     let turn = usize::from(query.id) % nodes.len().max(1);
                     nodes.rotate_left(turn);
-                    hints.add(nodes.iter().map(|node| self.asked.nodes.state(*node)), *family);
+                    self.room
+                        .hints
+                        .add(nodes.iter().map(|node| self.asked.nodes.state(*node)), *family);
                 }
             }
         }
-        hints.write(query.kind, &zone.routing.alpn, self.room);
-        if self.room.is_empty() {
+        let AnswerRoom { records, hints } = &mut *self.room;
+        hints.write(query.kind, &zone.routing.alpn, records);
+        if records.is_empty() {
             return Ok(false);
         }
         self.made(zone, name, (query.kind, zone.routing.ttl))?;
@@ -208,9 +218,9 @@ impl Writing<'_, '_, '_, '_> {
         (name, owner): (&[u8], Owner<'_>),
         of: (u16, u32),
     ) -> Result<(), Full> {
-        let room = std::mem::take(self.room);
+        let room = std::mem::take(&mut self.room.records);
         let written = self.records(zone, (Section::Answer, name, owner), (of.0, of.1, &room));
-        *self.room = room;
+        self.room.records = room;
         written
     }
 

@@ -18,6 +18,12 @@ const IPV4: u16 = 4;
 const IPV6: u16 = 6;
 
 impl Hints {
+    /// Removes all, and keeps the memory.
+    pub(crate) fn clear(&mut self) {
+        self.v4.clear();
+        self.v6.clear();
+    }
+
     /// Adds the addresses of nodes.
     pub(crate) fn add<'n>(&mut self, nodes: impl Iterator<Item = &'n NodeState>, family: Family) {
         for node in nodes {

@@ -25,5 +25,5 @@ mod settings;
 pub mod wire;
 pub mod zone;
 
-pub use answer::{Answered, Asked, World};
+pub use answer::{AnswerRoom, Answered, Asked, World};
 pub use settings::DnsSettings;

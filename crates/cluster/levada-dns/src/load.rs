@@ -62,7 +62,7 @@ pub struct ZoneSource {
 pub enum ZoneFiles {
     /// One.
     One(Name, PathBuf),
-    /// Those of a directory, `NAME.zone` each.
+    /// All of a directory, `NAME.zone` each.
     Directory(PathBuf),
 }
 

@@ -17,7 +17,7 @@ pub struct RateLimit {
     pub slip: u16,
 }
 
-/// What a query gets.
+/// The response that a query gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
     /// Its answer.

@@ -21,7 +21,7 @@ pub struct Signatures {
     shards: Box<[Mutex<Shard>]>,
 }
 
-/// Those of two generations: the older one goes when the younger one is full.
+/// Two generations of them: the older one goes when the younger one is full.
 #[derive(Default)]
 struct Shard {
     young: HashMap<[u8; 32], [u8; 64]>,

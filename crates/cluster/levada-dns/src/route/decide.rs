@@ -3,10 +3,9 @@
 
 use std::net::IpAddr;
 
-use levada_policy::NodeIndex;
 use levada_types::Key;
 
-use super::{DeepZones, Family, Federation, Federations, Networks, Nodes, Regions};
+use super::{DeepZones, Family, Federation, Federations, Networks, Nodes, Picked, Regions};
 use crate::zone::{Route, Routing};
 
 /// The tables that decide which region a client is of.
@@ -72,7 +71,7 @@ impl Reason {
 }
 
 /// An answer to a client.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Choice<'t> {
     /// The answer.
     pub way: Way<'t>,
@@ -83,12 +82,12 @@ pub struct Choice<'t> {
 }
 
 /// The kind of an answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Way<'t> {
     /// Another name.
     Federation(&'t Federation),
     /// Nodes, the first one best; there may be none.
-    Nodes(Vec<NodeIndex>),
+    Nodes(Picked),
 }
 
 impl Tables {
@@ -126,8 +125,8 @@ impl Tables {
         let (region, reason) = self.region(address, &mut scope);
         let regions = self.fallbacks.get(usize::from(region)).map_or(&[][..], |regions| regions);
         let region = nodes.region(regions, family);
-        let found =
-            region.map_or_else(Vec::new, |region| nodes.of_region(region, family, key, most));
+        let found = region
+            .map_or_else(Picked::default, |region| nodes.of_region(region, family, key, most));
         Choice { way: Way::Nodes(found), scope, reason }
     }
 

@@ -1,13 +1,14 @@
-//! The nodes of this moment. Whoever knows them makes a new value when anything changes.
+//! The nodes of this moment. Their keeper makes a new value when anything changes.
 
 use std::{
     collections::HashMap,
     net::{Ipv4Addr, Ipv6Addr},
+    ops::{Deref, DerefMut},
     sync::Arc,
 };
 
 use levada_policy::{Node as PolicyNode, NodeIndex, rendezvous};
-use levada_types::Key;
+use levada_types::{Key, weigh};
 
 /// A node, as its health checks see it.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,10 +44,22 @@ pub enum Family {
     V6 = 1,
 }
 
+/// The most nodes of an answer.
+pub const MOST_NODES: usize = 16;
+
+/// Nodes for an answer, the first one best.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Picked {
+    nodes: [NodeIndex; MOST_NODES],
+    count: usize,
+}
+
 /// The nodes of all regions.
 pub struct Nodes {
     states: Vec<NodeState>,
     hashed: Vec<PolicyNode>,
+    /// Whether all nodes have one weight.
+    even: bool,
     names: HashMap<Arc<str>, u32>,
     /// By region and family.
     pools: Vec<[Pool; 2]>,
@@ -55,7 +68,7 @@ pub struct Nodes {
 /// The nodes of a region that have addresses of a family.
 #[derive(Default)]
 struct Pool {
-    /// Those that can be answered.
+    /// The ones that can be answered.
     good: Vec<NodeIndex>,
     /// All of them.
     all: Vec<NodeIndex>,
@@ -139,7 +152,8 @@ impl Nodes {
             [Family::V4, Family::V6].map(|family| Pool::new(&states, region, family))
         };
         let pools = regions.names().map(pool).collect();
-        Self { hashed, names, pools, states }
+        let even = states.windows(2).all(|pair| pair[0].weight == pair[1].weight);
+        Self { hashed, even, names, pools, states }
     }
 
     /// The node at an index.
@@ -166,14 +180,8 @@ impl Nodes {
 
     /// Nodes of a region for a name: at most as many, in the order of highest random weight, so that a name stays on
     /// the same ones.
-    pub(super) fn of_region(
-        &self,
-        region: u16,
-        family: Family,
-        name: Key,
-        most: usize,
-    ) -> Vec<NodeIndex> {
-        let Some(pools) = self.pools.get(usize::from(region)) else { return Vec::new() };
+    pub(super) fn of_region(&self, region: u16, family: Family, name: Key, most: usize) -> Picked {
+        let Some(pools) = self.pools.get(usize::from(region)) else { return Picked::default() };
         let pool = &pools[family as usize];
         let nodes = if pool.good.is_empty() { &pool.all } else { &pool.good };
         self.first(nodes.iter().copied(), name, most)
@@ -186,21 +194,49 @@ impl Nodes {
         family: Family,
         name: Key,
         most: usize,
-    ) -> Vec<NodeIndex> {
+    ) -> Picked {
         let known = names.iter().filter_map(|name| self.names.get(name).map(|at| NodeIndex(*at)));
         let good = known.filter(|at| self.state(*at).is_good() && self.state(*at).has(family));
         self.first(good, name, most)
     }
 
-    fn first(
-        &self,
-        nodes: impl Iterator<Item = NodeIndex>,
-        name: Key,
-        most: usize,
-    ) -> Vec<NodeIndex> {
-        let mut order = rendezvous(name, nodes.map(|node| (node, &self.hashed[node.get()])));
-        order.truncate(most);
-        order
+    /// The first nodes of the order of highest random weight.
+    fn first(&self, nodes: impl Iterator<Item = NodeIndex>, name: Key, most: usize) -> Picked {
+        let mut picked = Picked::default();
+        let most = most.min(MOST_NODES);
+        if !self.even {
+            let order = rendezvous(name, nodes.map(|node| (node, &self.hashed[node.get()])));
+            picked.count = order.len().min(most);
+            picked.nodes[..picked.count].copy_from_slice(&order[..picked.count]);
+            return picked;
+        }
+        // With equal weights the order is that of the hashes, and needs no logarithms.
+        let mut weights = [0; MOST_NODES];
+        for node in nodes {
+            let weight = weigh(name, self.hashed[node.get()].hash);
+            let place = weights[..picked.count].partition_point(|other| *other >= weight);
+            if place < most {
+                picked.count = most.min(picked.count + 1);
+                weights.copy_within(place..picked.count - 1, place + 1);
+                picked.nodes.copy_within(place..picked.count - 1, place + 1);
+                (weights[place], picked.nodes[place]) = (weight, node);
+            }
+        }
+        picked
+    }
+}
+
+impl Deref for Picked {
+    type Target = [NodeIndex];
+
+    fn deref(&self) -> &[NodeIndex] {
+        &self.nodes[..self.count]
+    }
+}
+
+impl DerefMut for Picked {
+    fn deref_mut(&mut self) -> &mut [NodeIndex] {
+        &mut self.nodes[..self.count]
     }
 }
 
@@ -220,5 +256,43 @@ impl Pool {
         let good =
             good.into_iter().filter(|(_, state)| state.load <= bound).map(|(at, _)| at).collect();
         Self { good, all }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn order_of_equal_weights_is_that_of_the_policy() {
+        let node = |at: u8, weight| NodeState {
+            name: format!("n{at}").into(),
+            region: "eu".into(),
+            v4: vec![[192, 0, 2, at].into()],
+            v6: Vec::new(),
+            weight,
+            ready: true,
+            draining: false,
+            load: 0.0,
+        };
+        let regions = Regions::new(["eu"]);
+        let even = Nodes::new((0..9).map(|at| node(at, 2.0)).collect(), &regions);
+        let uneven = Nodes::new(
+            (0..9).map(|at| node(at, if at < 8 { 2.0 } else { 0.001 })).collect(),
+            &regions,
+        );
+        for key in 0..200 {
+            let pick =
+                |nodes: &Nodes, most| nodes.of_region(0, Family::V4, Key(key), most).to_vec();
+            let order = rendezvous(Key(key), (0..).map(NodeIndex).zip(&even.hashed));
+            for most in [1, 3, 9, 16] {
+                assert_eq!(pick(&even, most), order[..most.min(9)], "{key} {most}");
+            }
+            let light = NodeIndex(8);
+            let rest: Vec<_> = order.into_iter().filter(|node| *node != light).collect();
+            let found: Vec<_> =
+                pick(&uneven, 16).into_iter().filter(|node| *node != light).collect();
+            assert_eq!(found, rest, "{key}");
+        }
     }
 }

@@ -11,11 +11,11 @@ use parking_lot::Mutex;
 
 use super::DnsMetrics;
 use crate::{
-    answer::{Asked, World},
+    answer::{AnswerRoom, Asked, World},
     cookies::Cookies,
     rate::{RateLimit, Share, Shares},
     route::{NodeState, Nodes},
-    wire::{Bad, ClientCookie, ClientSubnet, Code, Edns, Query, Records, Response},
+    wire::{Bad, ClientCookie, ClientSubnet, Code, Edns, LONGEST_NAME, Query, Response},
 };
 
 /// How a query came.
@@ -75,10 +75,16 @@ pub struct Server {
 }
 
 /// Memory that an answer needs for a moment, to be used again.
-#[derive(Default)]
 pub(super) struct Room {
-    records: Records,
+    answer: AnswerRoom,
     opt: Vec<u8>,
+    name: [u8; LONGEST_NAME],
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self { answer: AnswerRoom::default(), opt: Vec::new(), name: [0; LONGEST_NAME] }
+    }
 }
 
 /// The time of a query, which is read once for several.
@@ -177,7 +183,8 @@ impl Server {
     ) -> Option<usize> {
         self.metrics.queried(transport);
         let Published { world, nodes, identity } = published;
-        let query = match Query::parse(message) {
+        let Room { answer: answer_room, opt: opt_room, name } = room;
+        let query = match Query::parse(message, name) {
             Ok(query) => query,
             Err(Bad::Silent) => return None,
             Err(bad) => {
@@ -207,32 +214,32 @@ impl Server {
             let cookie = edns.cookie.map(|cookie| {
                 (cookie, identity.cookies.make(cookie.client, sender, moment.seconds))
             });
-            opt(&edns, cookie, &identity.nsid, &mut room.opt)
+            opt(&edns, cookie, &identity.nsid, opt_room)
         });
-        let reserved = if query.edns.is_some() { room.opt.len() } else { 0 };
+        let reserved = if query.edns.is_some() { opt_room.len() } else { 0 };
         let mut response = Response::to(&query, &mut buffer[..limit], reserved).ok()?;
         if edns.version > 0 {
             self.metrics.responded(Code::BadVers);
             // The upper bits of the code are in the EDNS record.
-            room.opt[EXTENDED_CODE] = (Code::BadVers as u16 >> 4) as u8;
-            return Some(response.end(Some(&room.opt)));
+            opt_room[EXTENDED_CODE] = (Code::BadVers as u16 >> 4) as u8;
+            return Some(response.end(Some(opt_room)));
         }
         if share == Share::Truncated {
             response.truncate();
         } else {
             let asked = Asked { query: &query, sender, now: moment.seconds, world, nodes };
-            let answered = asked.answer(&mut response, &mut room.records);
+            let answered = asked.answer(&mut response, answer_room);
             self.metrics.answered(&answered);
             // A client that states no bits wants an answer for all (RFC 7871 Sec. 7.2.1).
             let states = |subnet: ClientSubnet| subnet.length > 0;
             if let Some(at) = scope_at.filter(|_| edns.subnet.is_some_and(states)) {
-                room.opt[at] = answered.scope;
+                opt_room[at] = answered.scope;
             }
             if response.is_truncated() {
                 self.metrics.truncated.inc();
             }
         }
-        Some(response.end(query.edns.map(|_| &*room.opt)))
+        Some(response.end(query.edns.map(|_| &**opt_room)))
     }
 
     /// The share of a sender; `None`: it gets nothing.

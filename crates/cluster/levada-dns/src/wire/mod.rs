@@ -5,7 +5,7 @@ mod query;
 mod records;
 mod response;
 
-pub use name::{Name, NoName};
+pub use name::{LONGEST_NAME, Name, NoName};
 pub(crate) use query::option;
 pub use query::{Bad, ClientCookie, ClientSubnet, Edns, Query};
 pub use records::{RecordSet, Records, kind};

@@ -26,8 +26,7 @@ pub struct Query<'m> {
     pub flags: u16,
     /// The question as it came, with the case of its letters: name, type and class.
     pub question: &'m [u8],
-    name: [u8; LONGEST_NAME],
-    length: u8,
+    name: &'m [u8],
     /// The type that was asked for.
     pub kind: u16,
     /// The class is the Internet's.
@@ -85,11 +84,11 @@ pub enum Bad {
 }
 
 impl<'m> Query<'m> {
-    /// Reads a message.
+    /// Reads a message. The name in lower case is kept in `lower`.
     ///
     /// # Errors
     /// When it is no query with one question.
-    pub fn parse(message: &'m [u8]) -> Result<Self, Bad> {
+    pub fn parse(message: &'m [u8], lower: &'m mut [u8; LONGEST_NAME]) -> Result<Self, Bad> {
         let header = message.first_chunk::<HEADER>().ok_or(Bad::Silent)?;
         let word = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
         let (id, flags) = (word(0), word(2));
@@ -106,7 +105,6 @@ impl<'m> Query<'m> {
         let length = name::length(&message[HEADER..]).ok_or(Bad::Malformed)?;
         let end = HEADER + length + 4;
         let question = message.get(HEADER..end).ok_or(Bad::Malformed)?;
-        let mut lower = [0; LONGEST_NAME];
         lower[..length].copy_from_slice(&question[..length]);
         lower[..length].make_ascii_lowercase();
         let last = |back: usize| {
@@ -117,8 +115,7 @@ impl<'m> Query<'m> {
             id,
             flags,
             question,
-            name: lower,
-            length: length as u8,
+            name: &lower[..length],
             kind,
             is_internet: CLASSES.contains(&class),
             edns: edns(&message[end..], additional).ok_or(Bad::Malformed)?,
@@ -127,7 +124,7 @@ impl<'m> Query<'m> {
 
     /// The name that was asked for, in lower case.
     pub fn name(&self) -> &[u8] {
-        &self.name[..self.length.into()]
+        self.name
     }
 
     /// Whether the client takes signatures.
@@ -253,7 +250,8 @@ mod tests {
     #[test]
     fn question_is_kept_as_it_came_and_compared_in_lower_case() {
         let message = query(0x0100, [1, 0, 0, 0], QUESTION);
-        let query = Query::parse(&message).unwrap();
+        let mut lower = [0; LONGEST_NAME];
+        let query = Query::parse(&message, &mut lower).unwrap();
         assert_eq!((query.question, query.name()), (QUESTION, &b"\x03www\x01a\0"[..]));
         assert_eq!((query.id, query.kind, query.is_internet), (7, kind::A, true));
     }
@@ -270,7 +268,11 @@ mod tests {
             (query(0, [1, 0, 0, 0], b"\xc0\x0c\0\x01\0\x01"), Bad::Malformed),
             (query(0, [1, 0, 0, 1], QUESTION), Bad::Malformed),
         ] {
-            assert_eq!(Query::parse(&message).err(), Some(bad), "{message:?}");
+            assert_eq!(
+                Query::parse(&message, &mut [0; LONGEST_NAME]).err(),
+                Some(bad),
+                "{message:?}"
+            );
         }
     }
 
@@ -278,7 +280,8 @@ mod tests {
     fn network_of_the_client_has_no_bits_beyond_its_prefix() {
         let subnet = |value: &[u8]| {
             let message = with_option(8, value);
-            Query::parse(&message).map(|query| query.edns.unwrap().subnet.unwrap())
+            Query::parse(&message, &mut [0; LONGEST_NAME])
+                .map(|query| query.edns.unwrap().subnet.unwrap())
         };
         let parsed =
             |address: &str, length| Ok(ClientSubnet { address: address.parse().unwrap(), length });
@@ -304,7 +307,7 @@ mod tests {
             [(7, false), (8, true), (15, false), (16, true), (40, true), (41, false)]
         {
             let message = with_option(10, &vec![1; length]);
-            assert_eq!(Query::parse(&message).is_ok(), good, "{length}");
+            assert_eq!(Query::parse(&message, &mut [0; LONGEST_NAME]).is_ok(), good, "{length}");
         }
     }
 }

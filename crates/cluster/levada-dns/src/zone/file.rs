@@ -15,7 +15,7 @@ use super::times::in_seconds;
 use crate::wire::Name;
 
 /// A record of a zone file.
-pub struct Found {
+pub struct FileRecord {
     /// Its owner.
     pub owner: Name,
     /// Its type.
@@ -61,12 +61,12 @@ impl ZoneFile<'_> {
     ///
     /// # Errors
     /// With the first thing that is wrong.
-    pub fn records(self, zone: &Name) -> Result<Vec<Found>, ZoneFileError> {
+    pub fn records(self, zone: &Name) -> Result<Vec<FileRecord>, ZoneFileError> {
         parse(self.text, self.path, zone)
     }
 }
 
-fn parse(text: &[u8], path: &Path, zone: &Name) -> Result<Vec<Found>, ZoneFileError> {
+fn parse(text: &[u8], path: &Path, zone: &Name) -> Result<Vec<FileRecord>, ZoneFileError> {
     let text = in_seconds(text);
     let mut file = Zonefile::with_capacity(text.len() + 1);
     file.extend_from_slice(&text);
@@ -90,7 +90,7 @@ fn parse(text: &[u8], path: &Path, zone: &Name) -> Result<Vec<Found>, ZoneFileEr
         // A vector takes all that is appended.
         let _ = record.data().compose_canonical_rdata(&mut data);
         let (kind, ttl) = (record.data().rtype().to_int(), record.ttl().as_secs());
-        records.push(Found { owner, kind, ttl, data });
+        records.push(FileRecord { owner, kind, ttl, data });
     }
     Ok(records)
 }
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
     use crate::wire::kind;
 
-    fn records(text: &str) -> Result<Vec<Found>, ZoneFileError> {
+    fn records(text: &str) -> Result<Vec<FileRecord>, ZoneFileError> {
         parse(text.as_bytes(), Path::new("a.zone"), &"a.test".parse().unwrap())
     }
 

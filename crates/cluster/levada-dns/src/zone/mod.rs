@@ -13,6 +13,6 @@ mod times;
 mod zone;
 mod zones;
 
-pub use file::{Found as FileRecord, ZoneFile, ZoneFileError};
+pub use file::{FileRecord, ZoneFile, ZoneFileError};
 pub use zone::{Found, Node, Route, Routed, Routing, Zone, ZoneError};
 pub use zones::Zones;

@@ -27,7 +27,7 @@ pub(super) fn in_seconds(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What has come of an entry: its words, the owner counted in, and the words after the type.
+/// The part of an entry that has come: its words, the owner counted in, and the words after the type.
 #[derive(Default)]
 struct Entry {
     words: usize,

@@ -1,8 +1,10 @@
 //! The names of one zone.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
-use super::file::Found as FileRecord;
+use hashbrown::HashMap;
+
+use super::file::FileRecord;
 use crate::{
     dnssec::ZoneKeys,
     wire::{
@@ -64,7 +66,7 @@ pub struct Routed {
     pub stated: bool,
 }
 
-/// What a zone has for a name.
+/// The part of a zone that answers for a name.
 pub enum Found<'z> {
     /// The name, or the `*` that stands for it.
     Node(&'z Node),
@@ -174,7 +176,7 @@ impl Zone {
         }
     }
 
-    /// What the zone has for a name within it.
+    /// Finds a name within the zone.
     pub fn find(&self, name: &[u8]) -> Found<'_> {
         if self.has_cuts
             && let Some((at, node)) = self.cut(name)

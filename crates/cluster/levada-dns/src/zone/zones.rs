@@ -1,6 +1,8 @@
 //! All zones.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
+
+use hashbrown::HashMap;
 
 use super::Zone;
 use crate::wire::{Name, name::suffixes};

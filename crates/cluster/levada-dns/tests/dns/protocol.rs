@@ -155,7 +155,7 @@ fn flood_gets_the_share_of_its_network_and_a_cookie_or_tcp_passes() {
     while socket.recv(&mut answer).is_ok() {
         if answer[2] & 2 == 0 { whole += 1 } else { truncated += 1 }
     }
-    // What came after the first moment may have got more.
+    // Queries that came after the first moment may have got more.
     assert!((5..=15).contains(&whole) && (90..=98).contains(&truncated), "{whole} {truncated}");
     let Some(over_tcp) = running.kdig("static.a.test A +tcp") else { return };
     assert!(over_tcp.contains("192.0.2.80"));
