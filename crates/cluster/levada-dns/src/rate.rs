@@ -76,7 +76,7 @@ impl Shares {
         let refused = self.refused.fetch_add(1, Relaxed);
         match limit.slip {
             0 => Share::Nothing,
-            slip if refused % u64::from(slip) == 0 => Share::Truncated,
+            slip if refused.is_multiple_of(u64::from(slip)) => Share::Truncated,
             _ => Share::Nothing,
         }
     }
@@ -84,7 +84,7 @@ impl Shares {
     fn has_left(&self, limit: RateLimit, client: IpAddr, now: u32) -> bool {
         let hash = self.seed.hash_one(network(client));
         let tag = (hash >> 48) as u16;
-        let first = hash as usize % PLACES & !(WAYS - 1);
+        let first = (hash as usize % PLACES) & !(WAYS - 1);
         let ways = &self.places[first..first + WAYS];
         let own = |place: &Place| place.tag == tag;
         let rested = |place: &Place| now.wrapping_sub(place.time) > RESTED;

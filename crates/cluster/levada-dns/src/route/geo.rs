@@ -49,7 +49,7 @@ impl Geo {
             let found = found?;
             let code = |table: &'static str, key: &'static str| {
                 let path = [PathElement::Key(table), PathElement::Key(key)];
-                Ok::<_, MaxMindDbError>(found.decode_path::<&str>(&path)?)
+                found.decode_path::<&str>(&path)
             };
             let country = code("country", "iso_code")?.and_then(|code| of.countries.get(code));
             let region = match country {
