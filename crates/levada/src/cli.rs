@@ -4,15 +4,16 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 use levada_lab::LabArgs;
+use levada_report::LogsArgs;
 
 use crate::command::{
     classify::ClassifyArgs, completions::CompletionsArgs, convert::ConvertArgs,
     default_config::DEFAULT_CONFIG, demo::args::DemoArgs, dns::DnsArgs, doctor::DoctorArgs,
     drain::DrainArgs, explain::ExplainArgs, get::args::GetArgs,
-    handoff_backend::HandoffBackendArgs, health::HealthArgs, init::InitArgs, logs::LogsArgs,
-    man::ManArgs, purge::PurgeArgs, reload::ReloadArgs, route::RouteArgs, servers::ServersArgs,
-    sign::SignArgs, sim::args::SimArgs, status::StatusArgs, sync::SyncArgs, top::TopArgs,
-    upgrade::UpgradeArgs, warm::WarmArgs,
+    handoff_backend::HandoffBackendArgs, health::HealthArgs, init::InitArgs, man::ManArgs,
+    purge::PurgeArgs, reload::ReloadArgs, route::RouteArgs, servers::ServersArgs, sign::SignArgs,
+    sim::args::SimArgs, status::StatusArgs, sync::SyncArgs, top::TopArgs, upgrade::UpgradeArgs,
+    warm::WarmArgs,
 };
 
 /// A content delivery network that one can run.

@@ -16,7 +16,6 @@ pub(crate) mod get;
 pub(crate) mod handoff_backend;
 pub(crate) mod health;
 pub(crate) mod init;
-pub(crate) mod logs;
 pub(crate) mod man;
 pub(crate) mod policies;
 pub(crate) mod purge;

@@ -46,7 +46,7 @@ fn main() -> ExitCode {
         Command::Route(args) => command::route::run(args),
         Command::Sim(args) => command::sim::run(args),
         Command::Lab(args) => levada_lab::run(args),
-        Command::Logs(args) => command::logs::run(args),
+        Command::Logs(args) => levada_report::run(args),
         Command::Man(args) => command::man::run(args),
         Command::Completions(args) => command::completions::run(args),
     });

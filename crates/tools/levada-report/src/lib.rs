@@ -10,6 +10,7 @@
 
 mod census;
 pub mod chart;
+mod command;
 mod latency;
 mod page;
 mod ranking;
@@ -20,6 +21,7 @@ mod text;
 mod timeline;
 
 pub use census::Census;
+pub use command::{LogsArgs, run};
 pub use page::page;
 pub use ranking::{Ranked, RankedName};
 pub use read::read;

@@ -1,16 +1,17 @@
-//! `levada logs report`: what access logs say.
+//! `levada logs report`: what access logs say, on the command line.
 
 use std::{fs, path::PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use levada_client::command::CommandStatus;
-use levada_report::{Summary, page, read, text};
+
+use crate::{Summary, page, read, text};
 
 /// Reads access logs.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct LogsArgs {
+pub struct LogsArgs {
     #[command(subcommand)]
     command: LogsCommand,
 }
@@ -45,7 +46,7 @@ struct ReportArgs {
 ///
 /// # Errors
 /// When a log cannot be read, or the page not be written.
-pub(crate) fn run(args: &LogsArgs) -> anyhow::Result<CommandStatus> {
+pub fn run(args: &LogsArgs) -> anyhow::Result<CommandStatus> {
     let LogsCommand::Report(args) = &args.command;
     let census = read(&args.files)?;
     let summary = Summary::of(&census, args.top.into());
