@@ -1,0 +1,100 @@
+//! The files of other configurations, for `levada convert`: its crate opens none.
+
+use std::{
+    fs::{self, File},
+    io::Read as _,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, bail};
+use globset::GlobBuilder;
+use levada_convert::{Includes, InputFile};
+
+/// Reads a file.
+///
+/// # Errors
+/// If it cannot be read, or is too large to be a configuration.
+pub fn read(path: &Path) -> anyhow::Result<InputFile> {
+    // Far beyond any configuration: it reports a disk image, named by mistake, at once.
+    const LARGEST_FILE: u64 = 16 << 20;
+    let name = path.display().to_string();
+    let file = File::open(path).with_context(|| format!("cannot read {name}"))?;
+    let mut bytes = Vec::new();
+    file.take(LARGEST_FILE + 1)
+        .read_to_end(&mut bytes)
+        .with_context(|| format!("cannot read {name}"))?;
+    if bytes.len() as u64 > LARGEST_FILE {
+        bail!("cannot read {name}: larger than {LARGEST_FILE} bytes");
+    }
+    // Comments may be in other character sets.
+    Ok(InputFile { name, text: String::from_utf8_lossy(&bytes).into_owned() })
+}
+
+/// The files of Traffic Server that are converted, of a directory or as they are named.
+///
+/// # Errors
+/// If one cannot be read, or the directory has none.
+pub fn traffic_server_files(paths: &[PathBuf]) -> anyhow::Result<Vec<InputFile>> {
+    let [directory] = paths else { return paths.iter().map(|path| read(path)).collect() };
+    if !directory.is_dir() {
+        return Ok(vec![read(directory)?]);
+    }
+    let names = levada_convert::TRAFFIC_SERVER_FILES.iter().map(|name| directory.join(name));
+    let files = names.filter(|path| path.exists()).map(|path| read(&path));
+    let files: Vec<_> = files.collect::<anyhow::Result<_>>()?;
+    if files.is_empty() {
+        bail!(
+            "{} has none of {}",
+            directory.display(),
+            levada_convert::TRAFFIC_SERVER_FILES.join(", ")
+        );
+    }
+    Ok(files)
+}
+
+/// Included files, with relative names from the directory of the first file.
+#[derive(Clone, Debug)]
+pub struct IncludedFrom(PathBuf);
+
+impl IncludedFrom {
+    /// Those of a configuration that begins in this file.
+    pub fn file(path: &Path) -> Self {
+        Self(path.parent().unwrap_or(Path::new("")).to_owned())
+    }
+}
+
+impl Includes for IncludedFrom {
+    fn matching(&self, pattern: &str) -> Result<Vec<InputFile>, String> {
+        let paths = matching_paths(&self.0.join(pattern))?;
+        paths.iter().map(|path| read(path).map_err(|error| format!("{error:#}"))).collect()
+    }
+}
+
+/// The paths that a pattern names, sorted, one component after another.
+fn matching_paths(pattern: &Path) -> Result<Vec<PathBuf>, String> {
+    const MOST: usize = 1_000;
+    let mut found = vec![PathBuf::new()];
+    for component in pattern.components() {
+        let name = component.as_os_str().to_string_lossy();
+        if !name.contains(['*', '?', '[']) {
+            found.iter_mut().for_each(|path| path.push(component));
+            continue;
+        }
+        let glob = GlobBuilder::new(&name).literal_separator(true).build();
+        let glob = glob.map_err(|error| error.to_string())?.compile_matcher();
+        let mut next = Vec::new();
+        for directory in &found {
+            let Ok(entries) = fs::read_dir(directory) else { continue };
+            for entry in entries.flatten().filter(|entry| glob.is_match(entry.file_name())) {
+                if next.len() >= MOST {
+                    return Err(format!("the pattern names more than {MOST} files"));
+                }
+                next.push(entry.path());
+            }
+        }
+        next.sort();
+        found = next;
+    }
+    found.retain(|path| path.is_file());
+    Ok(found)
+}
