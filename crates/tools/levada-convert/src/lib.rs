@@ -15,6 +15,8 @@
 //! A row has names of directives and their effect: the keys that it writes and how it reads their values, or the
 //! reason why it is needless or left. `cargo xtask docs` writes the rows to the pages `docs/coming-from`.
 //!
+//! A CDN of Traffic Control becomes the directory of a fleet, a plan for each of its files ([`FleetDirectory`]).
+//!
 //! nginx's parser is our own: the published crate that knows its grammar is not kept any more and refuses
 //! directives that it does not know, and the others bring more code than the grammar of words, quotes and
 //! braces needs.
@@ -28,6 +30,7 @@ mod plan;
 mod pool;
 mod rows;
 mod table;
+mod trafficcontrol;
 mod trafficserver;
 mod tree;
 mod units;
@@ -40,6 +43,9 @@ pub use files::{Includes, InputFile, NoIncludes};
 pub use ledger::{Ledger, Place, Remark};
 pub use nginx::{convert as nginx, described as nginx_directives};
 pub use rows::{Becomes, Described};
+pub use trafficcontrol::{
+    FleetDirectory, convert as trafficcontrol, described as trafficcontrol_fields,
+};
 pub use trafficserver::{
     FILES as TRAFFIC_SERVER_FILES, convert as trafficserver, described as trafficserver_lines,
 };

@@ -1,7 +1,8 @@
 //! The keys that the tables name are keys of Levada.
 
 use levada_convert::{
-    Becomes, Described, nginx_directives, trafficserver_lines, varnish_statements,
+    Becomes, Described, nginx_directives, trafficcontrol_fields, trafficserver_lines,
+    varnish_statements,
 };
 
 /// The keys that a row names. Words about a row have spaces.
@@ -16,7 +17,9 @@ fn keys(row: &Described) -> Vec<String> {
 fn the_tables_name_keys_of_levada() {
     let schema = levada_config::schema::schema();
     let text = schema.to_string();
-    let rows = [nginx_directives(), varnish_statements(), trafficserver_lines()].concat();
+    let rows =
+        [nginx_directives(), varnish_statements(), trafficserver_lines(), trafficcontrol_fields()]
+            .concat();
     assert!(rows.len() > 250, "{} rows", rows.len());
     for key in rows.iter().flat_map(keys) {
         for name in key.split('.') {

@@ -76,7 +76,7 @@ impl Groups {
         let stand_ins = location.get("backupLocations").filter(|own| own.get("list").is_some());
         let group = self.group(name);
         group.at = location.number("latitude").zip(location.number("longitude"));
-        group.is_for_zones = methods.contains(&"CZ") || !methods.iter().any(|own| known(own));
+        group.is_for_zones = methods.contains(&"CZ") || !methods.iter().any(known);
         // Without a list of its own, the closest one stands in.
         group.to_closest = stand_ins.is_none_or(|own| own.member("fallbackToClosest") == "true");
         if let Some(own) = stand_ins {

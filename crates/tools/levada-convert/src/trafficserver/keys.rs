@@ -170,7 +170,7 @@ pub(crate) const KEYS: &[Row<Key>] = &[
 
 impl Converter {
     /// The fate of a key.
-    pub(super) fn key(&mut self, name: &str, value: &str) -> Outcome {
+    pub(crate) fn key(&mut self, name: &str, value: &str) -> Outcome {
         let row = find(KEYS, name, value).ok_or("there is no counterpart for this key")?;
         row.outcome(|key| match key {
             Key::Does(read) => read(self, value),

@@ -23,6 +23,7 @@ use crate::{
 };
 use parent::Parent;
 use remap::Mapping;
+pub(crate) use remap::access_options;
 
 /// The files that are converted, in the order in which they are read.
 pub const FILES: [&str; 6] = [
@@ -71,13 +72,13 @@ struct Line<'a> {
 }
 
 #[derive(Default)]
-struct Converter {
-    plan: Plan,
+pub(crate) struct Converter {
+    pub(crate) plan: Plan,
     ledger: Ledger,
     mappings: Vec<Mapping>,
     parents: Vec<Parent>,
     certificates: Vec<Value>,
-    defaults: Table,
+    pub(crate) defaults: Table,
     pristine_host: bool,
     has_negative_caching: bool,
     negative_ttl: Option<Value>,
@@ -148,12 +149,17 @@ impl Converter {
         TAKEN
     }
 
-    /// A site for each host of the mappings.
-    fn finish(&mut self) {
-        self.plan.top.set("name", "edge");
+    /// Sets what two keys decide together.
+    pub(crate) fn settle(&mut self) {
         if let (true, Some(time)) = (self.has_negative_caching, self.negative_ttl.take()) {
             self.defaults.set("negative_ttl", time);
         }
+    }
+
+    /// A site for each host of the mappings.
+    fn finish(&mut self) {
+        self.plan.top.set("name", "edge");
+        self.settle();
         if self.plan.listen.is_empty() {
             self.plan.listen.push(Table::from_iter([("address", "0.0.0.0:8080".into())]));
         }

@@ -87,7 +87,7 @@ impl Converter {
                 return left("an origin has a URL with http or https");
             }
             let mut keys = Table::default();
-            let outcome = options_of(options, &mut keys);
+            let outcome = access_options(options, &mut keys);
             leads(&from, &to, status, &mut keys);
             self.enter_mapping(line, &from, &to, status.is_some(), keys, outcome)
         })
@@ -152,7 +152,7 @@ fn leads(from: &Url<'_>, to: &Url<'_>, status: Option<u64>, keys: &mut Table) {
 }
 
 /// `@action=`, `@src_ip=` as rules of access; plugins are left.
-fn options_of(options: &[&str], keys: &mut Table) -> Outcome {
+pub(crate) fn access_options(options: &[&str], keys: &mut Table) -> Outcome {
     let find = |name: &str| options.iter().find_map(|option| option.strip_prefix(name));
     if let Some(plugin) = find("@plugin=") {
         return left(format!("the mapping is there, its plugin {plugin} is not"));
