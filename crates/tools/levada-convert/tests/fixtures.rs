@@ -2,6 +2,7 @@
 //! `UPDATE_EXPECT=1` writes the texts.
 
 use std::{
+    collections::BTreeMap,
     env, fs,
     path::{Path, PathBuf},
 };
@@ -107,4 +108,57 @@ fn configurations_of_traffic_server_become_files_that_levada_accepts() {
         .collect();
     let conversion = levada_convert::trafficserver(&files, &NoIncludes).unwrap();
     check(&conversion, &fixtures("trafficserver/pair.toml"));
+}
+
+/// The files of a directory one after the other, each under its path.
+fn joined(files: &BTreeMap<String, String>) -> String {
+    files.iter().map(|(path, text)| format!("==> {path} <==\n{text}\n")).collect()
+}
+
+/// The file of a node as the fleet puts it together.
+fn of_node(files: &BTreeMap<String, String>, name: &str, region: &str) -> String {
+    let mut text = format!("name = \"{name}\"\n");
+    // A list of the region's file replaces that of node.toml.
+    let own = files.get(&format!("regions/{region}.toml"));
+    match own {
+        Some(own) => {
+            text += &files["node.toml"].replace("[[listen]]\naddress = \"0.0.0.0:80\"", own)
+        }
+        None => text += &files["node.toml"],
+    }
+    text += "\n[peering]\nlisten = \"127.0.0.1:7070\"\nsecret = \"a-secret-of-16-bytes-or-more\"\n";
+    for line in files["nodes.txt"].lines() {
+        let [name, region, address] = line.split(' ').collect::<Vec<_>>()[..] else {
+            panic!("{line}")
+        };
+        let address = address.replace(':', "-");
+        text += &format!(
+            "[[peer]]\nname = \"{name}\"\nregion = \"{region}\"\naddress = \"{address}:7070\"\n"
+        );
+    }
+    let sites = files.iter().filter(|(path, _)| path.starts_with("sites/"));
+    text + &sites.map(|(_, text)| text.as_str()).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_cdn_of_traffic_control_becomes_a_fleet_that_levada_accepts() {
+    let directory = fixtures("trafficcontrol/cdn");
+    let mut files: Vec<_> = files_with(&directory, "json").iter().map(|path| read(path)).collect();
+    let countries = "../../node/levada-node/tests/node/countries/countries.mmdb";
+    let countries = Path::new(env!("CARGO_MANIFEST_DIR")).join(countries).display().to_string();
+    files.push(InputFile { name: "/srv/countries.mmdb".to_owned(), text: String::new() });
+    let fleet = levada_convert::trafficcontrol(&files).unwrap();
+    let expected = fixtures("trafficcontrol/cdn.txt");
+    let text = joined(&fleet.files);
+    if env::var_os("UPDATE_EXPECT").is_some() {
+        fs::write(&expected, &text).unwrap();
+    }
+    let known = fs::read_to_string(&expected).unwrap_or_default();
+    assert_eq!(text, known, "UPDATE_EXPECT=1 writes {}", expected.display());
+    for line in fleet.files["nodes.txt"].lines() {
+        let mut words = line.split(' ');
+        let (name, region) = (words.next().unwrap(), words.next().unwrap());
+        let node = of_node(&fleet.files, name, region).replace("/srv/countries.mmdb", &countries);
+        is_accepted(&node, name);
+    }
 }

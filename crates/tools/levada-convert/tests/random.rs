@@ -243,3 +243,69 @@ proptest! {
         }
     }
 }
+
+/// Fields of a delivery service that let all clients pass,
+const OPEN: &[&str] = &[
+    r#""qstringIgnore": 1"#,
+    r#""rangeRequestHandling": 3"#,
+    r#""dscp": 40"#,
+    r#""maxOriginConnections": 7"#,
+    r#""fqPacingRate": 100"#,
+    r#""tlsVersions": ["1.2", "1.3"]"#,
+    r#""edgeHeaderRewrite": "set-header X-A a\nrm-header X-B""#,
+    r#""regexRemap": "^/a/([0-9]+)$ https://b.example/c/$1""#,
+    r#""remapText": "@plugin=cachekey.so""#,
+    r#""protocol": 2"#,
+];
+
+/// and those that do not.
+const CLOSED: &[&str] = &[
+    r#""signingAlgorithm": "url_sig""#,
+    r#""signed": true"#,
+    r#""geoLimit": 2, "geoLimitCountries": ["AT"]"#,
+    r#""regionalGeoBlocking": true"#,
+    r#""anonymousBlockingEnabled": true"#,
+    r#""midHeaderRewrite": "cond %{CLIENT-IP} =10.0.0.1\nset-status 403""#,
+];
+
+fn service(number: usize, fields: &[&str]) -> String {
+    format!(
+        r#"{{"xmlId": "s{number}", "active": true, "type": "DNS", "orgServerFqdn": "http://o{number}.example",
+        "matchList": [{{"type": "HOST_REGEXP", "setNumber": 0, "pattern": "h{number}.example"}}], {}}}"#,
+        fields.join(", ")
+    )
+}
+
+/// Whether the site refuses everybody.
+fn is_closed(site: &toml::Table) -> bool {
+    site["site"][0].get("access").is_some_and(|access| access.as_str() == Some("deny all"))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_service_of_traffic_control_is_open_only_if_nothing_restricts_it(
+        services in proptest::collection::vec((some(OPEN, 4), some(CLOSED, 1)), 1..4),
+    ) {
+        let texts = services.iter().enumerate().map(|(number, (open, closed))| {
+            service(number, &[&["\"dscp\": 0"], &open[..], &closed[..]].concat())
+        });
+        let texts = format!("{{\"response\": [{}]}}", texts.collect::<Vec<_>>().join(", "));
+        let snapshot = r#"{"contentServers": {"e": {"cacheGroup": "eu", "ip": "192.0.2.1", "type": "EDGE"}}}"#;
+        let files = [file("snapshot.json", snapshot), file("services.json", &texts)];
+        let fleet = levada_convert::trafficcontrol(&files).unwrap();
+        let mut node = format!("name = \"e\"\n{}", fleet.files["node.toml"]);
+        for (number, (_, closed)) in services.iter().enumerate() {
+            let text = &fleet.files[&format!("sites/s{number}.toml")];
+            prop_assert_eq!(is_closed(&text.parse().unwrap()), !closed.is_empty(), "{}", text);
+            node += text;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let surroundings =
+            Surroundings { directory: directory.path(), variable: &|_| None, start_error: &|_| None };
+        let source = Source { name: "t".to_owned(), text: node };
+        let checked = levada_config::check(&source, &surroundings);
+        prop_assert!(checked.report.is_usable(), "{}\n{}", checked.report, source.text);
+    }
+}
