@@ -1,4 +1,4 @@
-//! `levada convert`: configurations of other proxies as a `levada.toml`.
+//! `levada convert`: configurations of other proxies as a `levada.toml`, and those of a CDN as a fleet.
 
 use std::{
     fs,
@@ -6,13 +6,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use levada_client::{
     command::CommandStatus,
-    configuration_files::{IncludedFrom, read, traffic_server_files},
+    configuration_files::{
+        IncludedFrom, read, traffic_control_files, traffic_server_files, write_fleet,
+    },
 };
-use levada_convert::Conversion;
+use levada_convert::{Conversion, Ledger};
 
 /// Writes a `levada.toml` from the configuration of another proxy, and says what it could not convert.
 #[derive(Args, Debug)]
@@ -20,7 +22,7 @@ use levada_convert::Conversion;
 pub(crate) struct ConvertArgs {
     #[command(subcommand)]
     from: From,
-    /// Writes the new configuration to this file instead of standard output.
+    /// Writes the new configuration to this file instead of standard output; a fleet is written to this directory.
     #[arg(short, long, global = true, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -43,6 +45,13 @@ enum From {
         #[arg(required = true)]
         paths: Vec<PathBuf>,
     },
+    /// From Traffic Control: a snapshot, answers of Traffic Ops and files of Traffic Router, as the directory of a
+    /// fleet.
+    TrafficControl {
+        /// The directory with these files, or the files: *.json, and a database of countries, *.mmdb.
+        #[arg(required = true)]
+        paths: Vec<PathBuf>,
+    },
 }
 
 const EXAMPLES: &str = "\
@@ -53,6 +62,7 @@ Examples:
   levada convert nginx /etc/nginx/nginx.conf -o levada.toml
   levada convert varnish /etc/varnish/default.vcl
   levada convert trafficserver /etc/trafficserver > levada.toml
+  levada convert traffic-control ./export -o ./fleet
 
 Exit codes:
   0  everything was converted
@@ -65,6 +75,14 @@ Exit codes:
 /// When a file cannot be read, or is not written in the grammar that it should have.
 pub(crate) fn run(args: &ConvertArgs) -> anyhow::Result<CommandStatus> {
     let conversion = match &args.from {
+        From::TrafficControl { paths } => {
+            let Some(output) = &args.output else {
+                bail!("name the directory of the fleet: -o DIRECTORY")
+            };
+            let fleet = levada_convert::trafficcontrol(&traffic_control_files(paths)?)?;
+            write_fleet(output, &fleet)?;
+            return Ok(tell(&fleet.ledger));
+        }
         From::Nginx { file } => levada_convert::nginx(&read(file)?, &IncludedFrom::file(file))?,
         From::Varnish { file } => levada_convert::varnish(&read(file)?, &IncludedFrom::file(file))?,
         From::Trafficserver { paths } => {
@@ -74,13 +92,15 @@ pub(crate) fn run(args: &ConvertArgs) -> anyhow::Result<CommandStatus> {
         }
     };
     write(&conversion, args.output.as_deref())?;
-    eprint!("{}", levada_convert::report(&conversion.ledger));
-    let (taken, left) = (conversion.ledger.taken, conversion.ledger.left.len());
-    eprintln!(
-        "{taken} converted, {} not needed, {left} not converted",
-        conversion.ledger.needless.len()
-    );
-    Ok(CommandStatus::of(conversion.is_complete()))
+    Ok(tell(&conversion.ledger))
+}
+
+/// Says what became of the statements.
+fn tell(ledger: &Ledger) -> CommandStatus {
+    eprint!("{}", levada_convert::report(ledger));
+    let (taken, needless, left) = (ledger.taken, ledger.needless.len(), ledger.left.len());
+    eprintln!("{taken} converted, {needless} not needed, {left} not converted");
+    CommandStatus::of(ledger.left.is_empty())
 }
 
 fn write(conversion: &Conversion, output: Option<&Path>) -> anyhow::Result<()> {

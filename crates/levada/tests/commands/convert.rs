@@ -67,3 +67,31 @@ fn a_file_that_cannot_be_read_is_told_with_its_place() {
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("has none of records.yaml"), "{}", stderr(&output));
 }
+
+#[test]
+fn a_cdn_becomes_the_directory_of_a_fleet() {
+    let directory = tempfile::tempdir().unwrap();
+    let export = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../tools/levada-convert/tests/fixtures/trafficcontrol/cdn");
+    let export = export.to_str().unwrap();
+    let output = convert(directory.path(), &["traffic-control", export]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("name the directory of the fleet: -o DIRECTORY"));
+    let output = convert(directory.path(), &["traffic-control", export, "-o", "fleet"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let line = "deliveryservices.json:17: `paid: signingAlgorithm url_sig`: ";
+    assert!(stderr(&output).contains(line), "{}", stderr(&output));
+    let text = |path: &str| fs::read_to_string(directory.path().join("fleet").join(path)).unwrap();
+    assert!(text("report.txt").contains(line));
+    assert!(text("files/coverage.json").contains("\"vienna\""));
+    // Without a database of countries the limit by country is one more reason.
+    assert!(text("sites/paid.toml").contains("name an .mmdb file"), "{}", text("sites/paid.toml"));
+    let output = convert(directory.path(), &["traffic-control", export, "-o", "fleet"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("fleet has files already"), "{}", stderr(&output));
+    fs::write(directory.path().join("broken.json"), "{\n  \"config\": {,}\n}").unwrap();
+    let output = convert(directory.path(), &["traffic-control", "broken.json", "-o", "other"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("broken.json:2: is no JSON"), "{}", stderr(&output));
+    assert!(!directory.path().join("other").exists());
+}

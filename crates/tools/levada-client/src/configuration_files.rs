@@ -1,4 +1,4 @@
-//! The files of other configurations, for `levada convert`: its crate opens none.
+//! The files of other configurations, for `levada convert`, whose crate opens none.
 
 use std::{
     fs::{self, File},
@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use globset::GlobBuilder;
-use levada_convert::{Includes, InputFile};
+use levada_convert::{FleetDirectory, Includes, InputFile};
 
 /// Reads a file.
 ///
@@ -50,6 +50,54 @@ pub fn traffic_server_files(paths: &[PathBuf]) -> anyhow::Result<Vec<InputFile>>
         );
     }
     Ok(files)
+}
+
+/// The files of Traffic Control, of a directory or as they are named. A database is named, and not read.
+///
+/// # Errors
+/// If one cannot be read.
+pub fn traffic_control_files(paths: &[PathBuf]) -> anyhow::Result<Vec<InputFile>> {
+    let has_extension = |path: &Path, one: &str| path.extension().is_some_and(|own| own == one);
+    let mut found = Vec::new();
+    for path in paths {
+        if !path.is_dir() {
+            found.push(path.clone());
+            continue;
+        }
+        let entries =
+            fs::read_dir(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let entries = entries.map(|entry| entry.map(|entry| entry.path()));
+        let mut own: Vec<_> = entries.collect::<Result<_, _>>()?;
+        own.retain(|path| has_extension(path, "json") || has_extension(path, "mmdb"));
+        own.sort();
+        found.extend(own);
+    }
+    let file = |path: &PathBuf| match has_extension(path, "mmdb") {
+        true => {
+            let name = fs::canonicalize(path);
+            let name = name.with_context(|| format!("cannot read {}", path.display()))?;
+            Ok(InputFile { name: name.display().to_string(), text: String::new() })
+        }
+        false => read(path),
+    };
+    found.iter().map(file).collect()
+}
+
+/// Writes the directory of a fleet. One that is there is not changed: an operator may have worked on it.
+///
+/// # Errors
+/// If it has files already, or cannot be written.
+pub fn write_fleet(output: &Path, fleet: &FleetDirectory) -> anyhow::Result<()> {
+    if fs::read_dir(output).is_ok_and(|mut entries| entries.next().is_some()) {
+        bail!("{} has files already: name another directory, or remove it", output.display());
+    }
+    for (path, text) in &fleet.files {
+        let path = output.join(path);
+        let written = fs::create_dir_all(path.parent().unwrap_or(output));
+        let written = written.and_then(|()| fs::write(&path, text));
+        written.with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
 }
 
 /// Included files, with relative names from the directory of the first file.
