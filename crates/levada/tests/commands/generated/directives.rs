@@ -21,6 +21,7 @@ pub(super) fn pages() -> anyhow::Result<Vec<Page>> {
         ("docs/coming-from/nginx.md", levada_convert::nginx_directives()),
         ("docs/coming-from/varnish.md", levada_convert::varnish_statements()),
         ("docs/coming-from/trafficserver.md", levada_convert::trafficserver_lines()),
+        ("docs/coming-from/trafficcontrol.md", levada_convert::trafficcontrol_fields()),
     ]
     .into_iter()
     .map(|(path, rows)| {
