@@ -91,6 +91,16 @@ fn levada_accepts_every_example_for_those_who_come_from_elsewhere() {
     }
 }
 
+#[test]
+fn levada_accepts_the_example_of_a_closed_site() {
+    let examples = examples("trafficcontrol.md");
+    let own: Vec<_> = examples.iter().filter(|example| example.language == "toml").collect();
+    assert!(!own.is_empty());
+    for example in own {
+        is_accepted(&whole(&example.text), &format!("trafficcontrol.md:{}", example.line));
+    }
+}
+
 /// Every example in `language` is converted whole, into a file that Levada accepts.
 fn are_converted_whole(page: &str, language: &str, convert: impl Fn(&str, String) -> Conversion) {
     for example in examples(page).into_iter().filter(|example| example.language == language) {

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt::Write as _, net::IpAddr};
 
 use super::{json::Json, name_of};
 use crate::{
-    ledger::{Ledger, Outcome, TAKEN, differs, left},
+    ledger::{Fate, Ledger, Outcome, TAKEN, differs, left, needless},
     table::{Table, Value},
 };
 
@@ -45,18 +45,26 @@ impl Groups {
     /// Reads the groups of a snapshot, and what the API says about them in addition.
     pub(super) fn read(snapshot: &Json, described: &[Json], ledger: &mut Ledger) -> Self {
         let mut groups = Self::default();
+        let services = snapshot.get("deliveryServices").map_or(0, |own| own.members().len());
         for (name, location) in snapshot.get("edgeLocations").map_or(&[][..], Json::members) {
             let outcome = groups.add(name, location);
             ledger.enter_line(&location.place, &format!("edgeLocations {name}"), outcome);
         }
         for (name, server) in snapshot.get("contentServers").map_or(&[][..], Json::members) {
-            let outcome = groups.server(name, server);
+            let own = server.get("deliveryServices").filter(|own| !own.is_empty());
+            let some = own.is_some_and(|own| own.members().len() < services);
+            let outcome = match groups.server(name, server) {
+                Ok(Fate::Taken) if some => {
+                    differs("the node serves all sites, and not its own services alone")
+                }
+                outcome => outcome,
+            };
             ledger.enter_line(&server.place, &format!("contentServers {name}"), outcome);
         }
         for group in described {
             let name = group.member("name");
             let outcome = match groups.groups.iter_mut().find(|own| own.name == name) {
-                None => left("no server of the snapshot is in this cache group"),
+                None => needless("no server of the snapshot is in this cache group"),
                 Some(own) => {
                     group.member("parentCachegroupName").clone_into(&mut own.parent);
                     match group.member("secondaryParentCachegroupName") {

@@ -33,7 +33,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::{
     conversion::{Unreadable, report},
     files::InputFile,
-    ledger::{Fate, Ledger, TAKEN, left},
+    ledger::{Fate, Ledger, TAKEN, differs, left, needless},
     plan::{Plan, Site},
     rows::{self, Described, find},
     table::Table,
@@ -164,16 +164,20 @@ impl Converter {
     fn fleet(mut self, snapshot: &Json, inputs: &Inputs) -> FleetDirectory {
         let mut files = BTreeMap::new();
         let mut named = Named::default();
-        let empty = |name: &str| snapshot.get(name).map_or(&[][..], Json::members);
+        let cdn = snapshot.get("stats").map_or("", |stats| stats.member("CDN_name"));
+        let members = |name: &str| snapshot.get(name).map_or(&[][..], Json::members);
         snapshot.get("config").into_iter().for_each(|config| self.config(config));
-        for (name, router) in empty("contentRouters") {
-            let outcome = left("nodes with `[dns]` stand for Traffic Routers: docs/operate/dns.md");
-            self.ledger.enter_line(&router.place, &format!("contentRouters {name}"), outcome);
+        self.rest_of(snapshot);
+        for fields in &inputs.services {
+            let (name, of) = (fields.member("xmlId"), fields.member("cdnName"));
+            if !of.is_empty() && !cdn.is_empty() && of != cdn {
+                let outcome = needless(format!("it belongs to another CDN: {of}"));
+                self.ledger.enter_line(&fields.place, &format!("delivery service {name}"), outcome);
+                continue;
+            }
+            self.fields(name, fields, service::FIELDS);
         }
-        inputs.services.iter().for_each(|fields| {
-            self.fields(fields.member("xmlId"), fields, service::FIELDS);
-        });
-        for (name, fields) in empty("deliveryServices") {
+        for (name, fields) in members("deliveryServices") {
             self.fields(name, fields, service::SNAPSHOT_FIELDS);
         }
         for (profile, parameters) in &inputs.parameters {
@@ -206,7 +210,6 @@ impl Converter {
         }
         self.sites(&coverage, &inputs.steering, &mut files);
         self.node(&mut files);
-        let cdn = snapshot.get("stats").map_or("", |stats| stats.member("CDN_name"));
         let cdn = name_of(if cdn.is_empty() { "cdn" } else { cdn }, []);
         files.insert("fleet.toml".to_owned(), self.groups.fleet(&cdn));
         files.insert("nodes.txt".to_owned(), std::mem::take(&mut self.groups.list));
@@ -217,6 +220,28 @@ impl Converter {
         self.ledger.close();
         files.insert("report.txt".to_owned(), report(&self.ledger));
         FleetDirectory { files, ledger: self.ledger }
+    }
+
+    /// The members of a snapshot that are no servers, groups or services.
+    fn rest_of(&mut self, snapshot: &Json) {
+        const ROUTERS: &str = "nodes with `[dns]` stand for Traffic Routers: docs/operate/dns.md";
+        for (name, value) in snapshot.members().iter().filter(|(_, value)| !value.is_empty()) {
+            let outcome = match name.as_str() {
+                "config" | "contentServers" | "edgeLocations" | "deliveryServices" => continue,
+                "stats" => TAKEN,
+                "contentRouters" | "trafficRouterLocations" => left(ROUTERS),
+                "monitors" => needless("nodes watch each other"),
+                "topologies" => left("every site is on all nodes; its shield is one region"),
+                _ => left("it is unknown"),
+            };
+            self.ledger.enter_line(&value.place, name, outcome);
+        }
+        let mids: Vec<_> = self.groups.mids().map(|mid| mid.region.as_str()).collect();
+        if let (true, Some(shield)) = (mids.len() > 1, self.groups.shield()) {
+            let outcome =
+                differs(format!("{shield} is the shield of all sites; the others serve none"));
+            self.ledger.enter_line(&snapshot.place, &format!("mids {}", mids.join(" ")), outcome);
+        }
     }
 
     /// Reads the fields of a delivery service by these rows. A field without a value says nothing.

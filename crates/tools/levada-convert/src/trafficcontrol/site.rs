@@ -29,6 +29,13 @@ impl Converter {
         files: &mut BTreeMap<String, String>,
     ) {
         let mut services = std::mem::take(&mut self.services);
+        for entry in steering {
+            // Without the answer for `deliveryservices` its type is not known.
+            let service = services.get_mut(entry.member("deliveryService"));
+            if let Some(service) = service.filter(|own| !own.site.table.has_any(&["origin"])) {
+                service.kind = Kind::Steering;
+            }
+        }
         for service in services.values_mut() {
             let wrong = service.settle_sets(&self.zone);
             for pattern in wrong {
