@@ -1,15 +1,17 @@
 //! Requests to an API that speaks JSON over HTTP/1.1, as those of etcd and Kubernetes: one answer, or a stream
 //! with one value in each line.
 //!
-//! Each request has a connection of its own. Sources ask rarely, and a stream holds its connection anyway.
+//! Each request has a connection of its own: sources ask rarely, and a stream holds its connection anyway. A caller that
+//! asks often keeps its connections.
 
 use std::{io, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, StatusCode, header};
+use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::body::Incoming;
+use hyper::{body::Incoming, client::conn::http1::SendRequest};
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use rustls::pki_types::ServerName;
 use serde::{Deserialize, de::DeserializeOwned};
 use tokio::{
@@ -23,31 +25,59 @@ use tokio_rustls::TlsConnector;
 use crate::{Endpoint, tls::TlsError};
 
 /// A server of an API, and what goes with every request to it.
-pub(crate) struct Api {
-    pub(crate) endpoint: Endpoint,
+pub struct Api {
+    /// Its address.
+    pub endpoint: Endpoint,
     /// Plain text when `None`.
-    pub(crate) tls: Option<Arc<rustls::ClientConfig>>,
+    pub tls: Option<Arc<rustls::ClientConfig>>,
     /// The name that the server's certificate must have; `None`: that of the endpoint.
-    pub(crate) server_name: Option<String>,
+    pub server_name: Option<String>,
     /// Header fields of every request.
-    pub(crate) fields: HeaderMap,
+    pub fields: HeaderMap,
+    /// Connections that are kept for further requests; `None` closes each after its request.
+    pub idle: Option<IdleConnections>,
 }
+
+/// Connections that wait for a further request.
+#[derive(Default)]
+pub struct IdleConnections(Arc<Mutex<Vec<Connection>>>);
+
+/// A connection. It closes when it is dropped.
+struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+    _carrying: JoinSet<()>,
+}
+
+/// As many connections wait at most.
+const MOST_IDLE: usize = 8;
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ApiError {
+pub enum ApiError {
+    /// There is no connection.
     #[error("no connection: {0}")]
     Connect(#[from] io::Error),
+    /// The files of TLS cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// The answer did not come in time.
     #[error("no answer within {} s", .0.as_secs())]
     Slow(Duration),
+    /// The connection ended before the answer.
     #[error("the connection broke: {0}")]
     Cut(String),
+    /// The server refuses.
     #[error("the server answers {status}: {message}")]
-    Refused { status: StatusCode, message: String },
+    Refused {
+        /// The status.
+        status: StatusCode,
+        /// The server's words.
+        message: String,
+    },
+    /// The answer is other JSON than expected, or none.
     #[error("the answer is not understood: {0}")]
     Json(#[from] serde_json::Error),
+    /// The answer is too long.
     #[error("the answer has more than {LONGEST} bytes")]
     Long,
 }
@@ -67,11 +97,25 @@ impl Api {
         path: &str,
         body: Vec<u8>,
     ) -> Result<A, ApiError> {
+        self.ask_within(ANSWER_TIMEOUT, method, path, body).await
+    }
+
+    /// Sends a request and reads its answer, which may take so long.
+    ///
+    /// # Errors
+    /// If there is no answer in time, or a refusal.
+    pub async fn ask_within<A: DeserializeOwned>(
+        &self,
+        limit: Duration,
+        method: Method,
+        path: &str,
+        body: Vec<u8>,
+    ) -> Result<A, ApiError> {
         let answering = async {
             let answer = self.send(method, path, body).await?;
             Ok(serde_json::from_slice(&answer.whole().await?)?)
         };
-        timeout(ANSWER_TIMEOUT, answering).await.map_err(|_| ApiError::Slow(ANSWER_TIMEOUT))?
+        timeout(limit, answering).await.map_err(|_| ApiError::Slow(limit))?
     }
 
     /// Sends a request and returns the lines of its answer.
@@ -87,9 +131,6 @@ impl Api {
     }
 
     async fn send(&self, method: Method, path: &str, body: Vec<u8>) -> Result<Answer, ApiError> {
-        let Endpoint { host, port, .. } = &self.endpoint;
-        let stream = TcpStream::connect((&**host, *port)).await?;
-        stream.set_nodelay(true)?;
         let mut request = Request::builder()
             .method(method)
             .uri(path)
@@ -98,31 +139,63 @@ impl Api {
             .body(Full::new(Bytes::from(body)))
             .map_err(io::Error::other)?;
         request.headers_mut().extend(self.fields.clone());
-        let Some(tls) = &self.tls else {
-            return exchange(stream, request).await;
-        };
+        while let Some(mut connection) = self.idle.as_ref().and_then(IdleConnections::take) {
+            match connection.sender.try_send_request(request).await {
+                Ok(response) => return self.answer(connection, response).await,
+                // The server has closed it meanwhile, and has not seen the request.
+                Err(mut error) => match error.take_message() {
+                    Some(unsent) => request = unsent,
+                    None => return Err(cut(error.into_error())),
+                },
+            }
+        }
+        let mut connection = self.connect().await?;
+        let response = connection.sender.send_request(request).await.map_err(cut)?;
+        self.answer(connection, response).await
+    }
+
+    async fn connect(&self) -> Result<Connection, ApiError> {
+        let Endpoint { host, port, .. } = &self.endpoint;
+        let stream = TcpStream::connect((&**host, *port)).await?;
+        stream.set_nodelay(true)?;
+        let Some(tls) = &self.tls else { return handshake(stream).await };
         let name = self.server_name.clone().unwrap_or_else(|| host.to_string());
         let name = ServerName::try_from(name).map_err(io::Error::other)?;
-        exchange(TlsConnector::from(tls.clone()).connect(name, stream).await?, request).await
+        handshake(TlsConnector::from(tls.clone()).connect(name, stream).await?).await
+    }
+
+    async fn answer(
+        &self,
+        connection: Connection,
+        response: Response<Incoming>,
+    ) -> Result<Answer, ApiError> {
+        let (head, body) = response.into_parts();
+        let idle = self.idle.as_ref().map(|idle| idle.0.clone());
+        let answer = Answer { body, connection, idle };
+        if head.status.is_success() {
+            return Ok(answer);
+        }
+        let message = refusal(&answer.whole().await?);
+        Err(ApiError::Refused { status: head.status, message })
     }
 }
 
-async fn exchange(
+impl IdleConnections {
+    fn take(&self) -> Option<Connection> {
+        let mut waiting = self.0.lock();
+        // The last one that was used is the least likely to be closed.
+        std::iter::from_fn(|| waiting.pop()).find(|one| one.sender.is_ready())
+    }
+}
+
+async fn handshake(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    request: Request<Full<Bytes>>,
-) -> Result<Answer, ApiError> {
+) -> Result<Connection, ApiError> {
     let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream));
-    let (mut sender, connection) = handshake.await.map_err(cut)?;
+    let (sender, connection) = handshake.await.map_err(cut)?;
     let mut carrying = JoinSet::new();
     carrying.spawn(async { drop(connection.await) });
-    let response = sender.send_request(request).await.map_err(cut)?;
-    let (head, body) = response.into_parts();
-    let answer = Answer { body, _connection: carrying };
-    if head.status.is_success() {
-        return Ok(answer);
-    }
-    let message = refusal(&answer.whole().await?);
-    Err(ApiError::Refused { status: head.status, message })
+    Ok(Connection { sender, _carrying: carrying })
 }
 
 /// Why a request was refused: `message` of a JSON object, as both APIs write it, or else the beginning of the
@@ -144,16 +217,28 @@ fn refusal(body: &[u8]) -> String {
 /// A response whose head has come. Its connection closes when it is dropped.
 struct Answer {
     body: Incoming,
-    _connection: JoinSet<()>,
+    connection: Connection,
+    /// Where its connection goes when the body has come.
+    idle: Option<Arc<Mutex<Vec<Connection>>>>,
 }
 
 impl Answer {
     async fn whole(self) -> Result<Bytes, ApiError> {
-        let collected = Limited::new(self.body, LONGEST).collect().await;
-        collected.map(|body| body.to_bytes()).map_err(|error| {
+        let Self { body, mut connection, idle } = self;
+        let collected = Limited::new(body, LONGEST).collect().await;
+        let body = collected.map(|body| body.to_bytes()).map_err(|error| {
             let is_long = error.is::<http_body_util::LengthLimitError>();
             if is_long { ApiError::Long } else { ApiError::Cut(error.to_string()) }
-        })
+        })?;
+        if let Some(idle) = idle
+            && connection.sender.ready().await.is_ok()
+        {
+            let mut idle = idle.lock();
+            if idle.len() < MOST_IDLE {
+                idle.push(connection);
+            }
+        }
+        Ok(body)
     }
 }
 

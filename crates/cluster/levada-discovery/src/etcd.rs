@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, convert::Infallible, time::Duration};
 
 use tokio::time::timeout;
 
-use self::client::{Etcd, Event, KeyValue, Quality, WatchError};
+pub use self::client::{Change, Etcd, Event, KeyValue, Listing, Quality, Watch, WatchError};
 pub use self::registration::{Leave, NameState, register};
 use crate::{Endpoint, EtcdSource, Member, Report, api::ApiError, backoff::Pauses};
 

@@ -28,8 +28,11 @@ mod settings;
 mod srv;
 mod tls;
 
+pub use api::{Api, ApiError, IdleConnections};
 pub use discovery::{Discovery, Followed};
-pub use etcd::{Leave, NameState, register};
+pub use etcd::{
+    Change, Etcd, Event, KeyValue, Leave, Listing, NameState, Quality, Watch, WatchError, register,
+};
 pub use member::Member;
 pub use metrics::DiscoveryMetrics;
 pub use report::{IsUp, Report};
@@ -39,3 +42,4 @@ pub use settings::{
     EtcdUser, FileSource, KubernetesSource, NamedSource, Registration, ResolverSettings,
     ServicePort, Source, SrvSource, SystemFiles,
 };
+pub use tls::TlsError;

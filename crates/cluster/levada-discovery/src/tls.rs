@@ -21,9 +21,16 @@ pub struct ClientTls {
 
 /// Why there is no TLS.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum TlsError {
+pub enum TlsError {
+    /// A file cannot be read, or is no such PEM.
     #[error("{path}: {why}; give a readable PEM file")]
-    File { path: String, why: String },
+    File {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The certificates do not fit.
     #[error("TLS cannot be used: {0}")]
     Rustls(#[from] rustls::Error),
 }

@@ -1,4 +1,4 @@
-//! The calls of etcd that a source needs, by its JSON gateway.
+//! The calls of etcd that a source and the state of a fleet need, by its JSON gateway.
 //!
 //! Keys, values and tokens are base64, numbers of 64 bits are texts, and fields with the value zero are absent,
 //! as the mapping of protobuf to JSON has it.
@@ -9,18 +9,18 @@ use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 
 use crate::{
     Endpoint, EtcdSource,
-    api::{Api, ApiError, Lines},
+    api::{Api, ApiError, IdleConnections, Lines},
 };
 
 /// A server of etcd.
-pub(super) struct Etcd {
+pub struct Etcd {
     api: Api,
     is_outdated: bool,
 }
 
 /// The answers that are good enough.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Quality {
+pub enum Quality {
     /// The keys that a majority agrees on. A server without a leader refuses at once, and ends its watches.
     Agreed,
     /// The keys that this server knows, which may be outdated.
@@ -28,39 +28,57 @@ pub(super) enum Quality {
 }
 
 /// Keys with their values, and the revision of the whole at which they were read.
-pub(super) struct Listing {
-    pub(super) revision: i64,
-    pub(super) keys: Vec<KeyValue>,
+pub struct Listing {
+    /// The revision of the whole.
+    pub revision: i64,
+    /// The keys.
+    pub keys: Vec<KeyValue>,
 }
 
 /// A key with its value.
 #[derive(Deserialize)]
-pub(super) struct KeyValue {
+pub struct KeyValue {
+    /// The key.
     #[serde(deserialize_with = "bytes")]
-    pub(super) key: Vec<u8>,
+    pub key: Vec<u8>,
+    /// Its value.
     #[serde(default, deserialize_with = "bytes")]
-    pub(super) value: Vec<u8>,
+    pub value: Vec<u8>,
     /// The revision of its last change.
     #[serde(default, deserialize_with = "number")]
-    pub(super) mod_revision: i64,
+    pub mod_revision: i64,
 }
 
 /// Something that happened to a key.
-pub(super) enum Event {
+pub enum Event {
+    /// It was written.
     Put(KeyValue),
+    /// It was removed, by a call or with its lease.
     Delete(Vec<u8>),
 }
 
+/// A change of a key in a transaction.
+pub struct Change<'a> {
+    /// The key.
+    pub key: &'a str,
+    /// Its value from then on; `None` removes the key.
+    pub value: Option<&'a [u8]>,
+    /// The lease that the key lives as long as; `None` for ever.
+    pub lease: Option<&'a str>,
+}
+
 /// Events as they happen.
-pub(super) struct Watch {
+pub struct Watch {
     lines: Lines,
 }
 
 /// The failure of a watch.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum WatchError {
+pub enum WatchError {
+    /// The call failed.
     #[error(transparent)]
     Api(#[from] ApiError),
+    /// etcd ended the watch, in these words.
     #[error("etcd ended the watch: {0}")]
     Ended(String),
 }
@@ -81,7 +99,10 @@ struct Header {
 
 impl Etcd {
     /// Prepares requests to a server, with a token if the source has a user.
-    pub(super) async fn new(
+    ///
+    /// # Errors
+    /// If a file of TLS cannot be used, or the server refuses the user.
+    pub async fn new(
         source: &EtcdSource,
         endpoint: &Endpoint,
         quality: Quality,
@@ -93,7 +114,8 @@ impl Etcd {
         if !is_outdated {
             fields.insert("grpc-metadata-hasleader", HeaderValue::from_static("true"));
         }
-        let mut api = Api { endpoint: endpoint.clone(), tls, server_name: None, fields };
+        let mut api =
+            Api { endpoint: endpoint.clone(), tls, server_name: None, fields, idle: None };
         if let Some(user) = &source.user {
             #[derive(Serialize)]
             struct Login<'a> {
@@ -112,8 +134,18 @@ impl Etcd {
         Ok(Self { api, is_outdated })
     }
 
+    /// The same server, to which connections are kept from one call to the next.
+    #[must_use]
+    pub fn keeping_connections(mut self) -> Self {
+        self.api.idle = Some(IdleConnections::default());
+        self
+    }
+
     /// All keys with a prefix.
-    pub(super) async fn list(&self, prefix: &str) -> Result<Listing, ApiError> {
+    ///
+    /// # Errors
+    /// If the server does not answer.
+    pub async fn list(&self, prefix: &str) -> Result<Listing, ApiError> {
         #[derive(Serialize)]
         struct Range {
             #[serde(flatten)]
@@ -126,13 +158,28 @@ impl Etcd {
     }
 
     /// One key, if it is there.
-    pub(super) async fn get(&self, key: &str) -> Result<Option<KeyValue>, ApiError> {
+    ///
+    /// # Errors
+    /// If the server does not answer.
+    pub async fn get(&self, key: &str) -> Result<Option<KeyValue>, ApiError> {
+        Ok(self.listing_of(key).await?.keys.pop())
+    }
+
+    /// One key, if it is there, as a list with its revision.
+    ///
+    /// # Errors
+    /// If the server does not answer.
+    pub async fn listing_of(&self, key: &str) -> Result<Listing, ApiError> {
         let key = serde_json::json!({ "key": BASE64_STANDARD.encode(key) });
-        Ok(call::<_, Found>(&self.api, "/v3/kv/range", &key).await?.kvs.pop())
+        let Found { header, kvs } = call(&self.api, "/v3/kv/range", &key).await?;
+        Ok(Listing { revision: header.revision, keys: kvs })
     }
 
     /// Watches all keys with a prefix from a revision on.
-    pub(super) async fn watch(&self, prefix: &str, from: i64) -> Result<Watch, ApiError> {
+    ///
+    /// # Errors
+    /// If the server does not answer.
+    pub async fn watch(&self, prefix: &str, from: i64) -> Result<Watch, ApiError> {
         #[derive(Serialize)]
         struct Request {
             create_request: Create,
@@ -149,7 +196,10 @@ impl Etcd {
     }
 
     /// A new lease; its number.
-    pub(super) async fn grant(&self, seconds: u64) -> Result<String, ApiError> {
+    ///
+    /// # Errors
+    /// If the server does not answer.
+    pub async fn grant(&self, seconds: u64) -> Result<String, ApiError> {
         #[derive(Serialize)]
         struct Grant {
             #[serde(rename = "TTL")]
@@ -165,7 +215,10 @@ impl Etcd {
     }
 
     /// Renews a lease; whether it still existed.
-    pub(super) async fn keep_alive(&self, lease: &str) -> Result<bool, ApiError> {
+    ///
+    /// # Errors
+    /// If the server does not answer.
+    pub async fn keep_alive(&self, lease: &str) -> Result<bool, ApiError> {
         #[derive(Deserialize)]
         struct Kept {
             result: Left,
@@ -180,27 +233,55 @@ impl Etcd {
     }
 
     /// Ends a lease; its keys go with it.
-    pub(super) async fn revoke(&self, lease: &str) -> Result<(), ApiError> {
+    ///
+    /// # Errors
+    /// If the server does not answer.
+    pub async fn revoke(&self, lease: &str) -> Result<(), ApiError> {
         call(&self.api, "/v3/lease/revoke", &Lease { id: lease }).await.map(|Ignored {}| ())
     }
 
     /// Writes a key that lives as long as a lease, unless the key has changed since `before`, which is its last
     /// revision, or 0 if there was none. Whether the key was written.
-    pub(super) async fn put(
+    ///
+    /// # Errors
+    /// If the server does not answer.
+    pub async fn put(
         &self,
         key: &str,
         value: &[u8],
         lease: &str,
         before: i64,
     ) -> Result<bool, ApiError> {
-        let key = BASE64_STANDARD.encode(key);
+        let change = Change { key, value: Some(value), lease: Some(lease) };
+        self.transact(&[(key, before)], &[change]).await
+    }
+
+    /// Changes all these keys at once, unless one of the keys in `unchanged` has another last revision than is given
+    /// there, which is 0 for a key that does not exist. Whether they were changed.
+    ///
+    /// # Errors
+    /// If the server does not answer.
+    pub async fn transact(
+        &self,
+        unchanged: &[(&str, i64)],
+        changes: &[Change<'_>],
+    ) -> Result<bool, ApiError> {
+        let compare = unchanged.iter().map(|(key, before)| {
+            serde_json::json!({
+                "key": BASE64_STANDARD.encode(key), "target": "MOD", "result": "EQUAL",
+                "mod_revision": before.to_string(),
+            })
+        });
+        let success = changes.iter().map(|change| {
+            let key = BASE64_STANDARD.encode(change.key);
+            let Some(value) = change.value else {
+                return serde_json::json!({ "request_delete_range": { "key": key } });
+            };
+            let (value, lease) = (BASE64_STANDARD.encode(value), change.lease.unwrap_or("0"));
+            serde_json::json!({ "request_put": { "key": key, "value": value, "lease": lease } })
+        });
         let transaction = serde_json::json!({
-            "compare": [{
-                "key": key, "target": "MOD", "result": "EQUAL", "mod_revision": before.to_string(),
-            }],
-            "success": [{
-                "request_put": { "key": key, "value": BASE64_STANDARD.encode(value), "lease": lease },
-            }],
+            "compare": compare.collect::<Vec<_>>(), "success": success.collect::<Vec<_>>(),
         });
         #[derive(Deserialize)]
         struct Done {
@@ -213,7 +294,10 @@ impl Etcd {
 
 impl Watch {
     /// The next events.
-    pub(super) async fn next(&mut self) -> Result<Vec<Event>, WatchError> {
+    ///
+    /// # Errors
+    /// If the watch has ended.
+    pub async fn next(&mut self) -> Result<Vec<Event>, WatchError> {
         match self.lines.next::<Line>().await? {
             Some(line) => line.events(),
             None => Err(WatchError::Ended("the stream is over".to_owned())),

@@ -119,6 +119,7 @@ impl Credentials {
                 tls: if tls { Some(self.pem.config()?) } else { None },
                 server_name: self.server_name,
                 fields,
+                idle: None,
             },
         })
     }
