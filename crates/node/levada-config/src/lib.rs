@@ -76,7 +76,7 @@ pub fn load(
 
 /// Checks a configuration.
 pub fn check(source: &Source, surroundings: &Surroundings<'_>) -> Checked {
-    let (mut root, syntax_errors) = Node::parse(&source.text);
+    let (root, syntax_errors) = Node::parse(&source.text);
     if !syntax_errors.is_empty() {
         let mut findings = Findings::new(source, &root);
         for error in syntax_errors {
@@ -85,6 +85,12 @@ pub fn check(source: &Source, surroundings: &Surroundings<'_>) -> Checked {
         let report = findings.into_report();
         return Checked { settings: None, report, admin: None, admin_token: None };
     }
+    check_tree(source, root, surroundings)
+}
+
+/// Checks a configuration whose tree was put together from several texts, which `source` has one after the other: the
+/// spans of the tree are places in them.
+pub fn check_tree(source: &Source, mut root: Node, surroundings: &Surroundings<'_>) -> Checked {
     let mut env_errors = Vec::new();
     env::substitute(&mut root, &Path::default(), surroundings.variable, &mut env_errors);
     let mut findings = Findings::new(source, &root);
