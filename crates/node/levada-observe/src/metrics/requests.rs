@@ -116,6 +116,11 @@ impl RequestMetrics {
         self.by_name.lock().values().map(|site| site.count(from_peer, cache)).sum()
     }
 
+    /// Requests answered with a status from 500 to 599, except by another node to which they went on.
+    pub fn server_errors(&self) -> u64 {
+        self.by_name.lock().values().map(|site| site.server_errors()).sum()
+    }
+
     /// Bytes of bodies sent.
     pub fn bytes(&self) -> u64 {
         self.by_name.lock().values().map(|site| site.bytes.get()).sum()
@@ -155,6 +160,13 @@ impl SiteMetrics {
         self.families.requests.get_or_create(&labels).clone()
     }
 
+    fn server_errors(&self) -> u64 {
+        let others = self.others.lock();
+        let own = others.iter().filter(|((_, _, cache), _)| *cache != CacheResult::Relayed);
+        let failed = own.filter(|((_, status, _), _)| status.is_server_error());
+        failed.map(|(_, counter)| counter.get()).sum()
+    }
+
     fn count(&self, from_peer: bool, cache: CacheResult) -> u64 {
         let ok = self.ok[usize::from(from_peer)][cache as usize].get().map_or(0, Counter::get);
         let others = self.others.lock();
@@ -187,5 +199,10 @@ mod tests {
         assert_eq!(sites.count(false, CacheResult::Miss), all);
         assert_eq!((sites.count(true, CacheResult::Miss), sites.bytes()), (0, 3 * all));
         assert_eq!(sites.site(OTHER).count(false, CacheResult::Miss), 51);
+        assert_eq!(sites.server_errors(), 0);
+        let failed = AnsweredRequest { status: StatusCode::BAD_GATEWAY, ..request };
+        sites.answered(None, failed);
+        sites.answered(None, AnsweredRequest { cache: CacheResult::Relayed, ..failed });
+        assert_eq!(sites.server_errors(), 1);
     }
 }
