@@ -1,0 +1,17 @@
+//! Many nodes from one directory: the configuration of each node, and the state that they share.
+//!
+//! ```text
+//! directory ─ derive ─ check           files under version control become the configuration of every node
+//! store ─ file_store │ etcd_store │ node_store   keys with revisions, conditions and leases
+//! serve ─ pinned ─ access ─ token      one node keeps the state for the others, by tokens
+//! model ─ state ─ seal ─ content       what the keys mean; what of them is sealed
+//! enrol ─ apply ─ rollout ─ rotate     the orders of people
+//! wanted ─ home ─ follow               a node that follows
+//! ```
+
+mod directory;
+pub mod model;
+mod seal;
+
+pub use directory::{Directory, DirectoryError, FleetFile, FleetTable, Region};
+pub use seal::{FleetKey, NotSealedHere};
