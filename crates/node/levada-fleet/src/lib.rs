@@ -9,9 +9,13 @@
 //! wanted ─ home ─ follow               a node that follows
 //! ```
 
+mod check;
+mod derive;
 mod directory;
 pub mod model;
 mod seal;
 
+pub use check::{CheckError, FleetCheck, FleetProblem, StartError, check};
+pub use derive::{Derived, Misplaced, Place, derive};
 pub use directory::{Directory, DirectoryError, FleetFile, FleetTable, Region};
 pub use seal::{FleetKey, NotSealedHere};
