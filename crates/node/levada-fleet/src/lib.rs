@@ -12,10 +12,13 @@
 mod check;
 mod derive;
 mod directory;
+mod file_store;
 pub mod model;
 mod seal;
+pub mod store;
 
 pub use check::{CheckError, FleetCheck, FleetProblem, StartError, check};
 pub use derive::{Derived, Misplaced, Place, derive};
 pub use directory::{Directory, DirectoryError, FleetFile, FleetTable, Region};
+pub use file_store::{FileStore, OpenError};
 pub use seal::{FleetKey, NotSealedHere};
