@@ -9,16 +9,21 @@
 //! wanted ─ home ─ follow               a node that follows
 //! ```
 
+mod access;
 mod check;
 mod derive;
 mod directory;
+mod etcd_store;
 mod file_store;
 pub mod model;
 mod seal;
 pub mod store;
+mod token;
 
+pub use access::Refusal;
 pub use check::{CheckError, FleetCheck, FleetProblem, StartError, check};
 pub use derive::{Derived, Misplaced, Place, derive};
 pub use directory::{Directory, DirectoryError, FleetFile, FleetTable, Region};
 pub use file_store::{FileStore, OpenError};
 pub use seal::{FleetKey, NotSealedHere};
+pub use token::{NoToken, StatePlace, Token};
