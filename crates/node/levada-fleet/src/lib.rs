@@ -16,7 +16,11 @@ mod directory;
 mod etcd_store;
 mod file_store;
 pub mod model;
+mod node_store;
+mod pinned;
 mod seal;
+pub mod serve;
+pub mod state;
 pub mod store;
 mod token;
 
@@ -25,5 +29,6 @@ pub use check::{CheckError, FleetCheck, FleetProblem, StartError, check};
 pub use derive::{Derived, Misplaced, Place, derive};
 pub use directory::{Directory, DirectoryError, FleetFile, FleetTable, Region};
 pub use file_store::{FileStore, OpenError};
+pub use pinned::IdentityError;
 pub use seal::{FleetKey, NotSealedHere};
 pub use token::{NoToken, StatePlace, Token};
