@@ -10,7 +10,9 @@
 //! ```
 
 mod access;
+pub mod apply;
 mod check;
+pub mod content;
 mod derive;
 mod directory;
 mod etcd_store;
@@ -18,6 +20,7 @@ mod file_store;
 pub mod model;
 mod node_store;
 mod pinned;
+mod rollout;
 mod seal;
 pub mod serve;
 pub mod state;
@@ -30,5 +33,6 @@ pub use derive::{Derived, Misplaced, Place, derive};
 pub use directory::{Directory, DirectoryError, FleetFile, FleetTable, Region};
 pub use file_store::{FileStore, OpenError};
 pub use pinned::IdentityError;
+pub use rollout::Tolerance;
 pub use seal::{FleetKey, NotSealedHere};
 pub use token::{NoToken, StatePlace, Token};
