@@ -85,7 +85,7 @@ pub(crate) fn run(args: &HandoffBackendArgs) -> anyhow::Result<CommandStatus> {
     }
     let same = settings.clone();
     let reader = SettingsReader(Box::new(move || Ok(same.clone())));
-    levada_node::run(settings, reader, predecessor, |_addresses| {})?;
+    levada_node::run(settings, reader, predecessor, None, |_addresses| {})?;
     Ok(CommandStatus::Success)
 }
 

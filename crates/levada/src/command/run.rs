@@ -30,7 +30,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<CommandStatus> {
     }
     // The edge logs its addresses; no caller waits for it to be ready.
     let reader = reader(args.config.clone());
-    levada_node::run(settings, reader, predecessor, |_addresses| {})?;
+    levada_node::run(settings, reader, predecessor, None, |_addresses| {})?;
     Ok(CommandStatus::Success)
 }
 

@@ -19,7 +19,6 @@ use http_body_util::Full;
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use levada_cluster::admin_access::{self, OrderRefusal};
-use levada_cluster::events::EventKind;
 use levada_control::page::{Page, PageBody, Stalled};
 use levada_edge::{node::Node, sites::Site, status::switched};
 use levada_net::{admin_listener::AdminListener, owner, stop::Stop};
@@ -30,6 +29,7 @@ use tokio::sync::Mutex;
 use crate::{
     admin_places::AdminPlaces,
     explain::{self, ExplainedRequest},
+    fleet::{begin_drain, undo_drain},
     page::{self, NodePage},
     reload::Reloader,
     replace::upgrade,
@@ -173,6 +173,12 @@ async fn administer(
     if is_get && path == "/cluster" {
         return json(StatusCode::OK, &page::cluster(node).await);
     }
+    if is_get && path == "/fleet" {
+        return match reloader.fleet.get() {
+            Some(status) => json(StatusCode::OK, &status.lock().clone()),
+            None => text(StatusCode::NOT_FOUND, "the node is of no fleet\n"),
+        };
+    }
     if is_get && path == "/route" {
         return routed(node, &request).await;
     }
@@ -238,7 +244,7 @@ fn answer(reloader: &Reloader, request: &Request<Incoming>) -> Response<Full<Byt
     match request.uri().path() {
         "/" => text(
             StatusCode::OK,
-            "a page for browsers; /live /metrics /healthz /readyz /status /cluster /events /drain /route /servers /purge?order=ORDER /explain?url=URL, \
+            "a page for browsers; /live /metrics /healthz /readyz /status /cluster /fleet /events /drain /route /servers /purge?order=ORDER /explain?url=URL, \
              POST /purge /reload /upgrade?binary=PATH /drain?rate=N /drain?undo /servers/drain?server=NAME /servers/resume?server=NAME\n",
         ),
         "/healthz" => text(StatusCode::OK, "alive\n"),
@@ -315,9 +321,7 @@ fn drain_server(
 /// Begins a drain, or undoes it.
 fn drain(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
     if request.uri().query() == Some("undo") {
-        node.drain.undo();
-        tracing::info!("the drain is undone");
-        node.events.tell(EventKind::DrainUndone, "the node is in service again");
+        undo_drain(node);
         return json(StatusCode::OK, &node.draining());
     }
     let rate = match argument(request, "rate").map(|rate| rate.parse()) {
@@ -328,14 +332,7 @@ fn drain(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
             return text(StatusCode::BAD_REQUEST, message);
         }
     };
-    node.drain.begin(rate);
-    // A node with a route ends downloads only after the route is withdrawn.
-    if node.route.is_none() {
-        node.drain.close();
-    }
-    let downloads = node.drain.running();
-    tracing::info!(downloads, "draining");
-    node.events.tell(EventKind::DrainBegun, format!("the node drains: {downloads} long downloads"));
+    begin_drain(node, rate);
     json(StatusCode::OK, &node.draining())
 }
 

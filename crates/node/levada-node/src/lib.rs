@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! run ─ listeners                      threads, sockets, signals, an orderly end
-//! tend ─ route ─ members ─ watch       background tasks
+//! tend ─ route ─ members ─ watch ─ fleet  background tasks
 //! reload ─ replace ─ upgrade           changes without outage: settings, then the process
 //! dns                                  the name server, in a node or alone
 //! admin ─ admin_places ─ page ─ explain  the port of operators
@@ -16,6 +16,7 @@ mod counts;
 mod dns;
 pub mod explain;
 mod expressions;
+mod fleet;
 mod listeners;
 mod members;
 mod page;

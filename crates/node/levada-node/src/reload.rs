@@ -23,10 +23,12 @@ use levada_edge::{
     site_builder::{PlannedSites, follow_all, plan_sites},
     sites::Sites,
 };
+use levada_fleet::FleetStatus;
 use levada_net::stop::{Stop, spawn_until};
 use levada_observe::{log::access_log::Log, metrics::MetricSnapshot};
 use levada_redirector::Sources;
 use levada_upstream::ServerKind;
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use crate::{
@@ -48,6 +50,8 @@ pub(crate) struct Reloader {
     pub(crate) registrar: Registrar,
     /// The name server, once it is started.
     pub(crate) dns: OnceLock<NameServer>,
+    /// What the node knows of its fleet, if it follows one.
+    pub(crate) fleet: OnceLock<Arc<Mutex<FleetStatus>>>,
 }
 
 impl Reloader {
@@ -57,8 +61,9 @@ impl Reloader {
         reader: Option<SettingsReader>,
     ) -> Self {
         let registrar = Registrar::new(node.settings().discovery.registration.clone());
-        let (upgrades, dns) = (Upgrades::default(), OnceLock::new());
-        Self { node, listeners, reader, upgrades, registrar, dns }
+        let upgrades = Upgrades::default();
+        let (dns, fleet) = (OnceLock::new(), OnceLock::new());
+        Self { node, listeners, reader, upgrades, registrar, dns, fleet }
     }
 
     /// All metrics at this moment.

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use levada_edge::{handoff, node::Node};
+use levada_fleet::Follower;
 use levada_observe::metrics::Registry;
 use levada_tls::acme::{CertificateMetrics, Certificates};
 use levada_types::format_duration;
@@ -19,6 +20,7 @@ use crate::{
     admin::{self, Pages},
     counts::Counts,
     dns::{self, DnsSockets, NameServer},
+    fleet::FleetNode,
     listeners::Listeners,
     members,
     reload::Reloader,
@@ -35,7 +37,8 @@ use levada_config::{DnsSettings, Runtime, Settings, SettingsReader};
 /// `ready` when the node has caught up with the purges of its cluster and every address is being
 /// listened on. On HUP the node takes over the settings that `reader` reads, as far as they can change. On
 /// HUP and USR1 it opens the access log again, and on USR2 it starts an upgrade. Takes over from its
-/// `predecessor`, if there is one, and ends when another process has taken over from it.
+/// `predecessor`, if there is one, and ends when another process has taken over from it. A node of a fleet follows that
+/// by `fleet`, as long as it serves.
 ///
 /// # Errors
 /// When an address, a certificate, a policy or the log cannot be used. Nothing is left half started.
@@ -43,6 +46,7 @@ pub fn run(
     settings: Settings,
     reader: SettingsReader,
     mut predecessor: Option<Predecessor>,
+    fleet: Option<Follower>,
     ready: impl FnOnce(&Addresses),
 ) -> Result<(), StartError> {
     let runtime = settings.runtime;
@@ -81,7 +85,7 @@ pub fn run(
             tokio::spawn(systemd::watch(reloader.listeners.workers()));
             ready(&addresses);
             addresses.log(&node.settings().name);
-            std::future::pending().await
+            follow(&fleet, &reloader, &stop).await
         };
         let ended = tokio::select! {
             failed = serving => failed,
@@ -105,6 +109,15 @@ pub fn run(
 pub fn check(settings: &Settings) -> Result<(), StartError> {
     Listeners::new(0, &Certificates::new(CertificateMetrics::registered(&mut Registry::default())))
         .check(settings)
+}
+
+/// Follows the node's fleet, if it is of one. Never returns.
+async fn follow<T>(fleet: &Option<Follower>, reloader: &Arc<Reloader>, stop: &Stop) -> T {
+    if let Some(follower) = fleet {
+        let _ = reloader.fleet.set(follower.status());
+        follower.follow(&FleetNode::new(reloader, stop)).await;
+    }
+    std::future::pending().await
 }
 
 /// Opens the sockets of a node that were not passed to this process.
