@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
+use levada_fleet_cli::{FleetArgs, join::JoinArgs};
 use levada_lab::LabArgs;
 use levada_report::LogsArgs;
 
@@ -73,6 +74,8 @@ pub(crate) enum Command {
     Top(TopArgs),
     Drain(DrainArgs),
     Route(RouteArgs),
+    Fleet(FleetArgs),
+    Join(JoinArgs),
     Get(GetArgs),
     Sync(SyncArgs),
     Sim(SimArgs),
@@ -93,6 +96,9 @@ pub(crate) struct RunArgs {
     /// The configuration file.
     #[arg(short, long, value_name = "FILE", default_value = DEFAULT_CONFIG)]
     pub(crate) config: PathBuf,
+    /// The directory of a node that has joined a fleet, instead of a configuration file.
+    #[arg(long, value_name = "DIRECTORY", conflicts_with = "config")]
+    pub(crate) fleet: Option<PathBuf>,
     /// Ends at once when standard input does, for a parent program that must leave no node behind,
     /// even if it is killed.
     #[arg(long, hide = true)]
@@ -139,6 +145,7 @@ Examples:
   levada -v run -c levada.toml
   levada run -c levada.toml --log-level info,levada_upstream=debug
   NODE=a levada run -c cluster.toml
+  levada run --fleet /var/lib/levada/node
 
 Exit codes:
   0  it was stopped

@@ -4,7 +4,7 @@
 mod admin;
 pub(crate) mod classify;
 pub(crate) mod completions;
-mod configuration;
+pub(crate) mod configuration;
 pub(crate) mod convert;
 pub(crate) mod default_config;
 pub(crate) mod demo;

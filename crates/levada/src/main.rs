@@ -10,6 +10,7 @@ use clap::Parser as _;
 use levada_client::command::CommandStatus;
 
 use cli::{Cli, Command};
+use command::configuration::start_error;
 
 /// The system allocator took a tenth of the instructions of a proxied request, most of them for
 /// small allocations of the HTTP implementation.
@@ -44,6 +45,8 @@ fn main() -> ExitCode {
         Command::Health(args) => command::health::run(args),
         Command::Drain(args) => command::drain::run(args),
         Command::Route(args) => command::route::run(args),
+        Command::Fleet(args) => levada_fleet_cli::run(args, &start_error),
+        Command::Join(args) => levada_fleet_cli::join::run(args),
         Command::Sim(args) => command::sim::run(args),
         Command::Lab(args) => levada_lab::run(args),
         Command::Logs(args) => levada_report::run(args),

@@ -7,9 +7,10 @@ use std::{
 
 use anyhow::Context as _;
 use levada_config::SettingsReader;
+use levada_fleet::Home;
 use levada_node::Predecessor;
 
-use super::configuration;
+use super::configuration::{self, start_error};
 use crate::cli::RunArgs;
 use levada_client::command::{CommandStatus, end_with_stdin};
 
@@ -20,17 +21,22 @@ use levada_client::command::{CommandStatus, end_with_stdin};
 /// have been printed then.
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<CommandStatus> {
     let predecessor = Predecessor::meet()?;
-    let checked = configuration::load(&args.config)?;
-    // The process that reads standard error during an upgrade may have ended.
-    let _ = write!(io::stderr(), "{}", checked.report);
-    let settings =
-        checked.settings.with_context(|| format!("{} cannot be used", args.config.display()))?;
     if args.stop_with_stdin {
         end_with_stdin()?;
     }
+    let follower = |directory| levada_fleet_cli::follower(directory, &start_error);
+    let follower = args.fleet.as_deref().map(follower).transpose()?;
+    let file = match &args.fleet {
+        Some(directory) => Home::new(directory).configuration(),
+        None => args.config.clone(),
+    };
+    let checked = configuration::load(&file)?;
+    // The process that reads standard error during an upgrade may have ended.
+    let _ = write!(io::stderr(), "{}", checked.report);
+    let settings =
+        checked.settings.with_context(|| format!("{} cannot be used", file.display()))?;
     // The edge logs its addresses; no caller waits for it to be ready.
-    let reader = reader(args.config.clone());
-    levada_node::run(settings, reader, predecessor, None, |_addresses| {})?;
+    levada_node::run(settings, reader(file), predecessor, follower, |_addresses| {})?;
     Ok(CommandStatus::Success)
 }
 

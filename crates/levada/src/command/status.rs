@@ -1,11 +1,14 @@
 //! `levada status`: the state of a running node, or of its cluster, on one screen.
 
+use std::io::Write as _;
+
 use clap::Args;
 use levada_client::command::{CommandStatus, admin_client, block_on, output};
 use levada_control::status::{
     ClusterNode, NodeStatus,
     text::{cluster, is_well, one},
 };
+use levada_fleet::FleetStatus;
 use levada_types::AdminAddress;
 use serde::de::DeserializeOwned;
 
@@ -47,7 +50,11 @@ pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<CommandStatus> {
     let Some(node) = ask::<NodeStatus>(&args.node, "/status")? else {
         return Ok(CommandStatus::ProblemsFound);
     };
-    output::print(args.json, &node, |out| one(out, &node))?;
+    let fleet = if args.json { None } else { ask_quietly::<FleetStatus>(&args.node, "/fleet")? };
+    output::print(args.json, &node, |out| {
+        one(out, &node)?;
+        fleet.iter().try_for_each(|fleet| writeln!(out, "{fleet}"))
+    })?;
     Ok(exit(is_well(&node)))
 }
 
@@ -57,6 +64,13 @@ fn exit(well: bool) -> CommandStatus {
 
 /// The exit code if a node is not ready, or a server is down.
 const NOT_WELL: u8 = 3;
+
+/// A page that not every node has.
+fn ask_quietly<T: DeserializeOwned>(node: &AdminArgs, page: &str) -> anyhow::Result<Option<T>> {
+    let asked = |admin| block_on(admin_client::get(admin, page, ANSWER_TIMEOUT)).ok()?.ok();
+    let answer = addresses(node)?.into_iter().find_map(asked);
+    Ok(answer.and_then(|text| serde_json::from_slice(&text).ok()))
+}
 
 /// The page of the first node that answers; `None` if none does, which is said.
 fn ask<T: DeserializeOwned>(node: &AdminArgs, page: &str) -> anyhow::Result<Option<T>> {
