@@ -73,6 +73,12 @@ impl Etcd {
         Some((pair["create_revision"].as_i64()?, pair["lease"].as_i64()?))
     }
 
+    /// All keys with their values, as far as they are text.
+    pub(crate) fn all(&self) -> String {
+        let output = self.command(&["get", "", "--prefix"]).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
     /// Lets `etcdctl` do something.
     pub(crate) fn control(&self, arguments: &[&str]) {
         assert!(self.try_control(arguments), "{arguments:?}");

@@ -1,5 +1,6 @@
 //! Nodes whose members are keys of etcd: the real program, the real etcd.
 
+#[allow(dead_code)]
 mod etcd;
 mod registration;
 
