@@ -4,6 +4,7 @@
 #[allow(dead_code)]
 mod etcd;
 mod orders;
+mod trouble;
 mod world;
 
 use std::{
