@@ -4,7 +4,7 @@ use std::{thread, time::Duration};
 
 use crate::{
     wait,
-    world::{Fleet, origin, stderr, stdout},
+    world::{Fleet, Machine, origin, stderr, stdout},
 };
 
 /// One revision after the other, and back.
@@ -62,6 +62,38 @@ fn revisions_reach_nodes_by_etcd() {
     let stored = fleet.etcd.as_ref().unwrap().all();
     assert!(stored.contains("f/members/eu-1") && stored.contains("chunks/"), "{stored}");
     assert!(!stored.contains("hosts ="), "{stored}");
+}
+
+#[test]
+fn name_servers_answer_with_the_nodes_that_have_joined() {
+    if levada_skip::lacks("kdig", "knot-dnsutils") {
+        return;
+    }
+    let fleet = Fleet::kept(&["eu-1", "eu-2", "us-1"]);
+    let [eu, _, us] = &fleet.machines[..] else { unreachable!() };
+    let directory = "[fleet]\nname = \"web\"\n[[region]]\nname = \"eu\"\nfall_back = [\"us\"]\n";
+    fleet.write("fleet.toml", &format!("{directory}[[region]]\nname = \"us\"\n"));
+    fleet.serve(origin("200 OK", "one"));
+    fleet.write(
+        "dns.toml",
+        "[dns]\nlisten = \"${FLEET_IP}:5353\"\ndefault_region = \"eu\"\n[[dns.zone]]\n\
+         name = \"cdn.test\"\nfile = \"files/cdn.zone\"\nnames = [\"www\"]\nmax_answers = 8\n",
+    );
+    fleet.write("files/cdn.zone", "$TTL 60\n@ SOA ns h 1 2 3 4 5\n@ NS ns\nns A 192.0.2.53\n");
+    fleet.applied();
+    let of = |machines: &[Machine]| {
+        let mut all: Vec<_> = machines.iter().map(Machine::ip).collect();
+        all.sort();
+        all
+    };
+    let two = of(&fleet.machines[..2]);
+    wait("the nodes of eu", || us.named("www.cdn.test") == two && eu.named("www.cdn.test") == two);
+    // The region that stands in is stated in one place.
+    for node in ["eu-1", "eu-2"] {
+        assert!(fleet.order(&["drain", node]).status.success());
+    }
+    let one = of(&fleet.machines[2..]);
+    wait("the nodes of us", || us.named("www.cdn.test") == one && eu.named("www.cdn.test") == one);
 }
 
 #[test]

@@ -199,6 +199,21 @@ impl Machine {
         fs::read_to_string(self.home.join("log")).unwrap_or_default()
     }
 
+    /// The addresses that its name server gives to a client of no region that is known, in order.
+    pub(crate) fn named(&self, name: &str) -> Vec<String> {
+        let mut kdig = Command::new("kdig");
+        kdig.arg(format!("@{}", self.ip)).args(["-p", "5353", "+short", "+time=5", name]);
+        let answer = kdig.output().unwrap().stdout;
+        let mut all: Vec<_> = String::from_utf8_lossy(&answer).lines().map(str::to_owned).collect();
+        all.sort();
+        all
+    }
+
+    /// Its address.
+    pub(crate) fn ip(&self) -> String {
+        self.ip.to_string()
+    }
+
     pub(crate) fn clients(&self) -> SocketAddr {
         (self.ip, 8080).into()
     }

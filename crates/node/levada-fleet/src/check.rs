@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::{
     derive::{Misplaced, Place, SECRET_FILE, derive},
     directory::{Directory, DirectoryError},
+    enrol::new_member,
     model::Member,
 };
 
@@ -137,11 +138,9 @@ fn region_is_unknown(node: &Member, regions: &[&str]) -> Option<Misplaced> {
 
 /// A node of each region, for a fleet that no node has joined yet.
 fn assumed(fleet: &crate::directory::FleetFile) -> Vec<Member> {
-    let node = |number: usize, region: Option<&str>| Member {
-        name: region.map_or_else(|| "node-1".to_owned(), |region| format!("{region}-1")),
-        region: region.map(str::to_owned),
-        address: ([127, 0, 0, number as u8], 7070).into(),
-        ..Member::default()
+    let node = |number: usize, region: Option<&str>| {
+        let name = region.map_or_else(|| "node-1".to_owned(), |region| format!("{region}-1"));
+        new_member(&name, region, ([127, 0, 0, number as u8], 7070).into(), &[])
     };
     match fleet.region.is_empty() {
         true => vec![node(1, None)],

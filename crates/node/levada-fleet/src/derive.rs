@@ -69,7 +69,11 @@ pub fn derive(
     for file in directory.sites() {
         sites.extend(parts.read_sites(file, &text(file)?));
     }
-    overlay(&mut whole, parts.read_only("dns.toml", &text("dns.toml")?, "dns"));
+    let dns = text("dns.toml")?;
+    if !dns.is_empty() {
+        overlay(&mut whole, parts.read(GENERATED, &fallback(directory, members), &[]));
+        overlay(&mut whole, parts.read_only("dns.toml", &dns, "dns"));
+    }
     if !parts.wrong.is_empty() {
         return Err(parts.wrong);
     }
@@ -252,6 +256,21 @@ fn generated(node: &Member, members: &[Member]) -> String {
         if let Some(region) = &member.region {
             let _ = writeln!(text, "region = {}", quoted(region));
         }
+        let public: Vec<_> = member.public.iter().map(|ip| quoted(&ip.to_string())).collect();
+        let _ = writeln!(text, "public = [{}]", public.join(", "));
+    }
+    text
+}
+
+/// The regions that stand in for others in DNS, as `fleet.toml` has them, as far as they have nodes.
+fn fallback(directory: &Directory, members: &[Member]) -> String {
+    let regions = directory.fleet().map(|fleet| fleet.region).unwrap_or_default();
+    let has_nodes =
+        |name: &&String| members.iter().any(|member| member.region.as_ref() == Some(*name));
+    let mut text = "[dns.fallback]\n".to_owned();
+    for region in regions.iter().filter(|region| has_nodes(&&region.name)) {
+        let others: Vec<_> = region.fall_back.iter().filter(has_nodes).cloned().collect();
+        let _ = writeln!(text, "{:?} = {}", region.name, toml::Value::from(others));
     }
     text
 }

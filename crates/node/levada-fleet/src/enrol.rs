@@ -1,7 +1,7 @@
 //! How a fleet begins, how tokens are made, and how machines come and go.
 
 use std::{
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -217,11 +217,18 @@ fn short_id() -> String {
 }
 
 /// A new node.
-pub fn new_member(name: &str, region: Option<&str>, address: SocketAddr) -> Member {
+pub fn new_member(
+    name: &str,
+    region: Option<&str>,
+    address: SocketAddr,
+    public: &[IpAddr],
+) -> Member {
+    let public = if public.is_empty() { vec![address.ip()] } else { public.to_vec() };
     Member {
         name: name.to_owned(),
         region: region.map(str::to_owned),
         address,
+        public,
         identity: random_text::<12>(),
         drained: false,
     }

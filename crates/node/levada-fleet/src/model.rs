@@ -1,6 +1,9 @@
 //! What the state of a fleet has: members, revisions, the head, a roll-out, tokens, the audit.
 
-use std::{collections::BTreeMap, net::SocketAddr};
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +49,9 @@ pub struct Member {
     pub region: Option<String>,
     /// Its address for peers.
     pub address: SocketAddr,
+    /// Its addresses for clients, as DNS answers with them.
+    #[serde(default)]
+    pub public: Vec<IpAddr>,
     /// Chosen by the machine when it joined: another machine of this name has another one.
     pub identity: String,
     /// Whether an operator has drained it.
@@ -59,6 +65,7 @@ impl Default for Member {
             name: String::new(),
             region: None,
             address: ([0, 0, 0, 0], 0).into(),
+            public: Vec::new(),
             identity: String::new(),
             drained: false,
         }

@@ -157,7 +157,7 @@ fn node(text: &str) -> Result<Member, String> {
         _ => return Err(wrong()),
     };
     let address: SocketAddr = address.parse().map_err(|_| wrong())?;
-    Ok(new_member(name, region, address))
+    Ok(new_member(name, region, address, &[]))
 }
 
 const CHECK_EXAMPLES: &str = "\

@@ -39,6 +39,9 @@ pub struct JoinArgs {
     /// Its address for peers. Without it, port 7070 at the address by which this machine reaches the state.
     #[arg(long, value_name = "ADDRESS")]
     address: Option<SocketAddr>,
+    /// An address for clients, with which DNS answers; may be repeated. Without it, that of --address.
+    #[arg(long, value_name = "IP")]
+    public: Vec<IpAddr>,
     /// Its directory.
     #[arg(long, value_name = "DIRECTORY", default_value = DEFAULT_DIRECTORY)]
     directory: PathBuf,
@@ -101,7 +104,7 @@ async fn enrolled(args: &JoinArgs, token: &Token, home: &Home) -> anyhow::Result
             "{name:?} is no name of a node: give one of letters, digits, `-`, `_` and `.` by --name"
         );
     }
-    let node = enrol::new_member(&name, args.region.as_deref(), address);
+    let node = enrol::new_member(&name, args.region.as_deref(), address, &args.public);
     let own = joined(token, &node).await?;
     home.join(&Membership { node: node.clone(), token: own })?;
     Ok(node)
