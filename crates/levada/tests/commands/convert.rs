@@ -6,6 +6,8 @@ use std::{
     process::{Command, Output},
 };
 
+use crate::support::levada;
+
 fn convert(directory: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_levada"));
     command.arg("convert").args(args).current_dir(directory).output().unwrap()
@@ -84,6 +86,8 @@ fn a_cdn_becomes_the_directory_of_a_fleet() {
     let text = |path: &str| fs::read_to_string(directory.path().join("fleet").join(path)).unwrap();
     assert!(text("report.txt").contains(line));
     assert!(text("files/coverage.json").contains("\"vienna\""));
+    let checked = levada(&["fleet", "check", directory.path().join("fleet").to_str().unwrap()]);
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
     // Without a database of countries the limit by country is one more reason.
     assert!(text("sites/paid.toml").contains("name an .mmdb file"), "{}", text("sites/paid.toml"));
     let output = convert(directory.path(), &["traffic-control", export, "-o", "fleet"]);

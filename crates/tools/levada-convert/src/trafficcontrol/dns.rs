@@ -36,7 +36,6 @@ impl Converter {
         for (key, file, _) in files.into_iter().filter(|(_, _, is_there)| *is_there) {
             dns.set(key, file);
         }
-        let fallback = self.groups.fallback();
         let mut zone = Table::from_iter([
             ("name", self.zone.as_str().into()),
             ("file", format!("files/{}.zone", self.zone).into()),
@@ -48,9 +47,7 @@ impl Converter {
         if let Some(most) = of_services(|service| service.max_answers) {
             zone.set("max_answers", most.clamp(1, 16));
         }
-        format!(
-            "[dns]\nlisten = \"${{FLEET_IP}}:53\"\n{dns}\n[dns.fallback]\n{fallback}\n[[dns.zone]]\n{zone}"
-        )
+        format!("[dns]\nlisten = \"${{FLEET_IP}}:53\"\n{dns}\n[[dns.zone]]\n{zone}")
     }
 
     /// The zone file: edges are its name servers, the first of each region first.

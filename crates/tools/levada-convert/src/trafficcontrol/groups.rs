@@ -196,18 +196,6 @@ impl Groups {
         text
     }
 
-    /// The regions that stand in, of each region with edges.
-    pub(super) fn fallback(&self) -> Table {
-        let mut table = Table::default();
-        for group in self.groups.iter().filter(|group| group.edges > 0) {
-            let others = self.fall_back(group);
-            if !others.is_empty() {
-                table.set(&group.region, Value::List(others));
-            }
-        }
-        table
-    }
-
     fn fall_back(&self, group: &Group) -> Vec<Value> {
         if group.edges == 0 {
             return Vec::new();
