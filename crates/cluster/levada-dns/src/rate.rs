@@ -123,7 +123,7 @@ fn refilled(place: Place, rate: u16, now: u32) -> Place {
 }
 
 /// The network of a client, as one number.
-fn network(client: IpAddr) -> u128 {
+pub(crate) fn network(client: IpAddr) -> u128 {
     match client.to_canonical() {
         IpAddr::V4(v4) => u128::from(u32::from(v4) >> 8),
         IpAddr::V6(v6) => u128::from(v6) >> 72 | 1 << 127,

@@ -1,21 +1,23 @@
 //! Queries over TCP (RFC 7766): each with its length before it, several on one connection, answered in their order.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::HashMap, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use levada_net::{listening::ACCEPT_BACKOFF, stop::Stop};
+use parking_lot::Mutex;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
     sync::Semaphore,
-    time::timeout,
+    time::{Instant, timeout, timeout_at},
 };
 
 use super::{Server, Transport, server::Room};
+use crate::rate::network;
 
 /// Bounds of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpLimits {
-    /// Open connections.
+    /// Open connections. One network of clients may have a quarter of them.
     pub connections: usize,
     /// How long a connection may wait for a query, a query for its end, and a response for its client.
     pub idle: Duration,
@@ -24,9 +26,46 @@ pub struct TcpLimits {
 /// The longest message, with its length.
 const LONGEST: usize = 2 + u16::MAX as usize;
 
-/// Accepts connections until the stop. A client that comes when there is no place waits to be accepted.
+/// The open connections of each network.
+type Networks = Arc<Mutex<HashMap<u128, usize>>>;
+
+/// An open connection of a network.
+struct Held {
+    networks: Networks,
+    network: u128,
+}
+
+impl Held {
+    /// `None` if the network has as many as it may have.
+    fn one(networks: &Networks, network: u128, most: usize) -> Option<Self> {
+        let mut open = networks.lock();
+        let held = open.entry(network).or_default();
+        if *held >= most {
+            return None;
+        }
+        *held += 1;
+        drop(open);
+        Some(Self { networks: networks.clone(), network })
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut open = self.networks.lock();
+        if let Some(held) = open.get_mut(&self.network) {
+            *held -= 1;
+            if *held == 0 {
+                open.remove(&self.network);
+            }
+        }
+    }
+}
+
+/// Accepts connections until the stop. A client that comes when there is no place waits to be accepted, and one whose
+/// network has its share is turned away.
 pub async fn accept(server: Arc<Server>, listener: TcpListener, limits: TcpLimits, stop: Stop) {
     let places = Arc::new(Semaphore::new(limits.connections));
+    let (networks, most) = (Networks::default(), limits.connections.div_ceil(4));
     loop {
         let accepted = async {
             let place = places.clone().acquire_owned().await;
@@ -38,6 +77,7 @@ pub async fn accept(server: Arc<Server>, listener: TcpListener, limits: TcpLimit
         };
         match accepted {
             Ok((connection, client)) => {
+                let Some(held) = Held::one(&networks, network(client.ip()), most) else { continue };
                 let (server, stop) = (server.clone(), stop.clone());
                 tokio::spawn(async move {
                     let _open = server.metrics.connections.hold();
@@ -46,7 +86,7 @@ pub async fn accept(server: Arc<Server>, listener: TcpListener, limits: TcpLimit
                         _ = serve(&server, connection, client, limits.idle) => {}
                         () = stop.begun() => {}
                     }
-                    drop(place);
+                    drop((place, held));
                 });
             }
             Err(error) => {
@@ -64,6 +104,8 @@ async fn serve(
     idle: Duration,
 ) -> io::Result<()> {
     let (mut read, mut room, mut buffer) = (Vec::new(), Room::default(), vec![0; LONGEST]);
+    // A query that comes byte by byte has no more time than one that comes at once.
+    let mut due = Instant::now() + idle;
     loop {
         while let Some(message) = first(&read) {
             let length = message.len();
@@ -77,9 +119,10 @@ async fn serve(
             buffer[..2].copy_from_slice(&(answer as u16).to_be_bytes());
             timeout(idle, connection.write_all(&buffer[..2 + answer])).await??;
             read.drain(..2 + length);
+            due = Instant::now() + idle;
         }
         let mut bytes = [0; 2048];
-        match timeout(idle, connection.read(&mut bytes)).await?? {
+        match timeout_at(due, connection.read(&mut bytes)).await?? {
             0 => return Ok(()),
             more => read.extend_from_slice(&bytes[..more]),
         }

@@ -140,6 +140,22 @@ fn messages_that_are_no_queries_do_no_harm() {
 }
 
 #[test]
+fn one_network_takes_no_more_than_its_share_of_connections() {
+    let running = Running::with_zone();
+    let open = || TcpStream::connect(running.address).unwrap();
+    let held: Vec<_> = (0..3).map(|_| open()).collect();
+    let mut beyond = open();
+    beyond.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    assert_eq!(beyond.read(&mut [0; 2]).unwrap(), 0, "a quarter of 10 places, rounded up, is 3");
+    check(&running, &[("static.a.test A +tcp -b 127.7.0.1", &["192.0.2.80"])]);
+    // Bytes that come one by one give a query no more time.
+    let mut slow = &held[0];
+    slow.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    let ended = (0..40).any(|_| slow.write_all(&[0]).is_err() || slow.read(&mut [0]).is_ok());
+    assert!(ended);
+}
+
+#[test]
 fn flood_gets_the_share_of_its_network_and_a_cookie_or_tcp_passes() {
     let limited =
         levada_dns::serve::Identity { limit: RateLimit { responses: 5, slip: 2 }, ..identity() };

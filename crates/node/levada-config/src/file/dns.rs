@@ -19,10 +19,10 @@ pub struct Dns {
     /// Threads for queries over UDP at each address; by default one.
     #[schemars(range(min = 1, max = 256))]
     pub threads: usize,
-    /// The most open TCP connections.
+    /// The most open TCP connections; one network of clients (IPv4 /24, IPv6 /56) may have a quarter of them.
     #[schemars(range(min = 1, max = 100_000))]
     pub connections: usize,
-    /// How long a TCP connection may wait for its next query.
+    /// How long a TCP connection may wait for the whole of its next query.
     #[schemars(extend("x-minimum" = "100ms", "x-maximum" = "10m"))]
     pub idle_timeout: Time,
     /// The name of this server for clients that ask for it (NSID); by default `name`.
