@@ -176,11 +176,35 @@ fn every_block_of_toml_in_the_documentation_is_a_configuration() {
     let mut checked = Checked::default();
     for page in found {
         let text = fs::read_to_string(&page).expect("a page");
-        for (line, block) in blocks(&text) {
+        // A file of a fleet is checked with the others of its fleet.
+        let alone = blocks(&text).into_iter().filter(|(_, block)| of_fleet(block).is_none());
+        for (line, block) in alone {
             checked.check(&format!("{}:{line}", shown(&page)), &block, completed);
         }
     }
     checked.are_right(100);
+}
+
+/// The path below the directory of a fleet of a block that begins with it.
+fn of_fleet(block: &str) -> Option<&str> {
+    block.lines().next()?.strip_prefix("# fleet/")
+}
+
+#[test]
+fn fleet_of_the_documentation_can_be_used() {
+    let text = fs::read_to_string(root().join("docs/operate/fleet.md")).expect("a page");
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut count = 0;
+    for (_, block) in blocks(&text) {
+        let Some(path) = of_fleet(&block) else { continue };
+        let path = directory.path().join(path);
+        fs::create_dir_all(path.parent().expect("a directory")).expect("a directory");
+        fs::write(path, &block).expect("written");
+        count += 1;
+    }
+    assert!(count >= 3, "{count}");
+    let checked = levada(&["fleet", "check", directory.path().to_str().expect("a path")]);
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
 }
 
 #[test]
