@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::seal::sha256;
 
-/// The names of the keys. A node follows all keys with the prefix [`FOLLOWED`], which are few and rarely change.
+/// The names of the keys. A node follows all keys with the prefix [`keys::FOLLOWED`], which are few and rarely change.
 pub mod keys {
     /// Everything that nodes follow.
     pub const FOLLOWED: &str = "f/";
