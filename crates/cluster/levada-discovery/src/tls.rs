@@ -27,7 +27,7 @@ pub enum TlsError {
     File {
         /// The file.
         path: String,
-        /// What is wrong with it.
+        /// The fault.
         why: String,
     },
     /// The certificates do not fit.

@@ -1,4 +1,4 @@
-//! What goes wrong: a canary that fails, commands that are cut, a state that is away or comes from an old copy.
+//! Faults: a canary that fails, commands that are cut, a state that is away or comes from an old copy.
 
 use std::{
     process::Stdio,
@@ -102,7 +102,7 @@ fn second_apply_waits_and_a_cut_one_leaves_the_head() {
     assert_eq!(fleet.answers(), ["two", "two"]);
 }
 
-/// What a node says of its fleet.
+/// A node's words about its fleet.
 fn fleet_status(fleet: &Fleet, machine: usize) -> Value {
     let (status, text) = fleet.machines[machine].admin("/fleet").unwrap();
     assert_eq!(status, 200, "{text}");

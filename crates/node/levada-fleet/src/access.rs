@@ -1,4 +1,4 @@
-//! What a token may do. Where a node keeps the state, it checks each question; etcd has users of its own, and there the
+//! The rights of a token. Where a node keeps the state, it checks each question; etcd has users of its own, and there the
 //! commands check themselves.
 
 use crate::{

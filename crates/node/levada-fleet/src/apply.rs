@@ -204,7 +204,7 @@ async fn locked(
 
 /// The state at one moment.
 pub struct Seen {
-    /// What nodes follow.
+    /// The keys that nodes follow.
     pub followed: Followed,
     /// The nodes that are alive.
     pub alive: BTreeMap<String, Alive>,

@@ -26,12 +26,12 @@ pub struct FleetProblem {
     pub nodes: Vec<String>,
 }
 
-/// What the check of a fleet has found.
+/// The findings of the check of a fleet.
 #[derive(Debug, Default)]
 pub struct FleetCheck {
     /// All problems, each once.
     pub problems: Vec<FleetProblem>,
-    /// What is left out on purpose, in words.
+    /// The parts that are left out on purpose, in words.
     pub notes: Vec<String>,
     /// The settings of the nodes that have no error.
     pub settings: BTreeMap<String, Settings>,

@@ -32,7 +32,7 @@ pub struct Derived {
     /// The tree, whose spans are places in `source`.
     tree: Node,
     pieces: Vec<Piece>,
-    /// What was left out, in words.
+    /// The parts that were left out, in words.
     pub notes: Vec<String>,
 }
 

@@ -73,7 +73,7 @@ pub enum DirectoryError {
     Wrong {
         /// The path in the directory.
         file: String,
-        /// What is wrong, and the remedy.
+        /// The fault, and the remedy.
         why: String,
     },
 }

@@ -51,7 +51,7 @@ pub trait FollowedNode: Send + Sync {
     fn drain(&self, drained: bool);
 }
 
-/// What a node knows of its fleet.
+/// A node's knowledge of its fleet.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FleetStatus {
@@ -107,13 +107,13 @@ pub enum FollowError {
     },
 }
 
-/// What a follower knows from one look at the state to the next.
+/// A follower's knowledge from one look at the state to the next.
 #[derive(Default)]
 struct Memory {
     lease: Option<String>,
     /// The last report, without its time.
     reported: Option<Alive>,
-    /// What could not be used: it is not tried again.
+    /// A revision that could not be used: it is not tried again.
     unusable: Option<(String, u64, String)>,
     drained: bool,
     rollout: Option<Head>,
@@ -139,7 +139,7 @@ impl Follower {
         Ok(Self { home, membership, state, status })
     }
 
-    /// What the node knows of its fleet.
+    /// The node's knowledge of its fleet.
     pub fn status(&self) -> Arc<Mutex<FleetStatus>> {
         self.status.clone()
     }

@@ -29,7 +29,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Home(PathBuf);
 
-/// Who a node is.
+/// The identity of a node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Membership {
     /// The node.
@@ -73,7 +73,7 @@ impl Home {
         self.0.join("current/levada.toml")
     }
 
-    /// Who the node is; `None` before it has joined.
+    /// The node; `None` before it has joined.
     ///
     /// # Errors
     /// If the file cannot be read.

@@ -1,4 +1,4 @@
-//! What the state of a fleet has: members, revisions, the head, a roll-out, tokens, the audit.
+//! The parts of a fleet's state: members, revisions, the head, a roll-out, tokens, the audit.
 
 use std::{
     collections::BTreeMap,

@@ -31,7 +31,7 @@ pub struct State {
     pub token: String,
 }
 
-/// What nodes follow, at one moment.
+/// The keys that nodes follow, at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Followed {
     /// The revision of the store.
@@ -163,7 +163,7 @@ impl State {
         self.done(Question::Wait { prefix, after, seconds }).await
     }
 
-    /// What nodes follow.
+    /// The keys that nodes follow.
     ///
     /// # Errors
     /// If the state does not answer, or is of another fleet.

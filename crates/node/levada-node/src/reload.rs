@@ -50,7 +50,7 @@ pub(crate) struct Reloader {
     pub(crate) registrar: Registrar,
     /// The name server, once it is started.
     pub(crate) dns: OnceLock<NameServer>,
-    /// What the node knows of its fleet, if it follows one.
+    /// The node's knowledge of its fleet, if it follows one.
     pub(crate) fleet: OnceLock<Arc<Mutex<FleetStatus>>>,
 }
 

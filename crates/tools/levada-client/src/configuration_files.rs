@@ -105,7 +105,7 @@ pub fn write_fleet(output: &Path, fleet: &FleetDirectory) -> anyhow::Result<()> 
 pub struct IncludedFrom(PathBuf);
 
 impl IncludedFrom {
-    /// Those of a configuration that begins in this file.
+    /// The ones of a configuration that begins in this file.
     pub fn file(path: &Path) -> Self {
         Self(path.parent().unwrap_or(Path::new("")).to_owned())
     }

@@ -122,7 +122,7 @@ pub(crate) fn files(
     changed.chain(gone).collect()
 }
 
-/// What changes at the nodes, in words, and the nodes at which it does.
+/// The changes at the nodes, in words, and the nodes at which it does.
 fn settings(
     former: &Directory,
     next: &FleetCheck,

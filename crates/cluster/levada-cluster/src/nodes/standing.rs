@@ -1,4 +1,4 @@
-//! What a node says of itself when a peer probes it.
+//! The words of a node about itself when a peer probes it.
 
 use std::{fmt, str::FromStr};
 

@@ -173,7 +173,7 @@ impl Groups {
         nearest.ok_or("no cache group is for coverage zones")
     }
 
-    /// Those with edges, the nearest first.
+    /// The groups with edges, the nearest first.
     pub(super) fn by_distance(&self, at: Point) -> impl Iterator<Item = &Group> {
         let with_distance = |group| Some((distance(at, Group::edge_at(group)?), group));
         let mut found: Vec<_> = self.groups.iter().filter_map(with_distance).collect();
@@ -228,7 +228,7 @@ impl Groups {
         most.map(|(_, mid)| mid.region.as_str())
     }
 
-    /// Those with mids.
+    /// The groups with mids.
     pub(super) fn mids(&self) -> impl Iterator<Item = &Group> {
         self.groups.iter().filter(|group| group.mids > 0)
     }

@@ -148,7 +148,7 @@ struct Converter {
     ledger: Ledger,
     groups: Groups,
     services: BTreeMap<String, Service>,
-    /// What profiles of servers say to Traffic Server.
+    /// The words of the profiles of servers to Traffic Server.
     records: trafficserver::Converter,
     /// The domain of the CDN.
     zone: String,

@@ -12,7 +12,7 @@ use crate::{
 /// The reason why nobody may use a site: something restricts it that could not be converted.
 pub(super) struct Closed(pub(super) String);
 
-/// What becomes of a field.
+/// The fate of a field.
 pub(crate) type Take = fn(&mut Service, &Json) -> Result<Outcome, Closed>;
 
 /// A delivery service.

@@ -68,7 +68,7 @@ impl Coverage {
             let found = networks.entry(region.to_owned()).or_default();
             let before = found.len();
             network.without(&holes, found);
-            // What is left of it must not be a network of another zone as well.
+            // The rest of it must not be a network of another zone as well.
             if found.get(before) != Some(network) {
                 found.truncate(before);
                 network.without(&all[index + 1..], found);

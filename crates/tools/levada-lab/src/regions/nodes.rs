@@ -27,7 +27,7 @@ pub(super) struct RegionNodes<'a> {
     nodes: Nodes,
 }
 
-/// What `levada purge` has said.
+/// The report of `levada purge`.
 pub(super) struct PurgeReport {
     pub(super) confirmed: Vec<String>,
     /// The nodes that have not confirmed.
