@@ -86,7 +86,7 @@ pub enum ApplyError {
     /// The state does not answer as it should.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Somebody else applies.
+    /// Another one applies.
     #[error(
         "{0} applies at this moment: wait until that is over; a command that was cut loses its lock within {LOCK_SECONDS} s"
     )]
