@@ -5,6 +5,7 @@ mod allowance;
 mod changelog;
 mod citations;
 mod cycles;
+mod examples;
 mod figures;
 mod functions;
 mod links;
@@ -35,6 +36,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     wrong.extend(citations::check()?);
     wrong.extend(links::check()?);
     wrong.extend(pinned::check()?);
+    wrong.extend(examples::check(&sources)?);
     wrong.extend(cycles::check(&sources));
     wrong.extend(size::check(&sources));
     wrong.extend(names::check(&sources));
