@@ -10,7 +10,7 @@ mod quick;
 mod skips;
 mod tests;
 
-use std::time::Instant;
+use std::{process::Command, time::Instant};
 
 use anyhow::Context as _;
 
@@ -123,13 +123,19 @@ fn crates() -> anyhow::Result<()> {
 /// examples select, and with their driver and its arguments, Cargo takes that over and does not check again.
 fn documentation() -> anyhow::Result<()> {
     let mut doc = cargo(&["doc", "--workspace", "--no-deps", "--lib", "--bins", "--examples"]);
+    as_clippy(&mut doc)?;
+    succeed(doc.env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+/// Lets a build compile the crates of its workspace by the driver of clippy with warnings as errors.
+fn as_clippy(build: &mut Command) -> anyhow::Result<()> {
     let driver = dist::sysroot()?.join("bin/clippy-driver");
     if driver.exists() {
-        doc.env("RUSTC_WORKSPACE_WRAPPER", driver);
+        build.env("RUSTC_WORKSPACE_WRAPPER", driver);
         // As cargo-clippy passes on `-D warnings`. Should it change that, Cargo only checks again.
-        doc.env("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__");
+        build.env("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__");
     }
-    succeed(doc.env("RUSTDOCFLAGS", "-D warnings"))
+    Ok(())
 }
 
 fn book(name: &str, skips: &mut Skips) -> anyhow::Result<()> {
