@@ -5,6 +5,7 @@ mod ci;
 mod commits;
 mod cost;
 mod dist;
+mod oldest;
 mod release;
 mod source;
 mod tidy;
@@ -13,12 +14,12 @@ mod workspace;
 use std::{env, path::Path, process::ExitCode};
 
 const USAGE: &str = "\
-usage: cargo xtask <test | ci [--quick] | docs | tidy [--figures] | commits RANGE | dist [--program FILE] | packages | python | advisories | cost [--write] [ROW...] | book | release-notes VERSION>
+usage: cargo xtask <test | ci [--quick] | docs | tidy [--figures] | commits RANGE | dist [--program FILE] | packages | python | oldest | advisories | cost [--write] [ROW...] | book | release-notes VERSION>
 
   test  the checks that are enough for most changes: format, tidy, lints, tests
-  ci    all checks that a change must pass: those of `test`, then dependencies, the oldest
-        Rust, packages of crates, documentation, the book, the Python package, the Debian package;
-        with --quick, format and tidy, and lints and tests of what differs from the main branch
+  ci    all checks that a change must pass: those of `test`, then costs, dependencies, packages of
+        crates, documentation, the book, the Python package, the Debian package; with --quick,
+        format and tidy, and lints and tests of what differs from the main branch
   docs  writes the documents that are made from declarations
   tidy  what the compiler does not check: purity, import cycles, sizes of crates, names, prose,
         registries, generated documents; with --figures, prints the figures instead
@@ -31,6 +32,8 @@ usage: cargo xtask <test | ci [--quick] | docs | tidy [--figures] | commits RANG
         the last of the checks alone: a Debian package of the debug build, in a clean Debian
   python
         the check of the Python package alone
+  oldest
+        the workspace compiles with the oldest Rust that Cargo.toml promises
   advisories
         known vulnerabilities of dependencies, by a database of at most 30 days, as a release needs it
   cost  compares what requests cost with bench/cost.toml, by callgrind and the release
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         ["ci", "--quick"] => ci::quick(),
         ["packages"] => ci::packages(),
         ["python"] => ci::python(),
+        ["oldest"] => oldest::check(),
         ["advisories"] => ci::advisories(),
         ["cost", ref arguments @ ..] => cost::run(arguments),
         ["book"] => book::build(),

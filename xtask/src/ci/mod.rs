@@ -3,7 +3,6 @@
 
 mod costs;
 mod dependencies;
-mod oldest;
 mod packages;
 mod python;
 mod quick;
@@ -35,7 +34,6 @@ pub(crate) fn run() -> anyhow::Result<()> {
     steps.extend::<Vec<Step<'_>>>(vec![
         ("costs", Box::new(costs::check)),
         ("dependencies", Box::new(dependencies::check)),
-        ("oldest Rust", Box::new(oldest::check)),
         ("crates", Box::new(|_, _| crates())),
         ("documentation", Box::new(|_, _| documentation())),
         ("book", Box::new(book)),

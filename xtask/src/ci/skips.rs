@@ -24,7 +24,6 @@ const ACCEPTED: &[(&str, &str)] = &[
     ("no mirror of Debian", "CI machines may have none; the release workflow builds the package"),
     ("otelcol is missing", "no distribution packages it"),
     ("python3 has no aioquic", "Debian has it from 13 on"),
-    ("Rust ", "rustup may have no way to its server; clippy checks `rust-version`"),
     ("this machine is too busy", "a busy machine refuses no change"),
 ];
 

@@ -1,26 +1,24 @@
-//! The workspace compiles with the oldest version of Rust that Cargo.toml promises, where that
-//! version is installed or rustup can install it. Elsewhere clippy's `incompatible_msrv`, which runs
-//! with the lints, is the only check.
+//! The workspace compiles with the oldest version of Rust that Cargo.toml promises. The checks of a change have
+//! clippy's `incompatible_msrv` for that, and Cargo prefers dependencies that need no newer one
+//! (`resolver = "3"`); this is the proof, for a job of its own and for releases.
 
 use std::{fs, process::Command};
 
 use anyhow::Context as _;
 
-use super::skips::Skips;
 use crate::workspace::{root, succeed};
 
-/// Checks what users build, and not the tests, with the oldest version, in a target directory of its own.
+/// Checks what users build, and not the tests, in a target directory of its own. rustup installs that version
+/// where it is missing.
 ///
 /// # Errors
-/// When something does not compile.
-pub(super) fn check(name: &str, skips: &mut Skips) -> anyhow::Result<()> {
+/// When something does not compile, or there is no such Rust.
+pub(crate) fn check() -> anyhow::Result<()> {
     let version = promised(&fs::read_to_string(root().join("Cargo.toml"))?)?;
-    if !is_installed(&version) && !install(&version) {
-        let remedy = format!("`rustup toolchain install {version} --profile minimal`");
-        skips.add(name, format!("Rust {version} is missing: {remedy}"));
-        return Ok(());
+    let install = ["toolchain", "install", &version, "--profile", "minimal", "--no-self-update"];
+    if !is_installed(&version) {
+        succeed(Command::new("rustup").args(install))?;
     }
-    eprintln!("xtask: with Rust {version}");
     let mut check = Command::new("rustup");
     let arguments = ["cargo", "check", "--locked", "--workspace"];
     check.args(["run", &version]).args(arguments).args(["--target-dir", "target/oldest"]);
@@ -41,11 +39,6 @@ fn promised(manifest: &str) -> anyhow::Result<String> {
 fn is_installed(version: &str) -> bool {
     let run = Command::new("rustup").args(["run", version, "cargo", "--version"]).output();
     run.is_ok_and(|output| output.status.success())
-}
-
-fn install(version: &str) -> bool {
-    let arguments = ["toolchain", "install", version, "--profile", "minimal", "--no-self-update"];
-    Command::new("rustup").args(arguments).output().is_ok_and(|output| output.status.success())
 }
 
 #[cfg(test)]
