@@ -2,7 +2,8 @@
 //! waits behind others in a full queue.
 //!
 //! ```text
-//!   loss      of the connections to the same network that are acknowledged now; without any, of all that are
+//!   loss      of the connections to the same network that are acknowledged now, or were within a minute; without
+//!             any, of all
 //!   tolerance retransmissions that a live connection loses in a row once in a million times
 //!   probes    where live clients answer them: as many as a live one leaves unanswered once in a million times
 //!   cut       several connections to a network wait, and nobody there was heard for seconds
@@ -55,6 +56,9 @@ struct Path {
     /// Segments that connections which are acknowledged have sent so far, and those of them that repeat others.
     sent: u64,
     lost: u64,
+    /// The part that was lost when such connections told it last, and when that was: those that end take their
+    /// numbers with them, and the last one is alone on the same path.
+    lately: Option<(f64, Instant)>,
     /// The number of these connections, the sum of their round-trip times, and that of the times after which a
     /// segment counts as lost.
     samples: u32,
@@ -97,8 +101,9 @@ impl Paths {
         let is_known = |path: &Path| path.heard.is_some_and(|at| now - at < FORGET);
         self.networks.retain(|_, path| is_known(path));
         for path in self.networks.values_mut().chain([&mut self.all]) {
-            let Path { heard, cut, answered, unanswered, .. } = *path;
-            *path = Path { heard, cut, answered, unanswered, ..Path::default() };
+            let Path { heard, cut, answered, unanswered, lately, .. } = *path;
+            let lately = lately.filter(|(_, at)| now - *at < FORGET);
+            *path = Path { heard, cut, answered, unanswered, lately, ..Path::default() };
         }
     }
 
@@ -194,6 +199,7 @@ impl Paths {
     /// Ends the collection: a path on which several wait, and nobody was heard for a while, is cut.
     pub(super) fn settle(&mut self, retries: u8, now: Instant) {
         for path in self.networks.values_mut().chain([&mut self.all]) {
+            path.lately = path.loss_now().map(|loss| (loss, now)).or(path.lately);
             let is_quiet = path.heard.is_none_or(|at| now - at >= quiet(retries));
             path.cut |= is_quiet && path.waiting >= SEVERAL;
         }
@@ -201,7 +207,7 @@ impl Paths {
 
     /// How many retransmissions a connection to `network` may lose in a row.
     pub(super) fn tolerance(&self, network: ClientNetwork, own: &TcpInfo, retries: u8) -> u8 {
-        let path = self.networks.get(&network).filter(|path| path.sent >= TELLING);
+        let path = self.networks.get(&network).filter(|path| path.known_loss().is_some());
         let losses = path.unwrap_or(&self.all).tolerance().max(own_path(own).tolerance());
         losses.clamp(retries, MOST.max(retries))
     }
@@ -223,9 +229,17 @@ const FEWEST: u8 = 8;
 const FORGET: Duration = Duration::from_secs(60);
 
 impl Path {
-    /// The part of the segments that is lost.
+    /// The part of the segments that is lost; zero where nothing tells it.
     fn loss(&self) -> f64 {
-        if self.sent < TELLING { 0.0 } else { self.lost as f64 / self.sent as f64 }
+        self.known_loss().unwrap_or(0.0)
+    }
+
+    fn known_loss(&self) -> Option<f64> {
+        self.loss_now().or(self.lately.map(|(loss, _)| loss))
+    }
+
+    fn loss_now(&self) -> Option<f64> {
+        (self.sent >= TELLING).then(|| self.lost as f64 / self.sent as f64)
     }
 
     /// The retransmissions that are lost when the data before them and the one that is under way are as well.
@@ -359,6 +373,25 @@ mod tests {
         assert_eq!(paths.tolerance(network(3), &silent(), 1), 1);
         assert_eq!(paths.tolerance(network(3), &silent(), 0), 0);
         assert_eq!(paths.tolerance(network(3), &silent(), 15), 15);
+    }
+
+    #[test]
+    fn losses_of_connections_that_have_ended_count_for_a_minute() {
+        let (mut paths, mut now) = (Paths::default(), Instant::now());
+        let mut judged = |after: Duration, others: &[TcpInfo]| {
+            now += after;
+            paths.begin(now);
+            others.iter().for_each(|info| paths.sample(network(2), info));
+            // Two timeouts of the last one of them.
+            let last = TcpInfo { retransmits: 2, last_ack: Duration::from_secs(1), ..sent(16, 3) };
+            paths.waits(network(2), &last, now);
+            paths.settle(1, now);
+            paths.tolerance(network(2), &last, 1)
+        };
+        assert_eq!(judged(Duration::ZERO, &[]), 1);
+        assert_eq!(judged(Duration::ZERO, &[sent(850, 150)]), 6);
+        assert_eq!(judged(Duration::from_secs(59), &[]), 6, "all others have ended");
+        assert_eq!(judged(Duration::from_secs(1), &[]), 1, "nobody remembers");
     }
 
     #[test]
