@@ -1,6 +1,6 @@
 //! The meaning of a listener's TLS and limits for QUIC.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use http::HeaderValue;
 use levada_http::ConnectionLimits;
@@ -10,7 +10,7 @@ use quinn::{
 };
 use rustls::server::{ProducesTickets, ServerSessionMemoryCache};
 
-use crate::session::Handshakes;
+use crate::{QuicKeys, session::Handshakes};
 
 /// Streams of one connection at once: as many as over HTTP/2.
 const STREAMS: u32 = 128;
@@ -27,6 +27,9 @@ const SESSIONS: usize = 4096;
 const WAITING: usize = 1024;
 const WAITING_BYTES: u64 = 4 << 20;
 
+/// How long a client may take to show that it has got a Retry packet, with the difference of the clocks of two nodes.
+const RETRY_LIFETIME: Duration = Duration::from_secs(60);
+
 /// The configuration of a listener with this TLS.
 ///
 /// # Errors
@@ -34,6 +37,7 @@ const WAITING_BYTES: u64 = 4 << 20;
 pub fn server_config(
     tls: &rustls::ServerConfig,
     limits: &ConnectionLimits,
+    keys: &QuicKeys,
 ) -> Result<ServerConfig, NoInitialCipherSuite> {
     let mut tls = tls.clone();
     tls.alpn_protocols = vec![b"h3".to_vec()];
@@ -43,10 +47,11 @@ pub fn server_config(
     // (RFC 8446 Sec. 8.1). A ticket that the client keeps could be used again.
     tls.session_storage = ServerSessionMemoryCache::new(SESSIONS);
     tls.ticketer = Arc::new(NoTickets);
-    let mut config =
-        ServerConfig::with_crypto(Arc::new(Handshakes(Arc::new(QuicServerConfig::try_from(tls)?))));
+    let handshakes = Handshakes(Arc::new(QuicServerConfig::try_from(tls)?));
+    let mut config = ServerConfig::new(Arc::new(handshakes), keys.tokens());
     config
         .transport_config(Arc::new(transport(limits)))
+        .retry_token_lifetime(RETRY_LIFETIME)
         .max_incoming(WAITING)
         .incoming_buffer_size_total(WAITING_BYTES);
     Ok(config)

@@ -10,8 +10,10 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
+use arc_swap::ArcSwap;
 use levada_net::{
     stop::{self, Stop},
     udp::UdpSockets,
@@ -20,7 +22,10 @@ use levada_observe::metrics::Work;
 use quinn::{EndpointConfig, ServerConfig, TokioRuntime};
 use tokio::runtime::Handle;
 
-use crate::{Serve, cid::MarkedIds, connection, session::VERSION, socket::Socket};
+use crate::{
+    QuicKeys, Serve, cid::MarkedIds, connection, keys::ResetTokens, session::VERSION,
+    socket::Socket,
+};
 
 /// Handshakes that may be under way before clients have to prove their address first.
 pub const UNPROVEN: usize = 256;
@@ -50,15 +55,18 @@ impl Drop for Unproven {
 }
 
 impl Endpoint {
-    /// Takes the packets that come to these sockets. Call it within the runtime that is to receive them.
+    /// Takes the packets that come to these sockets, with the keys that are set at the time. Call it within the runtime that is to receive them.
     ///
     /// # Errors
     /// When the system refuses.
-    pub fn open(sockets: &UdpSockets) -> io::Result<Self> {
-        let number = sockets.number();
-        let mut config = EndpointConfig::default();
+    pub fn open(sockets: &UdpSockets, keys: &Arc<ArcSwap<QuicKeys>>) -> io::Result<Self> {
+        let (number, ids) = (sockets.number(), keys.clone());
+        let mut config = EndpointConfig::new(Arc::new(ResetTokens::at(sockets.address()?, keys)));
         config
-            .cid_generator(move || Box::new(MarkedIds::at(number)))
+            .cid_generator(move || Box::new(MarkedIds::at(number, ids.clone())))
+            // Each reset is shorter than the packet that it answers, so that two nodes do not go on with it
+            // (RFC 9000 Sec. 10.3.3); all clients of a node that has died may come at once.
+            .min_reset_interval(Duration::ZERO)
             .supported_versions(vec![VERSION]);
         let unproven = Arc::<AtomicUsize>::default();
         let socket = Arc::new(Socket::new(sockets.socket()?, unproven.clone())?);

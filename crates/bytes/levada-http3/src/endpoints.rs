@@ -2,16 +2,20 @@
 
 use std::{io, sync::Arc, time::Duration};
 
+use arc_swap::ArcSwap;
 use levada_net::{stop::Stop, udp::UdpSockets};
 use parking_lot::Mutex;
 use quinn::ServerConfig;
 use tokio::runtime::Handle;
 
-use crate::{Endpoint, Serve};
+use crate::{Endpoint, QuicKeys, Serve};
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Endpoints(Mutex<Vec<(Arc<UdpSockets>, Arc<Endpoint>)>>);
+pub struct Endpoints {
+    kept: Mutex<Vec<(Arc<UdpSockets>, Arc<Endpoint>)>>,
+    keys: Arc<ArcSwap<QuicKeys>>,
+}
 
 /// An endpoint that is ready to accept connections.
 #[derive(Debug)]
@@ -48,13 +52,13 @@ impl Endpoints {
     /// # Errors
     /// When the system refuses.
     pub fn prepare(&self, udp: Arc<UdpSockets>, runtime: &Handle) -> io::Result<PreparedEndpoint> {
-        let kept = self.0.lock();
+        let kept = self.kept.lock();
         let known = kept.iter().find(|(sockets, _)| Arc::ptr_eq(sockets, &udp));
         let endpoint = match known {
             Some((_, endpoint)) => endpoint.clone(),
             None => {
                 let _runtime = runtime.enter();
-                Arc::new(Endpoint::open(&udp)?)
+                Arc::new(Endpoint::open(&udp, &self.keys)?)
             }
         };
         Ok(PreparedEndpoint { udp, endpoint })
@@ -62,14 +66,24 @@ impl Endpoints {
 
     /// Keeps an endpoint, whose connections may outlive the wish for it.
     pub fn keep(&self, PreparedEndpoint { udp, endpoint }: &PreparedEndpoint) {
-        let mut kept = self.0.lock();
+        let mut kept = self.kept.lock();
         if !kept.iter().any(|(_, known)| Arc::ptr_eq(known, endpoint)) {
             kept.push((udp.clone(), endpoint.clone()));
         }
     }
 
+    /// The keys of all connections.
+    pub fn keys(&self) -> Arc<QuicKeys> {
+        self.keys.load_full()
+    }
+
+    /// Goes on with these keys.
+    pub fn set_keys(&self, keys: QuicKeys) {
+        self.keys.store(Arc::new(keys));
+    }
+
     /// Refuses new connections everywhere.
     pub fn refuse(&self) {
-        self.0.lock().iter().for_each(|(_, endpoint)| endpoint.refuse());
+        self.kept.lock().iter().for_each(|(_, endpoint)| endpoint.refuse());
     }
 }

@@ -10,6 +10,7 @@
 //! session        handshakes of the one version that is spoken
 //! padding        cuts the padding off packets of clients
 //! cid            connection ids that say at which socket their connection is
+//! keys           keys of resets and tokens, which nodes share
 //! connection     one connection: handshake, requests, end
 //! requests       the requests of a connection, which its task polls where they came
 //! request        one request, until the client has all of the response
@@ -33,6 +34,7 @@ mod endpoint;
 mod endpoints;
 mod fields;
 mod frames;
+mod keys;
 mod metrics;
 mod padding;
 mod request;
@@ -48,6 +50,7 @@ pub use body::{BodyError, RequestBody};
 pub use config::{alt_svc, server_config};
 pub use endpoint::{Endpoint, UNPROVEN};
 pub use endpoints::{Endpoints, PreparedEndpoint};
+pub use keys::QuicKeys;
 pub use metrics::QuicMetrics;
 pub use quinn::ServerConfig;
 pub use quinn::crypto::rustls::NoInitialCipherSuite;

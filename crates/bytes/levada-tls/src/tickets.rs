@@ -68,6 +68,18 @@ impl TicketSettings {
         cluster: Option<&Secrets>,
         before: Option<&TicketKeys>,
     ) -> Result<Arc<TicketKeys>, TlsError> {
+        let mut secrets = self.secrets()?;
+        let cluster = cluster.filter(|_| self.of_cluster && self.files.is_empty());
+        let of_cluster = cluster.iter().flat_map(|secrets| secrets.iter());
+        secrets.extend(of_cluster.map(|secret| secret.as_bytes().to_vec()));
+        Ok(TicketKeys::new(&secrets, self.rotation, before))
+    }
+
+    /// The secrets of the files.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or is too short.
+    pub fn secrets(&self) -> Result<Vec<Vec<u8>>, TlsError> {
         let mut secrets = Vec::new();
         for path in &self.files {
             let wrong = |why| TlsError::Secret { path: shown(path), why };
@@ -77,10 +89,7 @@ impl TicketSettings {
             }
             secrets.push(secret);
         }
-        let cluster = cluster.filter(|_| self.of_cluster && self.files.is_empty());
-        let of_cluster = cluster.iter().flat_map(|secrets| secrets.iter());
-        secrets.extend(of_cluster.map(|secret| secret.as_bytes().to_vec()));
-        Ok(TicketKeys::new(&secrets, self.rotation, before))
+        Ok(secrets)
     }
 }
 

@@ -19,7 +19,7 @@ use levada_edge::{
     node::Node,
     quic,
 };
-use levada_http3::{Endpoints, PreparedEndpoint};
+use levada_http3::{Endpoints, PreparedEndpoint, QuicKeys};
 use levada_net::stop::{self, Stop, Stopper};
 use levada_tls::acme::{Certificates, PROOF_PROTOCOL};
 use levada_tls::{
@@ -80,7 +80,7 @@ struct OpenListener {
 /// The listeners of settings. Nothing has changed before [`Listeners::change`].
 pub(crate) struct PreparedListeners {
     listeners: Vec<PreparedListener>,
-    tickets: Arc<TicketKeys>,
+    keys: SharedKeys,
     proven: Option<ProvenPeers>,
 }
 
@@ -96,17 +96,24 @@ struct PreparedListener {
     endpoint: Option<PreparedEndpoint>,
 }
 
-/// The roles of all addresses, and the keys of the session tickets that they give.
-type Roles = (Vec<(SocketAddr, ListenerRole)>, Arc<TicketKeys>);
+/// The keys that listeners share with those of other nodes.
+struct SharedKeys {
+    tickets: Arc<TicketKeys>,
+    quic: QuicKeys,
+}
+
+/// The roles of all addresses, and their keys.
+type Roles = (Vec<(SocketAddr, ListenerRole)>, SharedKeys);
 
 /// HTTP/3 as the listener and the limits of connections have it. `None` if the listener does not serve it.
 fn http3(
     listener: &Listener,
     tls: Option<&Door>,
     limits: &Limits,
+    keys: &QuicKeys,
 ) -> Result<Option<Http3>, StartError> {
     let Some(tls) = tls.filter(|_| listener.http3) else { return Ok(None) };
-    let config = levada_http3::server_config(tls.config(), &limits.of_connection());
+    let config = levada_http3::server_config(tls.config(), &limits.of_connection(), keys);
     let config = config.map_err(|why| StartError::Http3 { address: listener.address, why })?;
     Ok(Some(Http3 { config, alt_svc: levada_http3::alt_svc(listener.address.port()) }))
 }
@@ -156,12 +163,12 @@ impl Listeners {
         stop: &Stop,
     ) -> Result<(), StartError> {
         *self.runtimes.lock() = runtimes;
-        let (all, tickets) = self.roles(&node.settings())?;
+        let (all, keys) = self.roles(&node.settings())?;
         let listeners = sockets.into_iter().zip(all);
         let prepared = |(sockets, (_, role))| self.prepared(Arc::new(sockets), role, false);
         let listeners = listeners.map(prepared).collect::<Result<_, _>>()?;
         let proven = self.proven(&node.settings());
-        self.change(node, PreparedListeners { listeners, tickets, proven }, stop);
+        self.change(node, PreparedListeners { listeners, keys, proven }, stop);
         Ok(())
     }
 
@@ -172,7 +179,7 @@ impl Listeners {
     pub(crate) fn prepare(&self, settings: &Settings) -> Result<PreparedListeners, StartError> {
         let workers = self.runtimes.lock().len();
         let mut open: Vec<_> = self.open.lock().iter().map(|one| one.sockets.clone()).collect();
-        let (all, tickets) = self.roles(settings)?;
+        let (all, keys) = self.roles(settings)?;
         let mut listeners = Vec::new();
         for (address, role) in all {
             let known = open.iter().position(|sockets| sockets.wanted == address);
@@ -182,7 +189,7 @@ impl Listeners {
             };
             listeners.push(self.prepared(sockets, role, known.is_none())?);
         }
-        Ok(PreparedListeners { listeners, tickets, proven: self.proven(settings) })
+        Ok(PreparedListeners { listeners, keys, proven: self.proven(settings) })
     }
 
     fn prepared(
@@ -218,7 +225,8 @@ impl Listeners {
 
     /// Goes on with these listeners. Others are closed; their connections stay.
     pub(crate) fn change(&self, node: &Arc<Node>, prepared: PreparedListeners, stop: &Stop) {
-        *self.tickets.lock() = Some(prepared.tickets);
+        *self.tickets.lock() = Some(prepared.keys.tickets);
+        self.quic.set_keys(prepared.keys.quic);
         let former = std::mem::replace(&mut *self.proven.lock(), prepared.proven);
         if former.is_some_and(|former| Arc::into_inner(former.end).is_some()) {
             // Its connections end, also those that rest.
@@ -322,21 +330,32 @@ impl Listeners {
         Ok(door?)
     }
 
+    /// The keys of these settings: from the secrets of the cluster, or from files of the operator.
+    fn keys(&self, settings: &Settings) -> Result<SharedKeys, StartError> {
+        let cluster = settings.peering.as_ref().and_then(|peering| peering.trust.secrets());
+        let tickets = settings.tickets.keys(cluster, self.tickets.lock().as_deref())?;
+        let before = self.quic.keys();
+        let quic = match cluster {
+            Some(cluster) => QuicKeys::new(&cluster.iter().collect::<Vec<_>>(), Some(&before)),
+            None => QuicKeys::new(&settings.tickets.secrets()?, Some(&before)),
+        };
+        Ok(SharedKeys { tickets, quic })
+    }
+
     /// The addresses of the settings and their roles.
     fn roles(&self, settings: &Settings) -> Result<Roles, StartError> {
         let mut all = Vec::new();
-        let secrets = settings.peering.as_ref().and_then(|peering| peering.trust.secrets());
-        let tickets = settings.tickets.keys(secrets, self.tickets.lock().as_deref())?;
+        let keys = self.keys(settings)?;
         let sites: Vec<SiteDoor<'_>> = settings.sites.iter().map(SiteSettings::door).collect();
         for listener in &settings.listeners {
             let with = DoorSettings {
                 handshake: &listener.handshake,
                 sites: &sites,
                 protocols: if listener.acme { &WITH_PROOFS } else { &WITH_PROOFS[..2] },
-                tickets: &tickets,
+                tickets: &keys.tickets,
             };
             let tls = listener.is_encrypted().then(|| self.door(listener, &with)).transpose()?;
-            let http3 = http3(listener, tls.as_ref(), &settings.limits)?;
+            let http3 = http3(listener, tls.as_ref(), &settings.limits, &keys.quic)?;
             let role = ListenerRole {
                 listener: ListenerKind::Client { tls: tls.is_some() },
                 tls,
@@ -373,6 +392,6 @@ impl Listeners {
             };
             all.push((peering.listen, role));
         }
-        Ok((all, tickets))
+        Ok((all, keys))
     }
 }

@@ -21,16 +21,16 @@ use crate::{
 };
 
 /// A client that keeps its sessions.
-struct Client(Arc<ClientConfig>);
+pub(crate) struct Client(Arc<ClientConfig>);
 
 /// A handshake with one request: its kind, and the status; 0 without an answer.
-type Asked = (Option<HandshakeKind>, u16);
+pub(crate) type Asked = (Option<HandshakeKind>, u16);
 
-const FULL: Asked = (Some(HandshakeKind::Full), 200);
-const RESUMED: Asked = (Some(HandshakeKind::Resumed), 200);
+pub(crate) const FULL: Asked = (Some(HandshakeKind::Full), 200);
+pub(crate) const RESUMED: Asked = (Some(HandshakeKind::Resumed), 200);
 
 impl Client {
-    fn new(
+    pub(crate) fn new(
         version: &'static SupportedProtocolVersion,
         authority: &Path,
         identity: Option<&Certificate>,
@@ -52,7 +52,7 @@ impl Client {
         }))
     }
 
-    async fn ask(&self, at: SocketAddr) -> Asked {
+    pub(crate) async fn ask(&self, at: SocketAddr) -> Asked {
         let stream = within(TcpStream::connect(at)).await.unwrap();
         let name = ServerName::try_from(HOST).unwrap();
         let connected = within(TlsConnector::from(self.0.clone()).connect(name, stream)).await;

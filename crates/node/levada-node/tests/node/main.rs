@@ -68,6 +68,7 @@ mod resting;
 mod rewrites;
 mod routes;
 mod same_judge;
+mod shared_keys;
 mod sharing;
 mod spaces;
 mod splice;

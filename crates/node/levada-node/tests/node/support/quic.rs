@@ -169,6 +169,9 @@ pub(crate) enum Way {
 /// Whether the n-th packet of a direction passes.
 pub(crate) type Rule = Box<dyn Fn(Way, usize) -> bool + Send + Sync>;
 
+/// The node that a path leads to.
+pub(crate) type Target = Arc<Mutex<SocketAddr>>;
+
 /// A path between clients and a node.
 pub(crate) struct PacketPath {
     pub(crate) address: SocketAddr,
@@ -177,7 +180,7 @@ pub(crate) struct PacketPath {
 }
 
 struct PathState {
-    node: SocketAddr,
+    node: Target,
     rule: Rule,
     counts: [AtomicUsize; 2],
     bytes: [AtomicUsize; 2],
@@ -187,6 +190,11 @@ struct PathState {
 
 impl PacketPath {
     pub(crate) async fn to(node: SocketAddr, rule: Rule) -> Self {
+        Self::with(Arc::new(Mutex::new(node)), rule).await
+    }
+
+    /// A path that may come to lead to another node.
+    pub(crate) async fn with(node: Target, rule: Rule) -> Self {
         let front = Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
         let address = front.local_addr().unwrap();
         let state = PathState {
@@ -232,13 +240,13 @@ async fn forward(front: Arc<UdpSocket>, state: Arc<PathState>) {
     while let Ok((length, client)) = front.recv_from(&mut bytes).await {
         if let Entry::Vacant(entry) = backs.entry(client) {
             let back = Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
-            back.connect(state.node).await.unwrap();
             tokio::spawn(return_packets(back.clone(), front.clone(), client, state.clone()));
             entry.insert(back);
         }
         state.kept.lock().unwrap().push(bytes[..length].to_vec());
         if state.passes(Way::ToNode, &bytes[..length]) {
-            let _ = backs[&client].send(&bytes[..length]).await;
+            let node = *state.node.lock().unwrap();
+            let _ = backs[&client].send_to(&bytes[..length], node).await;
         }
     }
 }
