@@ -8,9 +8,9 @@ use quinn::{
     IdleTimeout, ServerConfig, TransportConfig, VarInt,
     crypto::rustls::{NoInitialCipherSuite, QuicServerConfig},
 };
-use rustls::server::{ProducesTickets, ServerSessionMemoryCache};
+use rustls::server::ProducesTickets;
 
-use crate::{QuicKeys, session::Handshakes};
+use crate::{QuicKeys, session::Handshakes, tickets::Sessions};
 
 /// Streams of one connection at once: as many as over HTTP/2.
 const STREAMS: u32 = 128;
@@ -21,8 +21,6 @@ const STREAM_WINDOW: u32 = 1 << 20;
 const WINDOW: u32 = 2 << 20;
 /// Bytes of responses that are kept until the client has acknowledged them: 320 Mbit/s at 50 ms.
 const SEND_WINDOW: u64 = 2 << 20;
-/// Sessions that clients may resume, each with early data once.
-const SESSIONS: usize = 4096;
 /// Handshakes that may wait for this node to look at them, and the bytes that come with them.
 const WAITING: usize = 1024;
 const WAITING_BYTES: u64 = 4 << 20;
@@ -43,11 +41,12 @@ pub fn server_config(
     tls.alpn_protocols = vec![b"h3".to_vec()];
     // QUIC knows this value or 0 (RFC 9001 Sec. 4.6.1).
     tls.max_early_data_size = u32::MAX;
-    // A session that is kept here is used once, so that a replay of early data finds none
-    // (RFC 8446 Sec. 8.1). A ticket that the client keeps could be used again.
-    tls.session_storage = ServerSessionMemoryCache::new(SESSIONS);
-    tls.ticketer = Arc::new(NoTickets);
-    let handshakes = Handshakes(Arc::new(QuicServerConfig::try_from(tls)?));
+    // A session that is kept here is used once, so that a replay of early data finds none (RFC 8446 Sec. 8.1). The
+    // ticketer of rustls would give no early data at all.
+    let sealing = std::mem::replace(&mut tls.ticketer, Arc::new(NoTickets));
+    let sessions = Arc::new(Sessions::new(sealing));
+    tls.session_storage = sessions.clone();
+    let handshakes = Handshakes { config: Arc::new(QuicServerConfig::try_from(tls)?), sessions };
     let mut config = ServerConfig::new(Arc::new(handshakes), keys.tokens());
     config
         .transport_config(Arc::new(transport(limits)))

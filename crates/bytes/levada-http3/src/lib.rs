@@ -8,6 +8,7 @@
 //! amplification  the limit of bytes to an address that is not proved
 //! config         what a listener's TLS and limits mean for QUIC
 //! session        handshakes of the one version that is spoken
+//! tickets        sessions that clients resume, at any node
 //! padding        cuts the padding off packets of clients
 //! cid            connection ids that say at which socket their connection is
 //! keys           keys of resets and tokens, which nodes share
@@ -42,6 +43,7 @@ mod requests;
 mod serve;
 mod session;
 mod socket;
+mod tickets;
 mod transport;
 mod tunnel;
 mod uni;

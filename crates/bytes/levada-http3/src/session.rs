@@ -12,7 +12,10 @@ use quinn_proto::{
     transport_parameters::TransportParameters,
 };
 
-use crate::padding::{trimming, trimming_pair};
+use crate::{
+    padding::{trimming, trimming_pair},
+    tickets::Sessions,
+};
 
 /// The version of RFC 9000, without the drafts before it.
 pub(crate) const VERSION: u32 = 1;
@@ -21,17 +24,20 @@ const TRANSPORT_PARAMETERS: u16 = 57;
 const MISSING_EXTENSION: u8 = 109;
 
 /// See the module.
-pub(crate) struct Handshakes(pub(crate) Arc<QuicServerConfig>);
+pub(crate) struct Handshakes {
+    pub(crate) config: Arc<QuicServerConfig>,
+    pub(crate) sessions: Arc<Sessions>,
+}
 
 impl crypto::ServerConfig for Handshakes {
     fn initial_keys(&self, version: u32, id: &ConnectionId) -> Result<Keys, UnsupportedVersion> {
         // Of the first packet alone, whose padding stays: quinn counts its bytes behind this, and has to know how much it
         // may answer.
-        self.0.initial_keys(version, id)
+        self.config.initial_keys(version, id)
     }
 
     fn retry_tag(&self, version: u32, id: &ConnectionId, packet: &[u8]) -> [u8; 16] {
-        self.0.retry_tag(version, id, packet)
+        self.config.retry_tag(version, id, packet)
     }
 
     fn start_session(
@@ -39,8 +45,8 @@ impl crypto::ServerConfig for Handshakes {
         version: u32,
         parameters: &TransportParameters,
     ) -> Box<dyn crypto::Session> {
-        let inner = self.0.clone().start_session(version, parameters);
-        Box::new(Session { inner, hello: Some(Vec::new()) })
+        let inner = self.config.clone().start_session(version, parameters);
+        Box::new(Session { inner, hello: Some(Vec::new()), sessions: self.sessions.clone() })
     }
 }
 
@@ -48,6 +54,7 @@ struct Session {
     inner: Box<dyn crypto::Session>,
     /// The ClientHello, until it is whole. rustls bounds its length.
     hello: Option<Vec<u8>>,
+    sessions: Arc<Sessions>,
 }
 
 impl crypto::Session for Session {
@@ -97,7 +104,11 @@ impl crypto::Session for Session {
     }
 
     fn write_handshake(&mut self, bytes: &mut Vec<u8>) -> Option<Keys> {
-        self.inner.write_handshake(bytes).map(trimming)
+        let keys = self.inner.write_handshake(bytes).map(trimming);
+        if keys.is_none() && !bytes.is_empty() && !self.inner.is_handshaking() {
+            self.sessions.seal_tickets(bytes);
+        }
+        keys
     }
 
     fn next_1rtt_keys(&mut self) -> Option<KeyPair<Box<dyn PacketKey>>> {

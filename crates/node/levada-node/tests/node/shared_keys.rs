@@ -44,6 +44,33 @@ async fn session_over_tcp_is_resumed_at_another_node() {
 }
 
 #[tokio::test]
+async fn session_over_quic_is_resumed_at_another_node_and_after_a_reload() {
+    let origin = Origin::start().await;
+    let (mut cluster, trusting, _authority) = nodes(&origin, 2).await;
+    let visit = async |at| {
+        let mut client = trusting.connect(at).await;
+        assert_eq!(client.get("/a").await.status, 200);
+        client.connection.close(0x100u32.into(), b"");
+        client.endpoint.wait_idle().await;
+        trusting.full_handshakes()
+    };
+    assert_eq!(visit(cluster.client(0)).await, 1);
+    assert_eq!(visit(cluster.client(1)).await, 1, "resumed at another node");
+    assert_eq!(cluster.reload(1, |_| {}).await.status, 200);
+    assert_eq!(visit(cluster.client(1)).await, 1, "resumed after a reload");
+    // Early data is for the node that keeps the session: elsewhere the client sends it again.
+    let (client, accepted) = trusting.early(cluster.client(0)).await;
+    assert!(!within(accepted).await);
+    assert_eq!(trusting.full_handshakes(), 1);
+    client.connection.close(0x100u32.into(), b"");
+    client.endpoint.wait_idle().await;
+    assert_eq!(visit(cluster.client(0)).await, 1);
+    let (mut client, accepted) = trusting.early(cluster.client(0)).await;
+    assert_eq!(client.get("/b").await.status, 200);
+    assert!(within(accepted).await, "the node that made the ticket");
+}
+
+#[tokio::test]
 async fn node_in_the_place_of_another_ends_connections_that_it_does_not_know() {
     let origin = Origin::start().await;
     let (mut cluster, trusting, _authority) = nodes(&origin, 2).await;

@@ -15,9 +15,12 @@ use h3::client::SendRequest;
 use http::{HeaderMap, Request, Response};
 use quinn::crypto::rustls::QuicClientConfig;
 use rustls::{
-    ClientConfig, RootCertStore,
-    client::Resumption,
-    pki_types::{CertificateDer, pem::PemObject},
+    ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+    client::{
+        Resumption, WebPkiServerVerifier,
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    },
+    pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
 };
 use tokio::{net::UdpSocket, task::AbortHandle};
 
@@ -25,22 +28,75 @@ use super::{HOST, within};
 
 /// The authority that a client trusts, and its tickets.
 #[derive(Clone)]
-pub(crate) struct Trusting(quinn::ClientConfig);
+pub(crate) struct Trusting(quinn::ClientConfig, Arc<AtomicUsize>);
+
+/// Verifies certificates and counts them: a session that is resumed has none.
+#[derive(Debug)]
+struct Counting {
+    inner: Arc<WebPkiServerVerifier>,
+    count: Arc<AtomicUsize>,
+}
+
+impl ServerCertVerifier for Counting {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        self.count.fetch_add(1, Relaxed);
+        self.inner.verify_server_cert(certificate, intermediates, name, ocsp, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.inner.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.inner.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.inner.supported_verify_schemes()
+    }
+}
 
 impl Trusting {
     pub(crate) fn new(authority: &Path) -> Self {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(authority).unwrap()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let inner = WebPkiServerVerifier::builder_with_provider(roots.into(), provider.clone());
+        let count = Arc::<AtomicUsize>::default();
+        let verifier = Counting { inner: inner.build().unwrap(), count: count.clone() };
         let mut config = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])
             .unwrap()
-            .with_root_certificates(roots)
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier))
             .with_no_client_auth();
         config.alpn_protocols = vec![b"h3".to_vec()];
         config.enable_early_data = true;
         config.resumption = Resumption::in_memory_sessions(8);
-        Self(quinn::ClientConfig::new(Arc::new(QuicClientConfig::try_from(config).unwrap())))
+        let config = Arc::new(QuicClientConfig::try_from(config).unwrap());
+        Self(quinn::ClientConfig::new(config), count)
+    }
+
+    /// The handshakes that were not resumed.
+    pub(crate) fn full_handshakes(&self) -> usize {
+        self.1.load(Relaxed)
     }
 
     pub(crate) fn transport(mut self, transport: quinn::TransportConfig) -> Self {
