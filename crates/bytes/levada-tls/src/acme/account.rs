@@ -1,4 +1,4 @@
-//! The account at the server: made once, kept on disk, made again when it is lost.
+//! The account at the server: made once, kept on disk, made again when it is lost. A fleet has one for all its nodes.
 
 use instant_acme::{Account, AccountCredentials, ExternalAccountKey, NewAccount};
 
@@ -6,20 +6,25 @@ use crate::acme::{
     AcmeSettings,
     client::{AcmeClient, ServerSays},
     failure::OrderFailure,
+    shared::Shared,
     storage::Storage,
 };
 
 /// The account of these settings.
 pub(crate) async fn open(
     settings: &AcmeSettings,
-    storage: &Storage,
+    (storage, shared): (&Storage, &Shared),
     client: AcmeClient,
     says: &ServerSays,
 ) -> Result<Account, OrderFailure> {
-    if let Some(credentials) = stored(settings, storage)? {
+    let opened = async |credentials, client| {
         let builder = Account::builder_with_http(Box::new(client));
         let opened = builder.from_credentials(credentials).await;
-        return opened.map_err(|error| failed("directory", &error, settings, says));
+        opened.map_err(|error| failed("directory", &error, settings, says))
+    };
+    agree(settings, (storage, shared)).await?;
+    if let Some(credentials) = stored(settings, storage)? {
+        return opened(credentials, client).await;
     }
     storage.check()?;
     let contact = settings.email.as_ref().map(|email| format!("mailto:{email}"));
@@ -31,7 +36,7 @@ pub(crate) async fn open(
     };
     let external = settings.external_account.as_ref();
     let external = external.map(|own| ExternalAccountKey::new(own.id.clone(), &own.key));
-    let builder = Account::builder_with_http(Box::new(client));
+    let builder = Account::builder_with_http(Box::new(client.clone()));
     let made = builder.create(&account, settings.directory.clone(), external.as_ref()).await;
     let (account, credentials) =
         made.map_err(|error| failed("new account", &error, settings, says))?;
@@ -39,7 +44,41 @@ pub(crate) async fn open(
         .map_err(|error| OrderFailure::Refused(error.to_string()))?;
     storage.store_account(&settings.directory, &text)?;
     tracing::info!(account = account.id(), directory = settings.directory, "account made");
+    if agree(settings, (storage, shared)).await?
+        && let Some(credentials) = stored(settings, storage)?
+    {
+        return opened(credentials, client).await;
+    }
     Ok(account)
+}
+
+/// Makes the account on disk that of the fleet, or the other way round if the fleet has none. Returns whether the disk
+/// has got another one.
+async fn agree(
+    settings: &AcmeSettings,
+    (storage, shared): (&Storage, &Shared),
+) -> Result<bool, OrderFailure> {
+    // One that cannot be read is set aside below.
+    let own = storage.account(&settings.directory).ok().flatten();
+    let own = own.filter(|text| serde_json::from_str::<AccountCredentials>(text).is_ok());
+    let agreed = match shared.account(&settings.directory, own.as_deref()).await {
+        Ok(agreed) => agreed,
+        Err(why) if own.is_some() => {
+            tracing::info!(why, "the account on disk is used");
+            return Ok(false);
+        }
+        Err(why) => {
+            let why = format!("the account is in the state of the fleet: {why}");
+            return Err(OrderFailure::Unreachable(why));
+        }
+    };
+    match agreed {
+        Some(agreed) if own.as_ref() != Some(&agreed) => {
+            storage.store_account(&settings.directory, &agreed)?;
+            Ok(true)
+        }
+        _ => Ok(false),
+    }
 }
 
 /// The account on disk. One that cannot be used is set aside: the server gives another one for a new key.

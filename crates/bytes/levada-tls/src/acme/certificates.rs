@@ -32,6 +32,7 @@ use crate::acme::{
     leaf::Leaf,
     resolver::{OrderedByName, Resolver},
     schedule,
+    shared::{Shared, SharedStorage},
     storage::Storage,
     watched::Alarms,
 };
@@ -46,6 +47,8 @@ pub struct Certificates {
     pub(crate) metrics: CertificateMetrics,
     /// The other nodes, once the node runs.
     pub(crate) cluster: Mutex<Cluster>,
+    /// The state of the fleet, for a node of one.
+    pub(crate) shared: Mutex<Shared>,
     /// When a refused handshake was last logged.
     last_refused: AtomicI64,
 }
@@ -80,6 +83,8 @@ pub(crate) struct Entry {
     pub(crate) held: Option<Arc<Held>>,
     /// Whether the certificate could not be written.
     pub(crate) is_unstored: bool,
+    /// Whether the state of the fleet may lack the certificate.
+    pub(crate) is_unshared: bool,
     /// Failed orders in a row.
     pub(crate) failures: u32,
     pub(crate) next_try: Instant,
@@ -147,7 +152,7 @@ pub enum CertificateEvent {
     Renewed {
         /// The first name.
         name: String,
-        /// Its file, `acme`, or `peer`.
+        /// Its file, `acme`, `peer`, or `fleet`.
         source: String,
         /// Its end: Unix time in seconds.
         ends: i64,
@@ -188,6 +193,8 @@ const DAY: f64 = 86_400.0;
 const LARGEST: usize = 1 << 20;
 /// The source of certificates that are ordered.
 pub(crate) const ORDERED: &str = "acme";
+/// The source of those from the state of the fleet.
+pub(crate) const OF_FLEET: &str = "fleet";
 
 impl Certificates {
     /// No certificates yet.
@@ -199,8 +206,15 @@ impl Certificates {
             changed: Notify::new(),
             metrics,
             cluster: Mutex::default(),
+            shared: Mutex::default(),
             last_refused: AtomicI64::new(0),
         })
+    }
+
+    /// Has certificates and the account in common with other nodes, from now on.
+    pub fn share(&self, state: Arc<dyn SharedStorage>) {
+        *self.shared.lock() = Shared(Some(state));
+        self.changed.notify_one();
     }
 
     /// Goes on with these settings, and with certificates in these files. Whatever failed is tried again at once. It
@@ -327,6 +341,7 @@ impl Certificates {
         entry.held = Some(held.clone());
         (entry.failures, entry.problem, entry.window) = (0, None, None);
         entry.next_window = Instant::now();
+        entry.is_unshared = source != OF_FLEET;
         let (source, ends) = (source.to_owned(), held.leaf.ends);
         state.events.push(CertificateEvent::Renewed { name: name.clone(), source, ends });
         self.publish(&state);
@@ -401,6 +416,7 @@ impl Entry {
         let held = authority.and_then(|authority| stored(authority, wanted.name()));
         Self {
             wanted,
+            is_unshared: held.is_some(),
             held: held.map(Arc::new),
             is_unstored: false,
             failures: 0,

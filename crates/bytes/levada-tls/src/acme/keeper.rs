@@ -1,7 +1,7 @@
 //! When something is done about a certificate, and by which node.
 //!
-//! A certificate that is due is first looked for where it may be already: at other nodes, then in the storage, which
-//! other processes may share. Only then the first node that is well orders it. The next ones take its place one after
+//! A certificate that is due is first looked for where it may be already: at other nodes, in the state of the fleet,
+//! then in the storage, which other processes may share. Only then the first node that is well orders it. The next ones take its place one after
 //! the other, if it does not get through. Two nodes that order at the same time do no harm: all end up with the
 //! newer certificate.
 
@@ -16,13 +16,14 @@ use tokio::task::JoinSet;
 
 use crate::acme::{
     CertificateEvent, Certificates, OtherNodes, Proof, WantedCertificate, account,
-    certificates::{Authority, Entry, State, end_in_words, stored, unix_now},
+    certificates::{Authority, Entry, OF_FLEET, State, end_in_words, stored, unix_now},
     client::AcmeClient,
     cluster::{Cluster, Message},
     failure::OrderFailure,
     held::Held,
     order::{OrderParts, UNKNOWN_ACCOUNT},
     schedule,
+    shared::Turn,
 };
 
 /// The interval of checks whether something is to be done. Certificates last for days, and a check reads memory:
@@ -63,6 +64,8 @@ enum Task {
     Renew(Duration),
     /// Write what could not be written.
     Write,
+    /// Write it into the state of the fleet.
+    Share,
     /// Ask when to renew.
     AskWindow,
 }
@@ -117,9 +120,10 @@ impl Certificates {
     fn begin_jobs(self: &Arc<Self>, running: &mut JoinSet<()>) {
         let mut state = self.state.lock();
         let State { authority: Some(authority), entries, .. } = &mut *state else { return };
+        let is_shared = self.shared.lock().0.is_some();
         let room = ORDERS.saturating_sub(running.len());
         let due = entries.iter_mut().filter(|entry| !entry.is_busy);
-        let due = due.filter_map(|entry| Some((entry.task()?, entry)));
+        let due = due.filter_map(|entry| Some((entry.task(is_shared)?, entry)));
         for (task, entry) in due.take(room) {
             entry.is_busy = true;
             let (wanted, held) = (entry.wanted.clone(), entry.held.clone());
@@ -136,6 +140,7 @@ impl Certificates {
     async fn run(self: &Arc<Self>, job: &Job) -> Outcome {
         match job.task {
             Task::Write => self.write_again(job).await,
+            Task::Share => self.share_again(job).await,
             Task::AskWindow => self.ask_window(job).await,
             Task::Renew(due_for) => match self.find(job).await {
                 true => Outcome::Ordered,
@@ -182,11 +187,15 @@ impl Certificates {
     /// Takes a certificate that another node or another process has got.
     async fn find(self: &Arc<Self>, job: &Job) -> bool {
         let cluster = self.cluster.lock().clone();
-        let newest = cluster.newest(job.wanted.name(), job.held.as_deref()).await;
+        let shared = self.shared.lock().clone();
+        let (name, held) = (job.wanted.name(), job.held.as_deref());
+        let (newest, of_fleet) =
+            tokio::join!(cluster.newest(name, held), shared.newest(name, held));
         let (own, authority) = (self.clone(), job.authority.clone());
         let (name, held) = (job.wanted.name().to_owned(), job.held.clone());
         let taken = tokio::task::spawn_blocking(move || {
-            if newest.is_some_and(|newest| own.take(newest, "peer")) {
+            let from_fleet = of_fleet.is_some_and(|newest| own.take(newest, OF_FLEET));
+            if newest.is_some_and(|newest| own.take(newest, "peer")) || from_fleet {
                 return true;
             }
             let stored = stored(&authority, &name);
@@ -240,7 +249,7 @@ impl Certificates {
         Outcome::Ordered
     }
 
-    /// Orders; `None`: another process with the same storage does.
+    /// Orders; `None`: another process with the same storage does, or another node of the fleet.
     async fn order(
         self: &Arc<Self>,
         job: &Job,
@@ -255,6 +264,10 @@ impl Certificates {
                 None
             }
             Err(error) => return Err(error.into()),
+        };
+        let (shared, name) = (self.shared.lock().clone(), job.wanted.name());
+        let Turn::Own(turn) = shared.turn(name, job.held.as_deref()).await else {
+            return Ok(None);
         };
         let account = self.account(job).await?;
         let proofs = &job.wanted.proofs;
@@ -273,11 +286,18 @@ impl Certificates {
             former: job.held.clone(),
         };
         let ordered = parts.order().await;
-        drop(lock);
+        if let Ok(held) = &ordered {
+            // A state that is away gets it later.
+            let _ = shared.offer(name, held).await;
+        }
+        drop((lock, turn));
         if let Err(OrderFailure::Unreachable(why)) = &ordered
             && why == UNKNOWN_ACCOUNT
         {
             *job.authority.account.lock().await = None;
+            if let Ok(Some(lost)) = storage.account(&settings.directory) {
+                shared.forget_account(&settings.directory, &lost).await;
+            }
             account::set_aside(settings, storage, why)?;
         }
         ordered.map(Some).map_err(|failure| match says.skew() {
@@ -300,7 +320,8 @@ impl Certificates {
         }
         let client = AcmeClient::new(settings.authority.as_deref(), says.clone());
         let client = client.map_err(OrderFailure::Unreachable)?;
-        let opened = account::open(settings, storage, client, says).await?;
+        let shared = self.shared.lock().clone();
+        let opened = account::open(settings, (storage, &shared), client, says).await?;
         Ok(account.insert(opened).clone())
     }
 
@@ -318,6 +339,31 @@ impl Certificates {
             let _ = write.await;
         }
         Outcome::Wait(STORAGE_BACKOFF)
+    }
+
+    /// Writes a certificate into the state of the fleet, or takes the newer one that is there.
+    async fn share_again(self: &Arc<Self>, job: &Job) -> Outcome {
+        let (name, shared) = (job.wanted.name(), self.shared.lock().clone());
+        let Some(held) = job.held.as_deref() else { return Outcome::Wait(Duration::ZERO) };
+        if let Some(newer) = shared.newest(name, Some(held)).await {
+            let own = self.clone();
+            let _ = tokio::task::spawn_blocking(move || own.take(newer, OF_FLEET)).await;
+            return Outcome::Wait(Duration::ZERO);
+        }
+        match shared.offer(name, held).await {
+            Ok(()) => {
+                let mut state = self.state.lock();
+                if let Some(entry) = state.entry(name) {
+                    // A newer one may have come meanwhile.
+                    entry.is_unshared = entry.held.as_ref().is_some_and(|now| now.pem != held.pem);
+                }
+                Outcome::Wait(Duration::ZERO)
+            }
+            Err(why) => {
+                tracing::info!(name, why, "the state of the fleet lacks a certificate");
+                Outcome::Wait(STORAGE_BACKOFF)
+            }
+        }
     }
 
     /// Asks the server when to renew (RFC 9773). The nodes that do not order keep to the usual time.
@@ -345,11 +391,12 @@ impl Certificates {
 }
 
 impl Entry {
-    fn task(&self) -> Option<Task> {
+    fn task(&self, is_shared: bool) -> Option<Task> {
         let now = Instant::now();
         match self.due() {
             Some(due) if self.next_try <= now => return Some(Task::Renew(due)),
             _ if self.is_unstored && self.next_try <= now => return Some(Task::Write),
+            _ if is_shared && self.is_unshared && self.next_try <= now => return Some(Task::Share),
             _ => {}
         }
         (self.held.is_some() && self.next_window <= now).then_some(Task::AskWindow)

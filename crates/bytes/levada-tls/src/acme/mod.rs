@@ -14,13 +14,14 @@
 //! storage       accounts and certificates on disk
 //! held          a certificate with its key; leaf: what it says of itself
 //! cluster       messages between nodes, sealed where the connection is not encrypted
+//! shared        certificates and account in the state of a fleet
 //! resolver      the certificate of a handshake
 //! examine       the server before the first order, for the checks of a machine
 //! watched       alarms before certificates end, of files too
 //! metrics       what is counted
 //! ```
 //!
-//! No node decides for the others and none keeps a state for them: every node comes to the same order of nodes for
+//! No node decides for the others, and none keeps a state for them unless they are a fleet: every node comes to the same order of nodes for
 //! a certificate, the first one that is well orders, and the others take from it whatever is newer than their own.
 
 mod account;
@@ -39,6 +40,7 @@ mod order;
 mod resolver;
 mod schedule;
 mod settings;
+mod shared;
 mod storage;
 mod watched;
 
@@ -48,3 +50,4 @@ pub use examine::{DirectoryAnswer, ask_directory};
 pub use metrics::CertificateMetrics;
 pub use resolver::{FindCertificate, PROOF_PROTOCOL};
 pub use settings::{AcmeSettings, DnsCommand, ExternalAccount, Proof, WantedCertificate};
+pub use shared::{SharedAnswer, SharedLock, SharedStorage};
