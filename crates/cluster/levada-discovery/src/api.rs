@@ -22,7 +22,7 @@ use tokio::{
 };
 use tokio_rustls::TlsConnector;
 
-use crate::{Endpoint, tls::TlsError};
+use crate::{Endpoint, clock::ServerClock, tls::TlsError};
 
 /// A server of an API, and what goes with every request to it.
 pub struct Api {
@@ -38,9 +38,12 @@ pub struct Api {
     pub idle: Option<IdleConnections>,
 }
 
-/// Connections that wait for a further request.
+/// Connections that wait for a further request, and what their server has said of its clock.
 #[derive(Default)]
-pub struct IdleConnections(Arc<Mutex<Vec<Connection>>>);
+pub struct IdleConnections {
+    waiting: Arc<Mutex<Vec<Connection>>>,
+    clock: ServerClock,
+}
 
 /// A connection. It closes when it is dropped.
 struct Connection {
@@ -170,7 +173,9 @@ impl Api {
         response: Response<Incoming>,
     ) -> Result<Answer, ApiError> {
         let (head, body) = response.into_parts();
-        let idle = self.idle.as_ref().map(|idle| idle.0.clone());
+        let idle = self.idle.as_ref();
+        let idle = idle.inspect(|idle| idle.clock.heard(&head.headers));
+        let idle = idle.map(|idle| idle.waiting.clone());
         let answer = Answer { body, connection, idle };
         if head.status.is_success() {
             return Ok(answer);
@@ -181,8 +186,13 @@ impl Api {
 }
 
 impl IdleConnections {
+    /// The seconds by which the clock of this machine was ahead of the server's at the last answer, one more or less.
+    pub fn clock_ahead(&self) -> Option<i64> {
+        self.clock.ahead()
+    }
+
     fn take(&self) -> Option<Connection> {
-        let mut waiting = self.0.lock();
+        let mut waiting = self.waiting.lock();
         // The last one that was used is the least likely to be closed.
         std::iter::from_fn(|| waiting.pop()).find(|one| one.sender.is_ready())
     }

@@ -14,6 +14,7 @@
 
 mod api;
 mod backoff;
+mod clock;
 mod damping;
 mod discovery;
 mod dns;

@@ -1,5 +1,6 @@
 //! Fleets of real processes: the state kept by a node, or in the real etcd.
 
+mod clocks;
 #[path = "../members/etcd.rs"]
 #[allow(dead_code)]
 mod etcd;

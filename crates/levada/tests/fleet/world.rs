@@ -30,25 +30,37 @@ pub(crate) struct Machine {
     ip: Ipv4Addr,
     pub(crate) home: PathBuf,
     process: Option<Process>,
+    /// Variables that change its clock.
+    clock: Vec<(String, String)>,
 }
 
 impl Fleet {
     /// A fleet whose state its first machine keeps.
     pub(crate) fn kept(names: &[&'static str]) -> Self {
+        Self::kept_by(names, names)
+    }
+
+    /// The same, of which only these machines have joined.
+    pub(crate) fn kept_by(names: &[&'static str], joined: &[&'static str]) -> Self {
         let mut fleet = Self::empty(names, None);
         let listen = format!("{}:7080", fleet.machines[0].ip);
         fleet.init(&["--listen", &listen]);
-        fleet.start(names);
+        fleet.start(joined);
         fleet
     }
 
     /// A fleet with its state in etcd. `None` if there is no etcd.
     pub(crate) fn in_etcd(names: &[&'static str]) -> Option<Self> {
+        Self::in_etcd_by(names, names)
+    }
+
+    /// The same, of which only these machines have joined.
+    pub(crate) fn in_etcd_by(names: &[&'static str], joined: &[&'static str]) -> Option<Self> {
         let etcd = Etcd::start()?;
         let endpoint = format!("http://{}", etcd.client);
         let mut fleet = Self::empty(names, Some(etcd));
         fleet.init(&["--etcd", &endpoint]);
-        fleet.start(names);
+        fleet.start(joined);
         Some(fleet)
     }
 
@@ -61,6 +73,7 @@ impl Fleet {
             ip: unused_ip(),
             home: root.path().join(name),
             process: None,
+            clock: Vec::new(),
         };
         let machines = names.iter().map(machine).collect();
         let fleet = Self { root, machines, etcd, join: String::new() };
@@ -178,9 +191,15 @@ impl Machine {
         let log = self.home.join("log");
         let log = File::options().create(true).append(true).open(log).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_levada"));
-        command.args(arguments).stdin(Stdio::null());
+        command.args(arguments).stdin(Stdio::null()).envs(self.clock.iter().cloned());
         command.stdout(log.try_clone().unwrap()).stderr(log);
         self.process = Some(Process(command.spawn().unwrap()));
+    }
+
+    /// Gives it a clock that is wrong by this text, such as `+1h`. Returns whether that can be done here.
+    pub(crate) fn set_clock(&mut self, difference: &str) -> bool {
+        self.clock = faketime(difference);
+        !self.clock.is_empty()
     }
 
     /// Kills it.
@@ -284,13 +303,27 @@ pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+/// The variables of a clock that is wrong; none without faketime.
+pub(crate) fn faketime(difference: &str) -> Vec<(String, String)> {
+    let Ok(output) = Command::new("faketime").args(["-f", difference, "env"]).output() else {
+        levada_skip::skipped("faketime is missing (Debian: faketime)");
+        return Vec::new();
+    };
+    let variables = stdout(&output);
+    let variables = variables.lines().filter_map(|line| line.split_once('='));
+    variables
+        .filter(|(name, _)| matches!(*name, "LD_PRELOAD" | "FAKETIME"))
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
+}
+
 /// Replaces a file by its copy.
 pub(crate) fn copy(from: &Path, to: &Path) {
     fs::copy(from, to).unwrap();
 }
 
 /// An address of this machine that no other test uses.
-fn unused_ip() -> Ipv4Addr {
+pub(crate) fn unused_ip() -> Ipv4Addr {
     static NEXT: AtomicU8 = AtomicU8::new(1);
     let process = std::process::id();
     let [low, high] = [(process % 250) as u8, (process / 250 % 120) as u8];

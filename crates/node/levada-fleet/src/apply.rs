@@ -13,7 +13,7 @@ use crate::{
     directory::Directory,
     model::{Alive, Head, Manifest, Rollout, keys},
     rollout::{Tolerance, steps, worse},
-    state::{Followed, State, digest, put, unix_time},
+    state::{Followed, State, digest, put},
     store::{Change, StoreError},
 };
 
@@ -50,7 +50,7 @@ pub enum Progress {
     Trying(Vec<String>),
     /// It is the head.
     Head(u64),
-    /// A clock differs from that of this machine by so many seconds.
+    /// The clock of a node is ahead of that of the state by so many seconds.
     Clock(String, i64),
 }
 
@@ -104,8 +104,6 @@ pub enum ApplyError {
 /// A command that was cut loses its lock within so many seconds.
 const LOCK_SECONDS: u64 = 10;
 const LOCK_RENEWAL: Duration = Duration::from_secs(3);
-/// A clock that differs by more is named.
-const CLOCK_TOLERANCE: i64 = 5;
 
 /// Applies a directory that was checked. `said` is called with each step.
 ///
@@ -248,7 +246,7 @@ async fn publish(
     let number = written.max(head).max(seen.highest()).saturating_add(1);
     let manifest = Manifest {
         number,
-        time: unix_time(),
+        time: state.time(),
         by: format!("{} ({})", state.token, plan.from),
         note: plan.note.clone(),
         files: content::stored_files(directory),
@@ -339,18 +337,16 @@ fn why_missing(node: Option<&Alive>, head: &Head) -> Option<String> {
     })
 }
 
-/// Says which clocks differ from that of this machine, each once. A report may be as old as the wait for it.
+/// Says which clocks differ from that of the state, each once.
 fn differing_clocks(
     alive: &BTreeMap<String, Alive>,
     known: &mut Vec<String>,
     said: &mut (dyn FnMut(Progress) + Send),
 ) {
-    let now = unix_time().cast_signed();
-    for (name, node) in alive.iter().filter(|(_, node)| node.health.is_some()) {
-        let ahead = node.time.cast_signed() - now;
-        if ahead.abs() > CLOCK_TOLERANCE && !known.contains(name) {
+    for (name, node) in alive.iter().filter(|(_, node)| node.clock != 0) {
+        if !known.contains(name) {
             known.push(name.clone());
-            said(Progress::Clock(name.clone(), ahead));
+            said(Progress::Clock(name.clone(), node.clock));
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     etcd_store::EtcdStore,
     model::{ClusterSecrets, Member, Role, TokenRecord, keys},
     seal::{FleetKey, random_text, sha256},
-    state::{State, put, unix_time},
+    state::{State, put},
     store::{Change, Store, StoreError},
     token::{StatePlace, Token, etcd_source},
 };
@@ -44,7 +44,7 @@ pub async fn found(
     let grant = Grant { role: Role::Admin, seconds: None, note: "made by init".to_owned() };
     let record = format!("{}{}", keys::TOKENS, token.id);
     let changes = vec![
-        put(&record, &recorded(&token, &grant)),
+        put(&record, &recorded(&token, &grant, state.time())),
         state.sealed(&secrets),
         state.audited(from, format!("made the fleet {fleet}")),
     ];
@@ -82,7 +82,10 @@ pub async fn make_token(
     let token = Token::new(&own.fleet, &id, &state.key, &own.place);
     let key = format!("{}{id}", keys::TOKENS);
     let what = format!("made the token {id}");
-    let changes = vec![put(&key, &recorded(&token, grant)), state.audited(from, what)];
+    // The answer says what the clock of the state is.
+    state.get(&key).await?;
+    let record = recorded(&token, grant, state.time());
+    let changes = vec![put(&key, &record), state.audited(from, what)];
     match state.write(&[(&key, 0)], changes).await? {
         true => Ok(token),
         false => Err(StoreError::Refused(format!("the token {id} exists: try again"))),
@@ -138,7 +141,8 @@ pub async fn join(
         (format!("{}{}", keys::MEMBERS, node.name), format!("{}{}", keys::TOKENS, token.id));
     let audited = state.audited(from, format!("{} joined at {}", node.name, node.address));
     let unchanged = [(member.as_str(), 0), (record.as_str(), 0), (&audited.key.clone(), 0)];
-    let changes = vec![put(&member, node), put(&record, &recorded(&token, &grant)), audited];
+    let changes =
+        vec![put(&member, node), put(&record, &recorded(&token, &grant, state.time())), audited];
     match state.write(&unchanged, changes).await? {
         true => Ok(token),
         false => refused(format!(
@@ -197,8 +201,8 @@ async fn known(state: &State, name: &str) -> Result<Member, StoreError> {
     })
 }
 
-fn recorded(token: &Token, grant: &Grant) -> TokenRecord {
-    let made = unix_time();
+/// `made`: when, in Unix time by the clock of the state.
+fn recorded(token: &Token, grant: &Grant, made: u64) -> TokenRecord {
     TokenRecord {
         id: token.id.clone(),
         role: grant.role,

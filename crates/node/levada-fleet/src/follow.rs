@@ -21,7 +21,7 @@ use crate::{
     home::{Current, Home, Membership},
     model::{Alive, Head, Health, Member, keys},
     seal::sha256,
-    state::{Followed, State, age, put, unix_time},
+    state::{CLOCK_TOLERANCE, Followed, State, age, put, unix_time},
     store::StoreError,
     wanted::{Wanted, wanted},
 };
@@ -366,6 +366,19 @@ impl Follower {
         Ok(())
     }
 
+    /// The seconds by which the clock is ahead. A change by a second or two is no news.
+    fn clock_ahead(&self, memory: &Memory) -> i64 {
+        let (now, before) = (self.state.clock_ahead(), memory.reported.as_ref());
+        let before = before.map_or(0, |reported| reported.clock);
+        if now != 0 && (now - before).abs() < CLOCK_TOLERANCE {
+            return before;
+        }
+        if now != 0 {
+            tracing::warn!(seconds = now, "the clock of this machine is ahead of the state's");
+        }
+        now
+    }
+
     /// Renews the lease if that is due, and writes the report if it is another one.
     async fn report(
         &self,
@@ -394,6 +407,7 @@ impl Follower {
             secrets: memory.secrets.clone(),
             refused: memory.unusable.as_ref().map_or(0, |(_, number, _)| *number),
             time: 0,
+            clock: self.clock_ahead(memory),
             health: memory.rollout.is_some().then(|| node.health(false)),
         };
         // During a roll-out its time is looked at.

@@ -162,6 +162,8 @@ pub struct Alive {
     pub secrets: String,
     /// The time of this record by its clock: Unix time in seconds.
     pub time: u64,
+    /// The seconds by which its clock is ahead of the state's; 0 if they agree.
+    pub clock: i64,
     /// Its requests since the roll-out or its revision began, while there is a roll-out.
     pub health: Option<Health>,
 }

@@ -49,6 +49,10 @@ impl NodeStore {
 }
 
 impl Store for NodeStore {
+    fn clock_ahead(&self) -> Option<i64> {
+        self.api.idle.as_ref()?.clock_ahead()
+    }
+
     fn ask(&self, question: Question) -> Answer<'_> {
         Box::pin(async move {
             let body = serde_json::to_vec(&question);

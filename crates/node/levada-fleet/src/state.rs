@@ -50,9 +50,17 @@ pub struct Followed {
     pub secrets_changed: i64,
 }
 
+/// A clock that differs by less is good enough: the differences are known to a second or two.
+pub(crate) const CLOCK_TOLERANCE: i64 = 5;
+
 /// Unix time in seconds, by the clock of this machine.
 pub fn unix_time() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// Unix time in seconds, by a clock that this machine is ahead of by so many.
+fn time_of(ahead: i64) -> u64 {
+    unix_time().saturating_add_signed(ahead.saturating_neg())
 }
 
 /// The time since a moment of Unix time, in the unit that a person would use.
@@ -91,6 +99,18 @@ impl State {
             }
         };
         Ok(Self::new(store, key, &token.id))
+    }
+
+    /// The seconds by which the clock of this machine is ahead of the state's, as its last answer had it. Small
+    /// differences are none.
+    pub fn clock_ahead(&self) -> i64 {
+        let ahead = self.store.clock_ahead().unwrap_or(0);
+        if ahead.abs() < CLOCK_TOLERANCE { 0 } else { ahead }
+    }
+
+    /// Unix time in seconds, by the clock of the state as far as it is known.
+    pub fn time(&self) -> u64 {
+        time_of(self.clock_ahead())
     }
 
     /// One key.
@@ -232,7 +252,7 @@ impl State {
 
     /// The change that writes a line of the audit, and its key.
     pub fn audited(&self, from: &str, what: impl Into<String>) -> Change {
-        let (token, from, time) = (self.token.clone(), from.to_owned(), unix_time());
+        let (token, from, time) = (self.token.clone(), from.to_owned(), self.time());
         let entry = AuditEntry { time, token, from, what: what.into() };
         put(format!("{}{time:012}-{}", keys::AUDIT, crate::seal::random_text::<6>()), &entry)
     }
@@ -317,7 +337,9 @@ impl Judged {
             return Err(StoreError::Strange("no list of keys".to_owned()));
         };
         let record: Option<TokenRecord> = found.entries.first().map(read).transpose()?;
-        let role = judge(&self.id, &self.secret, record.as_ref(), unix_time())
+        // Tokens end by the clock of etcd, whatever that of this machine is.
+        let now = time_of(self.store.clock_ahead().unwrap_or(0));
+        let role = judge(&self.id, &self.secret, record.as_ref(), now)
             .map_err(|refusal| StoreError::Refused(refusal.to_string()))?;
         *self.role.lock() = Some((role, Instant::now()));
         Ok(role)
@@ -325,6 +347,10 @@ impl Judged {
 }
 
 impl Store for Judged {
+    fn clock_ahead(&self) -> Option<i64> {
+        self.store.clock_ahead()
+    }
+
     fn ask(&self, question: Question) -> Answer<'_> {
         Box::pin(async move {
             // Renewals and waits are many, and change nothing by themselves.

@@ -12,6 +12,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub trait Store: Send + Sync {
     /// Answers a question.
     fn ask(&self, question: Question) -> Answer<'_>;
+
+    /// The seconds by which the clock of this machine is ahead of the store's, one more or less; `None` if it is the same
+    /// clock, or the store has not answered yet.
+    fn clock_ahead(&self) -> Option<i64> {
+        None
+    }
 }
 
 /// The reply to a question, when it has come.

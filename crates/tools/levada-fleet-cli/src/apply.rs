@@ -169,10 +169,10 @@ fn in_words(progress: &Progress) -> String {
         Progress::Trying(nodes) => format!("tried by {}", nodes.join(", ")),
         Progress::Head(number) => format!("revision {number} is the head"),
         Progress::Clock(node, ahead) if *ahead > 0 => {
-            format!("warning: the clock of {node} is {ahead} s ahead of this one")
+            format!("warning: the clock of {node} is {ahead} s ahead of the state's")
         }
         Progress::Clock(node, ahead) => {
-            format!("warning: the clock of {node} is {} s behind this one", -ahead)
+            format!("warning: the clock of {node} is {} s behind the state's", -ahead)
         }
     }
 }

@@ -82,7 +82,8 @@ fn lines(followed: &Followed, alive: &BTreeMap<String, Alive>) -> Vec<NodeLine> 
 
 fn is_well(node: &NodeLine, head: u64) -> bool {
     node.alive.as_ref().is_some_and(|alive| {
-        alive.revision >= head && alive.error.is_none() && (alive.ready || node.drained)
+        let serves = alive.ready || node.drained;
+        alive.revision >= head && alive.error.is_none() && serves && alive.clock == 0
     })
 }
 
@@ -112,6 +113,11 @@ fn in_words(node: &NodeLine, alive: &Alive, head: u64) -> String {
         words += ", drained";
     } else if !alive.ready {
         words += &format!(", not ready: {}", alive.missing.join("; "));
+    }
+    match alive.clock {
+        0 => {}
+        ahead @ 1.. => words += &format!(", its clock is {ahead} s ahead of the state's"),
+        behind => words += &format!(", its clock is {} s behind the state's", -behind),
     }
     if let Some(error) = &alive.error {
         words += &format!(", error: {error}");
@@ -168,7 +174,7 @@ Examples:
 
 Exit codes:
   0  every node is alive and uses the head
-  1  a node is away, behind, or not ready
+  1  a node is away, behind, or not ready, or its clock is wrong
   2  the state cannot be reached or refuses";
 
 const HISTORY_EXAMPLES: &str = "\

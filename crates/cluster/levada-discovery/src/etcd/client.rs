@@ -141,6 +141,12 @@ impl Etcd {
         self
     }
 
+    /// The seconds by which the clock of this machine was ahead of the server's at the last answer on a connection that
+    /// is kept, one more or less.
+    pub fn clock_ahead(&self) -> Option<i64> {
+        self.api.idle.as_ref()?.clock_ahead()
+    }
+
     /// All keys with a prefix.
     ///
     /// # Errors
