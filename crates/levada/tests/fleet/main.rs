@@ -1,10 +1,17 @@
 //! Fleets of real processes: the state kept by a node, or in the real etcd.
 
+mod certificates;
+#[path = "../acme/client.rs"]
+#[allow(dead_code)]
+mod client;
 mod clocks;
 #[path = "../members/etcd.rs"]
 #[allow(dead_code)]
 mod etcd;
 mod orders;
+#[path = "../acme/pebble.rs"]
+#[allow(dead_code)]
+mod pebble;
 mod trouble;
 mod world;
 

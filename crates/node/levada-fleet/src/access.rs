@@ -60,7 +60,7 @@ pub(crate) fn judge(
 /// # Errors
 /// If it may not, with the role that may.
 pub(crate) fn may_ask(id: &str, role: Role, question: &Question) -> Result<(), Refusal> {
-    let tokens = |key: &str| keys::TOKENS.starts_with(key) || key.starts_with(keys::TOKENS);
+    let among = |key: &str, of: &str| of.starts_with(key) || key.starts_with(of);
     let refused = |other: Role| Err(Refusal::Role(role.as_str(), other.as_str()));
     match question {
         Question::Get(key) | Question::List(key) | Question::Wait { prefix: key, .. } => {
@@ -68,7 +68,11 @@ pub(crate) fn may_ask(id: &str, role: Role, question: &Question) -> Result<(), R
                 Role::Admin => Ok(()),
                 // Each token may see itself, and thereby whether it can be used.
                 _ if *key == format!("{}{id}", keys::TOKENS) => Ok(()),
-                _ if tokens(key) => refused(Role::Admin),
+                _ if among(key, keys::TOKENS) => refused(Role::Admin),
+                // Whoever reads these may pose as the sites of the fleet.
+                Role::Read | Role::Join | Role::Apply if among(key, keys::ACME) => {
+                    refused(Role::Admin)
+                }
                 _ => Ok(()),
             }
         }
@@ -77,7 +81,7 @@ pub(crate) fn may_ask(id: &str, role: Role, question: &Question) -> Result<(), R
             Role::Apply if removes_or_spares_tokens(changes) => Ok(()),
             Role::Apply => refused(Role::Admin),
             Role::Join if is_joining(unchanged, changes) => Ok(()),
-            Role::Node if is_own_report(id, changes) => Ok(()),
+            Role::Node if is_own_report(id, changes) || is_acme(changes) => Ok(()),
             Role::Read | Role::Join | Role::Node => refused(Role::Apply),
         },
         Question::Grant(_) | Question::Renew(_) | Question::Revoke(_) => match role {
@@ -119,6 +123,10 @@ fn is_joining(unchanged: &[(String, i64)], changes: &[Change]) -> bool {
 fn is_node_record(change: &Change) -> bool {
     let record = change.value.as_ref().map(|value| serde_json::from_slice(&value.0));
     matches!(record, Some(Ok(TokenRecord { role: Role::Node, .. })))
+}
+
+fn is_acme(changes: &[Change]) -> bool {
+    changes.iter().all(|change| change.key.starts_with(keys::ACME))
 }
 
 fn is_own_report(id: &str, changes: &[Change]) -> bool {
@@ -174,6 +182,19 @@ mod tests {
         let alive = |node| write(&[], vec![Change::put(format!("{}{node}", keys::ALIVE), "{}")]);
         assert!(may("node-a", Role::Node, &alive("a")));
         assert!(!may("node-a", Role::Node, &alive("b")));
+        let certificate = format!("{}certificates/a", keys::ACME);
+        for (role, reads) in [
+            (Role::Read, false),
+            (Role::Join, false),
+            (Role::Apply, false),
+            (Role::Node, true),
+            (Role::Admin, true),
+        ] {
+            for asked in [Question::Get(certificate.clone()), Question::List("ac".to_owned())] {
+                assert_eq!(may("node-a", role, &asked), reads, "{role:?}");
+            }
+        }
+        assert!(may("node-a", Role::Node, &write(&[], vec![Change::put(&certificate, "x")])));
     }
 
     #[test]

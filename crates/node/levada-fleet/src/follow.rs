@@ -139,6 +139,11 @@ impl Follower {
         Ok(Self { home, membership, state, status })
     }
 
+    /// The state of the fleet.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
     /// The node's knowledge of its fleet.
     pub fn status(&self) -> Arc<Mutex<FleetStatus>> {
         self.status.clone()

@@ -7,6 +7,7 @@
 //! model ─ state ─ seal ─ content       what the keys mean; what of them is sealed
 //! enrol ─ apply ─ rollout ─ rotate     the orders of people
 //! wanted ─ home ─ follow               a node that follows
+//! shared                               certificates that nodes have in common
 //! ```
 
 mod access;
@@ -27,6 +28,7 @@ mod rollout;
 pub mod rotate;
 mod seal;
 pub mod serve;
+mod shared;
 pub mod state;
 pub mod store;
 mod token;
@@ -42,4 +44,5 @@ pub use home::{Current, Home, Membership, Prepared};
 pub use pinned::IdentityError;
 pub use rollout::Tolerance;
 pub use seal::{FleetKey, NotSealedHere};
+pub use shared::SharedTexts;
 pub use token::{NoToken, StatePlace, Token};

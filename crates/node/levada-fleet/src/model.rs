@@ -31,6 +31,8 @@ pub mod keys {
     pub const TOKENS: &str = "tokens/";
     /// The orders of people, by time.
     pub const AUDIT: &str = "audit/";
+    /// Certificates and the ACME account, sealed: nodes and administrators alone read them.
+    pub const ACME: &str = "acme/";
     /// Held by the one who applies.
     pub const APPLY_LOCK: &str = "locks/apply";
 

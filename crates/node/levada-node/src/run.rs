@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use levada_edge::{handoff, node::Node};
-use levada_fleet::Follower;
+use levada_fleet::{Follower, SharedTexts};
 use levada_observe::metrics::Registry;
 use levada_tls::acme::{CertificateMetrics, Certificates};
 use levada_types::format_duration;
@@ -67,6 +67,9 @@ pub fn run(
             Some(inherited) => inherited.take(settings),
             None => Ok(None),
         })?;
+        if let Some(follower) = &fleet {
+            node.certificates.share(Arc::new(SharedTexts::new(follower.state())));
+        }
         let listeners = Listeners::new(connections, &node.certificates);
         inherited.iter_mut().for_each(|inherited| inherited.ready(&node));
         let reloader = Arc::new(Reloader::new(node.clone(), listeners, Some(reader)));
