@@ -23,7 +23,15 @@ pub(crate) async fn open(
         opened.map_err(|error| failed("directory", &error, settings, says))
     };
     agree(settings, (storage, shared)).await?;
-    if let Some(credentials) = stored(settings, storage)? {
+    let turn = match stored(settings, storage)? {
+        Some(credentials) => return opened(credentials, client).await,
+        None => shared.account_turn(&settings.directory).await,
+    };
+    // Another node may have made one meanwhile.
+    if turn.is_some()
+        && agree(settings, (storage, shared)).await?
+        && let Some(credentials) = stored(settings, storage)?
+    {
         return opened(credentials, client).await;
     }
     storage.check()?;

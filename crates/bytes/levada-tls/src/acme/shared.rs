@@ -3,12 +3,13 @@
 //! ```text
 //! certificates/www.example.com    key and chain of a certificate, by its first name
 //! accounts/0123456789abcdef       the account at a server, by the hash of the server's URL
-//! locks/www.example.com           held by the node that orders
+//! locks/www.example.com           held by the node that orders it
+//! locks/accounts/0123456789abcdef held by the node that makes an account
 //! ```
 //!
 //! Each node has a copy in its storage, with which it serves and orders while the state is away.
 
-use std::{future::Future, pin::Pin, sync::Arc};
+use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use levada_types::hash64;
 
@@ -44,6 +45,9 @@ pub(crate) enum Turn {
 
 /// How often a write is tried that another node comes before.
 const TRIES: usize = 3;
+/// How often, and after which waits, a node asks whether another one still makes an account: a server is done in seconds.
+const ACCOUNT_TRIES: usize = 30;
+const ACCOUNT_BACKOFF: Duration = Duration::from_secs(1);
 
 impl Shared {
     /// The certificate of the state, if it is newer.
@@ -116,6 +120,18 @@ impl Shared {
         }
         // Another node was first.
         Ok(state.read(name).await?.map(|(theirs, _)| theirs))
+    }
+
+    /// Waits until no other node makes an account. Without the lock, at worst an account too many is made.
+    pub(crate) async fn account_turn(&self, directory: &str) -> Option<SharedLock> {
+        let state = self.0.as_ref()?;
+        for _ in 0..ACCOUNT_TRIES {
+            match state.lock(format!("locks/{}", account(directory))).await {
+                Ok(None) => tokio::time::sleep(ACCOUNT_BACKOFF).await,
+                taken => return taken.ok().flatten(),
+            }
+        }
+        None
     }
 
     /// Removes an account that the server does not know any more.
