@@ -99,6 +99,9 @@ pub(crate) struct RunArgs {
     /// The directory of a node that has joined a fleet, instead of a configuration file.
     #[arg(long, value_name = "DIRECTORY", conflicts_with = "config")]
     pub(crate) fleet: Option<PathBuf>,
+    /// Reloads when this file or a file in this directory changes. May be repeated.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) watch: Vec<PathBuf>,
     /// Ends at once when standard input does, for a parent program that must leave no node behind,
     /// even if it is killed.
     #[arg(long, hide = true)]
@@ -146,6 +149,7 @@ Examples:
   levada run -c levada.toml --log-level info,levada_upstream=debug
   NODE=a levada run -c cluster.toml
   levada run --fleet /var/lib/levada/node
+  levada run -c levada.toml --watch levada.toml --watch /etc/levada/tls
 
 Exit codes:
   0  it was stopped

@@ -7,22 +7,19 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs, io,
     net::{IpAddr, SocketAddr},
-    os::unix::fs::MetadataExt as _,
     path::Path,
     sync::Arc,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use serde::Deserialize;
 use tokio::task::JoinSet;
 
 use crate::{
-    FileSource, Member, Report,
+    FileSource, FileVersion, Member, Report,
     resolver::{Answer, FILES_INTERVAL, Resolvers, Resolving},
 };
 
-/// A file that was changed so recently is read again: a second change may have left the same time of change.
-const RECENT: Duration = Duration::from_secs(3);
 /// The wait before a name without an answer is asked for again.
 const RETRY_BACKOFF: Duration = Duration::from_secs(10);
 /// The largest file that is read.
@@ -47,17 +44,9 @@ struct Target {
     region: Option<Arc<str>>,
 }
 
-/// The mark by which one version of a file differs from another.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Version {
-    modified: Option<SystemTime>,
-    size: u64,
-    inode: u64,
-}
-
 /// Follows the targets of a file.
 pub(crate) async fn follow(source: &FileSource, resolvers: &Resolvers, report: &Report) {
-    let mut read: Option<(Version, Vec<Target>)> = None;
+    let mut read: Option<(FileVersion, Vec<Target>)> = None;
     let mut names = Names::default();
     let view = resolvers.follow();
     loop {
@@ -71,7 +60,7 @@ pub(crate) async fn follow(source: &FileSource, resolvers: &Resolvers, report: &
                 }
             }
             Err(reason) => {
-                read = read.map(|(_, targets)| (Version::default(), targets));
+                read = read.map(|(_, targets)| (FileVersion::default(), targets));
                 report.failed(reason);
             }
         }
@@ -82,12 +71,12 @@ pub(crate) async fn follow(source: &FileSource, resolvers: &Resolvers, report: &
 /// The targets of the file, if it is another one than the one known.
 async fn look(
     path: &Path,
-    known: Option<Version>,
-) -> Result<Option<(Version, Vec<Target>)>, String> {
+    known: Option<FileVersion>,
+) -> Result<Option<(FileVersion, Vec<Target>)>, String> {
     let path = path.to_owned();
     let looking = tokio::task::spawn_blocking(move || {
         let unreadable = |error: io::Error| format!("{} cannot be read: {error}", path.display());
-        let version = Version::of(&path).map_err(unreadable)?;
+        let version = FileVersion::of(&path).map_err(unreadable)?;
         if known == Some(version) && !version.is_recent() {
             return Ok(None);
         }
@@ -99,17 +88,6 @@ async fn look(
         Ok(Some((version, targets)))
     });
     looking.await.unwrap_or_else(|error| Err(error.to_string()))
-}
-
-impl Version {
-    fn of(path: &Path) -> io::Result<Self> {
-        let file = fs::metadata(path)?;
-        Ok(Self { modified: file.modified().ok(), size: file.len(), inode: file.ino() })
-    }
-
-    fn is_recent(&self) -> bool {
-        self.modified.is_none_or(|at| at.elapsed().is_ok_and(|age| age < RECENT))
-    }
 }
 
 /// Reads the groups of targets.

@@ -20,6 +20,7 @@ mod discovery;
 mod dns;
 mod etcd;
 mod file;
+mod file_version;
 mod kubernetes;
 mod member;
 mod metrics;
@@ -34,6 +35,7 @@ pub use discovery::{Discovery, Followed};
 pub use etcd::{
     Change, Etcd, Event, KeyValue, Leave, Listing, NameState, Quality, Watch, WatchError, register,
 };
+pub use file_version::FileVersion;
 pub use member::Member;
 pub use metrics::DiscoveryMetrics;
 pub use report::{IsUp, Report};

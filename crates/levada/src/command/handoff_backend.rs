@@ -13,7 +13,7 @@ use levada_config::{
     SettingsReader,
 };
 use levada_config::{Source, Surroundings, text::Upstream};
-use levada_node::Predecessor;
+use levada_node::{Predecessor, WatchedFiles};
 
 use levada_client::command::CommandStatus;
 
@@ -85,7 +85,7 @@ pub(crate) fn run(args: &HandoffBackendArgs) -> anyhow::Result<CommandStatus> {
     }
     let same = settings.clone();
     let reader = SettingsReader(Box::new(move || Ok(same.clone())));
-    levada_node::run(settings, reader, predecessor, None, |_addresses| {})?;
+    levada_node::run(settings, reader, predecessor, None, WatchedFiles::default(), |_| {})?;
     Ok(CommandStatus::Success)
 }
 

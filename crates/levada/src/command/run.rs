@@ -8,7 +8,7 @@ use std::{
 use anyhow::Context as _;
 use levada_config::SettingsReader;
 use levada_fleet::Home;
-use levada_node::Predecessor;
+use levada_node::{Predecessor, WatchedFiles};
 
 use super::configuration::{self, start_error};
 use crate::cli::RunArgs;
@@ -30,13 +30,15 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<CommandStatus> {
         Some(directory) => Home::new(directory).configuration(),
         None => args.config.clone(),
     };
+    // Before they are read: no change is missed.
+    let watched = WatchedFiles::new(args.watch.clone());
     let checked = configuration::load(&file)?;
     // The process that reads standard error during an upgrade may have ended.
     let _ = write!(io::stderr(), "{}", checked.report);
     let settings =
         checked.settings.with_context(|| format!("{} cannot be used", file.display()))?;
     // The edge logs its addresses; no caller waits for it to be ready.
-    levada_node::run(settings, reader(file), predecessor, follower, |_addresses| {})?;
+    levada_node::run(settings, reader(file), predecessor, follower, watched, |_addresses| {})?;
     Ok(CommandStatus::Success)
 }
 

@@ -3,11 +3,15 @@
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::{TcpListener, TcpStream},
+    os::unix::fs::symlink,
+    path::Path,
     process::{Child, Command, Stdio},
     time::Duration,
 };
 
 use rustix::process::{Pid, Signal, kill_process};
+
+use crate::support::{Process, free};
 
 const CONFIGURATION: &str = r#"
 name = "a"
@@ -219,4 +223,51 @@ fn signals_right_after_ready_do_not_end_the_node_without_a_drain() {
         let status = process.wait().unwrap();
         assert!(status.success(), "round {round}: {status}");
     }
+}
+
+/// The volume of a ConfigMap, as the kubelet renews it: the files are links into a directory that is swapped.
+fn renew(volume: &Path, version: &str, configuration: &str) {
+    let data = volume.join(version);
+    std::fs::create_dir(&data).unwrap();
+    std::fs::write(data.join("levada.toml"), configuration).unwrap();
+    symlink(version, volume.join("..data_tmp")).unwrap();
+    std::fs::rename(volume.join("..data_tmp"), volume.join("..data")).unwrap();
+}
+
+#[test]
+fn renewed_volume_is_a_reload_and_a_wrong_one_changes_nothing() {
+    let (client, admin) = (free(), free());
+    let (client, admin) = (format!("127.0.0.1:{client}"), format!("127.0.0.1:{admin}"));
+    let with = |body: &str| {
+        format!(
+            "name = 'a'\n[[listen]]\naddress = '{client}'\n[admin]\nlisten = '{admin}'\n\
+             [[site]]\nhosts = '*'\norigin = 'http://127.0.0.1:9'\n\
+             [[site.route]]\nrespond = {{ body = '{body}' }}\n"
+        )
+    };
+    let volume = tempfile::tempdir().unwrap();
+    let volume = volume.path();
+    renew(volume, "..1", &with("one"));
+    let file = volume.join("levada.toml");
+    symlink("..data/levada.toml", &file).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_levada"));
+    command.arg("run").arg("-c").arg(&file).arg("--watch").arg(volume);
+    let (_node, _said) = Process::ready(&mut command).unwrap();
+    assert!(answer(&client, "/").ends_with("one"));
+
+    let until = |path_at: &str, path: &str, expected: &str| {
+        let comes = (0..300).any(|_| {
+            std::thread::sleep(Duration::from_millis(100));
+            answer(path_at, path).contains(expected)
+        });
+        assert!(comes, "{expected}: {}", answer(path_at, path));
+    };
+    renew(volume, "..2", &with("two"));
+    until(&client, "/", "two");
+    renew(volume, "..3", &with("three").replace("[[site]]", "[[sight]]"));
+    until(&admin, "/metrics", "levada_config_last_reload_success 0");
+    until(&admin, "/events", "reload_failed");
+    assert!(answer(&client, "/").ends_with("two"));
+    renew(volume, "..4", &with("four"));
+    until(&client, "/", "four");
 }

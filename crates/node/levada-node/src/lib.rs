@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! run ─ listeners                      threads, sockets, signals, an orderly end
-//! tend ─ route ─ members ─ watch ─ fleet  background tasks
+//! tend ─ route ─ members ─ watch ─ fleet ─ watched_files  background tasks
 //! reload ─ replace ─ upgrade           changes without outage: settings, then the process
 //! dns                                  the name server, in a node or alone
 //! admin ─ admin_places ─ page ─ explain  the port of operators
@@ -28,6 +28,7 @@ mod start_error;
 mod tend;
 mod upgrade;
 mod watch;
+mod watched_files;
 
 pub use counts::Counts;
 pub use dns::run_dns;
@@ -35,3 +36,4 @@ pub use levada_tls::pem::TlsError;
 pub use run::{Running, check, run};
 pub use start_error::StartError;
 pub use upgrade::{Addresses, Predecessor};
+pub use watched_files::WatchedFiles;

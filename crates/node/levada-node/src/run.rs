@@ -30,6 +30,7 @@ use crate::{
     upgrade::{
         Addresses, NodeSockets, PassedSockets, Predecessor, SocketError, UpgradePhase, systemd,
     },
+    watched_files::{self, WatchedFiles},
 };
 use levada_config::{DnsSettings, Runtime, Settings, SettingsReader};
 
@@ -37,8 +38,8 @@ use levada_config::{DnsSettings, Runtime, Settings, SettingsReader};
 /// `ready` when the node has caught up with the purges of its cluster and every address is being
 /// listened on. On HUP the node takes over the settings that `reader` reads, as far as they can change. On
 /// HUP and USR1 it opens the access log again, and on USR2 it starts an upgrade. Takes over from its
-/// `predecessor`, if there is one, and ends when another process has taken over from it. A node of a fleet follows that
-/// by `fleet`, as long as it serves.
+/// `predecessor`, if there is one, and ends when another process has taken over from it. While it serves, a node of a
+/// fleet follows that by `fleet`, and a change of `watched` files is a HUP.
 ///
 /// # Errors
 /// When an address, a certificate, a policy or the log cannot be used. Nothing is left half started.
@@ -47,6 +48,7 @@ pub fn run(
     reader: SettingsReader,
     mut predecessor: Option<Predecessor>,
     fleet: Option<Follower>,
+    watched: WatchedFiles,
     ready: impl FnOnce(&Addresses),
 ) -> Result<(), StartError> {
     let runtime = settings.runtime;
@@ -88,6 +90,7 @@ pub fn run(
             tokio::spawn(systemd::watch(reloader.listeners.workers()));
             ready(&addresses);
             addresses.log(&node.settings().name);
+            watched_files::follow(watched, &reloader, &stop);
             follow(&fleet, &reloader, &stop).await
         };
         let ended = tokio::select! {
