@@ -17,3 +17,17 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- define "levada.secret" -}}
 {{ .Values.peering.existingSecret | default (printf "%s-peering" (include "levada.name" .)) }}
 {{- end }}
+
+{{/* The lines of `config` that a running node cannot take: the table "What needs a restart" of docs/operate/change.md.
+     [dns] can change but for its sockets and threads. */}}
+{{- define "levada.fixed" -}}
+{{- $table := "" }}
+{{- range splitList "\n" .Values.config }}
+{{- if regexMatch "^\\s*\\[" . }}{{ $table = regexFind "[a-z_]+" . }}{{ end }}
+{{- $tables := has $table (list "runtime" "cache" "handoff" "route" "telemetry") }}
+{{- $of_dns := and (eq $table "dns") (regexMatch "^\\s*(\\[dns\\]|listen|threads)" .) }}
+{{- $keys := regexMatch "^\\s*(compress_workers|compress_queue|expose_tags)\\b" . }}
+{{- if or $tables $of_dns $keys }}{{ . }}
+{{ end }}
+{{- end }}
+{{- end }}
