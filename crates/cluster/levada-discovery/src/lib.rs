@@ -36,6 +36,9 @@ pub use etcd::{
     Change, Etcd, Event, KeyValue, Leave, Listing, NameState, Quality, Watch, WatchError, register,
 };
 pub use file_version::FileVersion;
+pub use kubernetes::{
+    AccessError, ListError, Metadata, Object, ObjectFollower, Objects, Resource, patch,
+};
 pub use member::Member;
 pub use metrics::DiscoveryMetrics;
 pub use report::{IsUp, Report};

@@ -5,20 +5,22 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use http::{HeaderMap, HeaderValue, Uri, header};
+use http::{HeaderMap, HeaderValue, Method, Uri, header};
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde_json::Value;
 
-use super::kubeconfig::{self, KubeconfigError};
+use super::kubeconfig;
 use crate::{
     ClusterAccess, Endpoint,
-    api::Api,
+    api::{Api, ApiError, Lines},
     tls::{ClientPem, Pem, TlsError},
 };
 
 /// Everything that a request needs.
 pub(super) struct Access {
-    pub(super) api: Api,
+    api: Api,
     /// The beginning of every path.
-    pub(super) base_path: String,
+    base_path: String,
     /// The namespace of this pod or context.
     pub(super) namespace: String,
 }
@@ -35,19 +37,35 @@ pub(super) struct Credentials {
 
 /// Why the API server cannot be asked.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum AccessError {
+pub enum AccessError {
+    /// A file cannot be read.
     #[error("{path}: {why}")]
-    File { path: String, why: io::Error },
+    File {
+        /// The file.
+        path: String,
+        /// The system's error.
+        why: io::Error,
+    },
+    /// There is no service account.
     #[error(
         "this process is in no pod: KUBERNETES_SERVICE_HOST is not set; name a file with `kubeconfig`"
     )]
     NoPod,
+    /// A kubeconfig file cannot be used.
     #[error("{path}: {why}")]
-    Kubeconfig { path: String, why: KubeconfigError },
+    Kubeconfig {
+        /// The file.
+        path: String,
+        /// The reason.
+        why: String,
+    },
+    /// The address of the server cannot be used.
     #[error("the API server's address {0:?} is no URL with http or https and a host")]
     Server(String),
+    /// The token cannot be used.
     #[error("the token has characters that no header field may have")]
     Token,
+    /// The certificates cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
 }
@@ -67,11 +85,36 @@ impl Access {
             }
             ClusterAccess::Kubeconfig { path, context } => {
                 kubeconfig::read(path, context.as_deref()).await.map_err(|why| {
-                    AccessError::Kubeconfig { path: path.display().to_string(), why }
+                    AccessError::Kubeconfig {
+                        path: path.display().to_string(),
+                        why: why.to_string(),
+                    }
                 })?
             }
         };
         credentials.access()
+    }
+
+    /// Sends a request, and reads its answer.
+    pub(super) async fn ask<A: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Vec<u8>,
+    ) -> Result<A, ApiError> {
+        self.api.ask(method, &format!("{}{path}", self.base_path), body).await
+    }
+
+    /// Changes a part of an object by a merge patch (RFC 7396).
+    pub(super) async fn patch(&self, path: &str, change: &Value) -> Result<(), ApiError> {
+        let _: IgnoredAny = self.ask(Method::PATCH, path, serde_json::to_vec(change)?).await?;
+        Ok(())
+    }
+
+    /// Asks for news, which come as lines.
+    pub(super) async fn stream(&self, path: &str) -> Result<Lines, ApiError> {
+        let path = format!("{}{path}", self.base_path);
+        self.api.stream(Method::GET, &path, Vec::new()).await
     }
 }
 
@@ -104,6 +147,9 @@ impl Credentials {
         let host = uri.host().ok_or_else(wrong)?.trim_matches(['[', ']']).into();
         let port = uri.port_u16().unwrap_or(if tls { 443 } else { 80 });
         let mut fields = HeaderMap::new();
+        // The only bodies are those of changes.
+        let merge = HeaderValue::from_static("application/merge-patch+json");
+        fields.insert(header::CONTENT_TYPE, merge);
         if let Some(token) = &self.token {
             let mut value = HeaderValue::try_from(format!("Bearer {}", token.trim()))
                 .map_err(|_| AccessError::Token)?;

@@ -7,23 +7,22 @@ use std::{
 
 use serde::Deserialize;
 
+use super::{Metadata, Object};
 use crate::{Member, ServicePort};
 
 /// A part of a service's endpoints.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Slice {
-    pub(super) metadata: Metadata,
+    metadata: Metadata,
     endpoints: Option<Vec<Endpoint>>,
     ports: Option<Vec<Port>>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-#[derive(Default)]
-pub(super) struct Metadata {
-    pub(super) name: String,
-    pub(super) resource_version: String,
+impl Object for Slice {
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
 }
 
 #[derive(Deserialize)]
