@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 use levada_fleet_cli::{FleetArgs, join::JoinArgs};
+use levada_kubernetes::KubernetesArgs;
 use levada_lab::LabArgs;
 use levada_report::LogsArgs;
 
@@ -76,6 +77,7 @@ pub(crate) enum Command {
     Route(RouteArgs),
     Fleet(FleetArgs),
     Join(JoinArgs),
+    Kubernetes(KubernetesArgs),
     Get(GetArgs),
     Sync(SyncArgs),
     Sim(SimArgs),

@@ -47,6 +47,7 @@ fn main() -> ExitCode {
         Command::Route(args) => command::route::run(args),
         Command::Fleet(args) => levada_fleet_cli::run(args, &start_error),
         Command::Join(args) => levada_fleet_cli::join::run(args),
+        Command::Kubernetes(args) => levada_kubernetes::run(args, &start_error),
         Command::Sim(args) => command::sim::run(args),
         Command::Lab(args) => levada_lab::run(args),
         Command::Logs(args) => levada_report::run(args),

@@ -9,6 +9,7 @@ mod explain;
 mod generated;
 mod get;
 mod init;
+mod kubernetes;
 mod logs;
 mod manual;
 mod purge;
