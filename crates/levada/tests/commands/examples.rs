@@ -10,7 +10,7 @@ use levada_config::{Report, Severity, Source, Surroundings};
 
 use crate::support::levada;
 
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
@@ -228,7 +228,7 @@ fn every_file_of_packages_and_examples_is_a_configuration() {
 }
 
 /// The text of a block scalar of YAML: the lines below `key: |` that are further to the right.
-fn scalar(yaml: &str, key: &str) -> String {
+pub(crate) fn scalar(yaml: &str, key: &str) -> String {
     let begin = format!("{key}: |");
     let mut lines = yaml.lines().skip_while(|line| line.trim() != begin).peekable();
     let indent = |line: &str| line.len() - line.trim_start().len();

@@ -1,6 +1,7 @@
 //! The commands of the program, run as their users run them.
 
 mod admin_socket;
+mod chart;
 mod convert;
 mod dns;
 mod doctor;

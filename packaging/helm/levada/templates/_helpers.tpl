@@ -31,3 +31,44 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{ end }}
 {{- end }}
 {{- end }}
+
+{{/* The listener for HTTPS. */}}
+{{- define "levada.https" -}}
+{{- with .Values.tls }}
+{{- if .secrets }}
+[[listen]]
+address = "0.0.0.0:{{ .port }}"
+http3 = {{ .http3 }}
+tls = [
+{{- range .secrets }}
+  { certificate = "/etc/levada-tls/{{ . }}/tls.crt", key = "/etc/levada-tls/{{ . }}/tls.key" },
+{{- end }}
+]
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The ports for clients other than that of plain HTTP, as a Service has them. The port of HTTPS is the same at the
+     pods: nodes offer HTTP/3 at the port where they listen. */}}
+{{- define "levada.ports" -}}
+{{- if .Values.tls.secrets }}
+- name: https
+  port: {{ .Values.tls.port }}
+  targetPort: https
+{{- if .Values.tls.http3 }}
+- name: http3
+  protocol: UDP
+  port: {{ .Values.tls.port }}
+  targetPort: http3
+{{- end }}
+{{- end }}
+{{- if .Values.dns.enabled }}
+- name: dns
+  protocol: UDP
+  port: 53
+  targetPort: dns
+- name: dns-tcp
+  port: 53
+  targetPort: dns-tcp
+{{- end }}
+{{- end }}
