@@ -137,6 +137,24 @@ fn certificates_and_ports_of_the_values_are_those_of_node_and_service() {
 }
 
 #[test]
+fn sites_of_resources_are_written_before_the_node_and_next_to_it() {
+    let Some(helm) = helm() else { return };
+    let values = "config: \"\"\nsites: { enabled: true, class: edge }\ntls: { port: 8443 }\n";
+    let set = rendered(&helm, &["statefulset"], values).unwrap();
+    let count = |text: &str| set.matches(text).count();
+    assert_eq!(count("- --class=edge\n"), 2, "{set}");
+    assert_eq!(count("- --once\n"), 1, "{set}");
+    assert_eq!(count("- --https=0.0.0.0:8443\n"), 2, "{set}");
+    assert!(set.contains("- --config=/run/levada-sites/levada.toml\n"), "{set}");
+    let rights = rendered(&helm, &["sites"], values).unwrap();
+    for kind in ["IngressClass", "ClusterRole", "ClusterRoleBinding"] {
+        assert!(rights.contains(&format!("kind: {kind}\n")), "{rights}");
+    }
+    assert!(rendered(&helm, &["services"], values).unwrap().contains("targetPort: https\n"));
+    assert!(rendered(&helm, &["configmap"], "config: \"\"").unwrap_err().contains("config"));
+}
+
+#[test]
 fn values_that_no_template_reads_are_refused() {
     let Some(helm) = helm() else { return };
     for (values, place) in [

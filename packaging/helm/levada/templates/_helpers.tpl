@@ -51,7 +51,7 @@ tls = [
 {{/* The ports for clients other than that of plain HTTP, as a Service has them. The port of HTTPS is the same at the
      pods: nodes offer HTTP/3 at the port where they listen. */}}
 {{- define "levada.ports" -}}
-{{- if .Values.tls.secrets }}
+{{- if include "levada.tls" . }}
 - name: https
   port: {{ .Values.tls.port }}
   targetPort: https
@@ -71,4 +71,78 @@ tls = [
   port: 53
   targetPort: dns-tcp
 {{- end }}
+{{- end }}
+
+{{/* Whether there may be certificates. */}}
+{{- define "levada.tls" -}}
+{{- if or .Values.tls.secrets .Values.sites.enabled }}true{{ end }}
+{{- end }}
+
+{{- define "levada.image" -}}
+image: "{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}"
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities:
+    drop: [ALL]
+env:
+  - name: POD_NAME
+    valueFrom:
+      fieldRef:
+        fieldPath: metadata.name
+  {{- with .Values.env }}{{ toYaml . | nindent 2 }}{{ end }}
+{{- end }}
+
+{{/* What the configuration names. */}}
+{{- define "levada.mounts" -}}
+- name: config
+  mountPath: /etc/levada
+  readOnly: true
+- name: peering
+  mountPath: /etc/levada-peering
+  readOnly: true
+{{- range $at, $secret := .Values.tls.secrets }}
+- name: tls-{{ $at }}
+  mountPath: /etc/levada-tls/{{ $secret }}
+  readOnly: true
+{{- end }}
+- name: run
+  mountPath: /run/levada
+- name: cache
+  mountPath: /var/cache/levada
+{{- if .Values.sites.enabled }}
+- name: sites
+  mountPath: /run/levada-sites
+{{- end }}
+{{- with .Values.volumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* The container that writes the sites of Ingress and Gateway resources. */}}
+{{- define "levada.sites" -}}
+{{ include "levada.image" . }}
+args:
+  - kubernetes
+  - sites
+  - --output=/run/levada-sites
+  - --class={{ .Values.sites.class }}
+  - --https=0.0.0.0:{{ .Values.tls.port }}
+  {{- if .Values.tls.http3 }}
+  - --http3
+  {{- end }}
+  {{- with .Values.sites.namespace }}
+  - --namespace={{ . }}
+  {{- end }}
+  {{- if .Values.sites.status }}
+  - --status
+  {{- if .Values.sites.addresses }}
+  {{- range .Values.sites.addresses }}
+  - --address={{ . }}
+  {{- end }}
+  {{- else }}
+  - --service={{ .Release.Namespace }}/{{ include "levada.name" . }}
+  {{- end }}
+  {{- end }}
 {{- end }}
