@@ -6,6 +6,7 @@ use levada_config::{Settings, Severity, Source, Surroundings};
 use toml::{Table, Value};
 
 use crate::{
+    action,
     certificates::{self, CertificateFile},
     from_gateway, from_ingress,
     problem::Problems,
@@ -41,23 +42,23 @@ pub(crate) fn derive(base: &Table, cluster: &Cluster, options: &Options<'_>) -> 
     let mut problems = Problems::default();
     let mut document = base.clone();
     let own = hosts_of(base);
-    let mut used = Vec::new();
+    let mut sites: Vec<(String, Vec<Rule>)> = Vec::new();
     for (host, mut rules) in by_host(rules(cluster, options.class, &mut problems)) {
         if own.contains(&host) {
             for rule in &rules {
-                problems.add(
-                    &rule.owner,
-                    format!("the configuration has a site of its own for {host}"),
-                );
+                let text = format!("the configuration has a site of its own for {host}");
+                problems.add(&rule.owner, text);
             }
             continue;
         }
         rules.sort_by_cached_key(Rule::rank);
-        close_the_unusable(&host, &mut rules, base, &mut problems);
-        append(&mut document, "site", site(&host, &rules));
-        used.extend(rules);
+        sites.push((host, rules));
     }
-    for source in sources(&used) {
+    close_the_unusable(&mut sites, base, &mut problems);
+    for (host, rules) in &sites {
+        append(&mut document, "site", site(host, rules));
+    }
+    for source in sources(sites.iter().flat_map(|(_, rules)| rules)) {
         append(&mut document, "discovery", source.source(&options.access));
     }
     if !document.contains_key("site") {
@@ -133,38 +134,47 @@ fn site(host: &str, rules: &[Rule]) -> Table {
     ])
 }
 
-/// Closes the rules that a node refuses, so that it takes the others.
-fn close_the_unusable(host: &str, rules: &mut [Rule], base: &Table, problems: &mut Problems) {
-    if refusal(host, rules, base).is_none() {
+/// Closes the rules that a node refuses, so that it takes the others. They are found by halves: a check of all sites is
+/// enough where nothing is wrong.
+fn close_the_unusable(sites: &mut [(String, Vec<Rule>)], base: &Table, problems: &mut Problems) {
+    if sites.is_empty() || refusal(sites, base).is_none() {
         return;
     }
-    for rule in rules {
-        let Some(reason) = refusal(host, std::slice::from_ref(rule), base) else { continue };
-        problems.add(&rule.owner, format!("a rule for {host} cannot be used: {reason}"));
-        let closed = match rule.owner.kind {
-            "Ingress" => from_ingress::CLOSED,
-            _ => crate::action::CLOSED,
-        };
-        rule.action = Action::Closed(closed);
-        if refusal(host, std::slice::from_ref(rule), base).is_some() {
-            rule.action = Action::ClosesHost(closed);
-        }
+    if let [(host, rules)] = sites {
+        return rules.iter_mut().for_each(|rule| close(host, rule, base, problems));
+    }
+    let (first, second) = sites.split_at_mut(sites.len() / 2);
+    close_the_unusable(first, base, problems);
+    close_the_unusable(second, base, problems);
+}
+
+/// Closes a rule if a node refuses it by itself.
+fn close(host: &str, rule: &mut Rule, base: &Table, problems: &mut Problems) {
+    let refused = |rule: &Rule| refusal(&[(host.to_owned(), vec![rule.clone()])], base);
+    let Some(reason) = refused(rule) else { return };
+    problems.add(&rule.owner, format!("a rule for {host} cannot be used: {reason}"));
+    let closed = match rule.owner.kind {
+        "Ingress" => from_ingress::CLOSED,
+        _ => action::CLOSED,
+    };
+    rule.action = Action::Closed(closed);
+    if refused(rule).is_some() {
+        rule.action = Action::ClosesHost(closed);
     }
 }
 
-/// Why a node could not use a site with these rules.
-fn refusal(host: &str, rules: &[Rule], base: &Table) -> Option<String> {
+/// Why a node could not use these sites.
+fn refusal(sites: &[(String, Vec<Rule>)], base: &Table) -> Option<String> {
     let mut document = Table::from_iter([("name".to_owned(), "check".into())]);
     for key in ["defaults", "country_database"] {
         document.extend(base.get(key).map(|value| (key.to_owned(), value.clone())));
     }
-    append(
-        &mut document,
-        "listen",
-        Table::from_iter([("address".to_owned(), "127.0.0.1:0".into())]),
-    );
-    append(&mut document, "site", site(host, rules));
-    for source in sources(rules) {
+    let listener = [("address".to_owned(), "127.0.0.1:0".into())];
+    append(&mut document, "listen", Table::from_iter(listener));
+    for (host, rules) in sites {
+        append(&mut document, "site", site(host, rules));
+    }
+    for source in sources(sites.iter().flat_map(|(_, rules)| rules)) {
         append(&mut document, "discovery", source.source(&Table::new()));
     }
     let source = Source { name: "check".to_owned(), text: document.to_string() };
