@@ -10,6 +10,9 @@ use crate::{
 /// One revision after the other, and back.
 fn goes_through_revisions(fleet: &Fleet) {
     let (one, two) = (origin("200 OK", "one"), origin("200 OK", "two"));
+    let waits =
+        || stdout(&fleet.order(&["status"])).matches("waits for the first revision").count();
+    wait("nodes without a revision", || waits() == 3);
     fleet.serve(one);
     fleet.applied();
     fleet.wait_for(&["one", "one", "one"]);
@@ -47,6 +50,18 @@ fn goes_through_revisions(fleet: &Fleet) {
     assert!(history.contains("applied revision 3"), "{history}");
     let status = fleet.order(&["status"]);
     assert!(status.status.success(), "{status:?}");
+
+    // Old revisions go, and what they have in common with others stays.
+    fleet.serve(two);
+    let kept = stdout(&fleet.apply(&["--at-once", "--keep", "2"]));
+    assert!(kept.contains("2 old revisions have left the state"), "{kept}");
+    let history = stdout(&fleet.order(&["history"]));
+    assert!(history.contains("\n* 4 ") && !history.contains("from one to two\n"), "{history}");
+    let gone = fleet.order(&["rollback", "2"]);
+    assert!(stderr(&gone).contains("there is no such revision"), "{gone:?}");
+    let back = fleet.order(&["rollback"]);
+    assert!(back.status.success(), "{back:?}");
+    assert_eq!(fleet.answers(), ["one", "one", "one"]);
 }
 
 #[test]

@@ -26,6 +26,11 @@ pub enum Refusal {
         /// How long ago, in seconds.
         seconds: u64,
     },
+    /// It is bound to sites.
+    #[error(
+        "the token {0} is bound to sites: use it with the API (levada fleet serve), or to purge at a node"
+    )]
+    Bound(String),
     /// Its role does not allow it.
     #[error("a token with the role {0} may not do this: use one with the role {1}")]
     Role(&'static str, &'static str),
@@ -55,6 +60,25 @@ pub(crate) fn judge(
     }
 }
 
+/// The role of a token that may ask the state itself.
+///
+/// # Errors
+/// As [`judge`], or if it is bound to sites.
+pub(crate) fn judge_unbound(
+    id: &str,
+    secret: &str,
+    record: Option<&TokenRecord>,
+    now: u64,
+) -> Result<Role, Refusal> {
+    let role = judge(id, secret, record, now)?;
+    match record {
+        Some(TokenRecord { sites, .. }) if !sites.is_empty() || role == Role::Purge => {
+            Err(Refusal::Bound(id.to_owned()))
+        }
+        _ => Ok(role),
+    }
+}
+
 /// Whether the token `id` with a role may ask this.
 ///
 /// # Errors
@@ -80,10 +104,10 @@ pub(crate) fn may_ask(id: &str, role: Role, question: &Question) -> Result<(), R
             Role::Apply => refused(Role::Admin),
             Role::Join if is_joining(unchanged, changes) => Ok(()),
             Role::Node if is_own_report(id, changes) || is_acme(changes) => Ok(()),
-            Role::Read | Role::Join | Role::Node => refused(Role::Apply),
+            Role::Purge | Role::Read | Role::Join | Role::Node => refused(Role::Apply),
         },
         Question::Grant(_) | Question::Renew(_) | Question::Revoke(_) => match role {
-            Role::Read | Role::Join => refused(Role::Apply),
+            Role::Purge | Role::Read | Role::Join => refused(Role::Apply),
             Role::Apply | Role::Admin | Role::Node => Ok(()),
         },
     }
@@ -138,7 +162,16 @@ mod tests {
 
     fn record(role: Role, expires: Option<u64>, revoked: bool) -> TokenRecord {
         let (digest, id) = (sha256(b"s"), "t".to_owned());
-        TokenRecord { id, role, digest, made: 0, expires, revoked, note: String::new() }
+        TokenRecord {
+            id,
+            role,
+            digest,
+            made: 0,
+            expires,
+            revoked,
+            note: String::new(),
+            sites: Vec::new(),
+        }
     }
 
     #[test]

@@ -4,14 +4,19 @@
 //! ends, and the nodes that tried the revision go back to the head by themselves.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
+    fmt,
     time::{Duration, Instant},
 };
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     content,
     directory::Directory,
     model::{Alive, Head, Manifest, Rollout, keys},
+    prune::prune,
     rollout::{Tolerance, steps, worse},
     state::{Followed, State, digest, put},
     store::{Change, StoreError},
@@ -28,6 +33,10 @@ pub struct Plan {
     pub canary: Option<Canary>,
     /// How long the nodes may take to use it.
     pub patience: Duration,
+    /// The head ([`Followed::version`]) that the caller saw: nothing is applied on another one. `None` for any.
+    pub base: Option<String>,
+    /// The number of revisions that stay in the state, in addition to those that nodes use.
+    pub kept: usize,
 }
 
 /// How some of the nodes try a revision first.
@@ -42,7 +51,8 @@ pub struct Canary {
 }
 
 /// A step of an apply, for the person who waits.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Progress {
     /// The files are in the state.
     Published(u64),
@@ -50,12 +60,15 @@ pub enum Progress {
     Trying(Vec<String>),
     /// It is the head.
     Head(u64),
-    /// The clock of a node is ahead of that of the state by so many seconds.
+    /// The clock of a node is ahead of that of the state by so many seconds, or behind if they are negative.
     Clock(String, i64),
+    /// So many old revisions have left the state.
+    Pruned(usize),
 }
 
 /// How an apply ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Applied {
     /// All nodes use the revision.
     Everywhere {
@@ -161,6 +174,9 @@ async fn locked(
 ) -> Result<Applied, ApplyError> {
     let seen = Seen::of(state).await?;
     let followed = &seen.followed;
+    if plan.base.as_ref().is_some_and(|base| *base != followed.version()) {
+        return Err(ApplyError::Moved);
+    }
     let head = publish(state, directory, plan, &seen).await?;
     said(Progress::Published(head.number));
     // A fleet without a revision serves nothing that could become worse.
@@ -193,10 +209,56 @@ async fn locked(
     said(Progress::Head(head.number));
     let names: Vec<_> = followed.members.iter().map(|member| member.name.clone()).collect();
     let missing = until_active(state, &head, &names, plan.patience, said).await?;
+    if let Some(count) = pruned(state, &head, plan.kept).await? {
+        said(Progress::Pruned(count));
+    }
     let (number, nodes) = (head.number, names.len());
     match missing.is_empty() {
         true => Ok(Applied::Everywhere { number, nodes }),
         false => Ok(Applied::Missing { number, nodes: missing }),
+    }
+}
+
+/// Removes old revisions, but none that a node uses; how many, if any.
+async fn pruned(state: &State, head: &Head, kept: usize) -> Result<Option<usize>, StoreError> {
+    let (_, alive) = state.alive().await?;
+    let in_use = alive.values().map(|node| node.revision).chain([head.number]);
+    let in_use: BTreeSet<u64> = in_use.collect();
+    Ok(Some(prune(state, kept, &in_use).await?).filter(|count| *count > 0))
+}
+
+impl fmt::Display for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Published(number) => write!(f, "revision {number} is in the state"),
+            Self::Trying(nodes) => write!(f, "tried by {}", nodes.join(", ")),
+            Self::Head(number) => write!(f, "revision {number} is the head"),
+            Self::Clock(node, ahead) => {
+                let side = if *ahead > 0 { "ahead of" } else { "behind" };
+                let seconds = ahead.unsigned_abs();
+                write!(f, "warning: the clock of {node} is {seconds} s {side} the state's")
+            }
+            Self::Pruned(1) => f.write_str("an old revision has left the state"),
+            Self::Pruned(count) => write!(f, "{count} old revisions have left the state"),
+        }
+    }
+}
+
+impl fmt::Display for Applied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Everywhere { number, nodes } => {
+                write!(f, "revision {number} is active on all {nodes} nodes")
+            }
+            Self::Missing { number, nodes } => {
+                write!(f, "revision {number} is the head; not active on:")?;
+                nodes.iter().try_for_each(|(name, why)| write!(f, "\n  {name}: {why}"))
+            }
+            Self::RolledBack { number, why } => write!(
+                f,
+                "revision {number} went back: {why}\nthe nodes that tried it go back to the head; nothing else has changed"
+            ),
+        }
     }
 }
 
@@ -224,6 +286,18 @@ impl Seen {
     /// The highest number of a head that a node has seen.
     pub fn highest(&self) -> u64 {
         self.alive.values().map(|node| node.seen).max().unwrap_or(0)
+    }
+
+    /// The revision of this number, or the last one whose files differ from those of the head.
+    pub fn earlier(&self, number: Option<u64>) -> Option<&Manifest> {
+        let head = self.head()?;
+        match number {
+            Some(number) => self.revisions.iter().find(|one| one.number == number),
+            None => {
+                let earlier = self.revisions.iter().filter(|one| one.number < head.number);
+                earlier.rev().find(|one| head.files != one.files)
+            }
+        }
     }
 
     /// The manifest of the head.
@@ -333,6 +407,7 @@ fn why_missing(node: Option<&Alive>, head: &Head) -> Option<String> {
     }
     (node.revision != head.number).then(|| match &node.error {
         Some(error) => error.clone(),
+        None if node.revision == 0 => "it waits for its first revision".to_owned(),
         None => format!("it uses revision {}", node.revision),
     })
 }

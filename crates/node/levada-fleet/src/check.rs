@@ -20,6 +20,12 @@ pub type StartError<'a> = &'a (dyn Fn(&Settings) -> Option<String> + Sync);
 pub struct FleetProblem {
     /// Place and words, as `levada validate` prints them.
     pub problem: String,
+    /// The file of the directory.
+    pub file: String,
+    /// Its line, from 1; `None` for the file as a whole.
+    pub line: Option<usize>,
+    /// Its column, from 1.
+    pub column: Option<usize>,
     /// Whether the configuration can be used in spite of it.
     pub is_warning: bool,
     /// The names of the nodes.
@@ -92,6 +98,9 @@ pub fn check(
     }
     let said = |(problem, nodes): (Misplaced, _)| FleetProblem {
         problem: problem.to_string(),
+        line: problem.at.map(|(line, _)| line),
+        column: problem.at.map(|(_, column)| column),
+        file: problem.file,
         is_warning: problem.is_warning,
         nodes,
     };

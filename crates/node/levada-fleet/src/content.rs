@@ -47,6 +47,8 @@ pub(crate) async fn publish(
         // A command that was cut may have written it.
         state.write(&[(&key, 0)], vec![Change::put(&key, sealed)]).await
     });
+    // A list: futures that borrow from a closure cannot be sent to another thread.
+    let writes: Vec<_> = writes.collect();
     let mut writes = futures_util::stream::iter(writes).buffer_unordered(AT_ONCE);
     while let Some(written) = writes.next().await {
         written?;
@@ -92,6 +94,7 @@ pub async fn fetch(
             Ok::<_, StoreError>((path.clone(), content))
         }
     });
+    let reads: Vec<_> = reads.collect();
     let mut reads = futures_util::stream::iter(reads).buffer_unordered(AT_ONCE);
     let mut files = BTreeMap::new();
     while let Some(read) = reads.next().await {

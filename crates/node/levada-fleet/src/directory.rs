@@ -79,7 +79,7 @@ pub enum DirectoryError {
 }
 
 /// The most bytes of a directory.
-const LARGEST: usize = 64 << 20;
+pub(crate) const LARGEST: usize = 64 << 20;
 
 impl Directory {
     /// Reads a directory. Names that begin with a dot, and files of other kinds than those of a fleet at its top, such
@@ -117,7 +117,7 @@ impl Directory {
         for entry in fs::read_dir(&path).map_err(unreadable(&path))? {
             let entry = entry.map_err(unreadable(&path))?.path();
             let Some(name) = entry.file_name().and_then(|name| name.to_str()) else { continue };
-            if name.starts_with('.') {
+            if is_hidden(name) {
                 continue;
             }
             let inner = if below.is_empty() { name.to_owned() } else { format!("{below}/{name}") };
@@ -195,8 +195,13 @@ impl Directory {
     }
 }
 
+/// Whether a name is left out of a directory.
+pub(crate) fn is_hidden(name: &str) -> bool {
+    name.starts_with('.')
+}
+
 /// Whether a file belongs to a fleet. A configuration file that nothing would read is an error.
-fn has_place(path: &str) -> Result<bool, DirectoryError> {
+pub(crate) fn has_place(path: &str) -> Result<bool, DirectoryError> {
     let is_toml = path.ends_with(".toml");
     let known = match path.split_once('/') {
         None => ["fleet.toml", "node.toml", "dns.toml"].contains(&path),

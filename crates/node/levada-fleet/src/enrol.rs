@@ -9,7 +9,7 @@ use std::{
 use crate::{
     access::node_token,
     etcd_store::EtcdStore,
-    model::{ClusterSecrets, Member, Role, TokenRecord, keys},
+    model::{ClusterSecrets, Member, Purger, Role, TokenRecord, keys},
     seal::{FleetKey, random_text, sha256},
     state::{State, put},
     store::{Change, Store, StoreError},
@@ -25,6 +25,8 @@ pub struct Grant {
     pub seconds: Option<u64>,
     /// Its purpose, in the words of the person.
     pub note: String,
+    /// The sites that it is bound to; none for one that is not bound.
+    pub sites: Vec<String>,
 }
 
 /// Writes the first keys of a fleet into a store that has none. Returns the token of its administrator.
@@ -41,7 +43,12 @@ pub async fn found(
     let token = Token::new(fleet, "admin", &key, place);
     let state = State::new(store, key, &token.id);
     let secrets = ClusterSecrets { secrets: vec![random_text::<24>()], round: 0 };
-    let grant = Grant { role: Role::Admin, seconds: None, note: "made by init".to_owned() };
+    let grant = Grant {
+        role: Role::Admin,
+        seconds: None,
+        note: "made by init".to_owned(),
+        sites: Vec::new(),
+    };
     let record = format!("{}{}", keys::TOKENS, token.id);
     let changes = vec![
         put(&record, &recorded(&token, &grant, state.time())),
@@ -68,26 +75,52 @@ pub fn etcd_store(
     Ok(Arc::new(EtcdStore::new(etcd_source(fleet, endpoints, user)?)))
 }
 
+/// A new token.
+#[derive(Debug)]
+pub struct MadeToken {
+    /// Its identifier.
+    pub id: String,
+    /// The token. One that is bound to sites, or is for purges, has neither the place nor the key of the fleet.
+    pub text: String,
+}
+
 /// Makes a token, by one of the administrator.
 ///
 /// # Errors
-/// If the state refuses, or does not answer.
+/// If there is no such token, or the state refuses or does not answer.
 pub async fn make_token(
     state: &State,
     own: &Token,
     grant: &Grant,
     from: &str,
-) -> Result<Token, StoreError> {
-    let id = format!("{}-{}", grant.role.as_str(), short_id());
+) -> Result<MadeToken, StoreError> {
+    let Grant { role, sites, .. } = grant;
+    if !sites.is_empty() && !matches!(role, Role::Apply | Role::Purge) {
+        let words = "only tokens with the role apply or purge are bound to sites";
+        return Err(StoreError::Refused(words.to_owned()));
+    }
+    if *role == Role::Node {
+        let words = "a node gets its token when it joins: make one with the role join";
+        return Err(StoreError::Refused(words.to_owned()));
+    }
+    let id = format!("{}-{}", role.as_str(), short_id());
     let token = Token::new(&own.fleet, &id, &state.key, &own.place);
     let key = format!("{}{id}", keys::TOKENS);
-    let what = format!("made the token {id}");
+    let bound = if sites.is_empty() { String::new() } else { format!(" for {}", sites.join(", ")) };
     // The answer says what the clock of the state is.
     state.get(&key).await?;
     let record = recorded(&token, grant, state.time());
-    let changes = vec![put(&key, &record), state.audited(from, what)];
+    let mut changes =
+        vec![put(&key, &record), state.audited(from, format!("made the token {id}{bound}"))];
+    let is_short = *role == Role::Purge || !sites.is_empty();
+    let text = if is_short { format!("{id}.{}", token.secret) } else { token.to_string() };
+    if *role == Role::Purge {
+        let (digest, hosts) = (sha256(text.as_bytes()), sites.clone());
+        let purger = Purger { digest, hosts, expires: record.expires };
+        changes.push(put(format!("{}{id}", keys::PURGERS), &purger));
+    }
     match state.write(&[(&key, 0)], changes).await? {
-        true => Ok(token),
+        true => Ok(MadeToken { id, text }),
         false => Err(StoreError::Refused(format!("the token {id} exists: try again"))),
     }
 }
@@ -100,11 +133,15 @@ pub async fn revoke_token(state: &State, id: &str, from: &str) -> Result<(), Sto
     let found = state.tokens().await?.into_iter().find(|(_, record)| record.id == id);
     let Some((changed, record)) = found else {
         let message = format!("there is no token {id}: levada fleet token lists them");
-        return Err(StoreError::Refused(message));
+        return Err(StoreError::Absent(message));
     };
     let key = format!("{}{id}", keys::TOKENS);
     let record = TokenRecord { revoked: true, ..record };
-    let changes = vec![put(&key, &record), state.audited(from, format!("revoked the token {id}"))];
+    let changes = vec![
+        put(&key, &record),
+        Change::remove(format!("{}{id}", keys::PURGERS)),
+        state.audited(from, format!("revoked the token {id}")),
+    ];
     match state.write(&[(&key, changed)], changes).await? {
         true => Ok(()),
         false => Err(StoreError::Refused(format!("the token {id} changes: try again"))),
@@ -136,7 +173,8 @@ pub async fn join(
         ));
     }
     let token = Token::new(&own.fleet, &node_token(&node.name), &state.key, &own.place);
-    let grant = Grant { role: Role::Node, seconds: None, note: format!("joined by {}", own.id) };
+    let note = format!("joined by {}", own.id);
+    let grant = Grant { role: Role::Node, seconds: None, note, sites: Vec::new() };
     let (member, record) =
         (format!("{}{}", keys::MEMBERS, node.name), format!("{}{}", keys::TOKENS, token.id));
     let audited = state.audited(from, format!("{} joined at {}", node.name, node.address));
@@ -197,7 +235,7 @@ async fn known(state: &State, name: &str) -> Result<Member, StoreError> {
     let followed = state.followed().await?;
     followed.member(name).cloned().ok_or_else(|| {
         let names: Vec<_> = followed.members.iter().map(|member| &*member.name).collect();
-        StoreError::Refused(format!("there is no node {name}: the fleet has {}", names.join(", ")))
+        StoreError::Absent(format!("there is no node {name}: the fleet has {}", names.join(", ")))
     })
 }
 
@@ -211,6 +249,7 @@ fn recorded(token: &Token, grant: &Grant, made: u64) -> TokenRecord {
         expires: grant.seconds.map(|seconds| made.saturating_add(seconds)),
         revoked: false,
         note: grant.note.clone(),
+        sites: grant.sites.clone(),
     }
 }
 

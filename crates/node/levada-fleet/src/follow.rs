@@ -179,14 +179,14 @@ impl Follower {
             return Ok(());
         }
         tracing::info!("waits for the first revision of the fleet");
-        let mut failures = 0;
+        let (mut memory, mut failures) = (Memory::default(), 0);
         loop {
             match self.look_before_start(node).await {
                 Ok(None) => return Ok(()),
                 Ok(Some(revision)) => {
                     failures = 0;
                     // An error shows at the next look.
-                    let _ = self.state.wait(keys::FOLLOWED, revision, WAIT).await;
+                    let _ = self.wait_reporting(node, &mut memory, revision).await;
                 }
                 Err(FollowError::Store(StoreError::Away(why))) => {
                     failures += 1;
@@ -195,7 +195,13 @@ impl Follower {
                     }
                     tokio::time::sleep(RETRY_BACKOFF.after(failures)).await;
                 }
-                Err(error) => return Err(error),
+                Err(error) => {
+                    // The state need not wait for the end of the lease to know that the node is gone.
+                    if let Some(lease) = &memory.lease {
+                        let _ = self.state.revoke(lease).await;
+                    }
+                    return Err(error);
+                }
             }
         }
     }
@@ -239,8 +245,18 @@ impl Follower {
         self.heard();
         let error = self.obey(&followed, node, memory).await?;
         self.status.lock().error = error;
+        self.wait_reporting(node, memory, followed.revision).await
+    }
+
+    /// Says what the node uses, and that it is alive, until what it follows changes after a revision of the store.
+    async fn wait_reporting(
+        &self,
+        node: &dyn FollowedNode,
+        memory: &mut Memory,
+        revision: i64,
+    ) -> Result<(), FollowError> {
         self.report(node, memory, false).await?;
-        let waiting = self.state.wait(keys::FOLLOWED, followed.revision, WAIT);
+        let waiting = self.state.wait(keys::FOLLOWED, revision, WAIT);
         let mut waiting = pin!(waiting);
         let tick = if memory.rollout.is_some() { REPORT_INTERVAL } else { RENEWAL_INTERVAL };
         let mut ticks = interval(tick);

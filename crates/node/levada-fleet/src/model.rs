@@ -5,6 +5,7 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::seal::sha256;
@@ -21,6 +22,8 @@ pub mod keys {
     pub const MEMBERS: &str = "f/members/";
     /// The secrets of the cluster, sealed.
     pub const SECRETS: &str = "f/secrets";
+    /// The tokens by which nodes take purges, by identifier.
+    pub const PURGERS: &str = "f/purgers/";
     /// The nodes that are alive, by name.
     pub const ALIVE: &str = "alive/";
     /// The revisions, by number.
@@ -95,7 +98,7 @@ pub struct Rollout {
 }
 
 /// The files of a revision. It never changes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Manifest {
     /// Its number.
     pub number: u64,
@@ -111,7 +114,7 @@ pub struct Manifest {
 }
 
 /// A file of a revision.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StoredFile {
     /// Bytes.
     pub size: u64,
@@ -137,7 +140,7 @@ impl ClusterSecrets {
 }
 
 /// A node that is alive, in its own words. The key lives as long as the node renews its lease.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Alive {
     /// Its name.
@@ -171,7 +174,7 @@ pub struct Alive {
 }
 
 /// The requests of a node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Health {
     /// Requests that were answered.
@@ -183,9 +186,11 @@ pub struct Health {
 }
 
 /// The rights of a token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
+    /// Purges, at any node.
+    Purge,
     /// Sees status and history.
     Read,
     /// Lets a machine join.
@@ -199,9 +204,17 @@ pub enum Role {
 }
 
 impl Role {
+    /// Whether it has all rights of another one. Those of machines and of purges are in none.
+    pub fn includes(self, other: Self) -> bool {
+        let rank =
+            |role| [Self::Read, Self::Apply, Self::Admin].iter().position(|one| *one == role);
+        self == other || rank(self).zip(rank(other)).is_some_and(|(own, other)| own >= other)
+    }
+
     /// Its name.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Purge => "purge",
             Self::Read => "read",
             Self::Join => "join",
             Self::Node => "node",
@@ -212,7 +225,7 @@ impl Role {
 }
 
 /// A token, as the state knows it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TokenRecord {
     /// Its identifier.
     pub id: String,
@@ -230,10 +243,24 @@ pub struct TokenRecord {
     /// Its purpose, in the words of the person.
     #[serde(default)]
     pub note: String,
+    /// The sites that it is bound to; none for one that is not bound.
+    #[serde(default)]
+    pub sites: Vec<String>,
+}
+
+/// A token by which nodes take purges.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Purger {
+    /// SHA-256 of the token, in hexadecimal digits.
+    pub digest: String,
+    /// The hosts whose sites it may purge; none for all.
+    pub hosts: Vec<String>,
+    /// When it ends: Unix time in seconds.
+    pub expires: Option<u64>,
 }
 
 /// An order of a person.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AuditEntry {
     /// Unix time in seconds, by the clock of the machine.
     pub time: u64,

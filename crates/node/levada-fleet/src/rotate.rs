@@ -3,6 +3,9 @@
 
 use std::time::{Duration, Instant};
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use crate::{
     apply::{ApplyError, lock, lock_lost},
     model::{ClusterSecrets, keys},
@@ -11,7 +14,8 @@ use crate::{
 };
 
 /// How a change of the secret ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Rotated {
     /// All nodes use the new one only.
     Done,

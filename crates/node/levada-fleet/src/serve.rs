@@ -19,7 +19,7 @@ use tokio::{net::TcpListener, sync::Semaphore, time::timeout};
 use tokio_rustls::TlsAcceptor;
 
 use crate::{
-    access::{Refusal, judge, may_ask},
+    access::{Refusal, judge_unbound, may_ask},
     file_store::{FileStore, OpenError, replace_file},
     model::{TokenRecord, keys},
     node_store::PATH,
@@ -204,7 +204,7 @@ async fn known(
     let record = found.entries.first();
     let record: Option<TokenRecord> =
         record.and_then(|entry| serde_json::from_slice(&entry.value.0).ok());
-    Ok(judge(id, secret, record.as_ref(), unix_time())?)
+    Ok(judge_unbound(id, secret, record.as_ref(), unix_time())?)
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    access::{judge, may_ask},
+    access::{judge_unbound, may_ask},
     etcd_store::EtcdStore,
     model::{
         Alive, AuditEntry, ClusterSecrets, Head, Manifest, Member, Role, Rollout, TokenRecord, keys,
@@ -99,6 +99,11 @@ impl State {
             }
         };
         Ok(Self::new(store, key, &token.id))
+    }
+
+    /// The same state, in which orders are noted under another token.
+    pub(crate) fn by_token(&self, id: &str) -> Self {
+        Self { token: id.to_owned(), ..self.clone() }
     }
 
     /// The seconds by which the clock of this machine is ahead of the state's, as its last answer had it. Small
@@ -283,6 +288,14 @@ impl State {
 }
 
 impl Followed {
+    /// A text that changes whenever the head does.
+    pub fn version(&self) -> String {
+        self.head.as_ref().map_or_else(
+            || "0".to_owned(),
+            |head| format!("{}-{}", head.number, &head.digest[..head.digest.len().min(16)]),
+        )
+    }
+
     /// The member of a name.
     pub fn member(&self, name: &str) -> Option<&Member> {
         self.members.iter().find(|member| member.name == name)
@@ -339,7 +352,7 @@ impl Judged {
         let record: Option<TokenRecord> = found.entries.first().map(read).transpose()?;
         // Tokens end by the clock of etcd, whatever that of this machine is.
         let now = time_of(self.store.clock_ahead().unwrap_or(0));
-        let role = judge(&self.id, &self.secret, record.as_ref(), now)
+        let role = judge_unbound(&self.id, &self.secret, record.as_ref(), now)
             .map_err(|refusal| StoreError::Refused(refusal.to_string()))?;
         *self.role.lock() = Some((role, Instant::now()));
         Ok(role)

@@ -112,6 +112,9 @@ pub enum StoreError {
     /// It refuses, in words for a person.
     #[error("{0}")]
     Refused(String),
+    /// There is no such thing, in words for a person.
+    #[error("{0}")]
+    Absent(String),
     /// Its file cannot be written.
     #[error("the state cannot be written: {0}")]
     Disk(#[from] std::io::Error),

@@ -10,7 +10,7 @@ use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use levada_discovery::{ClientTls, Endpoint, EtcdSource, EtcdUser};
 use serde::{Deserialize, Serialize};
 
-use crate::seal::FleetKey;
+use crate::seal::{FleetKey, sha256};
 
 /// A token.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,6 +66,17 @@ impl Token {
             key: key.text(),
             place: place.clone(),
         }
+    }
+
+    /// Whether it is of the same fleet as another one.
+    pub(crate) fn is_of_fleet(&self, other: &Self) -> bool {
+        let digest = |token: &Self| sha256(token.key.as_bytes());
+        self.fleet == other.fleet && digest(self) == digest(other)
+    }
+
+    /// The same, with the place of another one.
+    pub(crate) fn placed_as(self, other: &Self) -> Self {
+        Self { place: other.place.clone(), ..self }
     }
 
     /// The fleet's key.

@@ -10,16 +10,16 @@ use anyhow::bail;
 use clap::Args;
 use levada_client::command::{CommandStatus, option::time};
 use levada_fleet::{
-    Directory, StartError, Tolerance,
+    Directory, KEPT_REVISIONS, StartError, Tolerance,
     apply::{Applied, Canary, Plan, Progress, Seen, apply},
     check as check_fleet, content,
-    model::Head,
-    state::{Followed, State, digest},
+    difference::changed_files,
+    state::{Followed, State},
 };
 
 use crate::{
     access::{Access, from},
-    directory::{files, print},
+    directory::print,
 };
 
 /// Brings a directory to all nodes.
@@ -63,6 +63,9 @@ struct Way {
     /// How long nodes may take to use it.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "30s")]
     timeout: Duration,
+    /// The number of revisions that stay in the state. Those that nodes use stay in any case.
+    #[arg(long, value_name = "COUNT", default_value_t = KEPT_REVISIONS)]
+    keep: usize,
 }
 
 /// Checks and applies.
@@ -79,7 +82,7 @@ pub(crate) async fn run(
     let seen = Seen::of(&state).await?;
     let is_behind = is_behind(&seen);
     if let Some(head) = seen.head().filter(|_| !is_behind) {
-        let differing = files(&head.files, &content::stored_files(&directory));
+        let differing = changed_files(&head.files, &content::stored_files(&directory));
         if differing.is_empty() {
             println!("the fleet has these files already: nothing changes");
             return Ok(CommandStatus::Success);
@@ -100,19 +103,11 @@ pub(crate) async fn roll_back(
 ) -> anyhow::Result<CommandStatus> {
     let (_, state) = access.open()?;
     let seen = Seen::of(&state).await?;
-    let Some(head) = seen.head() else { bail!("the fleet has no revision yet") };
-    let wanted = match args.revision {
-        Some(number) => seen.revisions.iter().find(|one| one.number == number),
-        None => {
-            let earlier = seen.revisions.iter().filter(|one| one.number < head.number);
-            earlier.rev().find(|one| head.files != one.files)
-        }
+    let Some(wanted) = seen.earlier(args.revision) else {
+        bail!("there is no such revision: levada fleet history")
     };
-    let Some(wanted) = wanted else { bail!("there is no such revision: levada fleet history") };
     println!("brings the files of revision {} again", wanted.number);
-    let named = Head { number: wanted.number, digest: digest(wanted) };
-    let manifest = content::manifest(&state, &named).await?;
-    let directory = content::fetch(&state, &manifest, &Directory::default()).await?;
+    let directory = content::fetch(&state, wanted, &Directory::default()).await?;
     bring(&state, &seen.followed, &directory, &args.way, false, start_error).await
 }
 
@@ -137,44 +132,17 @@ async fn bring(
         note: way.note.clone(),
         canary: has_canary.then_some(canary),
         patience: way.timeout,
+        base: None,
+        kept: way.keep,
     };
     let began = Instant::now();
     let mut said = |progress: Progress| {
         let mut out = io::stdout().lock();
-        let _ = writeln!(out, "{:>6.2} s  {}", began.elapsed().as_secs_f64(), in_words(&progress));
+        let _ = writeln!(out, "{:>6.2} s  {}", began.elapsed().as_secs_f64(), progress);
     };
     let applied = apply(state, directory, &plan, &mut said).await?;
-    let seconds = began.elapsed().as_secs_f64();
-    Ok(CommandStatus::of(match applied {
-        Applied::Everywhere { number, nodes } => {
-            println!("{seconds:>6.2} s  revision {number} is active on all {nodes} nodes");
-            true
-        }
-        Applied::Missing { number, nodes } => {
-            println!("{seconds:>6.2} s  revision {number} is the head; not active on:");
-            nodes.iter().for_each(|(name, why)| println!("  {name}: {why}"));
-            false
-        }
-        Applied::RolledBack { number, why } => {
-            println!("{seconds:>6.2} s  revision {number} went back: {why}");
-            println!("the nodes that tried it go back to the head; nothing else has changed");
-            false
-        }
-    }))
-}
-
-fn in_words(progress: &Progress) -> String {
-    match progress {
-        Progress::Published(number) => format!("revision {number} is in the state"),
-        Progress::Trying(nodes) => format!("tried by {}", nodes.join(", ")),
-        Progress::Head(number) => format!("revision {number} is the head"),
-        Progress::Clock(node, ahead) if *ahead > 0 => {
-            format!("warning: the clock of {node} is {ahead} s ahead of the state's")
-        }
-        Progress::Clock(node, ahead) => {
-            format!("warning: the clock of {node} is {} s behind the state's", -ahead)
-        }
-    }
+    println!("{:>6.2} s  {applied}", began.elapsed().as_secs_f64());
+    Ok(CommandStatus::of(matches!(applied, Applied::Everywhere { .. })))
 }
 
 /// Whether a node has seen a later head than the state has, which was restored from an old copy.

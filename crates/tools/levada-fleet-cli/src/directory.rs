@@ -1,7 +1,6 @@
 //! `levada fleet check` and `diff`: what a directory makes of the nodes.
 
 use std::{
-    collections::BTreeMap,
     io::{self, Write},
     net::SocketAddr,
     path::PathBuf,
@@ -9,12 +8,11 @@ use std::{
 
 use clap::Args;
 use levada_client::command::{CommandStatus, output};
-use levada_config::changes;
 use levada_fleet::{
     Directory, FleetCheck, StartError, check as check_fleet, content,
+    difference::{changed_files, changed_settings, head_files},
     enrol::new_member,
-    model::{Member, StoredFile},
-    state::{Followed, State},
+    model::Member,
 };
 
 use crate::access::Access;
@@ -83,10 +81,10 @@ pub(crate) async fn diff(
     let directory = Directory::read(&args.fleet)?;
     let (_, state) = access.open()?;
     let followed = state.followed().await?;
-    let former = current(&state, &followed).await?;
+    let former = head_files(&state, &followed).await?;
     let mut out = io::stdout().lock();
     let [before, after] = [&former, &directory].map(content::stored_files);
-    for line in files(&before, &after) {
+    for line in changed_files(&before, &after) {
         writeln!(out, "{line}")?;
     }
     let found = check_fleet(&directory, &followed.members, start_error)?;
@@ -94,56 +92,10 @@ pub(crate) async fn diff(
         print(&mut out, &found)?;
         return Ok(CommandStatus::ProblemsFound);
     }
-    for (changes, nodes) in settings(&former, &found, &followed.members, start_error)? {
-        writeln!(out, "{}: {changes}", nodes.join(", "))?;
+    for line in changed_settings(&former, &found, &followed.members, start_error)? {
+        writeln!(out, "{line}")?;
     }
     Ok(CommandStatus::Success)
-}
-
-/// The files of the head; none before the first revision.
-async fn current(state: &State, followed: &Followed) -> anyhow::Result<Directory> {
-    let Some(head) = &followed.head else { return Ok(Directory::default()) };
-    let manifest = content::manifest(state, head).await?;
-    Ok(content::fetch(state, &manifest, &Directory::default()).await?)
-}
-
-/// The files that differ.
-pub(crate) fn files(
-    former: &BTreeMap<String, StoredFile>,
-    next: &BTreeMap<String, StoredFile>,
-) -> Vec<String> {
-    let gone = former.keys().filter(|path| !next.contains_key(*path));
-    let gone = gone.map(|path| format!("removed  {path}"));
-    let changed = next.iter().filter_map(|(path, content)| match former.get(path) {
-        None => Some(format!("added    {path}")),
-        Some(other) if other != content => Some(format!("changed  {path}")),
-        Some(_) => None,
-    });
-    changed.chain(gone).collect()
-}
-
-/// The changes at the nodes, in words, and the nodes at which it does.
-fn settings(
-    former: &Directory,
-    next: &FleetCheck,
-    members: &[Member],
-    start_error: StartError<'_>,
-) -> anyhow::Result<BTreeMap<String, Vec<String>>> {
-    let mut changed: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    if former.files().is_empty() {
-        return Ok(changed);
-    }
-    let before = check_fleet(former, members, start_error)?;
-    for (name, settings) in &next.settings {
-        let Some(before) = before.settings.get(name) else { continue };
-        let words = match changes::between(before, settings) {
-            Ok(words) if words.is_empty() => continue,
-            Ok(words) => words.join(", "),
-            Err(why) => why,
-        };
-        changed.entry(words).or_default().push(name.clone());
-    }
-    Ok(changed)
 }
 
 fn node(text: &str) -> Result<Member, String> {

@@ -67,7 +67,8 @@ pub(crate) async fn run(args: &InitArgs, access: &Access) -> anyhow::Result<Comm
     // The state is not served yet: it is written here.
     let state = State::new(store, admin.key()?, &admin.id);
     let seconds = Some(args.join_within.as_secs());
-    let grant = Grant { role: Role::Join, seconds, note: "made by init".to_owned() };
+    let grant =
+        Grant { role: Role::Join, seconds, note: "made by init".to_owned(), sites: Vec::new() };
     let join = enrol::make_token(&state, &admin, &grant, &from()).await?;
     println!(
         "the fleet {} is made; its administrator's token is in {}",
@@ -75,7 +76,7 @@ pub(crate) async fn run(args: &InitArgs, access: &Access) -> anyhow::Result<Comm
         token_file(directory).display()
     );
     println!("let machines join within {} h by", args.join_within.as_secs() / 3600);
-    println!("  levada join {join}");
+    println!("  levada join {}", join.text);
     Ok(CommandStatus::Success)
 }
 

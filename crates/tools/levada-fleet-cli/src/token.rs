@@ -23,6 +23,9 @@ pub(crate) struct TokenArgs {
     /// When the new token ends. One without end is for pipelines that keep it in a safe place.
     #[arg(long, value_name = "TIME", value_parser = time, requires = "role")]
     expires: Option<Duration>,
+    /// A site that the new token is bound to, by its host; may be repeated.
+    #[arg(long, value_name = "HOST", requires = "role")]
+    site: Vec<String>,
     /// What the new token is for.
     #[arg(long, value_name = "TEXT", default_value = "", requires = "role")]
     note: String,
@@ -36,6 +39,8 @@ pub(crate) struct TokenArgs {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum TokenRole {
+    /// Purges, at any node: all sites, or those of --site.
+    Purge,
     /// Sees status and history.
     Read,
     /// Lets machines join.
@@ -57,14 +62,15 @@ pub(crate) async fn run(args: &TokenArgs, access: &Access) -> anyhow::Result<Com
         println!("revoked {id}");
     } else if let Some(role) = args.role {
         let role = match role {
+            TokenRole::Purge => Role::Purge,
             TokenRole::Read => Role::Read,
             TokenRole::Join => Role::Join,
             TokenRole::Apply => Role::Apply,
             TokenRole::Admin => Role::Admin,
         };
         let seconds = args.expires.map(|time| time.as_secs());
-        let grant = Grant { role, seconds, note: args.note.clone() };
-        println!("{}", enrol::make_token(&state, &own, &grant, &from()).await?);
+        let grant = Grant { role, seconds, note: args.note.clone(), sites: args.site.clone() };
+        println!("{}", enrol::make_token(&state, &own, &grant, &from()).await?.text);
     } else {
         let tokens = state.tokens().await?.into_iter().map(|(_, record)| record);
         let tokens: Vec<TokenRecord> = tokens.collect();
@@ -83,13 +89,16 @@ fn line(token: &TokenRecord) -> String {
         Some(end) => format!("ends in {}", format_duration(Duration::from_secs(end - now))),
         None => "no end".to_owned(),
     };
-    format!("{:<20} {:<6} {end:<16} {}", token.id, token.role.as_str(), token.note)
+    let sites = token.sites.join(", ");
+    let bound = if sites.is_empty() { sites } else { format!("for {sites}  ") };
+    format!("{:<20} {:<6} {end:<16} {bound}{}", token.id, token.role.as_str(), token.note)
 }
 
 const EXAMPLES: &str = "\
 Examples:
   levada fleet token --role join --expires 1h
   levada fleet token --role apply --note 'pipeline of the web team'
+  levada fleet token --role purge --site www.example.com
   levada fleet token
   levada fleet token --revoke apply-3f9a01
 
