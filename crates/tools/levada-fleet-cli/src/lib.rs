@@ -9,6 +9,7 @@
 //! show       status and history
 //! member     drain, remove, rotate
 //! token      tokens
+//! serve      the same orders over HTTP
 //! ```
 
 mod access;
@@ -17,6 +18,7 @@ mod directory;
 mod init;
 pub mod join;
 mod member;
+mod serve;
 mod show;
 mod token;
 
@@ -31,7 +33,7 @@ use std::{
 use anyhow::{Context as _, anyhow};
 use clap::{Args, Subcommand};
 use levada_client::command::{CommandStatus, block_on};
-use levada_fleet::{FollowedNode, Follower, Home, StartError, model::Health, serve};
+use levada_fleet::{FollowedNode, Follower, Home, StartError, model::Health, serve as keeping};
 
 use access::Access;
 
@@ -58,13 +60,14 @@ enum FleetCommand {
     Drain(member::DrainArgs),
     Remove(member::RemoveArgs),
     Rotate(member::RotateArgs),
+    Serve(serve::ServeArgs),
 }
 
 /// Carries out one order. `start_error` says why a node could not start by settings, if it could not.
 ///
 /// # Errors
 /// If the state cannot be reached, or refuses.
-pub fn run(args: &FleetArgs, start_error: StartError<'_>) -> anyhow::Result<CommandStatus> {
+pub fn run(args: &FleetArgs, start_error: StartError<'static>) -> anyhow::Result<CommandStatus> {
     let FleetArgs { access, order } = args;
     match order {
         FleetCommand::Init(args) => block_on(init::run(args, access))?,
@@ -78,6 +81,7 @@ pub fn run(args: &FleetArgs, start_error: StartError<'_>) -> anyhow::Result<Comm
         FleetCommand::Drain(args) => block_on(member::drain(args, access))?,
         FleetCommand::Remove(args) => block_on(member::remove(args, access))?,
         FleetCommand::Rotate(args) => block_on(member::rotate(args, access))?,
+        FleetCommand::Serve(args) => block_on(serve::run(args, access, start_error))?,
     }
 }
 
@@ -128,11 +132,11 @@ impl FollowedNode for Starting<'_> {
 /// # Errors
 /// If it cannot be kept.
 fn keep_state(directory: &Path) -> anyhow::Result<()> {
-    let Some(kept) = serve::kept(directory)? else { return Ok(()) };
+    let Some(kept) = keeping::kept(directory)? else { return Ok(()) };
     let directory = directory.to_owned();
     let (failed, failure) = mpsc::channel();
-    let keeping = move || {
-        let ended = block_on(serve::keep(&directory, &kept));
+    let keep = move || {
+        let ended = block_on(keeping::keep(&directory, &kept));
         let error = match ended {
             Ok(Err(error)) => anyhow!(error),
             Err(error) => anyhow!(error),
@@ -141,7 +145,7 @@ fn keep_state(directory: &Path) -> anyhow::Result<()> {
         tracing::error!("the state of the fleet is not kept: {error:#}");
         let _ = failed.send(error);
     };
-    thread::Builder::new().name("fleet-state".to_owned()).spawn(keeping)?;
+    thread::Builder::new().name("fleet-state".to_owned()).spawn(keep)?;
     // A state that cannot be kept at all is known at once.
     match failure.recv_timeout(START_TIMEOUT) {
         Ok(error) => Err(error),
