@@ -72,13 +72,13 @@ pub fn may_order(
 
 /// Whether a request shows the token (RFC 6750 Sec. 2.1).
 pub fn shows(token: &str, headers: &HeaderMap) -> bool {
-    let shown = headers.get(AUTHORIZATION).map(|value| value.as_bytes()).unwrap_or_default();
-    match shown.split_at_checked(BEARER.len()) {
-        Some((scheme, shown)) if scheme.eq_ignore_ascii_case(BEARER) => {
-            secret::equal(shown.trim_ascii(), token.as_bytes())
-        }
-        _ => false,
-    }
+    shown(headers).is_some_and(|shown| secret::equal(shown, token.as_bytes()))
+}
+
+/// The token that a request shows.
+pub(crate) fn shown(headers: &HeaderMap) -> Option<&[u8]> {
+    let (scheme, shown) = headers.get(AUTHORIZATION)?.as_bytes().split_at_checked(BEARER.len())?;
+    scheme.eq_ignore_ascii_case(BEARER).then(|| shown.trim_ascii())
 }
 
 /// Whether a browser says that a page of another site makes this request (Fetch Metadata, Sec. 2.3).

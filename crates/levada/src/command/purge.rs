@@ -101,7 +101,7 @@ fn node(args: &PurgeArgs) -> anyhow::Result<(AdminAddress, Option<String>)> {
         let settings = configuration::usable(file)?;
         let own = settings.admin.as_ref().and_then(|admin| admin.token.clone());
         admin = settings.admin.map(|admin| admin.listen);
-        token = settings.purge.token.or(own).or(token);
+        token = settings.purge.access.token.or(own).or(token);
     }
     if let Some(file) = &args.token_file {
         token = Some(read_token(file)?);

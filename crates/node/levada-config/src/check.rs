@@ -33,6 +33,7 @@ use crate::{
     unusable::UnusableSettings,
 };
 use levada_access::{country::Countries, trust::TrustedProxies};
+use levada_cluster::orders::PurgeAccess;
 use levada_observe::redact::RedactedArguments;
 use levada_store::CacheSettings;
 use levada_tls::{acme::CertificateState, pem::Certificate};
@@ -378,10 +379,18 @@ impl<'f> Check<'_, 'f> {
     }
 
     fn purge(&mut self) -> Option<PurgeSettings> {
-        let file::Purge { token, token_file, expose_tags } = &self.file.purge;
+        let file::Purge { token, token_file, expose_tags, grant } = &self.file.purge;
         let (path, expose_tags) = (self.root.key("purge"), *expose_tags);
         let token = self.secret(["token", "token_file"], token, token_file, &path)?;
-        Some(PurgeSettings { token, expose_tags })
+        for (number, wrong) in grant.iter().enumerate().filter(|(_, grant)| !grant.is_digest()) {
+            let length = wrong.digest.len();
+            let message =
+                format!("is {length} characters, and no SHA-256 of 64 hexadecimal digits");
+            let at = path.key("grant").index(number).key("digest");
+            self.error(&at, message).help("`printf %s TOKEN | sha256sum` prints it");
+        }
+        let grants = grant.iter().map(file::PurgeGrant::settings).collect();
+        Some(PurgeSettings { access: PurgeAccess { token, grants }, expose_tags })
     }
 }
 

@@ -17,6 +17,7 @@ pub use levada_body::compress::{Coding, CompressSettings, TypePattern};
 pub use levada_cache::{CacheRules, CookieStorage, IgnoredFields, StatusTtl, Statuses};
 use levada_cluster::announce::RouteSettings;
 pub use levada_cluster::nodes::{Peer, PeerTrust, Peering};
+use levada_cluster::orders::PurgeAccess;
 pub use levada_discovery::{
     DiscoverySettings, DnsSource, FileSource, NamedSource, SrvSource, SystemFiles,
 };
@@ -565,8 +566,8 @@ pub struct SiteRoute {
 /// Purging.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PurgeSettings {
-    /// The token that a purge needs; `None` disables the `PURGE` method.
-    pub token: Option<String>,
+    /// The tokens that a purge needs; without any, the `PURGE` method is off.
+    pub access: PurgeAccess,
     /// Whether clients receive `Surrogate-Key` and `Cache-Tag`.
     pub expose_tags: bool,
 }

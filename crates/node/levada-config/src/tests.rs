@@ -273,7 +273,7 @@ fn a_purge_token_is_a_secret_like_any_other() {
     let with = |purge: &str| format!("{LEAST}{SITE}[purge]\n{purge}");
     assert_eq!(settings(&with("")).purge, PurgeSettings::default());
     let given = settings(&with("token = '0123456789abcdef'\nexpose_tags = true")).purge;
-    assert_eq!(given.token.as_deref(), Some("0123456789abcdef"));
+    assert_eq!(given.access.token.as_deref(), Some("0123456789abcdef"));
     assert!(given.expose_tags);
     assert_error(&with("token = 'short'"), "purge.token", "5 bytes");
     assert_error(
@@ -282,6 +282,11 @@ fn a_purge_token_is_a_secret_like_any_other() {
         "`token`",
     );
     assert_error(&with("token_file = 'x'"), "purge.token_file", "cannot read");
+    let grant =
+        |digest: &str| with(&format!("[[purge.grant]]\ndigest = '{digest}'\nhosts = ['a']"));
+    let granted = settings(&grant(&"AB".repeat(32))).purge.access.grants;
+    assert_eq!(granted[0].digest, "ab".repeat(32));
+    assert_error(&grant("ab"), "purge.grant[0].digest", "64 hexadecimal digits");
 }
 
 #[test]

@@ -202,7 +202,7 @@ impl Node {
         let handoff = settings.handoff.as_ref().filter(|_| settings.hands_over());
         let purging = Arc::new(PurgeEndpoint {
             node: settings.name.clone(),
-            token: ArcSwapOption::new(settings.purge.token.clone().map(Arc::new)),
+            access: ArcSwap::from_pointee(settings.purge.access.clone()),
             sites: Arc::new(SitesNow(sites.clone())),
             invalidate: {
                 let cache = cache.clone();
@@ -289,7 +289,7 @@ impl Node {
         self.tunnels.set_bound(limits.tunnels);
         self.memory.set_limit(self.metrics.memory.bound(limits.memory, settings.cache.memory));
         self.cache.store.resize(settings.cache.memory);
-        self.purging.token.store(settings.purge.token.clone().map(Arc::new));
+        self.purging.access.store(Arc::new(settings.purge.access.clone()));
         if let Some(peers) = &self.peers {
             peers.set_bounds(server_bounds(limits));
         }

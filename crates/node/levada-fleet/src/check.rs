@@ -85,7 +85,7 @@ pub fn check(
             continue;
         }
         let at = stage.path().to_string_lossy();
-        match derive(directory, Place { node, directory: &at }, members) {
+        match derive(directory, Place { node, directory: &at, purgers: &[] }, members) {
             Err(wrong) => wrong.into_iter().for_each(&mut say),
             Ok(mut derived) => {
                 let notes = std::mem::take(&mut derived.notes);

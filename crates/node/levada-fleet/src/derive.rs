@@ -8,7 +8,11 @@ use std::{fmt::Write as _, path::Path};
 use levada_config::{Settings, Surroundings, check_tree};
 use levada_types::document::{Entry, Node, Problem, Severity, Source, Value};
 
-use crate::{check::StartError, directory::Directory, model::Member};
+use crate::{
+    check::StartError,
+    directory::Directory,
+    model::{Member, Purger},
+};
 
 /// The name of the file with the secret of the cluster, next to the configuration of a node.
 pub(crate) const SECRET_FILE: &str = "peering";
@@ -22,6 +26,8 @@ pub struct Place<'a> {
     pub node: &'a Member,
     /// Its directory, for what outlives a revision.
     pub directory: &'a str,
+    /// The tokens by which it takes purges.
+    pub purgers: &'a [Purger],
 }
 
 /// The configuration of a node.
@@ -63,7 +69,7 @@ pub fn derive(
         let file = format!("regions/{region}.toml");
         overlay(&mut whole, parts.read(&file, &text(&file)?, &RESERVED));
     }
-    let generated = parts.read(GENERATED, &generated(place.node, members), &[]);
+    let generated = parts.read(GENERATED, &generated(place, members), &[]);
     overlay(&mut whole, generated);
     let mut sites = Vec::new();
     for file in directory.sites() {
@@ -238,7 +244,8 @@ impl Parts {
 }
 
 /// The part that no person writes: the node's name, its place in the cluster, and the list of all nodes.
-fn generated(node: &Member, members: &[Member]) -> String {
+fn generated(place: Place<'_>, members: &[Member]) -> String {
+    let node = place.node;
     let quoted = |text: &str| toml::Value::from(text).to_string();
     let mut text = format!(
         "name = {}\n[peering]\nlisten = {}\nsecret_file = {}\n",
@@ -258,6 +265,14 @@ fn generated(node: &Member, members: &[Member]) -> String {
         }
         let public: Vec<_> = member.public.iter().map(|ip| quoted(&ip.to_string())).collect();
         let _ = writeln!(text, "public = [{}]", public.join(", "));
+    }
+    for purger in place.purgers {
+        let hosts: Vec<_> = purger.hosts.iter().map(|host| quoted(host)).collect();
+        let (digest, hosts) = (quoted(&purger.digest), hosts.join(", "));
+        let _ = writeln!(text, "[[purge.grant]]\ndigest = {digest}\nhosts = [{hosts}]");
+        if let Some(end) = purger.expires {
+            let _ = writeln!(text, "expires = {end}");
+        }
     }
     text
 }
@@ -327,7 +342,7 @@ fn overlay(base: &mut Node, top: Node) {
 fn fill_in(node: &mut Node, place: Place<'_>) {
     match &mut node.value {
         Value::Text(text) if text.contains("${FLEET_") => {
-            let Place { node, directory } = place;
+            let Place { node, directory, .. } = place;
             *text = text
                 .replace("${FLEET_NODE}", &node.name)
                 .replace("${FLEET_REGION}", node.region.as_deref().unwrap_or_default())

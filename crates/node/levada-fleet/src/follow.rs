@@ -364,7 +364,8 @@ impl Follower {
         let unusable = |why: String| FollowError::Unusable { number, why };
         let me = followed.member(&self.membership.node.name).unwrap_or(&self.membership.node);
         let at = self.home.path().to_string_lossy();
-        let derived = derive(&directory, Place { node: me, directory: &at }, &followed.members);
+        let place = Place { node: me, directory: &at, purgers: &followed.purgers };
+        let derived = derive(&directory, place, &followed.members);
         let derived = derived.map_err(|wrong| {
             unusable(wrong.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
         })?;
@@ -456,6 +457,6 @@ impl Follower {
 fn made_of(followed: &Followed, head: &Head) -> String {
     let place = |member: &Member| (member.name.clone(), member.region.clone(), member.address);
     let members: Vec<_> = followed.members.iter().map(place).collect();
-    let all = (head, members, &followed.secrets.secrets);
+    let all = (head, members, &followed.secrets.secrets, &followed.purgers);
     sha256(&serde_json::to_vec(&all).unwrap_or_default())
 }

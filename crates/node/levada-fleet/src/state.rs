@@ -13,7 +13,8 @@ use crate::{
     access::{judge_unbound, may_ask},
     etcd_store::EtcdStore,
     model::{
-        Alive, AuditEntry, ClusterSecrets, Head, Manifest, Member, Role, Rollout, TokenRecord, keys,
+        Alive, AuditEntry, ClusterSecrets, Head, Manifest, Member, Purger, Role, Rollout,
+        TokenRecord, keys,
     },
     node_store::NodeStore,
     seal::{FleetKey, sha256},
@@ -48,6 +49,8 @@ pub struct Followed {
     pub secrets: ClusterSecrets,
     /// The revision of their last change, for a condition.
     pub secrets_changed: i64,
+    /// The tokens by which nodes take purges.
+    pub purgers: Vec<Purger>,
 }
 
 /// A clock that differs by less is good enough: the differences are known to a second or two.
@@ -196,6 +199,7 @@ impl State {
         let listed = self.list(keys::FOLLOWED).await?;
         let head = listed.get(keys::HEAD);
         let members = listed.below(keys::MEMBERS).map(|(_, entry)| read(entry));
+        let purgers = listed.below(keys::PURGERS).map(|(_, entry)| read(entry));
         let sealed = listed.get(keys::SECRETS);
         let secrets = match sealed {
             Some(entry) => {
@@ -213,6 +217,7 @@ impl State {
             members: members.collect::<Result<_, _>>()?,
             secrets,
             secrets_changed: sealed.map_or(0, |entry| entry.changed),
+            purgers: purgers.collect::<Result<_, _>>()?,
         })
     }
 

@@ -156,7 +156,7 @@ async fn administer(
     let token = settings.admin.as_ref().and_then(|admin| admin.token.as_deref());
     let by_socket = client.is_none();
     if is_post
-        && !(is_purge && node.settings().purge.token.is_some())
+        && !(is_purge && takes_purges_by_token(node, request.headers()))
         && let Err(refusal) = may_order(token, ends, request.headers())
     {
         return text(refusal.status(), refusal.as_str());
@@ -186,6 +186,11 @@ async fn administer(
         return carry_out(reloader, stop, &request).await;
     }
     answer_aside(reloader, request).await
+}
+
+/// Whether a token for purges decides about a purge, and not one for orders.
+fn takes_purges_by_token(node: &Node, headers: &HeaderMap) -> bool {
+    node.settings().purge.access.token.is_some() || node.purging.grant(headers).is_some()
 }
 
 /// Whether a client may change something. Without a token, that is for root and for the user of this process.

@@ -72,7 +72,7 @@ impl AdminPlaces {
 
 fn shows_a_token(settings: &Settings, headers: &HeaderMap) -> bool {
     let admin = settings.admin.as_ref().and_then(|admin| admin.token.as_deref());
-    let tokens = [admin, settings.purge.token.as_deref()];
+    let tokens = [admin, settings.purge.access.token.as_deref()];
     tokens.into_iter().flatten().any(|token| admin_access::shows(token, headers))
 }
 

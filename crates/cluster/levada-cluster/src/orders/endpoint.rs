@@ -2,17 +2,16 @@
 
 use std::{collections::BTreeSet, io, sync::Arc};
 
-use crate::admin_access::shows;
 use crate::awaited::Awaited;
-use crate::events::Events;
+use crate::events::{Events, unix_time};
 use crate::nodes::Peers;
-use crate::orders::{OrderPlace, OrderWay, OrdersHere};
+use crate::orders::{OrderPlace, OrderWay, OrdersHere, PurgeAccess, PurgeGrant};
 use crate::purge::{
     Confirmation, Exchange, Merged, NodeReport, OrderError, OrderId, PurgeAnswer, PurgeMetrics,
     PurgeOrder, PurgeReport, PurgeSummary, PurgeTarget, PurgedSites, Purges, Rule, absolute,
     read_order,
 };
-use arc_swap::ArcSwapOption;
+use arc_swap::ArcSwap;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header::CONTENT_TYPE};
 use hyper::body::Incoming;
 use levada_store::identity::ResourceUrl;
@@ -54,8 +53,8 @@ impl PurgedSites for AnySite<'_> {
 pub struct PurgeEndpoint {
     /// The name of this node.
     pub node: String,
-    /// The token that clients and operators must show.
-    pub token: ArcSwapOption<String>,
+    /// The tokens that clients and operators must show.
+    pub access: ArcSwap<PurgeAccess>,
     /// The sites of this node.
     pub sites: Arc<dyn PurgedSites>,
     /// Invalidates a URI: what is stored of it, and fetches that run, are not for later requests.
@@ -103,13 +102,12 @@ impl PurgeEndpoint {
         host: &str,
         headers: &HeaderMap,
     ) -> PurgeAnswer {
-        let Some(token) = self.token.load_full() else {
+        if !self.access.load().is_on() {
             return PurgeAnswer::off();
-        };
-        if !shows(&token, headers) {
-            return PurgeAnswer::unauthorized();
         }
+        let Some(grant) = self.grant(headers) else { return PurgeAnswer::unauthorized() };
         match PurgeOrder::from_fields(headers, urls, host) {
+            Ok(order) if !grant.allows(&order) => PurgeAnswer::forbidden(&grant.hosts),
             Ok(order) => self.answer_order(order).await,
             Err(error) => PurgeAnswer::order_error(&error),
         }
@@ -121,11 +119,13 @@ impl PurgeEndpoint {
         request: Request<Incoming>,
         by_socket: bool,
     ) -> PurgeAnswer {
-        if let Some(token) = self.token.load_full().filter(|_| !by_socket)
-            && !shows(&token, request.headers())
-        {
-            return PurgeAnswer::unauthorized();
-        }
+        // Without a token of the node itself, the caller has let in those who may give other orders.
+        let needs_token = !by_socket && self.access.load().token.is_some();
+        let grant = match self.grant(request.headers()) {
+            Some(grant) => grant,
+            None if needs_token => return PurgeAnswer::unauthorized(),
+            None => PurgeGrant::default(),
+        };
         // A web page may post forms and text to any address that the browser can reach. It may post JSON
         // only to a server that allows it (CORS).
         let kind = request.headers().get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
@@ -139,9 +139,15 @@ impl PurgeEndpoint {
             Err(answer) => return answer,
         };
         match order {
+            Ok(order) if !grant.allows(&order) => PurgeAnswer::forbidden(&grant.hosts),
             Ok(order) => self.answer_order(order).await,
             Err(error) => PurgeAnswer::order_error(&error),
         }
+    }
+
+    /// The grant of the token that a request shows.
+    pub fn grant(&self, headers: &HeaderMap) -> Option<PurgeGrant> {
+        self.access.load().find(headers, unix_time() as u64)
     }
 
     /// Tells which nodes have confirmed an order.

@@ -3,6 +3,7 @@
 //! [`PurgeEndpoint`] receives orders, carries them out at this node, and tells the peers. Nodes compare their
 //! logs of orders with every health probe, so that an order reaches a node that was away.
 
+mod access;
 mod catch_up;
 mod endpoint;
 mod exchange;
@@ -10,6 +11,7 @@ mod invalidation;
 mod place;
 mod wake;
 
+pub use access::{PurgeAccess, PurgeGrant};
 pub use endpoint::{METHOD, ORDERS, PurgeEndpoint};
 pub use exchange::ComparedPeer;
 pub use invalidation::{Invalidated, MissedInvalidations, groups};

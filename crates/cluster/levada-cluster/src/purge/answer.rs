@@ -72,6 +72,12 @@ impl PurgeAnswer {
         answer
     }
 
+    /// The answer to an order that goes beyond the hosts of its token.
+    pub fn forbidden(hosts: &[String]) -> Self {
+        let text = format!("this token purges {} only; name one as `site`\n", hosts.join(", "));
+        Self::text(StatusCode::FORBIDDEN, text)
+    }
+
     /// The answer of the process that carries out orders in place of this one.
     pub fn passed_on(answer: io::Result<(StatusCode, String)>) -> Self {
         match answer {

@@ -58,7 +58,7 @@ pub use log::Log;
 pub use origin_tls::OriginTls;
 pub use peering::{Peer, PeerTls, Peering, Protocol};
 pub use policy::Policy;
-pub use purge::Purge;
+pub use purge::{Purge, PurgeGrant};
 pub use runtime::{Runtime, RuntimeMode};
 pub use servers::{ClassRule, KeyFrom, KeyKind, Server};
 pub use site::{Delivery, MissLimits, Site, SiteServers};

@@ -1,5 +1,6 @@
 //! `[purge]`: the authorization of purges.
 
+use levada_cluster::orders::PurgeGrant as Settings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +15,35 @@ pub struct Purge {
     /// A file with the token; white space around it is ignored.
     #[schemars(extend("examples" = ["/etc/levada/purge-token"]))]
     pub token_file: Option<String>,
+    /// Other tokens, by their digests. Those of a fleet come from `levada fleet token --role purge`.
+    pub grant: Vec<PurgeGrant>,
     /// Whether clients receive `Surrogate-Key` and `Cache-Tag`, which another cache in front may need.
     pub expose_tags: bool,
+}
+
+/// A token by which clients purge, and which the node knows by its digest.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PurgeGrant {
+    /// SHA-256 of the token, in hexadecimal digits.
+    #[schemars(extend("examples" = ["2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae"]))]
+    pub digest: String,
+    /// The hosts that it may purge: a host, or `*.` and a domain for all below. Without it, all hosts.
+    #[serde(default)]
+    #[schemars(extend("examples" = [["www.example.com"]]))]
+    pub hosts: Vec<String>,
+    /// When it ends: Unix time in seconds. Without it, never.
+    #[serde(default)]
+    pub expires: Option<u64>,
+}
+
+impl PurgeGrant {
+    pub(crate) fn is_digest(&self) -> bool {
+        self.digest.len() == 64 && self.digest.bytes().all(|byte| byte.is_ascii_hexdigit())
+    }
+
+    pub(crate) fn settings(&self) -> Settings {
+        let Self { digest, hosts, expires } = self.clone();
+        Settings { digest: digest.to_ascii_lowercase(), hosts, expires }
+    }
 }

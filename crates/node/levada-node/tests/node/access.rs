@@ -258,7 +258,7 @@ async fn preflight_is_answered_by_the_node_and_responses_name_the_origin() {
 #[tokio::test]
 async fn purges_pass_the_rules_of_a_site() {
     let (_origin, node, at) = alone(|settings| {
-        settings.purge.token = Some("a token of some length".to_owned());
+        settings.purge.access.token = Some("a token of some length".to_owned());
         settings.sites[0].handling.access.rules = vec!["deny all".parse().unwrap()];
     })
     .await;

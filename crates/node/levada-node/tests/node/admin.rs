@@ -203,7 +203,7 @@ async fn order_needs_the_token_where_there_is_one() {
     // The token for purges is for purges only.
     let node = administered(|settings| {
         with_token(settings);
-        settings.purge.token = Some("for purges".into());
+        settings.purge.access.token = Some("for purges".into());
     })
     .await;
     assert_ne!(order(&node, "/purge", Some("for purges")).await, 401);
@@ -247,7 +247,7 @@ async fn without_a_token_another_user_of_this_machine_gives_no_orders() {
     assert_eq!(metric(&node, "levada_purges_total").await, 0.0);
     assert_eq!(order(&node, "/drain", None).await, 200, "its own user");
     // With a token, the token decides.
-    let node = administered(|s| s.purge.token = Some("for purges".into())).await;
+    let node = administered(|s| s.purge.access.token = Some("for purges".into())).await;
     assert_eq!(order_of_another_user(node.addresses.admin.unwrap(), "/purge").0, 401);
 }
 

@@ -43,7 +43,7 @@ async fn silent_clients_keep_neither_health_checks_nor_orders_out() {
 async fn client_with_much_work_leaves_places_for_others() {
     let origin = Origin::start().await;
     let mut settings = single(&[origin.address]);
-    settings.purge.token = Some("purge-token-of-the-test".into());
+    settings.purge.access.token = Some("purge-token-of-the-test".into());
     let node = start(settings).await;
     let at = node.addresses.admin.unwrap();
     let bearer = "Bearer purge-token-of-the-test";

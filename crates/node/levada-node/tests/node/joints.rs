@@ -173,7 +173,7 @@ async fn purge_by_request_reaches_what_other_methods_have_stored() {
                   add_prefix = '/get'";
     let (_, node, at) = alone(|settings| {
         settings.sites = sites(&site(&origin, routes));
-        settings.purge.token = Some("0123456789abcdef".to_owned());
+        settings.purge.access.token = Some("0123456789abcdef".to_owned());
     })
     .await;
     let token = ("Authorization", "Bearer 0123456789abcdef");

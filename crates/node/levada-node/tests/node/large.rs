@@ -964,7 +964,7 @@ async fn purge_of_the_file_drops_its_pieces() {
     let origin = Origin::start().await;
     let cluster = Cluster::start(3, origin.address, |settings| {
         large(settings);
-        settings.purge.token = Some("sixteen bytes or more".to_owned());
+        settings.purge.access.token = Some("sixteen bytes or more".to_owned());
     })
     .await;
     let old = serve(&origin, 9 * PIECE);

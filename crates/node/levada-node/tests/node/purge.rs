@@ -25,7 +25,7 @@ async fn world_with(tweak: impl FnOnce(&mut Settings)) -> (Origin, Running, Sock
 }
 
 fn with_token(settings: &mut Settings) {
-    settings.purge.token = Some(TOKEN.to_owned());
+    settings.purge.access.token = Some(TOKEN.to_owned());
 }
 
 /// Posts to a node's admin listener.

@@ -119,7 +119,7 @@ impl World {
         next.limits.capacity = 7;
         next.limits.connections = 77;
         next.cache.memory = 16 << 20;
-        next.purge.token = Some("another token".to_owned());
+        next.purge.access.token = Some("another token".to_owned());
         next.discovery.resolver.servers = vec![self.silent.local_addr().unwrap()];
         let path = self.directory.path().join("other.json");
         next.discovery.sources[0].source = Source::File(FileSource { path });

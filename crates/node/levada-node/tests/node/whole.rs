@@ -305,7 +305,7 @@ async fn clients_that_pause_leave_and_purge_get_the_bytes_that_they_ask_for() {
             let (origin, whole) = origin(*ranges, 10 * MEMORY, etag).await;
             let mut settings = single(&[origin.address]);
             small(&mut settings, (rng.below(2) == 0).then(|| dir.path()));
-            settings.purge.token = Some("some token of a length".to_owned());
+            settings.purge.access.token = Some("some token of a length".to_owned());
             let node = start(settings).await;
             let mut clients = JoinSet::new();
             for _ in 0..8 {
