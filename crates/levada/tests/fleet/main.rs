@@ -5,6 +5,10 @@ mod certificates;
 #[allow(dead_code)]
 mod client;
 mod clocks;
+mod api;
+#[path = "../page/browser.rs"]
+#[allow(dead_code)]
+mod browser;
 #[path = "../members/etcd.rs"]
 #[allow(dead_code)]
 mod etcd;
@@ -12,6 +16,7 @@ mod orders;
 #[path = "../acme/pebble.rs"]
 #[allow(dead_code)]
 mod pebble;
+mod page;
 mod trouble;
 mod world;
 

@@ -46,6 +46,8 @@ impl Fleet {
         let listen = format!("{}:7080", fleet.machines[0].ip);
         fleet.init(&["--listen", &listen]);
         fleet.start(joined);
+        // The process that has joined becomes the node, and keeps the state again.
+        wait("the state", || fleet.order(&["history"]).status.success());
         fleet
     }
 

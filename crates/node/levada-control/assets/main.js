@@ -8,6 +8,7 @@ import * as matrix from './matrix.js';
 import * as why from './why.js';
 import * as orders from './orders.js';
 import * as sections from './sections.js';
+import { drawFleet } from './fleet.js';
 
 /** The stream is begun anew if nothing has come for so long: the node may be gone without a word. */
 const SILENCE = 6000;
@@ -68,6 +69,7 @@ function show(snapshot) {
   sections.drawNow();
   matrix.draw();
   sections.drawNodes();
+  drawFleet();
   sections.drawHealth();
   sections.drawLarge();
   document.documentElement.dataset.shown = Number(document.documentElement.dataset.shown ?? 0) + 1;

@@ -17,6 +17,8 @@ export const state = {
   /** The phases of a demo: { text, begin, end }, in milliseconds. */
   phases: [],
   demo: null,
+  /** The fleet of the node, if it is of one. */
+  fleet: null,
   at: 0,
 };
 
@@ -40,6 +42,7 @@ export function takeSnapshot(snapshot) {
   state.at = snapshot.at;
   state.self = snapshot.self ?? null;
   state.demo = snapshot.demo ?? null;
+  state.fleet = snapshot.fleet ?? null;
   const nodes = snapshot.nodes.map(node);
   claimColours(nodes.map((each) => each.name));
   state.nodes = new Map(nodes.map((each) => [each.name, each]));
@@ -54,12 +57,13 @@ function keep(name, latest) {
   if (samples.length > KEPT) samples.shift();
 }
 
-function node({ name, address, up, age_seconds: age, status }) {
+function node({ name, address, up, age_seconds: age, round_trip: roundTrip, status }) {
   return {
     name,
     address,
     up,
     age,
+    roundTrip,
     status,
     isKnown: Boolean(status) && (age ?? 0) < STALE,
     sample: status?.now && (age ?? 0) < STALE ? sample(status.now) : null,

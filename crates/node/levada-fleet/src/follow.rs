@@ -19,6 +19,7 @@ use crate::{
     content,
     derive::{Place, derive},
     home::{Current, Home, Membership},
+    look::FleetLook,
     model::{Alive, Head, Health, Member, keys},
     seal::sha256,
     state::{CLOCK_TOLERANCE, Followed, State, age, put, unix_time},
@@ -147,6 +148,11 @@ impl Follower {
     /// The node's knowledge of its fleet.
     pub fn status(&self) -> Arc<Mutex<FleetStatus>> {
         self.status.clone()
+    }
+
+    /// A look at the whole fleet.
+    pub fn look_at_fleet(&self) -> FleetLook {
+        FleetLook::new(self.state.clone(), &self.membership.token.fleet)
     }
 
     /// Takes the present revision before the node starts: one that a running node cannot take, too. A node without a

@@ -9,7 +9,7 @@
 //! archive ─ caller ─ bound             orders that come over HTTP
 //! wanted ─ home ─ follow               a node that follows
 //! shared                               certificates that nodes have in common
-//! overview ─ difference ─ prune        the fleet as people see it; what stays of it
+//! overview ─ look ─ difference ─ prune the fleet as people see it; what stays of it
 //! ```
 
 mod access;
@@ -27,6 +27,7 @@ mod etcd_store;
 mod file_store;
 mod follow;
 mod home;
+mod look;
 pub mod model;
 mod node_store;
 mod overview;
@@ -50,6 +51,7 @@ pub use directory::{Directory, DirectoryError, FleetFile, FleetTable, Region};
 pub use file_store::{FileStore, OpenError};
 pub use follow::{FleetStatus, FollowError, FollowedNode, Follower};
 pub use home::{Current, Home, Membership, Prepared};
+pub use look::{FleetLook, FleetShown};
 pub use overview::{Condition, History, NodeView, Overview};
 pub use pinned::IdentityError;
 pub use prune::KEPT_REVISIONS;

@@ -61,7 +61,7 @@ pub(crate) async fn serve(
     listener: AdminListener,
     stop: Stop,
 ) {
-    let page = Arc::new(Page::new(Arc::new(NodePage::new(reloader.node.clone()))));
+    let page = Arc::new(Page::new(Arc::new(NodePage::new(reloader.clone()))));
     let places = Arc::new(AdminPlaces::new());
     loop {
         let accepted = tokio::select! {
@@ -175,7 +175,7 @@ async fn administer(
     }
     if is_get && path == "/fleet" {
         return match reloader.fleet.get() {
-            Some(status) => json(StatusCode::OK, &status.lock().clone()),
+            Some((status, _)) => json(StatusCode::OK, &status.lock().clone()),
             None => text(StatusCode::NOT_FOUND, "the node is of no fleet\n"),
         };
     }

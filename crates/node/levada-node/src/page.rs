@@ -11,6 +11,8 @@ use levada_edge::node::Node;
 
 use levada_config::Settings;
 
+use crate::reload::Reloader;
+
 /// The answer of the page to a request on the admin listener, if it is for the page.
 pub(crate) fn answer<B>(
     page: &Page,
@@ -43,7 +45,7 @@ pub(crate) fn names_this_listener(
 
 /// A node that shows itself and its cluster.
 pub(crate) struct NodePage {
-    node: Arc<Node>,
+    reloader: Arc<Reloader>,
     seen: LastSeen,
 }
 
@@ -60,33 +62,44 @@ pub(crate) async fn cluster(node: &Node) -> Vec<ClusterNode> {
 }
 
 impl NodePage {
-    pub(crate) fn new(node: Arc<Node>) -> Self {
-        Self { node, seen: LastSeen::default() }
+    pub(crate) fn new(reloader: Arc<Reloader>) -> Self {
+        Self { reloader, seen: LastSeen::default() }
+    }
+
+    fn node(&self) -> &Node {
+        &self.reloader.node
+    }
+
+    /// The fleet, if the node is of one.
+    async fn fleet(&self) -> Option<serde_json::Value> {
+        let (_, look) = self.reloader.fleet.get()?;
+        serde_json::to_value(look.take().await).ok()
     }
 }
 
 impl Shown for NodePage {
     fn hello(&self, orders: Orders) -> Hello {
-        let name = self.node.settings().name.clone();
+        let name = self.node().settings().name.clone();
         Hello { kind: "node", name, version: env!("CARGO_PKG_VERSION"), orders }
     }
 
     fn snapshot(&self) -> Pin<Box<dyn Future<Output = Snapshot> + Send + '_>> {
         Box::pin(async {
-            let nodes = self.seen.take(cluster(&self.node).await);
-            Snapshot::now(Some(self.node.settings().name.clone()), nodes)
+            let (nodes, fleet) = tokio::join!(cluster(self.node()), self.fleet());
+            let own = Some(self.node().settings().name.clone());
+            Snapshot { fleet, ..Snapshot::now(own, self.seen.take(nodes)) }
         })
     }
 
     fn history(&self) -> BTreeMap<String, Vec<Sample>> {
-        BTreeMap::from([(self.node.settings().name.clone(), self.node.history.since(0.0))])
+        BTreeMap::from([(self.node().settings().name.clone(), self.node().history.since(0.0))])
     }
 
     fn set_sizes(&self) -> BTreeMap<String, Vec<SetSize>> {
-        self.node.set_sizes.told()
+        self.node().set_sizes.told()
     }
 
     fn events(&self) -> &Events {
-        &self.node.events
+        &self.node().events
     }
 }

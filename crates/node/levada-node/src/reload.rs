@@ -23,7 +23,7 @@ use levada_edge::{
     site_builder::{PlannedSites, follow_all, plan_sites},
     sites::Sites,
 };
-use levada_fleet::FleetStatus;
+use levada_fleet::{FleetLook, FleetStatus};
 use levada_net::stop::{Stop, spawn_until};
 use levada_observe::{log::access_log::Log, metrics::MetricSnapshot};
 use levada_redirector::Sources;
@@ -51,7 +51,7 @@ pub(crate) struct Reloader {
     /// The name server, once it is started.
     pub(crate) dns: OnceLock<NameServer>,
     /// The node's knowledge of its fleet, if it follows one.
-    pub(crate) fleet: OnceLock<Arc<Mutex<FleetStatus>>>,
+    pub(crate) fleet: OnceLock<(Arc<Mutex<FleetStatus>>, FleetLook)>,
 }
 
 impl Reloader {

@@ -120,7 +120,7 @@ pub fn check(settings: &Settings) -> Result<(), StartError> {
 /// Follows the node's fleet, if it is of one. Never returns.
 async fn follow<T>(fleet: &Option<Follower>, reloader: &Arc<Reloader>, stop: &Stop) -> T {
     if let Some(follower) = fleet {
-        let _ = reloader.fleet.set(follower.status());
+        let _ = reloader.fleet.set((follower.status(), follower.look_at_fleet()));
         follower.follow(&FleetNode::new(reloader, stop)).await;
     }
     std::future::pending().await

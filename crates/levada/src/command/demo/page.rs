@@ -175,6 +175,7 @@ impl DemoPage {
                 up: live.up,
                 age_seconds: told.as_ref().map(|told| told.at.elapsed().as_secs_f64()),
                 status: told.as_ref().map(|told| (*told.status).clone()),
+                ..SeenNode::default()
             }
         };
         nodes.map(seen).collect()

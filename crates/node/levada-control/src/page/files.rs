@@ -18,7 +18,7 @@ const HTML: &str = "text/html; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// The files: name, type, content.
-const FILES: [(&str, &str, &str); 11] = [
+const FILES: [(&str, &str, &str); 12] = [
     ("index.html", HTML, include_str!("../../assets/index.html")),
     ("style.css", "text/css; charset=utf-8", include_str!("../../assets/style.css")),
     ("icon.svg", "image/svg+xml", include_str!("../../assets/icon.svg")),
@@ -29,6 +29,7 @@ const FILES: [(&str, &str, &str); 11] = [
     ("matrix.js", SCRIPT, include_str!("../../assets/matrix.js")),
     ("sections.js", SCRIPT, include_str!("../../assets/sections.js")),
     ("why.js", SCRIPT, include_str!("../../assets/why.js")),
+    ("fleet.js", SCRIPT, include_str!("../../assets/fleet.js")),
     ("orders.js", SCRIPT, include_str!("../../assets/orders.js")),
 ];
 

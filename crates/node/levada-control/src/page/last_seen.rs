@@ -20,12 +20,12 @@ impl LastSeen {
         let now = Instant::now();
         let mut kept = HashMap::new();
         let mut seen = Vec::new();
-        for ClusterNode { name, address, up, status, .. } in nodes {
+        for ClusterNode { name, address, up, round_trip, status, .. } in nodes {
             let answer = status.map(|status| (now, status)).or_else(|| before.remove(&name));
             let age_seconds = answer.as_ref().map(|(at, _)| (now - *at).as_secs_f64());
             let status = answer.as_ref().map(|(_, status)| status.clone());
             kept.extend(answer.map(|answer| (name.clone(), answer)));
-            seen.push(SeenNode { name, address, up, age_seconds, status });
+            seen.push(SeenNode { name, address, up, round_trip, age_seconds, status });
         }
         *self.answers.lock() = kept;
         seen

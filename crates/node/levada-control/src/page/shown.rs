@@ -59,6 +59,9 @@ pub struct Snapshot {
     pub own: Option<String>,
     /// The nodes of the cluster, this one included.
     pub nodes: Vec<SeenNode>,
+    /// The fleet of the node, as `levada-fleet` describes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fleet: Option<serde_json::Value>,
     /// The course of a demo.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub demo: Option<Story>,
@@ -67,7 +70,7 @@ pub struct Snapshot {
 impl Snapshot {
     /// The state of these nodes now.
     pub fn now(own: Option<String>, nodes: Vec<SeenNode>) -> Self {
-        Self { at: (unix_time() * 1e3) as u64, own, nodes, demo: None }
+        Self { at: (unix_time() * 1e3) as u64, own, nodes, fleet: None, demo: None }
     }
 }
 
@@ -80,6 +83,9 @@ pub struct SeenNode {
     pub address: String,
     /// Whether requests may be sent to it.
     pub up: bool,
+    /// The round trip to it, stated or measured, in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub round_trip: Option<f64>,
     /// The age of its last answer in seconds; `None` before the first.
     pub age_seconds: Option<f64>,
     /// Its last answer.
