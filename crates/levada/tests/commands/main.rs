@@ -13,6 +13,7 @@ mod init;
 mod kubernetes;
 mod logs;
 mod manual;
+mod openapi;
 mod purge;
 mod refused;
 mod report;

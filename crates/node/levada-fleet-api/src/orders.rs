@@ -5,7 +5,7 @@ use std::{net::IpAddr, time::Duration};
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use levada_fleet::{
-    Caller, Directory, FleetCheck, History, KEPT_REVISIONS, Overview, Tolerance,
+    Caller, CheckError, Directory, FleetCheck, History, KEPT_REVISIONS, Overview, Tolerance,
     apply::{Canary, Plan, Seen},
     archive, bound, check as check_fleet, content,
     difference::{changed_files, changed_settings, head_files},
@@ -66,7 +66,7 @@ impl Asked<'_> {
                 let answer = json(StatusCode::OK, &checked(&candidate.check));
                 Ok(versioned(answer, &candidate.followed.version()))
             }
-            Order::Diff => self.differ(self.candidate().await?),
+            Order::Diff => self.differ(self.candidate().await?).await,
             Order::Apply => self.apply().await,
             Order::Rollback => self.roll_back().await,
             Order::Rotate => {
@@ -125,28 +125,21 @@ impl Asked<'_> {
     ) -> Result<FleetCheck, Refused> {
         let (directory, members) = (directory.clone(), followed.members.clone());
         let start_error = self.server.start_error;
-        let checking = move || check_fleet(&directory, &members, start_error);
-        let checked = tokio::task::spawn_blocking(checking).await;
-        let failed =
-            |status, error: &dyn std::fmt::Display| Refused::new(status, error.to_string());
-        checked
-            .map_err(|error| failed(StatusCode::INTERNAL_SERVER_ERROR, &error))?
-            .map_err(|error| failed(StatusCode::UNPROCESSABLE_ENTITY, &error))
+        aside(move || check_fleet(&directory, &members, start_error)).await
     }
 
-    fn differ(&self, candidate: Candidate) -> Result<Response<Body>, Refused> {
+    async fn differ(&self, candidate: Candidate) -> Result<Response<Body>, Refused> {
         let Candidate { followed, former, directory, check } = candidate;
         if !check.is_usable() {
             return Ok(unusable(&check));
         }
         let [before, after] = [&former, &directory].map(content::stored_files);
-        let settings =
-            changed_settings(&former, &check, &followed.members, self.server.start_error);
-        let settings = settings
-            .map_err(|error| Refused::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string()))?;
-        let (files, checked) = (changed_files(&before, &after), checked(&check));
-        let answer = json(StatusCode::OK, &Changes { files, settings, checked });
-        Ok(versioned(answer, &followed.version()))
+        let (files, checked, version) =
+            (changed_files(&before, &after), checked(&check), followed.version());
+        let start_error = self.server.start_error;
+        let compare = move || changed_settings(&former, &check, &followed.members, start_error);
+        let settings = aside(compare).await?;
+        Ok(versioned(json(StatusCode::OK, &Changes { files, settings, checked }), &version))
     }
 
     async fn apply(self) -> Result<Response<Body>, Refused> {
@@ -164,7 +157,7 @@ impl Asked<'_> {
             return Err(moved(&version));
         }
         if only_check || !candidate.check.is_usable() {
-            return self.differ(candidate);
+            return self.differ(candidate).await;
         }
         // The files of other sites are those of this head.
         if !self.caller.sites.is_empty() {
@@ -219,6 +212,16 @@ impl Asked<'_> {
         let made = TokenMade { id: made.id, token: made.text };
         Ok(json(StatusCode::CREATED, &made))
     }
+}
+
+/// Checks on another thread: that of many nodes takes seconds, in which the locks of other orders must be renewed.
+async fn aside<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, CheckError> + Send + 'static,
+) -> Result<T, Refused> {
+    let failed = |status, error: &dyn std::fmt::Display| Refused::new(status, error.to_string());
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| failed(StatusCode::INTERNAL_SERVER_ERROR, &error))?
+        .map_err(|error| failed(StatusCode::UNPROCESSABLE_ENTITY, &error))
 }
 
 fn checked(check: &FleetCheck) -> Checked {

@@ -11,7 +11,7 @@ use std::{
 };
 
 /// The root of the source.
-fn root() -> PathBuf {
+pub(super) fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = here.ancestors().find(|directory| directory.join("Cargo.lock").exists());
     root.expect("the crate is in its workspace").to_owned()

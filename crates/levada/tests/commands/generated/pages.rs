@@ -19,6 +19,7 @@ pub(super) struct Page {
 }
 
 const CONFIGURATION: &str = "docs/operate/configuration.md";
+const FLEET_API: &str = "docs/operate/fleet-api.md";
 const ROUTES: &str = "docs/operate/routes.md";
 const SCENARIOS: &str = "docs/simulate/scenarios.md";
 
@@ -37,6 +38,11 @@ pub(super) fn all() -> anyhow::Result<Vec<Page>> {
             text: serde_json::to_string_pretty(&schema)? + "\n",
         },
         Page { path: "docs/policies/reference.md".to_owned(), text: policies() },
+        Page {
+            path: "docs/operate/fleet.openapi.json".to_owned(),
+            text: serde_json::to_string_pretty(&levada_fleet_api::description())? + "\n",
+        },
+        fleet_api()?,
         versioned("packaging/helm/levada/Chart.yaml", ": ", &["version", "appVersion"], "")?,
         versioned("python/Cargo.toml", " = ", &["version"], "\"")?,
     ];
@@ -50,6 +56,14 @@ pub(super) fn all() -> anyhow::Result<Vec<Page>> {
 fn filled(path: &'static str, schema: &Json) -> anyhow::Result<Page> {
     let written = fs::read_to_string(root().join(path)).with_context(|| path.to_owned())?;
     Ok(Page { path: path.to_owned(), text: with_keys(&written, schema)? })
+}
+
+/// The page of the API of a fleet, with the table of its routes.
+fn fleet_api() -> anyhow::Result<Page> {
+    let written = fs::read_to_string(root().join(FLEET_API)).context(FLEET_API)?;
+    let text =
+        with_generated(&written, "<!-- generated: requests of ", |_| Ok(levada_fleet_api::table()));
+    Ok(Page { path: FLEET_API.to_owned(), text: text? })
 }
 
 /// A file whose lines `keys` have the version of Cargo.toml, in `quotes`.
