@@ -383,7 +383,7 @@ impl<'f> Check<'_, 'f> {
         let (path, expose_tags) = (self.root.key("purge"), *expose_tags);
         let token = self.secret(["token", "token_file"], token, token_file, &path)?;
         for (number, wrong) in grant.iter().enumerate().filter(|(_, grant)| !grant.is_digest()) {
-            let length = wrong.digest.len();
+            let length = wrong.digest.as_ref().map_or(0, String::len);
             let message =
                 format!("is {length} characters, and no SHA-256 of 64 hexadecimal digits");
             let at = path.key("grant").index(number).key("digest");

@@ -23,27 +23,31 @@ pub struct Purge {
 
 /// A token by which clients purge, and which the node knows by its digest.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["digest"]))]
 pub struct PurgeGrant {
     /// SHA-256 of the token, in hexadecimal digits.
     #[schemars(extend("examples" = ["2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae"]))]
-    pub digest: String,
+    pub digest: Option<String>,
     /// The hosts that it may purge: a host, or `*.` and a domain for all below. Without it, all hosts.
-    #[serde(default)]
     #[schemars(extend("examples" = [["www.example.com"]]))]
     pub hosts: Vec<String>,
     /// When it ends: Unix time in seconds. Without it, never.
-    #[serde(default)]
     pub expires: Option<u64>,
 }
 
 impl PurgeGrant {
+    /// Whether its digest is one. That of a grant without it is reported as a missing key.
     pub(crate) fn is_digest(&self) -> bool {
-        self.digest.len() == 64 && self.digest.bytes().all(|byte| byte.is_ascii_hexdigit())
+        let is_one = |digest: &String| {
+            digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit())
+        };
+        self.digest.as_ref().is_none_or(is_one)
     }
 
     pub(crate) fn settings(&self) -> Settings {
         let Self { digest, hosts, expires } = self.clone();
-        Settings { digest: digest.to_ascii_lowercase(), hosts, expires }
+        let digest = digest.unwrap_or_default().to_ascii_lowercase();
+        Settings { digest, hosts, expires }
     }
 }
