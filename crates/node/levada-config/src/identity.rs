@@ -93,7 +93,10 @@ fn push(
         text.push_str(space);
         text.push(' ');
     }
-    text.push_str(url.root());
+    match rules.and_then(|rules| rules.host.as_ref()) {
+        Some(host) => text.extend([url.scheme(), "://", host]),
+        None => text.push_str(url.root()),
+    }
     let target = target.unwrap_or(url.target());
     match rules {
         Some(rules) => text.push_str(&rules.target(target)),

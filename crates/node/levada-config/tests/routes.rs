@@ -1,9 +1,12 @@
 //! Routes as users write them, right and wrong.
 
-use std::path::Path;
+use std::{net::IpAddr, path::Path};
 
+use http::{HeaderMap, Method};
+use levada_config::identity::{Identity, facts};
 use levada_config::{Checked, Source, Surroundings};
 use levada_config::{SiteRoute, SiteSettings};
+use levada_store::identity::ResourceUrl;
 
 fn check(lines: &str) -> Checked {
     let text = format!(
@@ -259,4 +262,21 @@ fn wrong_rule_of_access_is_reported_once_and_where_it_is_stated() {
     assert_eq!(problem(lines), message);
     let lines = "[[site.route]]\npath = '/a'\n[defaults.signed_urls]\nform = 'hmac'";
     assert!(problem(lines).starts_with("defaults.signed_urls: needs `secret_file`"));
+}
+
+#[test]
+fn hosts_of_a_site_share_what_is_stored_under_the_host_of_its_key() {
+    let site = site("cache_key = { host = 'WWW.example.com' }");
+    let client: IpAddr = "127.0.0.1".parse().unwrap();
+    let (none, method) = (HeaderMap::new(), Method::GET);
+    let text = |host| {
+        let url = ResourceUrl::new("https", host, "/x?a=1");
+        let facts = || facts(&url, client, &method, &none);
+        let identity = Identity::of(&url, &site.handling, None, &none, facts);
+        let text = identity.text(&url).to_owned();
+        assert!(site.forms.identities(&url).contains(&text), "a purge finds {text}");
+        text
+    };
+    assert_eq!(text("n1.example.com"), "https://www.example.com/x?a=1");
+    assert_eq!(text("n2.example.com:8443"), text("www.example.com"));
 }

@@ -39,6 +39,8 @@ pub struct KeyRules {
     pub sort_query: bool,
     /// Upper and lower case are the same in the path.
     pub ignore_path_case: bool,
+    /// A host in the place of the client's.
+    pub host: Option<Arc<str>>,
     /// Fields that count.
     pub headers: Vec<HeaderName>,
     /// Cookies that count.
@@ -113,8 +115,8 @@ impl KeyRules {
 
     /// The rules about the URL alone.
     pub fn of_url(&self) -> Self {
-        let Self { query, sort_query, ignore_path_case, .. } = self.clone();
-        Self { query, sort_query, ignore_path_case, ..Self::default() }
+        let Self { query, sort_query, ignore_path_case, host, .. } = self.clone();
+        Self { query, sort_query, ignore_path_case, host, ..Self::default() }
     }
 
     /// The word of [`share`](Self::share) as it stands in a key.

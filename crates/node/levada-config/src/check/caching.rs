@@ -140,6 +140,15 @@ impl Check<'_, '_> {
                 valid = false;
             }
         }
+        if let Some(host) = &of.host
+            && !host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte))
+        {
+            self.error(
+                &path.key("host"),
+                format!("{host:?} is no host, such as \"www.example.com\""),
+            );
+            valid = false;
+        }
         let place = path.key("expression");
         let expression = self.expression(&of.expression, Purpose::Key, &place);
         let (only, without, expression, headers) = (only?, without?, expression?, headers?);
@@ -149,11 +158,15 @@ impl Check<'_, '_> {
             (_, _, false) => QueryRule::Without(without),
             _ => QueryRule::All,
         };
-        let changes = !matches!(query, QueryRule::All) || of.sort_query || of.ignore_path_case;
+        let changes = !matches!(query, QueryRule::All)
+            || of.sort_query
+            || of.ignore_path_case
+            || of.host.is_some();
         let rules = KeyRules {
             query,
             sort_query: of.sort_query,
             ignore_path_case: of.ignore_path_case,
+            host: of.host.as_ref().map(|host| host.to_ascii_lowercase().into()),
             headers,
             cookies: of.cookies.clone(),
             device: of.device,

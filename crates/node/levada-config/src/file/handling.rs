@@ -253,6 +253,9 @@ pub struct CacheKey {
     pub sort_query: bool,
     /// Upper and lower case are the same in the path.
     pub ignore_path_case: bool,
+    /// A host in the place of the one that the client has asked for, so that all hosts of a site share what is stored.
+    #[schemars(length(min = 1), extend("examples" = ["www.example.com"]))]
+    pub host: Option<String>,
     /// Header fields that count.
     #[schemars(extend("examples" = [["X-Country"]]))]
     pub headers: Vec<String>,
