@@ -12,6 +12,7 @@ use levada_dns::{
     World,
     cookies::Cookies,
     rate::RateLimit,
+    redirect::Redirects,
     route::{NodeState, Regions, Tables},
     serve::{DnsMetrics, Identity, Server, Transport},
     wire::{Name, Query},
@@ -29,7 +30,7 @@ static SERVER: LazyLock<Arc<Server>> = LazyLock::new(|| {
     let records =
         ZoneFile { path: Path::new("a"), text: ZONE }.records(&apex).expect("a zone file");
     let name = apex.below("w").expect("a name");
-    let routes = vec![Routed { name, federation: None, stated: true }];
+    let routes = vec![Routed { name, federation: None, stated: true, of_node: false }];
     let routing = Routing { ttl: 20, max_answers: 2, alpn: b"\x02h2".to_vec() };
     let mut zones = Zones::default();
     zones.add(Zone::new(apex, records, routes, routing, None).expect("a zone"));
@@ -41,7 +42,8 @@ static SERVER: LazyLock<Arc<Server>> = LazyLock::new(|| {
         limit: RateLimit { responses: 0, slip: 0 },
     };
     let metrics = DnsMetrics::registered(&mut Registry::default());
-    let server = Server::new(Arc::new(World { zones, tables }), identity, metrics);
+    let world = World { zones, tables, redirects: Redirects::default() };
+    let server = Server::new(Arc::new(world), identity, metrics);
     let node = |at: u8| NodeState {
         name: format!("n{at}").into(),
         region: "eu".into(),

@@ -27,6 +27,7 @@ fn main() {
             files: ZoneFiles::Directory(PathBuf::from(zones)),
             names: vec!["www".to_owned()],
             sites: false,
+            redirects: Vec::new(),
             routing: Routing { ttl: 20, max_answers: 1, alpn: Vec::new() },
             signed: env::var_os("SIGNED").is_some(),
         }],

@@ -9,9 +9,12 @@
 
 use std::net::IpAddr;
 
+use levada_types::Key;
+
 use crate::{
     dnssec::{ZoneKeys, nsec},
     hints::Hints,
+    redirect::Redirects,
     route::{Choice, Family, Nodes, Reason, Tables, Way},
     wire::{Code, Full, Owner, Query, RecordSet, Records, Response, Section, kind, name},
     zone::{Found, Node, Route, Zone, Zones},
@@ -23,6 +26,8 @@ pub struct World {
     pub zones: Zones,
     /// The tables that decide about regions.
     pub tables: Tables,
+    /// Names that are routed over HTTP.
+    pub redirects: Redirects,
 }
 
 /// A query with all that its answer depends on.
@@ -177,10 +182,15 @@ impl Writing<'_, '_, '_, '_> {
         self.room.records.clear();
         self.room.hints.clear();
         for family in families {
+            if route.of_node {
+                let node = self.asked.nodes.labelled(name::first_label(name.0));
+                self.room.hints.add(node.into_iter(), *family);
+                continue;
+            }
             let Choice { way, scope, reason } = self.asked.world.tables.choose(
                 self.asked.nodes,
-                (route, &zone.routing),
-                (name.0, *family),
+                (route, zone.routing.max_answers),
+                (Key::of(name.0), *family),
                 client,
             );
             self.scope = self.scope.max(scope);

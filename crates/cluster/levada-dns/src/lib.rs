@@ -6,6 +6,7 @@
 //!   route    which nodes a client gets: tables of networks, the nodes of this moment
 //!   load     zones and tables from files
 //!   dnssec   signatures and denials, made for each answer
+//!   redirect HTTP requests that are sent on to nodes
 //!   answer   the answer to a query: a pure function of all of these; start here
 //!   cookies, rate   clients that have shown their address, and the share of all others
 //!   serve    UDP and TCP; zones and nodes are replaced while it runs
@@ -19,6 +20,7 @@ pub mod dnssec;
 mod hints;
 pub mod load;
 pub mod rate;
+pub mod redirect;
 pub mod route;
 pub mod serve;
 mod settings;
@@ -26,4 +28,4 @@ pub mod wire;
 pub mod zone;
 
 pub use answer::{AnswerRoom, Answered, Asked, World};
-pub use settings::DnsSettings;
+pub use settings::{DnsSettings, HttpListener};

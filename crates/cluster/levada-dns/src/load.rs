@@ -12,9 +12,10 @@ use levada_types::hash64;
 use crate::{
     World,
     dnssec::{Signatures, ZoneKeys},
+    redirect::{Redirects, Steering},
     route::{DeepZones, Federations, Geo, GeoRegions, Regions, Tables, coverage_zones},
     wire::{Name, name::suffixes},
-    zone::{Routed, Routing, Zone, ZoneFile, Zones},
+    zone::{Node, Routed, Routing, Zone, ZoneFile, Zones},
 };
 
 /// The files of a server, and what belongs to them.
@@ -24,6 +25,8 @@ pub struct WorldSource {
     pub zones: Vec<ZoneSource>,
     /// The hosts of sites.
     pub hosts: Vec<Name>,
+    /// Names whose clients are sent on to other names.
+    pub steering: Vec<Steering>,
     /// The regions of the nodes.
     pub regions: Vec<Arc<str>>,
     /// The region of clients that no table has; without it the first one.
@@ -51,6 +54,8 @@ pub struct ZoneSource {
     pub names: Vec<String>,
     /// Whether hosts of sites are routed.
     pub sites: bool,
+    /// Names that are routed over HTTP, relative to the zone.
+    pub redirects: Vec<String>,
     /// How they are answered.
     pub routing: Routing,
     /// Whether it is signed.
@@ -71,6 +76,8 @@ pub enum ZoneFiles {
 pub enum Place {
     /// A zone, by its number in the source.
     Zone(usize),
+    /// A name with targets, by its number in the source.
+    Steering(usize),
     /// The default region.
     DefaultRegion,
     /// The regions that stand in.
@@ -107,13 +114,14 @@ impl WorldSource {
         let mut loading =
             Loading { version: hash64(format!("{self:?}").as_bytes()), wrong: Vec::new() };
         let tables = self.tables(&mut loading);
-        let zones = self.zones(&tables, &mut loading);
+        let (zones, redirected) = self.zones(&tables, &mut loading);
+        let redirects = self.redirects(&redirected, &mut loading);
         if !loading.wrong.is_empty() {
             return Err(loading.wrong);
         }
         let warnings = self.warnings(&tables);
         let version = loading.version;
-        Ok(Loaded { world: Arc::new(World { zones, tables }), version, warnings })
+        Ok(Loaded { world: Arc::new(World { zones, tables, redirects }), version, warnings })
     }
 
     fn tables(&self, loading: &mut Loading) -> Tables {
@@ -180,7 +188,8 @@ impl WorldSource {
         tables
     }
 
-    fn zones(&self, tables: &Tables, loading: &mut Loading) -> Zones {
+    /// The zones, and the names that are routed over HTTP.
+    fn zones(&self, tables: &Tables, loading: &mut Loading) -> (Zones, Vec<Name>) {
         let found = self.zone_files(loading);
         let mut hosts: HashMap<&[u8], Vec<&Name>> = HashMap::new();
         {
@@ -193,12 +202,20 @@ impl WorldSource {
             }
         }
         let (mut zones, signatures) = (Zones::default(), Arc::new(Signatures::default()));
+        let mut redirects = Vec::new();
         for (number, apex, file) in &found {
             let source = &self.zones[*number];
             let place = Place::Zone(*number);
             let of_sites = hosts.get(apex.wire()).filter(|_| source.sites);
             let hosts = of_sites.map_or(&[][..], |hosts| hosts);
-            match self.zone((source, apex, file), hosts, (tables, &signatures), loading) {
+            let zone = self.zone(
+                (source, apex, file),
+                hosts,
+                (tables, &signatures),
+                &mut redirects,
+                loading,
+            );
+            match zone {
                 Ok(zone) => {
                     if !zones.add(zone) {
                         loading.wrong.push((place, format!("the zone {apex} is there already")));
@@ -207,7 +224,7 @@ impl WorldSource {
                 Err(message) => loading.wrong.push((place, message)),
             }
         }
-        zones
+        (zones, redirects)
     }
 
     fn zone(
@@ -215,6 +232,7 @@ impl WorldSource {
         (source, apex, file): (&ZoneSource, &Name, &Path),
         hosts: &[&Name],
         (tables, signatures): (&Tables, &Arc<Signatures>),
+        redirects: &mut Vec<Name>,
         loading: &mut Loading,
     ) -> Result<Zone, String> {
         let text =
@@ -227,13 +245,24 @@ impl WorldSource {
             federation: tables.federations.service(&name, apex),
             name,
             stated,
+            of_node: false,
         };
-        let mut routes = Vec::new();
+        let (mut routes, known) = (Vec::new(), redirects.len());
         for name in &source.names {
             let name = apex.below(name).map_err(|error| error.to_string())?;
             routes.push(routed(name, true));
         }
         routes.extend(hosts.iter().map(|host| routed((*host).clone(), false)));
+        for name in &source.redirects {
+            // Every node has a name next to it.
+            let name = apex.below(name).map_err(|error| error.to_string())?;
+            let star = name.star_beside().filter(|_| name != *apex);
+            let star = star.ok_or_else(|| {
+                format!("{name} has no label in the place of which a node could be named")
+            })?;
+            routes.push(Routed { name: star, federation: None, stated: true, of_node: true });
+            redirects.push(name);
+        }
         let keys = self.keys.as_ref().filter(|_| source.signed).map(|keys| {
             let file = keys.join(format!("{apex}.pem"));
             loading.sees(&fs::read(&file).unwrap_or_default());
@@ -241,7 +270,27 @@ impl WorldSource {
         });
         let zone =
             Zone::new(apex.clone(), records, routes, source.routing.clone(), keys.transpose()?);
-        zone.map_err(|error| format!("{} {error}", file.display()))
+        let zone = zone.map_err(|error| format!("{} {error}", file.display()))?;
+        for name in &redirects[known..] {
+            if !zone.node(name.wire()).is_some_and(Node::has_addresses) {
+                return Err(format!(
+                    "{} has no addresses for {name}: write those of the name servers, which redirect its clients",
+                    file.display()
+                ));
+            }
+        }
+        Ok(zone)
+    }
+
+    /// The names that are routed over HTTP.
+    fn redirects(&self, names: &[Name], loading: &mut Loading) -> Redirects {
+        let mut redirects = Redirects::new(names.iter().map(ToString::to_string));
+        for (number, steering) in self.steering.iter().enumerate() {
+            if let Err(message) = redirects.steer(steering) {
+                loading.wrong.push((Place::Steering(number), message));
+            }
+        }
+        redirects
     }
 
     /// The name and the file of each zone, with the number of its source.
@@ -332,7 +381,7 @@ mod tests {
     fn source(files: ZoneFiles, names: &[&str]) -> ZoneSource {
         let routing = Routing { ttl: 20, max_answers: 2, alpn: Vec::new() };
         let names = names.iter().map(|name| (*name).to_owned()).collect();
-        ZoneSource { files, names, sites: true, routing, signed: false }
+        ZoneSource { files, names, sites: true, redirects: Vec::new(), routing, signed: false }
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
+use levada_tls::pem::Certificate;
+
 use crate::{World, cookies::SECRET, rate::RateLimit, serve::TcpLimits};
 
 /// See the module.
@@ -17,6 +19,10 @@ pub struct DnsSettings {
     pub nsid: Vec<u8>,
     /// The secret of cookies; `None`: the server makes one when it starts.
     pub cookie_secret: Option<[u8; SECRET]>,
+    /// The addresses for HTTP requests that are sent on to nodes.
+    pub http: Vec<HttpListener>,
+    /// The status of these answers: 302 or 307.
+    pub redirect_status: u16,
     /// The share of a client network.
     pub limit: RateLimit,
     /// Zones and tables.
@@ -25,10 +31,23 @@ pub struct DnsSettings {
     pub version: u64,
 }
 
+/// An address for HTTP requests.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HttpListener {
+    /// The address.
+    pub address: SocketAddr,
+    /// Certificates by server name; plain text when empty.
+    pub tls: Vec<Certificate>,
+    /// Whether only a process opens it that is nothing but a name server.
+    pub alone: bool,
+}
+
 impl PartialEq for DnsSettings {
     fn eq(&self, other: &Self) -> bool {
+        let lists = |of: &Self| (of.listen.clone(), of.nsid.clone(), of.http.clone());
         let rest = |of: &Self| (of.threads, of.tcp, of.cookie_secret, of.limit, of.version);
-        self.listen == other.listen && self.nsid == other.nsid && rest(self) == rest(other)
+        let all = |of: &Self| (lists(of), rest(of), of.redirect_status);
+        all(self) == all(other)
     }
 }
 

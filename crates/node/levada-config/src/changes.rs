@@ -1,6 +1,9 @@
 //! The difference between two settings of a node, in words: what a reload changes, and what it cannot change.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    net::SocketAddr,
+};
 
 use crate::file::Limits;
 use crate::settings::{PurgeSettings, Settings, SiteSettings};
@@ -75,8 +78,9 @@ fn named<T: PartialEq>(kind: &str, old: &[T], new: &[T], name: impl Fn(&T) -> &s
 const NAMED: usize = 10;
 
 /// The part of a name server that its sockets and threads are made of.
-fn dns_sockets(settings: &Settings) -> Option<(&[std::net::SocketAddr], usize)> {
-    settings.dns.as_ref().map(|dns| (&*dns.listen, dns.threads))
+fn dns_sockets(settings: &Settings) -> Option<(&[SocketAddr], usize, Vec<SocketAddr>)> {
+    let dns = settings.dns.as_ref()?;
+    Some((&*dns.listen, dns.threads, dns.http.iter().map(|http| http.address).collect()))
 }
 
 fn peers(settings: &Settings) -> &[Peer] {
@@ -107,7 +111,7 @@ fn fixed(old: &Settings, new: &Settings) -> Vec<&'static str> {
         ("`name`", old.name != new.name),
         ("[runtime]", (&old.runtime, &old.run_as) != (&new.runtime, &new.run_as)),
         ("[peering] as a whole", old.peering.is_some() != new.peering.is_some()),
-        ("[dns] as a whole, its `listen` and `threads`", dns_sockets(old) != dns_sockets(new)),
+        ("[dns] as a whole, its addresses and `threads`", dns_sockets(old) != dns_sockets(new)),
         (
             "the kind of trust in [peering], or its secret without the old one in `secrets`",
             both.is_some_and(|(old, new)| !go_together(&old.trust, &new.trust)),

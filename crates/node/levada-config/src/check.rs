@@ -177,6 +177,10 @@ impl<'f> Check<'_, 'f> {
         let queries = self.file.dns.iter().filter_map(|dns| dns.listen.as_ref());
         let queries = queries.flat_map(|listen| listen.as_slice().iter().enumerate());
         let queries = queries.map(|(i, address)| (dns.index(i), Some(*address)));
+        let http = self.root.key("dns").key("http");
+        let redirects = self.file.dns.iter().flat_map(|dns| dns.http.iter().enumerate());
+        let redirects = redirects.filter(|(_, own)| !own.alone);
+        let redirects = redirects.map(|(i, own)| (http.index(i).key("address"), own.address));
         let inner = [
             (self.root.key("handoff").key("listen"), control),
             (self.root.key("peering").key("listen"), peers),
@@ -186,6 +190,7 @@ impl<'f> Check<'_, 'f> {
         clients
             .chain(inner)
             .chain(queries)
+            .chain(redirects)
             .filter_map(|(path, address)| Some((path, address?.0)))
             .collect()
     }
@@ -289,7 +294,11 @@ impl<'f> Check<'_, 'f> {
     }
 
     /// A certificate of a listener: it must be usable now.
-    fn of_listener(&mut self, pair: &file::Certificate, path: &Path) -> Option<Certificate> {
+    pub(super) fn of_listener(
+        &mut self,
+        pair: &file::Certificate,
+        path: &Path,
+    ) -> Option<Certificate> {
         let files = self.certificate(&pair.certificate, &pair.key, path);
         let ocsp = pair.ocsp.as_ref().map(|ocsp| self.directory.join(ocsp));
         let files = Certificate { ocsp, ..files? };

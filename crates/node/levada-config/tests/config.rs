@@ -103,6 +103,7 @@ fn all_mistakes_are_reported_at_once() {
         "wrong-telemetry",
         "wrong-acme",
         "wrong-dns",
+        "wrong-dns-redirects",
     ] {
         let text = crate_file(&format!("tests/config/{name}.toml"));
         let text = fs::read_to_string(text).expect("readable");

@@ -159,7 +159,7 @@ impl Reloader {
         self.registrar.set(settings.discovery.registration.clone());
         resolver.commit();
         if let Some((name_server, dns)) = self.dns.get().zip(settings.dns.as_ref()) {
-            name_server.change(dns);
+            name_server.change(&settings, dns);
         }
         let sites = plan.sites.make(&self.node.site_builder(&settings));
         drop(plan.followed);

@@ -32,7 +32,7 @@ use crate::{
     },
     watched_files::{self, WatchedFiles},
 };
-use levada_config::{DnsSettings, Runtime, Settings, SettingsReader};
+use levada_config::{Runtime, Settings, SettingsReader};
 
 /// Runs a node until TERM, INT or QUIT, then lets running requests end within the drain timeout. Calls
 /// `ready` when the node has caught up with the purges of its cluster and every address is being
@@ -145,7 +145,7 @@ fn open_all(
     passed: &mut PassedSockets,
 ) -> Result<(NodeSockets, Option<DnsSockets>), SocketError> {
     let dns = settings.dns.as_ref();
-    let dns_sockets = dns.map(|dns| DnsSockets::open(dns, passed)).transpose()?;
+    let dns_sockets = dns.map(|dns| DnsSockets::open(dns, false, passed)).transpose()?;
     let mut sockets = NodeSockets::open(settings, workers, settings.hands_over(), passed)?;
     if let Some((of_dns, dns)) = dns_sockets.as_ref().zip(dns) {
         let address = dns.listen[0];
@@ -280,8 +280,8 @@ fn start(
     }
     accepting.extend(sockets.control.and_then(|listener| handoff::accept(node, listener, stop)));
     reloader.listeners.add(sockets.others, accepting);
-    if let Some((settings, sockets)) = node.settings().dns.as_ref().zip(dns) {
-        start_dns(reloader, settings, sockets, stop)?;
+    if let Some(sockets) = dns {
+        start_dns(reloader, sockets, stop)?;
     }
     tend(reloader, stop);
     let (keeping, stop) = (reloader.clone(), stop.clone());
@@ -293,13 +293,10 @@ fn start(
 }
 
 /// Answers DNS queries from now on, with the nodes of the cluster.
-fn start_dns(
-    reloader: &Reloader,
-    settings: &DnsSettings,
-    sockets: DnsSockets,
-    stop: &Stop,
-) -> Result<(), StartError> {
-    let name_server = NameServer::start(settings, sockets, stop).map_err(StartError::Runtime)?;
+fn start_dns(reloader: &Reloader, sockets: DnsSockets, stop: &Stop) -> Result<(), StartError> {
+    let settings = reloader.node.settings();
+    let Some(dns) = &settings.dns else { return Ok(()) };
+    let name_server = NameServer::start(&settings, dns, sockets, stop)?;
     if let Some(peers) = &reloader.node.peers {
         let node = Arc::downgrade(&reloader.node);
         let own = move || {

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use levada_types::Key;
 
 use super::{DeepZones, Family, Federation, Federations, Networks, Nodes, Picked, Regions};
-use crate::zone::{Route, Routing};
+use crate::zone::Route;
 
 /// The tables that decide which region a client is of.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -91,16 +91,15 @@ pub enum Way<'t> {
 }
 
 impl Tables {
-    /// The answer for a client at `address`, or in a network that begins there.
+    /// The answer for a client at `address`, or in a network that begins there: at most so many nodes.
     pub fn choose(
         &self,
         nodes: &Nodes,
-        (route, routing): (Route, &Routing),
-        (name, family): (&[u8], Family),
+        (route, most): (Route, usize),
+        (key, family): (Key, Family),
         address: IpAddr,
     ) -> Choice<'_> {
         let address = address.to_canonical();
-        let (key, most) = (Key::of(name), routing.max_answers);
         // A table without an answer for the address narrows the scope too: it has one for others.
         let mut scope = 0;
         if let Some(service) = route.federation {

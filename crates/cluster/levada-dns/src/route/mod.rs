@@ -19,4 +19,4 @@ pub use coverage::{CoverageError, DeepZones, Federation, Federations, coverage_z
 pub use decide::{Choice, Reason, Tables, Way};
 pub use geo::{Geo, GeoError, GeoRegions};
 pub use networks::{Networks, NetworksBuilder, Overlap, Prefix};
-pub use nodes::{Family, MOST_NODES, NodeState, Nodes, Picked, Regions};
+pub use nodes::{Family, MOST_NODES, NodeState, Nodes, Picked, Regions, label};

@@ -61,6 +61,8 @@ pub struct Nodes {
     /// Whether all nodes have one weight.
     even: bool,
     names: HashMap<Arc<str>, u32>,
+    /// Nodes by their names as labels of DNS.
+    labels: HashMap<Box<[u8]>, u32>,
     /// By region and family.
     pools: Vec<[Pool; 2]>,
 }
@@ -148,12 +150,14 @@ impl Nodes {
             .map(|state| PolicyNode { weight: state.weight, ..PolicyNode::new(&state.name) })
             .collect();
         let names = states.iter().zip(0..).map(|(state, at)| (state.name.clone(), at)).collect();
+        let label = |(state, at): (&NodeState, u32)| (label(&state.name).into_bytes().into(), at);
+        let labels = states.iter().zip(0..).map(label).collect();
         let pool = |region: &Arc<str>| {
             [Family::V4, Family::V6].map(|family| Pool::new(&states, region, family))
         };
         let pools = regions.names().map(pool).collect();
         let even = states.windows(2).all(|pair| pair[0].weight == pair[1].weight);
-        Self { hashed, even, names, pools, states }
+        Self { hashed, even, names, labels, pools, states }
     }
 
     /// The node at an index.
@@ -164,6 +168,11 @@ impl Nodes {
     /// All nodes.
     pub fn states(&self) -> &[NodeState] {
         &self.states
+    }
+
+    /// The node whose name is this label, in lower case.
+    pub fn labelled(&self, label: &[u8]) -> Option<&NodeState> {
+        self.labels.get(label).map(|at| self.state(NodeIndex(*at)))
     }
 
     /// The first of these regions that has a node which can be answered; if none has, the first that has any node.
@@ -224,6 +233,11 @@ impl Nodes {
         }
         picked
     }
+}
+
+/// The name of a node as a label of DNS: in lower case, up to the first dot.
+pub fn label(name: &str) -> String {
+    name.split('.').next().unwrap_or_default().to_ascii_lowercase()
 }
 
 impl Deref for Picked {

@@ -3,7 +3,7 @@
 use levada_observe::metrics::{Counter, Family, Gauge, Registry};
 
 use super::Transport;
-use crate::{answer::Answered, rate::Share, route::Reason, wire::Code};
+use crate::{answer::Answered, rate::Share, redirect::HttpAnswer, route::Reason, wire::Code};
 
 /// Queries and answers.
 #[derive(Clone)]
@@ -13,6 +13,7 @@ pub struct DnsMetrics {
     routed: [Counter; Reason::ALL.len()],
     pub(super) truncated: Counter,
     limited: [Counter; 2],
+    redirected: [Counter; REDIRECTED.len()],
     pub(super) connections: Gauge,
     pub(super) zones: Gauge,
     pub(super) nodes: Family<[String; 2], Gauge>,
@@ -27,6 +28,10 @@ const CODES: [Code; 7] = [
     Code::Refused,
     Code::BadVers,
 ];
+
+/// Answers over HTTP, by their status.
+const REDIRECTED: [(u16, &str); 4] =
+    [(0, "redirect"), (200, "list"), (404, "unknown_name"), (503, "no_node")];
 
 impl DnsMetrics {
     /// The metrics, which `registry` shows.
@@ -46,7 +51,13 @@ impl DnsMetrics {
             "Queries beyond the share of their network, by whether they got a truncated response",
             ["response"],
         );
+        let redirected = registry.family(
+            "dns_redirects",
+            "Answers to HTTP requests for names that are routed over HTTP",
+            ["answer"],
+        );
         Self {
+            redirected: REDIRECTED.map(|(_, answer)| by(redirected.clone(), answer)),
             queries: Transport::ALL.map(|of| by(queries.clone(), of.as_str())),
             responses: CODES.map(|code| by(responses.clone(), code.as_str())),
             routed: Reason::ALL.map(|reason| by(routed.clone(), reason.as_str())),
@@ -75,6 +86,15 @@ impl DnsMetrics {
     pub(super) fn answered(&self, answered: &Answered) {
         self.responded(answered.code);
         if let Some(reason) = answered.reason {
+            self.routed[reason as usize].inc();
+        }
+    }
+
+    pub(super) fn redirected(&self, answer: &HttpAnswer) {
+        if let Some(at) = REDIRECTED.iter().position(|(status, _)| *status == answer.status) {
+            self.redirected[at].inc();
+        }
+        if let Some(reason) = answer.reason {
             self.routed[reason as usize].inc();
         }
     }

@@ -7,5 +7,5 @@ mod udp;
 
 pub use metrics::DnsMetrics;
 pub use server::{Identity, Published, Server, Transport};
-pub use tcp::{TcpLimits, accept};
+pub use tcp::{TcpLimits, accept, accept_each};
 pub use udp::{Receiving, receive};

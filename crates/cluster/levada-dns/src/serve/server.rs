@@ -14,6 +14,7 @@ use crate::{
     answer::{AnswerRoom, Asked, World},
     cookies::Cookies,
     rate::{RateLimit, Share, Shares},
+    redirect::{HttpAnswer, HttpRequest},
     route::{NodeState, Nodes},
     wire::{Bad, ClientCookie, ClientSubnet, Code, Edns, LONGEST_NAME, Query, Response},
 };
@@ -151,6 +152,15 @@ impl Server {
     /// Zones and nodes of this moment.
     pub(super) fn published(&self) -> arc_swap::Guard<Arc<Published>> {
         self.published.load()
+    }
+
+    /// The answer to an HTTP request.
+    pub fn redirect(&self, request: &HttpRequest<'_>) -> HttpAnswer {
+        let published = self.published.load();
+        let Published { world, nodes, .. } = &**published;
+        let answer = world.redirects.answer(request, (&world.tables, nodes));
+        self.metrics.redirected(&answer);
+        answer
     }
 
     /// The response to a message. Returns its length in `buffer`, or `None` when there is none.

@@ -61,9 +61,29 @@ impl Drop for Held {
     }
 }
 
-/// Accepts connections until the stop. A client that comes when there is no place waits to be accepted, and one whose
-/// network has its share is turned away.
+/// Answers queries on connections until the stop.
 pub async fn accept(server: Arc<Server>, listener: TcpListener, limits: TcpLimits, stop: Stop) {
+    let of_server = server.clone();
+    let serve = move |connection, client| {
+        let server = of_server.clone();
+        async move {
+            // The client has gone, or is too slow: nothing is left to be done.
+            let _ = serve(&server, connection, client, limits.idle).await;
+        }
+    };
+    accept_each(&server, listener, (limits, stop), serve).await;
+}
+
+/// Accepts connections until the stop, and lets `serve` have each. A client that comes when there is no place waits to
+/// be accepted, and one whose network has its share is turned away.
+pub async fn accept_each<F>(
+    server: &Server,
+    listener: TcpListener,
+    (limits, stop): (TcpLimits, Stop),
+    serve: impl Fn(TcpStream, SocketAddr) -> F,
+) where
+    F: Future<Output = ()> + Send + 'static,
+{
     let places = Arc::new(Semaphore::new(limits.connections));
     let (networks, most) = (Networks::default(), limits.connections.div_ceil(4));
     loop {
@@ -78,12 +98,12 @@ pub async fn accept(server: Arc<Server>, listener: TcpListener, limits: TcpLimit
         match accepted {
             Ok((connection, client)) => {
                 let Some(held) = Held::one(&networks, network(client.ip()), most) else { continue };
-                let (server, stop) = (server.clone(), stop.clone());
+                let (open, stop) = (server.metrics.connections.clone(), stop.clone());
+                let served = serve(connection, client);
                 tokio::spawn(async move {
-                    let _open = server.metrics.connections.hold();
+                    let _open = open.hold();
                     tokio::select! {
-                        // The client has gone, or is too slow: nothing is left to be done.
-                        _ = serve(&server, connection, client, limits.idle) => {}
+                        () = served => {}
                         () = stop.begun() => {}
                     }
                     drop((place, held));

@@ -45,6 +45,13 @@ impl Name {
         Ok(Self(wire.into()))
     }
 
+    /// The name with `*` in the place of its first label; `None` for the root.
+    pub fn star_beside(&self) -> Option<Self> {
+        let mut wire = b"\x01*".to_vec();
+        wire.extend_from_slice(parent(&self.0)?);
+        Some(Self(wire.into()))
+    }
+
     /// Whether the name is `apex` or below it.
     pub fn is_within(&self, apex: &[u8]) -> bool {
         suffixes(&self.0).any(|suffix| suffix == apex)
@@ -113,6 +120,11 @@ pub fn parent(name: &[u8]) -> Option<&[u8]> {
         None | Some(0) => None,
         Some(length) => name.get(1 + usize::from(*length)..),
     }
+}
+
+/// The first label of a name; empty for the root.
+pub fn first_label(name: &[u8]) -> &[u8] {
+    labels(name).next().unwrap_or_default()
 }
 
 /// The labels of a name without the empty one.

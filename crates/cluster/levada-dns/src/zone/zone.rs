@@ -42,6 +42,8 @@ pub struct Node {
 pub struct Route {
     /// Its federations, by number.
     pub federation: Option<u16>,
+    /// Its first label is the name of a node, whose addresses are the answer.
+    pub of_node: bool,
 }
 
 /// How the routed names of a zone are answered.
@@ -64,6 +66,8 @@ pub struct Routed {
     pub federation: Option<u16>,
     /// The operator has said so for this zone; otherwise records of the zone file stand before it.
     pub stated: bool,
+    /// Its first label is the name of a node.
+    pub of_node: bool,
 }
 
 /// The part of a zone that answers for a name.
@@ -128,7 +132,7 @@ impl Zone {
             check_kind(&record)?;
             names.entry(record.owner.clone()).or_default().add(record);
         }
-        for Routed { name, federation, stated } in routes {
+        for Routed { name, federation, stated, of_node } in routes {
             if !name.is_within(apex.wire()) {
                 return Err(ZoneError::Outside(name, apex));
             }
@@ -141,7 +145,7 @@ impl Zone {
                 (true, false) => continue,
                 (false, _) => {}
             }
-            node.route = Some(Route { federation });
+            node.route = Some(Route { federation, of_node });
         }
         if let Some((name, _)) =
             names.iter().find(|(_, node)| node.cname().is_some() && node.sets.len() > 1)
@@ -231,6 +235,11 @@ impl Node {
     /// The record that leads to another name.
     pub fn cname(&self) -> Option<&RecordSet> {
         self.set(kind::CNAME)
+    }
+
+    /// Whether the zone file leads to addresses here.
+    pub fn has_addresses(&self) -> bool {
+        self.sets.iter().any(|set| matches!(set.kind, kind::A | kind::AAAA | kind::CNAME))
     }
 
     fn add(&mut self, record: FileRecord) {

@@ -13,6 +13,7 @@ use levada_dns::{
     cookies::Cookies,
     dnssec::{Signatures, ZoneKeys},
     rate::RateLimit,
+    redirect::Redirects,
     route::{NodeState, Tables},
     serve::{DnsMetrics, Identity, Receiving, Server, TcpLimits, accept, receive},
     wire::Name,
@@ -81,7 +82,7 @@ pub(crate) fn zone(
         ZoneFile { path: Path::new("zone"), text: text.as_bytes() }.records(&apex).unwrap();
     let routed = routed.iter().map(|(name, federation)| {
         let name = apex.below(name).unwrap();
-        Routed { name, federation: *federation, stated: true }
+        Routed { name, federation: *federation, stated: true, of_node: false }
     });
     let routes = routed.collect();
     let keys =
@@ -93,7 +94,7 @@ pub(crate) fn zone(
 pub(crate) fn world(all: Vec<Zone>, tables: Tables) -> Arc<World> {
     let mut zones = Zones::default();
     all.into_iter().for_each(|zone| assert!(zones.add(zone)));
-    Arc::new(World { zones, tables })
+    Arc::new(World { zones, tables, redirects: Redirects::default() })
 }
 
 /// A node that is well.

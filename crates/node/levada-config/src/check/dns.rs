@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use levada_dns::{
-    DnsSettings,
+    DnsSettings, HttpListener,
     load::{Place, WorldSource, ZoneFiles, ZoneSource},
     rate::RateLimit,
+    redirect::{Steering, Target},
     route::GeoRegions,
     serve::TcpLimits,
     wire::Name,
@@ -13,7 +14,10 @@ use levada_dns::{
 };
 use levada_types::document::{Path, did_you_mean};
 
-use super::{Check, parts::each};
+use super::{
+    Check,
+    parts::{each, placed},
+};
 use crate::file;
 
 impl Check<'_, '_> {
@@ -25,12 +29,14 @@ impl Check<'_, '_> {
         let sources = each(dns.zone.iter().enumerate(), |(at, zone)| {
             self.dns_zone(zone, dns, &zones.index(at))
         });
+        let (http, steering) = (self.dns_http(dns, &path), self.dns_steering(dns, &path));
         let secret = self.cookie_secret(dns, &path);
         let geo = self.geo(dns, &path);
         let in_directory = |name: &Option<String>| Some(self.directory.join(name.as_ref()?));
         let source = WorldSource {
             zones: sources?,
             hosts: self.hosts_in_dns(),
+            steering: steering?,
             regions: self.regions_in_order(),
             default_region: dns.default_region.as_ref().map(|region| region.0.clone()),
             fallback: (dns.fallback.iter())
@@ -72,10 +78,68 @@ impl Check<'_, '_> {
             tcp: TcpLimits { connections: dns.connections, idle: dns.idle_timeout.0 },
             nsid: dns.nsid.clone().unwrap_or(name).into_bytes(),
             cookie_secret: secret?,
+            http: http?,
+            redirect_status: dns.redirect_status,
             limit: RateLimit { responses: dns.rate_limit.responses, slip: dns.rate_limit.slip },
             world: loaded.world,
             version: loaded.version,
         }))
+    }
+
+    /// The addresses for HTTP.
+    fn dns_http(&mut self, dns: &file::Dns, path: &Path) -> Option<Vec<HttpListener>> {
+        if ![302, 307].contains(&dns.redirect_status) {
+            let message = format!("{} is not 302 or 307", dns.redirect_status);
+            return self.error(&path.key("redirect_status"), message).none();
+        }
+        let has_names = dns.zone.iter().any(|zone| !zone.redirects.is_empty());
+        if has_names == dns.http.is_empty() {
+            let (key, message) = match has_names {
+                true => {
+                    ("zone", "names are routed over HTTP, and no `[[dns.http]]` has an address")
+                }
+                false => ("http", "no zone has names in `redirects`: there is nothing to answer"),
+            };
+            return self.error(&path.key(key), message).none();
+        }
+        for (at, peer) in self.file.peer.iter().enumerate().filter(|_| has_names) {
+            let name = peer.name.as_ref().map_or("", |name| &name.0);
+            if name.contains(['.', ':']) {
+                let place = self.root.key("peer").index(at).key("name");
+                let message = "cannot be the first label of a name, to which clients are sent";
+                return self.error(&place, message).help("use a name without dots").none();
+            }
+        }
+        each(placed(&dns.http, &path.key("http"), false), |(path, http)| {
+            let tls = path.key("tls");
+            let pairs = placed(&http.tls, &tls, false);
+            let tls = each(pairs, |(path, pair)| self.of_listener(pair, &path));
+            Some(HttpListener { address: http.address?.0, tls: tls?, alone: http.alone })
+        })
+    }
+
+    fn dns_steering(&mut self, dns: &file::Dns, path: &Path) -> Option<Vec<Steering>> {
+        let list = path.key("steering");
+        each(dns.steering.iter().enumerate(), |(at, steering)| {
+            if steering.client && !steering.filters.is_empty() {
+                let message = "stand with `client`: its clients get all targets for every path";
+                return self.error(&list.index(at).key("filters"), message).none();
+            }
+            let target = |own: &file::DnsTarget| {
+                Some(Target {
+                    name: own.name.clone()?,
+                    weight: own.weight.map(f64::from),
+                    order: own.order,
+                })
+            };
+            let filter = |own: &file::DnsFilter| own.path_regex.clone().zip(own.target.clone());
+            Some(Steering {
+                name: steering.name.clone()?,
+                client: steering.client,
+                targets: steering.targets.iter().map(target).collect::<Option<_>>()?,
+                filters: steering.filters.iter().map(filter).collect::<Option<_>>()?,
+            })
+        })
     }
 
     fn dns_zone(
@@ -112,8 +176,15 @@ impl Check<'_, '_> {
             max_answers: zone.max_answers,
             alpn,
         };
-        let names = zone.names.clone();
-        Some(ZoneSource { files, names, sites: zone.sites, routing, signed: zone.dnssec })
+        let (names, redirects) = (zone.names.clone(), zone.redirects.clone());
+        Some(ZoneSource {
+            files,
+            names,
+            redirects,
+            sites: zone.sites,
+            routing,
+            signed: zone.dnssec,
+        })
     }
 
     fn name_in_dns(&mut self, text: &str, path: &Path) -> Option<Name> {
@@ -218,6 +289,7 @@ const CONTINENTS: [&str; 7] = ["AF", "AN", "AS", "EU", "NA", "OC", "SA"];
 fn place_in_file(place: Place, dns: &Path) -> Path {
     match place {
         Place::Zone(number) => dns.key("zone").index(number),
+        Place::Steering(number) => dns.key("steering").index(number),
         Place::DefaultRegion => dns.key("default_region"),
         Place::Fallback => dns.key("fallback"),
         Place::Coverage => dns.key("coverage_zones"),

@@ -6,6 +6,7 @@ use levada_types::values::OneOrMany;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Certificate;
 use crate::text::{Address, NodeName, Time};
 
 /// A name server that gives each client the nodes of its region. See docs/operate/dns.md.
@@ -62,6 +63,13 @@ pub struct Dns {
     /// The directory with the keys of signed zones: `ZONE.pem` each.
     #[schemars(length(min = 1), extend("examples" = ["/etc/levada/dnssec"]))]
     pub keys: Option<String>,
+    /// The addresses for HTTP requests that are sent on to nodes.
+    pub http: Vec<DnsHttp>,
+    /// The status of answers that send a client on: 302 or 307.
+    #[schemars(range(min = 302, max = 307))]
+    pub redirect_status: u16,
+    /// Names whose clients are sent on to other names.
+    pub steering: Vec<DnsSteering>,
     /// The zones.
     #[schemars(length(min = 1))]
     pub zone: Vec<DnsZone>,
@@ -86,6 +94,9 @@ impl Default for Dns {
             cookie_secret: None,
             cookie_secret_file: None,
             keys: None,
+            http: Vec::new(),
+            redirect_status: 302,
+            steering: Vec::new(),
             zone: Vec::new(),
         }
     }
@@ -109,6 +120,66 @@ impl Default for DnsRateLimit {
     }
 }
 
+/// An address for HTTP requests of names that are in `redirects` of a zone.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["address"]))]
+pub struct DnsHttp {
+    /// The address.
+    #[schemars(extend("examples" = ["192.0.2.1:80"]))]
+    pub address: Option<Address>,
+    /// Certificates, chosen by the client's server name (SNI). Without them, the address speaks plain HTTP.
+    #[schemars(extend("examples" = [[{"certificate": "a.pem", "key": "a.key"}]]))]
+    pub tls: Vec<Certificate>,
+    /// Whether only `levada dns` opens the address: at nodes it is that of sites.
+    pub alone: bool,
+}
+
+/// A name whose clients are sent on to other names.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["name", "targets"]))]
+pub struct DnsSteering {
+    /// Its whole name.
+    #[schemars(extend("examples" = ["go.choice.cdn.example.com"]))]
+    pub name: Option<String>,
+    /// Whether clients get all targets, and choose.
+    pub client: bool,
+    /// The names that clients are sent to.
+    #[schemars(length(min = 1))]
+    pub targets: Vec<DnsTarget>,
+    /// Paths with a target of their own: the first filter that fits counts.
+    pub filters: Vec<DnsFilter>,
+}
+
+/// A target of steering.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["name"]))]
+pub struct DnsTarget {
+    /// Its whole name, which is in `redirects` of a zone.
+    #[schemars(extend("examples" = ["go.video.cdn.example.com"]))]
+    pub name: Option<String>,
+    /// Its share of the paths, relative to the other targets.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub weight: Option<u32>,
+    /// The place of a target without a weight: negative ones stand before those with weights, others after them.
+    pub order: i32,
+}
+
+/// Paths with a target of their own.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["path_regex", "target"]))]
+pub struct DnsFilter {
+    /// An expression for the whole path.
+    #[schemars(extend("examples" = ["/img/.*"]))]
+    pub path_regex: Option<String>,
+    /// One of the targets.
+    #[schemars(extend("examples" = ["go.images.cdn.example.com"]))]
+    pub target: Option<String>,
+}
+
 /// A zone, or all zones of a directory.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -127,6 +198,10 @@ pub struct DnsZone {
     /// Further names that are answered with nodes, relative to the zone; `@` is the zone, `*.live` all names below one.
     #[schemars(extend("examples" = [["@", "download", "*.live"]]))]
     pub names: Vec<String>,
+    /// Names that are routed over HTTP, relative to the zone. Each stands for all names that have the name of a node in
+    /// the place of its first label.
+    #[schemars(extend("examples" = [["go.video"]]))]
+    pub redirects: Vec<String>,
     /// How long resolvers keep the addresses of nodes.
     #[schemars(extend("x-minimum" = "1s", "x-maximum" = "1d"))]
     pub ttl: Time,
@@ -148,6 +223,7 @@ impl Default for DnsZone {
             directory: None,
             sites: true,
             names: Vec::new(),
+            redirects: Vec::new(),
             ttl: Time(Duration::from_secs(20)),
             max_answers: 2,
             alpn: Vec::new(),

@@ -43,7 +43,7 @@ pub use access::{
 pub use acme::{Acme, AcmeChallenge, AcmeExternalAccount, SiteAcme};
 pub use discovery::Discovery;
 pub use discovery_servers::{Etcd, Kubernetes};
-pub use dns::{Dns, DnsRateLimit, DnsZone};
+pub use dns::{Dns, DnsFilter, DnsHttp, DnsRateLimit, DnsSteering, DnsTarget, DnsZone};
 pub use files::{Files, FilesOrRoot};
 pub use handling::{
     CacheKey, Cookies, CountedQuery, ErrorPage, Handling, HeaderEdits, IgnoredHeader, Maintenance,

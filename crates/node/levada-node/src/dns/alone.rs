@@ -40,13 +40,13 @@ pub fn run(
     metrics: Option<SocketAddr>,
 ) -> Result<(), StartError> {
     let Some(dns) = settings.dns.clone() else { return Err(StartError::NoDns) };
-    let sockets = DnsSockets::open(&dns, &mut PassedSockets::default())?;
+    let sockets = DnsSockets::open(&dns, true, &mut PassedSockets::default())?;
     become_user(&settings, &reader)?;
     build_runtime(settings.runtime)?.block_on(async move {
         let (stopper, stop) = stop::channel();
         let mut signals = Signals::register();
         let peers = peers(&settings)?;
-        let name_server = NameServer::start(&dns, sockets, &stop).map_err(StartError::Runtime)?;
+        let name_server = NameServer::start(&settings, &dns, sockets, &stop)?;
         let name_server = Arc::new(name_server);
         if let Some(peers) = &peers {
             let watching =
@@ -102,7 +102,7 @@ impl Alone {
             let watching = watching(&settings.name, peering);
             peers.change(&watching).map_err(|error| error.to_string())?;
         }
-        self.name_server.change(dns);
+        self.name_server.change(&settings, dns);
         let zones = dns.world.zones.len();
         *before = settings;
         Ok(zones)

@@ -7,6 +7,7 @@ use std::{
 };
 
 use levada_config::DnsSettings;
+use levada_dns::HttpListener;
 use levada_net::{datagrams, listening};
 
 use crate::upgrade::{OpenSockets, PassedSockets, SocketError};
@@ -16,16 +17,19 @@ use crate::upgrade::{OpenSockets, PassedSockets, SocketError};
 pub(crate) struct DnsSockets {
     pub(crate) udp: Vec<UdpSocket>,
     pub(crate) tcp: Vec<TcpListener>,
+    /// For HTTP requests, with their numbers in the settings.
+    pub(crate) http: Vec<(usize, TcpListener)>,
 }
 
 impl DnsSockets {
     /// Opens the sockets, unless the process before has passed them: it reads them as well until it ends, so that no
-    /// query is lost.
+    /// query is lost. `alone`: the process is nothing but a name server.
     ///
     /// # Errors
     /// When an address cannot be used.
     pub(crate) fn open(
         settings: &DnsSettings,
+        alone: bool,
         passed: &mut PassedSockets,
     ) -> Result<Self, SocketError> {
         let mut all = Self::default();
@@ -43,6 +47,16 @@ impl DnsSockets {
             all.udp.extend(udp);
             all.tcp.push(tcp);
         }
+        for (number, listener) in settings.http.iter().enumerate() {
+            let HttpListener { address, alone: not_at_nodes, .. } = listener;
+            if *not_at_nodes && !alone {
+                continue;
+            }
+            let former = passed.take(&http_name(*address)).pop().map(TcpListener::from);
+            let failed = |why| SocketError::Dns { address: *address, why };
+            let listener = former.map_or_else(|| listen(*address), Ok).map_err(failed)?;
+            all.http.push((number, listener));
+        }
         Ok(all)
     }
 
@@ -57,6 +71,9 @@ impl DnsSockets {
             let copies = udp.iter().map(|socket| Ok(OwnedFd::from(socket.try_clone()?)));
             to.add(udp_name(*wanted), copies.collect::<io::Result<_>>()?);
             to.add(tcp_name(*wanted), vec![tcp.try_clone()?.into()]);
+        }
+        for (number, http) in &self.http {
+            to.add(http_name(settings.http[*number].address), vec![http.try_clone()?.into()]);
         }
         Ok(())
     }
@@ -83,4 +100,8 @@ fn udp_name(wanted: SocketAddr) -> String {
 
 fn tcp_name(wanted: SocketAddr) -> String {
     format!("dns-tcp:{wanted}")
+}
+
+fn http_name(wanted: SocketAddr) -> String {
+    format!("dns-http:{wanted}")
 }
