@@ -9,6 +9,8 @@ pub(crate) enum Value {
     Text(String),
     /// A whole number.
     Number(u64),
+    /// A whole number that may be negative.
+    Signed(i64),
     /// `true` or `false`.
     Switch(bool),
     /// A list in brackets.
@@ -157,6 +159,7 @@ impl fmt::Display for Value {
             // `${` would be a variable of the environment.
             Self::Text(text) => f.write_str(&quoted(&text.replace("${", "$${"))),
             Self::Number(number) => number.fmt(f),
+            Self::Signed(number) => number.fmt(f),
             Self::Switch(on) => on.fmt(f),
             Self::List(list) => {
                 let items: Vec<_> = list.iter().map(ToString::to_string).collect();

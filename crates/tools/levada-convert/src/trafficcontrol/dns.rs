@@ -2,8 +2,11 @@
 
 use std::fmt::Write as _;
 
-use super::{Converter, json::Json};
-use crate::{table::Table, units};
+use super::{Converter, json::Json, redirects::Redirects};
+use crate::{
+    table::{Table, Value},
+    units,
+};
 
 /// The files that `dns.toml` names.
 #[derive(Default)]
@@ -12,6 +15,14 @@ pub(super) struct Named {
     pub(super) deep: bool,
     pub(super) federations: bool,
 }
+
+/// Machines that are nothing but name servers send clients on.
+const HTTP: &str = "
+# For https add `tls = [{ certificate = \"/etc/levada/www.pem\", key = \"/etc/levada/www.key\" }]` at port 443.
+[[dns.http]]
+address = \"0.0.0.0:80\"
+alone = true
+";
 
 /// As many name servers are named.
 const SERVERS: usize = 4;
@@ -47,7 +58,19 @@ impl Converter {
         if let Some(most) = of_services(|service| service.max_answers) {
             zone.set("max_answers", most.clamp(1, 16));
         }
-        format!("[dns]\nlisten = \"${{FLEET_IP}}:53\"\n{dns}\n[[dns.zone]]\n{zone}")
+        let Redirects { names, steering, .. } = &self.redirects;
+        let mut text = format!("[dns]\nlisten = \"${{FLEET_IP}}:53\"\n{dns}");
+        if !names.is_empty() {
+            zone.set(
+                "redirects",
+                Value::List(names.iter().map(|name| name.as_str().into()).collect()),
+            );
+            text.push_str(HTTP);
+        }
+        for name in steering {
+            let _ = write!(text, "\n[[dns.steering]]\n{name}");
+        }
+        format!("{text}\n[[dns.zone]]\n{zone}")
     }
 
     /// The zone file: edges are its name servers, the first of each region first.
@@ -74,6 +97,13 @@ impl Converter {
         for (index, address) in self.groups.name_servers().take(SERVERS).enumerate() {
             let kind = if address.is_ipv6() { "AAAA" } else { "A" };
             let _ = write!(text, "@ NS ns{0}\nns{0} {kind} {address}\n", index + 1);
+        }
+        let Redirects { names, steered, routers, .. } = &self.redirects;
+        for name in names.iter().chain(steered) {
+            for address in routers {
+                let kind = if address.is_ipv6() { "AAAA" } else { "A" };
+                let _ = writeln!(text, "{name} {kind} {address}");
+            }
         }
         for service in self.services.values() {
             for (name, record) in &service.records {

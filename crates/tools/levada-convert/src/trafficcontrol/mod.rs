@@ -10,6 +10,7 @@
 //! rewrite      texts of plugins within a delivery service
 //! parameters   a row for each parameter of a profile, and for the configuration of the CDN
 //! site         a delivery service as a site
+//! redirects    HTTP routing and steering, for dns.toml
 //! dns          dns.toml and the zone file
 //! ```
 //!
@@ -20,6 +21,7 @@ mod groups;
 mod json;
 mod networks;
 mod parameters;
+mod redirects;
 mod rewrite;
 mod service;
 mod site;
@@ -42,6 +44,7 @@ use crate::{
 use dns::Named;
 use groups::Groups;
 use json::Json;
+use redirects::Redirects;
 use service::{Service, Take};
 use zones::Coverage;
 
@@ -72,6 +75,7 @@ pub fn convert(files: &[InputFile]) -> Result<FleetDirectory, Unreadable> {
     let no_snapshot = || Unreadable::at(&name, 1, "no file is a snapshot of a CDN (CRConfig.json)");
     let snapshot = inputs.snapshot.take().ok_or_else(no_snapshot)?;
     converter.groups = Groups::read(&snapshot, &inputs.groups, &mut converter.ledger);
+    converter.redirects = Redirects::read(&snapshot, &mut converter.ledger);
     if converter.groups.nodes.is_empty() {
         let place = &snapshot.place;
         return Err(Unreadable::at(
@@ -147,6 +151,7 @@ impl Inputs {
 struct Converter {
     ledger: Ledger,
     groups: Groups,
+    redirects: Redirects,
     services: BTreeMap<String, Service>,
     /// The words of the profiles of servers to Traffic Server.
     records: trafficserver::Converter,
@@ -228,8 +233,8 @@ impl Converter {
         for (name, value) in snapshot.members().iter().filter(|(_, value)| !value.is_empty()) {
             let outcome = match name.as_str() {
                 "config" | "contentServers" | "edgeLocations" | "deliveryServices" => continue,
-                "stats" => TAKEN,
-                "contentRouters" | "trafficRouterLocations" => left(ROUTERS),
+                "stats" | "contentRouters" => TAKEN,
+                "trafficRouterLocations" => left(ROUTERS),
                 "monitors" => needless("nodes watch each other"),
                 "topologies" => left("every site is on all nodes; its shield is one region"),
                 _ => left("it is unknown"),
@@ -248,6 +253,7 @@ impl Converter {
     fn fields(&mut self, name: &str, fields: &Json, rows: &[rows::Row<Take>]) {
         let service = self.services.entry(name.to_owned()).or_default();
         name.clone_into(&mut service.name);
+        service.is_redirected = !self.redirects.routers.is_empty();
         service.place.get_or_insert_with(|| fields.place.clone());
         for (field, value) in fields.members().iter().filter(|(_, value)| !value.is_empty()) {
             let statement = format!("{name}: {field} {}", value.shown());

@@ -28,7 +28,9 @@ pub(crate) struct Service {
     /// The sets of the snapshot, or else those of the API.
     pub(super) sets: Vec<Set>,
     pub(super) kind: Kind,
-    is_dns: bool,
+    pub(super) is_dns: bool,
+    /// Whether there are Traffic Routers, so that HTTP routing goes on.
+    pub(super) is_redirected: bool,
     /// As in the API: 0 for http, 1 for https, 2 for both, 3 for http that is sent to https.
     protocol: u8,
     /// The path of the origin's URL.
@@ -103,8 +105,11 @@ pub(crate) const FIELDS: &[Row<Take>] = &[
     }),
     takes("exampleURLs", "hosts", Service::example),
     takes("matchList", "hosts, path_regex", Service::match_list),
-    takes("type = HTTP", "the site, which answers by itself", |_, _| {
-        Ok(differs("clients get the addresses of nodes by DNS, and no redirect"))
+    takes("type = HTTP", "the site, `redirects` in dns.toml", |service, _| {
+        match service.is_redirected {
+            true => Ok(TAKEN),
+            false => Ok(differs("clients get the addresses of nodes by DNS, and no redirect")),
+        }
     }),
     takes("type = DNS", "the site", |service, _| {
         service.is_dns = true;
@@ -124,10 +129,14 @@ pub(crate) const FIELDS: &[Row<Take>] = &[
         service.site.table.set("cache", false);
         Ok(TAKEN)
     }),
-    takes("type = STEERING CLIENT_STEERING", "redirect", |service, _| {
-        service.kind = Kind::Steering;
-        Ok(TAKEN)
-    }),
+    takes(
+        "type = STEERING CLIENT_STEERING",
+        "`steering` in dns.toml, or `redirect`",
+        |service, _| {
+            service.kind = Kind::Steering;
+            Ok(TAKEN)
+        },
+    ),
     Row::writes(
         "type = ANY_MAP",
         "nothing: its remap.config is converted by `levada convert trafficserver`",

@@ -6,6 +6,7 @@ use super::{
     Converter,
     json::Json,
     name_of,
+    redirects::in_order,
     service::{Kind, Service},
     site_file,
     zones::Coverage,
@@ -50,8 +51,10 @@ impl Converter {
         for service in services.values().filter(|service| service.is_served()) {
             hosts.insert(service.name.clone(), service.hosts.first().cloned().unwrap_or_default());
         }
+        services.values_mut().for_each(|service| self.redirects.redirect(&self.zone, service));
+        let answered = self.steer_all(&services, steering, &hosts);
         let mut names = BTreeSet::new();
-        for service in services.values_mut() {
+        for service in services.values_mut().filter(|service| !answered.contains(&service.name)) {
             let outcome = self.site(service, steering, &hosts);
             if outcome.is_ok() || !service.closed.is_empty() && service.is_served() {
                 let file = name_of(&service.name, names.iter().map(String::as_str));
@@ -61,7 +64,8 @@ impl Converter {
             }
             self.enter(service, &format!("delivery service {}", service.name), outcome);
         }
-        for entry in steering {
+        for entry in steering.iter().filter(|own| !answered.contains(own.member("deliveryService")))
+        {
             let name = entry.member("deliveryService");
             let outcome = match services.get(name).map(|service| service.kind) {
                 Some(Kind::Steering) => steered(entry, &hosts),
@@ -70,6 +74,28 @@ impl Converter {
             self.ledger.enter_line(&entry.place, &format!("steering {name}"), outcome);
         }
         self.services = services;
+    }
+
+    /// The steering services that are answered by name servers. They need no site.
+    fn steer_all(
+        &mut self,
+        services: &BTreeMap<String, Service>,
+        steering: &[Json],
+        hosts: &BTreeMap<String, String>,
+    ) -> BTreeSet<String> {
+        let mut steered = BTreeSet::new();
+        for entry in steering {
+            let name = entry.member("deliveryService");
+            let service = services.get(name).filter(|own| own.kind == Kind::Steering);
+            let service = service.filter(|own| own.is_served() && own.closed.is_empty());
+            let outcome = service
+                .and_then(|service| self.redirects.steer(&self.zone, (entry, service), hosts));
+            if let Some(outcome) = outcome {
+                self.ledger.enter_line(&entry.place, &format!("steering {name}"), outcome);
+                steered.insert(name.to_owned());
+            }
+        }
+        steered
     }
 
     fn enter(&mut self, service: &Service, statement: &str, outcome: Outcome) {
@@ -176,7 +202,7 @@ impl Converter {
 const METHODS: [&str; 2] = ["DELETE", "PUSH"];
 
 impl Service {
-    fn is_served(&self) -> bool {
+    pub(super) fn is_served(&self) -> bool {
         !self.is_inactive && self.kind != Kind::Other && !self.hosts.is_empty()
     }
 }
@@ -227,19 +253,6 @@ fn to_target(mut table: Table, target: &Json, hosts: &BTreeMap<String, String>) 
     let host = hosts.get(name)?;
     vocabulary::redirect(&mut table, 302, format!("{{scheme}}://{host}{{uri}}"));
     Some(Route { comment: format!("steering to {name}"), table })
-}
-
-/// Targets, the one that most clients get first.
-fn in_order(entry: &Json) -> Vec<&Json> {
-    let mut targets: Vec<_> = entry.get("targets").map_or(&[][..], Json::items).iter().collect();
-    let rank = |own: &&Json| {
-        let number = |key| own.number(key).unwrap_or_default();
-        (number("geoOrder"), number("order"), -number("weight"))
-    };
-    targets.sort_by(|one, other| {
-        rank(one).partial_cmp(&rank(other)).unwrap_or(std::cmp::Ordering::Equal)
-    });
-    targets
 }
 
 fn steered(entry: &Json, hosts: &BTreeMap<String, String>) -> Outcome {

@@ -240,3 +240,51 @@ proptest::proptest! {
         read(&[SNAPSHOT, &coverage, &federations]).unwrap();
     }
 }
+
+#[test]
+fn steering_to_services_with_http_routing_is_taken_over() {
+    let service = |name: &str, kind: &str| {
+        format!(
+            r#"{{"xmlId": "{name}", "type": "{kind}", "active": true, "routingName": "tr", "protocol": 2,
+            "orgServerFqdn": "http://{name}.test", "exampleURLs": ["http://tr.{name}.cdn.test"],
+            "matchList": [{{"type": "HOST_REGEXP", "setNumber": 0, "pattern": ".*\\\\.{name}\\\\..*"}}]}}"#
+        )
+    };
+    let all = [("a", "HTTP"), ("b", "HTTP_LIVE"), ("one", "STEERING"), ("all", "CLIENT_STEERING")];
+    let services = all.map(|(name, kind)| service(name, kind)).join(",");
+    let services = format!(r#"{{"response": [{services}]}}"#)
+        .replace(r#""orgServerFqdn": "http://one.test", "#, "");
+    let services = services.replace(r#""orgServerFqdn": "http://all.test", "#, "");
+    let snapshot = SNAPSHOT.replacen(
+        '{',
+        r#"{"contentRouters": {"r": {"ip": "192.0.2.9", "ip6": "2001:db8::9/64"}, "s": {}}, "#,
+        1,
+    );
+    let steering = r#"{"response": [
+        {"deliveryService": "one", "clientSteering": false, "targets": [
+            {"deliveryService": "a", "weight": 30}, {"deliveryService": "b", "weight": 0, "order": -1}],
+         "filters": [{"deliveryService": "a", "pattern": "/img/.*"}, {"deliveryService": "c", "pattern": ".*"}]},
+        {"deliveryService": "all", "clientSteering": true, "targets": [
+            {"deliveryService": "a", "geoOrder": 1}, {"deliveryService": "b"}]}]}"#;
+    let fleet = read(&[&snapshot, &services, steering]).unwrap();
+    let (dns, zone) = (&fleet.files["dns.toml"], &fleet.files["files/cdn.test.zone"]);
+    for text in [
+        "redirects = [\"tr.a\", \"tr.b\"]",
+        "name = \"tr.one.cdn.test\"\ntargets = [",
+        "{ name = \"tr.b.cdn.test\", order = -1 }",
+        "{ name = \"tr.a.cdn.test\", weight = 30 }",
+        "filters = [{ path_regex = \"/img/.*\", target = \"tr.a.cdn.test\" }]",
+        "name = \"tr.all.cdn.test\"\nclient = true\n",
+    ] {
+        assert!(dns.contains(text), "{text}\n{dns}");
+    }
+    for name in ["tr.a", "tr.b", "tr.one", "tr.all"] {
+        let lines = format!("{name} A 192.0.2.9\n{name} AAAA 2001:db8::9\n");
+        assert!(zone.contains(&lines), "{lines}\n{zone}");
+    }
+    assert!(!fleet.files.contains_key("sites/one.toml"), "name servers answer it");
+    let site = &fleet.files["sites/a.toml"];
+    assert!(site.contains("hosts = [\"tr.a.cdn.test\", \"*.a.cdn.test\"]"), "{site}");
+    assert!(reasons(&fleet.ledger.left).contains("`contentRouters s`: it has no address"));
+    assert!(reasons(&fleet.ledger.differs).contains("`steering all`: the places"));
+}
