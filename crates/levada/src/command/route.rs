@@ -11,6 +11,7 @@ use clap::{Args, Subcommand};
 use serde_json::Value as Json;
 
 use levada_client::command::{CommandStatus, admin_client, block_on};
+use levada_cluster::announce::GuardedRoute;
 use levada_types::AdminAddress;
 
 use super::{admin::AdminArgs, configuration};
@@ -34,6 +35,17 @@ enum RouteCommand {
     ///
     /// If the node is gone, the route is withdrawn.
     Exabgp,
+    /// Withdraws the route at BIRD when no more beats come through standard input. A node runs it by itself.
+    #[command(hide = true)]
+    Guard {
+        /// BIRD's control socket.
+        #[arg(long)]
+        socket: PathBuf,
+        /// The protocol that has the route.
+        protocol: String,
+        /// The protocol that has it with a lower preference.
+        backup: Option<String>,
+    },
     /// Withdraws the route at BIRD directly, for a node that has died.
     Withdraw {
         /// The configuration file of the node.
@@ -54,6 +66,11 @@ pub(crate) fn run(args: &RouteArgs) -> anyhow::Result<CommandStatus> {
             show(args, &serde_json::from_slice(&state)?)
         }
         Some(RouteCommand::Exabgp) => block_on(tell(args.node.address()?))?,
+        Some(RouteCommand::Guard { socket, protocol, backup }) => {
+            let (socket, protocol, backup) = (socket.clone(), protocol.clone(), backup.clone());
+            block_on(GuardedRoute { socket, protocol, backup }.run())??;
+            Ok(CommandStatus::Success)
+        }
         Some(RouteCommand::Withdraw { file }) => {
             let route = configuration::load(file)?.settings.and_then(|settings| settings.route);
             let Some(route) = route else { bail!("{} has no usable [route]", file.display()) };

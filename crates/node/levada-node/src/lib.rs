@@ -17,6 +17,7 @@ mod dns;
 pub mod explain;
 mod expressions;
 mod fleet;
+mod guard;
 mod listeners;
 mod members;
 mod page;

@@ -21,6 +21,7 @@ use crate::{
     counts::Counts,
     dns::{self, DnsSockets, NameServer},
     fleet::FleetNode,
+    guard,
     listeners::Listeners,
     members,
     reload::Reloader,
@@ -88,6 +89,10 @@ pub fn run(
             }
             systemd::ready();
             tokio::spawn(systemd::watch(reloader.listeners.workers()));
+            if let Some(route) = &node.route {
+                let workers = reloader.listeners.workers();
+                tokio::spawn(guard::keep(route.clone(), workers, stop.clone()));
+            }
             ready(&addresses);
             addresses.log(&node.settings().name);
             watched_files::follow(watched, &reloader, &stop);

@@ -2,12 +2,13 @@
 //! machine. `decide` chooses which.
 //!
 //! BIRD gets commands over its control socket. ExaBGP runs `levada route exabgp`, which polls this node
-//! for changes and prints them. If this node dies, that process withdraws the route. `drain` moves clients away
+//! for changes and prints them. If this node dies, that process withdraws the route; at BIRD a `guard` does. `drain` moves clients away
 //! while the node goes on running.
 
 mod bird;
 mod decide;
 pub mod drain;
+mod guard;
 mod metrics;
 mod settings;
 
@@ -18,6 +19,7 @@ use serde::Serialize;
 use tokio::sync::watch;
 
 pub use decide::RouteView;
+pub use guard::{BEAT, BEAT_INTERVAL, FAREWELL, GuardedRoute};
 pub use metrics::RouteMetrics;
 pub use settings::{RouteLevel, RouteRules, RouteSettings, Speaker};
 
@@ -136,6 +138,21 @@ impl Route {
             }
             changed
         });
+    }
+
+    /// The route that a guard withdraws when this node dies; `None`: none is needed.
+    pub fn guarded(&self) -> Option<GuardedRoute> {
+        let Speaker::Bird { socket, protocol, backup } = &self.settings.speaker else {
+            return None;
+        };
+        let (socket, protocol, backup) = (socket.clone(), protocol.clone(), backup.clone());
+        (!self.settings.dry_run).then_some(GuardedRoute { socket, protocol, backup })
+    }
+
+    /// Gives the daemon its state again with the next decision: somebody else may have changed it.
+    pub fn distrust(&self) {
+        let why = "the state of the daemon is not known".to_owned();
+        self.state.send_modify(|state| state.error = Some(why));
     }
 
     /// Whether the daemon has accepted the withdrawal.
