@@ -31,7 +31,7 @@ static SERVER: LazyLock<Arc<Server>> = LazyLock::new(|| {
         ZoneFile { path: Path::new("a"), text: ZONE }.records(&apex).expect("a zone file");
     let name = apex.below("w").expect("a name");
     let routes = vec![Routed { name, federation: None, stated: true, of_node: false }];
-    let routing = Routing { ttl: 20, max_answers: 2, alpn: b"\x02h2".to_vec() };
+    let routing = Routing { ttl: 20, max_answers: 2, hot_rate: 0, alpn: b"\x02h2".to_vec() };
     let mut zones = Zones::default();
     zones.add(Zone::new(apex, records, routes, routing, None).expect("a zone"));
     let regions = Regions::new(["eu"]);

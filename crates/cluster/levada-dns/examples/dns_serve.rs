@@ -28,7 +28,7 @@ fn main() {
             names: vec!["www".to_owned()],
             sites: false,
             redirects: Vec::new(),
-            routing: Routing { ttl: 20, max_answers: 1, alpn: Vec::new() },
+            routing: Routing { ttl: 20, max_answers: 1, hot_rate: 100, alpn: Vec::new() },
             signed: env::var_os("SIGNED").is_some(),
         }],
         regions: regions.clone(),

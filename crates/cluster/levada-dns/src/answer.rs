@@ -14,10 +14,11 @@ use levada_types::Key;
 use crate::{
     dnssec::{ZoneKeys, nsec},
     hints::Hints,
+    hot::{Heat, HotNames},
     redirect::Redirects,
-    route::{Choice, Family, Nodes, Reason, Tables, Way},
+    route::{Choice, Family, Nodes, Reason, Tables, Wanted, Way},
     wire::{Code, Full, Owner, Query, RecordSet, Records, Response, Section, kind, name},
-    zone::{Found, Node, Route, Zone, Zones},
+    zone::{Found, Node, Route, Routing, Zone, Zones},
 };
 
 /// Zones and tables, as a configuration has them.
@@ -42,6 +43,8 @@ pub struct Asked<'a, 'm> {
     pub world: &'a World,
     /// The nodes of this moment.
     pub nodes: &'a Nodes,
+    /// How often names are asked for.
+    pub hot: &'a HotNames,
 }
 
 /// A response that was written, apart from its EDNS record.
@@ -187,12 +190,11 @@ impl Writing<'_, '_, '_, '_> {
                 self.room.hints.add(node.into_iter(), *family);
                 continue;
             }
-            let Choice { way, scope, reason } = self.asked.world.tables.choose(
-                self.asked.nodes,
-                (route, zone.routing.max_answers),
-                (Key::of(name.0), *family),
-                client,
-            );
+            let Asked { world, nodes, now, hot, .. } = *self.asked;
+            let Routing { max_answers: most, hot_rate: rate, .. } = zone.routing;
+            let heat = Some(Heat { names: hot, now, rate, counts: *family == families[0] });
+            let wanted = Wanted { route, key: Key::of(name.0), family: *family, most, heat };
+            let Choice { way, scope, reason } = world.tables.choose(nodes, wanted, client);
             self.scope = self.scope.max(scope);
             self.reason = Some(reason);
             match way {

@@ -6,6 +6,7 @@
 //!   route    which nodes a client gets: tables of networks, the nodes of this moment
 //!   load     zones and tables from files
 //!   dnssec   signatures and denials, made for each answer
+//!   hot      names that are spread over more nodes
 //!   redirect HTTP requests that are sent on to nodes
 //!   answer   the answer to a query: a pure function of all of these; start here
 //!   cookies, rate   clients that have shown their address, and the share of all others
@@ -18,6 +19,7 @@ mod answer;
 pub mod cookies;
 pub mod dnssec;
 mod hints;
+pub mod hot;
 pub mod load;
 pub mod rate;
 pub mod redirect;

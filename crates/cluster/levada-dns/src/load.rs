@@ -379,7 +379,7 @@ mod tests {
     const ZONE: &str = "$TTL 60\n@ SOA ns h 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\nold CNAME ns\n";
 
     fn source(files: ZoneFiles, names: &[&str]) -> ZoneSource {
-        let routing = Routing { ttl: 20, max_answers: 2, alpn: Vec::new() };
+        let routing = Routing { ttl: 20, max_answers: 2, hot_rate: 0, alpn: Vec::new() };
         let names = names.iter().map(|name| (*name).to_owned()).collect();
         ZoneSource { files, names, sites: true, redirects: Vec::new(), routing, signed: false }
     }

@@ -13,7 +13,7 @@ use levada_types::Key;
 use regex::Regex;
 
 use crate::{
-    route::{Family, MOST_NODES, Nodes, Picked, Reason, Tables, Way, label},
+    route::{Family, MOST_NODES, Nodes, Picked, Reason, Tables, Wanted, Way, label},
     zone::Route,
 };
 
@@ -248,7 +248,9 @@ fn pick(
     let family = if client.is_ipv4() { Family::V4 } else { Family::V6 };
     let route = Route { federation: None, of_node: false };
     let key = Key::of(format!("{name}{path}").as_bytes());
-    let choice = tables.choose(nodes, (route, MOST_NODES), (key, family), client);
+    // Paths spread a name already.
+    let wanted = Wanted { route, key, family, most: MOST_NODES, heat: None };
+    let choice = tables.choose(nodes, wanted, client);
     match choice.way {
         Way::Nodes(picked) => (picked, choice.reason),
         // Only routes with federations have them.

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use levada_types::Key;
 
 use super::{DeepZones, Family, Federation, Federations, Networks, Nodes, Picked, Regions};
-use crate::zone::Route;
+use crate::{hot::Heat, zone::Route};
 
 /// The tables that decide which region a client is of.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -70,6 +70,21 @@ impl Reason {
     }
 }
 
+/// A question of a client.
+#[derive(Clone, Copy)]
+pub struct Wanted<'h> {
+    /// The route of the name.
+    pub route: Route,
+    /// The name, and whatever else spreads its clients.
+    pub key: Key,
+    /// The family of addresses.
+    pub family: Family,
+    /// The most nodes.
+    pub most: usize,
+    /// How often the name is asked for, if that counts.
+    pub heat: Option<Heat<'h>>,
+}
+
 /// An answer to a client.
 #[derive(Clone, Debug)]
 pub struct Choice<'t> {
@@ -91,14 +106,9 @@ pub enum Way<'t> {
 }
 
 impl Tables {
-    /// The answer for a client at `address`, or in a network that begins there: at most so many nodes.
-    pub fn choose(
-        &self,
-        nodes: &Nodes,
-        (route, most): (Route, usize),
-        (key, family): (Key, Family),
-        address: IpAddr,
-    ) -> Choice<'_> {
+    /// The answer for a client at `address`, or in a network that begins there.
+    pub fn choose(&self, nodes: &Nodes, wanted: Wanted<'_>, address: IpAddr) -> Choice<'_> {
+        let Wanted { route, key, family, most, heat } = wanted;
         let address = address.to_canonical();
         // A table without an answer for the address narrows the scope too: it has one for others.
         let mut scope = 0;
@@ -124,8 +134,10 @@ impl Tables {
         let (region, reason) = self.region(address, &mut scope);
         let regions = self.fallbacks.get(usize::from(region)).map_or(&[][..], |regions| regions);
         let region = nodes.region(regions, family);
-        let found = region
-            .map_or_else(Picked::default, |region| nodes.of_region(region, family, key, most));
+        let found = region.map_or_else(Picked::default, |region| {
+            let more = heat.map_or(0, |heat| heat.more(key, region));
+            nodes.of_region(region, family, key, most + more).turned(address, most)
+        });
         Choice { way: Way::Nodes(found), scope, reason }
     }
 

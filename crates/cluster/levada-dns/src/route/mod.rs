@@ -16,7 +16,7 @@ mod networks;
 mod nodes;
 
 pub use coverage::{CoverageError, DeepZones, Federation, Federations, coverage_zones};
-pub use decide::{Choice, Reason, Tables, Way};
+pub use decide::{Choice, Reason, Tables, Wanted, Way};
 pub use geo::{Geo, GeoError, GeoRegions};
 pub use networks::{Networks, NetworksBuilder, Overlap, Prefix};
 pub use nodes::{Family, MOST_NODES, NodeState, Nodes, Picked, Regions, label};

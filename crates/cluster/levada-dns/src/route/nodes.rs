@@ -2,13 +2,13 @@
 
 use std::{
     collections::HashMap,
-    net::{Ipv4Addr, Ipv6Addr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
     ops::{Deref, DerefMut},
     sync::Arc,
 };
 
 use levada_policy::{Node as PolicyNode, NodeIndex, rendezvous};
-use levada_types::{Key, weigh};
+use levada_types::{Key, hash64, weigh};
 
 /// A node, as its health checks see it.
 #[derive(Clone, Debug, PartialEq)]
@@ -238,6 +238,22 @@ impl Nodes {
 /// The name of a node as a label of DNS: in lower case, up to the first dot.
 pub fn label(name: &str) -> String {
     name.split('.').next().unwrap_or_default().to_ascii_lowercase()
+}
+
+impl Picked {
+    /// So many of them for a client: each network of clients has a place to begin at.
+    pub(super) fn turned(mut self, client: IpAddr, most: usize) -> Self {
+        if self.count > most {
+            let network = match client {
+                IpAddr::V4(v4) => u64::from(u32::from(v4) >> 8),
+                IpAddr::V6(v6) => (u128::from(v6) >> 80) as u64,
+            };
+            let turn = hash64(&network.to_be_bytes()) as usize % self.count;
+            self.rotate_left(turn);
+            self.count = most;
+        }
+        self
+    }
 }
 
 impl Deref for Picked {

@@ -13,6 +13,7 @@ use super::DnsMetrics;
 use crate::{
     answer::{AnswerRoom, Asked, World},
     cookies::Cookies,
+    hot::HotNames,
     rate::{RateLimit, Share, Shares},
     redirect::{HttpAnswer, HttpRequest},
     route::{NodeState, Nodes},
@@ -70,6 +71,7 @@ pub struct Server {
     /// The nodes as they were last stated; held while all is published again.
     states: Mutex<Vec<NodeState>>,
     shares: Shares,
+    hot: HotNames,
     /// The metrics.
     pub metrics: DnsMetrics,
     started: Instant,
@@ -108,6 +110,7 @@ impl Server {
             published,
             states: Mutex::default(),
             shares: Shares::default(),
+            hot: HotNames::default(),
             metrics,
             started,
         })
@@ -237,7 +240,8 @@ impl Server {
         if share == Share::Truncated {
             response.truncate();
         } else {
-            let asked = Asked { query: &query, sender, now: moment.seconds, world, nodes };
+            let asked =
+                Asked { query: &query, sender, now: moment.seconds, world, nodes, hot: &self.hot };
             let answered = asked.answer(&mut response, answer_room);
             self.metrics.answered(&answered);
             // A client that states no bits wants an answer for all (RFC 7871 Sec. 7.2.1).

@@ -53,6 +53,8 @@ pub struct Routing {
     pub ttl: u32,
     /// The most nodes in an answer.
     pub max_answers: usize,
+    /// The queries in a second, within a region, for which a name is spread over one more node; 0: it never is.
+    pub hot_rate: u32,
     /// The value of the parameter `alpn` of HTTPS records (RFC 9460 Sec. 7.1), on the wire; empty: there are none.
     pub alpn: Vec<u8>,
 }

@@ -2,6 +2,7 @@
 
 use std::{
     net::UdpSocket,
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -13,9 +14,10 @@ use levada_dns::{
     World,
     route::{DeepZones, Federations, NodeState, Regions, Tables, coverage_zones},
     wire::Name,
+    zone::{Routed, Routing, Zone, ZoneFile},
 };
 
-use crate::support::{Running, ZONE, identity, node, query, world, zone};
+use crate::support::{Running, ZONE, identity, node, query, routing, world, zone};
 
 const COVERAGE: &str = r#"{"coverageZones": {
     "eu": {"network": ["198.51.100.0/25"], "network6": ["2001:db8:e::/48"]},
@@ -184,4 +186,36 @@ fn no_query_is_lost_while_zones_and_nodes_change() {
         answered
     });
     assert!(answered > 100, "{answered}");
+}
+
+#[test]
+fn hot_name_is_spread_over_the_region_and_a_client_keeps_its_node() {
+    let apex: Name = "a.test".parse().unwrap();
+    let file = ZoneFile { path: Path::new("zone"), text: ZONE.as_bytes() };
+    let name = apex.below("*.live").unwrap();
+    let routes = vec![Routed { name, federation: None, stated: true, of_node: false }];
+    // Four queries within a window of four seconds are one more node.
+    let hot = Routing { hot_rate: 1, ..routing() };
+    let zone = Zone::new(apex.clone(), file.records(&apex).unwrap(), routes, hot, None).unwrap();
+    let running = Running::start(world(vec![zone], tables()), identity(), 10);
+    running.server.set_nodes(nodes());
+    let ask = |name: &str, client: u8| {
+        // The network of the client, which no table has: 10.0.x.1/32.
+        let subnet = [0, 8, 0, 8, 0, 1, 32, 0, 10, 0, client, 1];
+        let opt = [&[0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 12][..], &subnet].concat();
+        let mut message = [query(name, 1), opt].concat();
+        message[11] = 1;
+        let answer = running.ask(&message).expect("an answer");
+        answer[query(name, 1).len() + 15]
+    };
+    for cold in (0..20).map(|at| format!("n{at}.live.a.test")) {
+        let first = ask(&cold, 1);
+        assert_eq!([ask(&cold, 2), ask(&cold, 3)], [first; 2], "{cold}");
+    }
+    let pass = || (1..60).map(|client| ask("hot.live.a.test", client)).collect::<Vec<_>>();
+    let is_spread = |_: &u8| {
+        let all = pass();
+        all.contains(&1) && all.contains(&2) && all == pass()
+    };
+    assert!((0..50).any(|turn| is_spread(&turn)));
 }

@@ -67,7 +67,7 @@ pub(crate) fn identity() -> Identity {
 
 /// How a zone of tests routes.
 pub(crate) fn routing() -> Routing {
-    Routing { ttl: 20, max_answers: 1, alpn: b"\x02h3\x02h2".to_vec() }
+    Routing { ttl: 20, max_answers: 1, hot_rate: 0, alpn: b"\x02h3\x02h2".to_vec() }
 }
 
 /// A zone of a text, with routed names and keys.

@@ -174,6 +174,7 @@ impl Check<'_, '_> {
         let routing = Routing {
             ttl: zone.ttl.0.as_secs().max(1) as u32,
             max_answers: zone.max_answers,
+            hot_rate: zone.hot_rate,
             alpn,
         };
         let (names, redirects) = (zone.names.clone(), zone.redirects.clone());

@@ -208,6 +208,10 @@ pub struct DnsZone {
     /// The most nodes in an answer.
     #[schemars(range(min = 1, max = 16))]
     pub max_answers: usize,
+    /// The queries in a second, within a region and at one server, for which a name is spread over one more node; 0: it
+    /// never is.
+    #[schemars(range(max = 1_000_000))]
+    pub hot_rate: u32,
     /// The protocols in HTTPS records of these names, the best one first. Without them there are no such records.
     #[schemars(extend("examples" = [["h3", "h2"]]))]
     pub alpn: Vec<String>,
@@ -226,6 +230,7 @@ impl Default for DnsZone {
             redirects: Vec::new(),
             ttl: Time(Duration::from_secs(20)),
             max_answers: 2,
+            hot_rate: 100,
             alpn: Vec::new(),
             dnssec: false,
         }

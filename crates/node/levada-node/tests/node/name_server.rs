@@ -35,7 +35,7 @@ fn world(text: &str) -> Arc<World> {
         of_node,
     };
     let routes = vec![routed("www", false), routed("*.video", true)];
-    let routing = Routing { ttl: 20, max_answers: 4, alpn: Vec::new() };
+    let routing = Routing { ttl: 20, max_answers: 4, hot_rate: 0, alpn: Vec::new() };
     let mut zones = Zones::default();
     zones.add(Zone::new(apex, records, routes, routing, None).unwrap());
     let mut regions = Regions::new(["eu", "us"]);
