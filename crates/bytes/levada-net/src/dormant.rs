@@ -58,7 +58,12 @@ pub struct DormancyWatch<T> {
     /// False when this process has turned out to have no right to send probes.
     may_probe: AtomicBool,
     turns: AtomicUsize,
+    /// Gets the round trips of connections that have paused.
+    measured: OnceLock<OnRoundTrip<T>>,
 }
+
+/// What is done with the round trip of a connection.
+type OnRoundTrip<T> = Box<dyn Fn(&T, Duration) + Send + Sync>;
 
 /// The watch's entry for a connection.
 pub struct WatchedConnection<T> {
@@ -113,7 +118,14 @@ impl<T> DormancyWatch<T> {
             silent,
             may_probe: AtomicBool::new(true),
             turns: AtomicUsize::default(),
+            measured: OnceLock::new(),
         })
+    }
+
+    /// Gives `measured` the smoothed round trip of each connection that pauses after a write. It is called once.
+    pub fn on_round_trip(&self, measured: impl Fn(&T, Duration) + Send + Sync + 'static) {
+        // The first one stays.
+        let _ = self.measured.set(Box::new(measured));
     }
 
     /// Checks every connection that has written and had no progress since the last sweep. It calls
@@ -160,6 +172,9 @@ impl<T> DormancyWatch<T> {
         let Some((info, network)) = connection.state() else { return false };
         if connection.awaits_answer() {
             connection.note_answer(&info, network, now, paths);
+        }
+        if let Some(measured) = self.measured.get().filter(|_| !info.rtt.is_zero()) {
+            measured(&connection.about, info.rtt);
         }
         if info.unacked > 0 || info.unsent > 0 {
             let silent = connection.silent(&info, now);

@@ -21,6 +21,10 @@ pub fn watch(
     ended: impl Fn() + Send + Sync + 'static,
 ) -> Option<Arc<DormancyWatch<ConnectionOwner>>> {
     let watch = DormancyWatch::new(retries?);
+    let measuring = given_up.clone();
+    watch.on_round_trip(move |owner: &ConnectionOwner, trip| {
+        measuring.round_trips.note(owner.client, trip);
+    });
     tokio::spawn(sweep(given_up.clone(), memory.clone(), Arc::downgrade(&watch), ended));
     Some(watch)
 }

@@ -11,12 +11,16 @@ use levada_types::Key;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::round_trips::ClientRoundTrips;
+
 /// Clients whose connections were given up within the last seconds. A client that asks for the rest soon
 /// had not gone away: its connection was given up too early.
 #[derive(Default)]
 pub struct GivenUpClients {
     len: AtomicUsize,
     recent: Mutex<VecDeque<(Instant, IpAddr, Key)>>,
+    /// The round trips of all clients, which the same watch sees.
+    pub round_trips: ClientRoundTrips,
 }
 
 impl GivenUpClients {

@@ -79,7 +79,7 @@ pub struct Node {
     /// Error pages of origins.
     pub(crate) pages: KeptPages,
     /// Clients whose connections were given up as dormant.
-    pub(crate) given_up: Arc<GivenUpClients>,
+    pub given_up: Arc<GivenUpClients>,
     /// The state of a drain.
     pub drain: Arc<Drain>,
     /// The anycast route that it announces.

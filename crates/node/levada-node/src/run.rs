@@ -9,6 +9,7 @@ use levada_tls::acme::{CertificateMetrics, Certificates};
 use levada_types::format_duration;
 use tokio::runtime;
 
+use levada_access::round_trips::ROUND_TRIPS;
 use levada_cluster::{events::Events, nodes::Standing};
 use levada_control::status::History;
 use levada_net::{
@@ -19,7 +20,7 @@ use levada_net::{
 use crate::{
     admin::{self, Pages},
     counts::Counts,
-    dns::{self, DnsSockets, NameServer},
+    dns::{self, DnsSockets, NameServer, Own},
     fleet::FleetNode,
     guard,
     listeners::Listeners,
@@ -304,12 +305,15 @@ fn start_dns(reloader: &Reloader, sockets: DnsSockets, stop: &Stop) -> Result<()
     let name_server = NameServer::start(&settings, dns, sockets, stop)?;
     if let Some(peers) = &reloader.node.peers {
         let node = Arc::downgrade(&reloader.node);
-        let own = move || {
+        let standing = move || {
             let node = node.upgrade()?;
             let (held, capacity) = (node.capacity.held(), node.settings().limits.capacity);
             Some((node.purging.serves(), Standing::new(node.drain.is_on(), held, capacity)))
         };
-        let watch = dns::watch(peers.clone(), name_server.server.clone(), Box::new(own), true);
+        let given_up = reloader.node.given_up.clone();
+        let round_trips = move || given_up.round_trips.told(Some(ROUND_TRIPS));
+        let own = Own { standing: Box::new(standing), round_trips: Box::new(round_trips) };
+        let watch = dns::watch(peers.clone(), name_server.server.clone(), Some(own), true);
         spawn_until(stop, Box::pin(watch));
     }
     // Only this sets it.

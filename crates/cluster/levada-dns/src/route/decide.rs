@@ -19,10 +19,8 @@ pub struct Tables {
     pub deep: DeepZones,
     /// Networks and their regions, by an operator's file,
     pub coverage: Networks,
-    /// by a database of addresses,
+    /// and by a database of addresses. Distances that were measured are with the nodes.
     pub geo: Networks,
-    /// and by measured distances.
-    pub distances: Networks,
     /// The region of all others.
     pub default_region: u16,
     /// For each region the ones that are asked, itself first.
@@ -131,7 +129,7 @@ impl Tables {
                 return Choice { way: Way::Nodes(found), scope, reason: Reason::DeepCoverage };
             }
         }
-        let (region, reason) = self.region(address, &mut scope);
+        let (region, reason) = self.region(nodes, address, &mut scope);
         let regions = self.fallbacks.get(usize::from(region)).map_or(&[][..], |regions| regions);
         let region = nodes.region(regions, family);
         let found = region.map_or_else(Picked::default, |region| {
@@ -142,11 +140,11 @@ impl Tables {
     }
 
     /// The region of an address.
-    fn region(&self, address: IpAddr, scope: &mut u8) -> (u16, Reason) {
+    fn region(&self, nodes: &Nodes, address: IpAddr, scope: &mut u8) -> (u16, Reason) {
         let tables = [
             (&self.coverage, Reason::Coverage),
             (&self.geo, Reason::Geo),
-            (&self.distances, Reason::Distance),
+            (nodes.distances(), Reason::Distance),
         ];
         for (table, reason) in tables {
             let (region, within) = table.find(address);

@@ -55,6 +55,16 @@ struct Ranges<A> {
 const NONE: u16 = u16::MAX;
 
 impl Prefix {
+    /// Its length.
+    pub fn length(&self) -> u8 {
+        self.length
+    }
+
+    /// Whether it is of IPv6.
+    pub fn is_v6(&self) -> bool {
+        self.is_v6
+    }
+
     /// The prefix of this length.
     pub fn new(address: IpAddr, length: u8) -> Option<Self> {
         let (is_v6, bits, longest) = match address {

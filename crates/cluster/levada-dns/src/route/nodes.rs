@@ -10,6 +10,8 @@ use std::{
 use levada_policy::{Node as PolicyNode, NodeIndex, rendezvous};
 use levada_types::{Key, hash64, weigh};
 
+use super::Networks;
+
 /// A node, as its health checks see it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeState {
@@ -65,6 +67,8 @@ pub struct Nodes {
     labels: HashMap<Box<[u8]>, u32>,
     /// By region and family.
     pools: Vec<[Pool; 2]>,
+    /// The regions near networks of clients, as nodes have measured.
+    distances: Arc<Networks>,
 }
 
 /// The nodes of a region that have addresses of a family.
@@ -157,7 +161,18 @@ impl Nodes {
         };
         let pools = regions.names().map(pool).collect();
         let even = states.windows(2).all(|pair| pair[0].weight == pair[1].weight);
-        Self { hashed, even, names, labels, pools, states }
+        Self { hashed, even, names, labels, pools, states, distances: Arc::default() }
+    }
+
+    /// The same with distances that were measured.
+    #[must_use]
+    pub fn with_distances(self, distances: Arc<Networks>) -> Self {
+        Self { distances, ..self }
+    }
+
+    /// The regions near networks of clients.
+    pub fn distances(&self) -> &Networks {
+        &self.distances
     }
 
     /// The node at an index.

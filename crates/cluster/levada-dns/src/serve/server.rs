@@ -16,7 +16,7 @@ use crate::{
     hot::HotNames,
     rate::{RateLimit, Share, Shares},
     redirect::{HttpAnswer, HttpRequest},
-    route::{NodeState, Nodes},
+    route::{Networks, NetworksBuilder, NodeState, Nodes, Prefix, Regions},
     wire::{Bad, ClientCookie, ClientSubnet, Code, Edns, LONGEST_NAME, Query, Response},
 };
 
@@ -69,12 +69,38 @@ pub struct Published {
 pub struct Server {
     published: ArcSwap<Published>,
     /// The nodes as they were last stated; held while all is published again.
-    states: Mutex<Vec<NodeState>>,
+    known: Mutex<Known>,
     shares: Shares,
     hot: HotNames,
     /// The metrics.
     pub metrics: DnsMetrics,
     started: Instant,
+}
+
+/// What was stated of the nodes.
+#[derive(Default)]
+struct Known {
+    states: Vec<NodeState>,
+    /// The regions near networks of clients.
+    near: Vec<(Prefix, Arc<str>)>,
+    /// The same by the numbers of regions.
+    distances: Arc<Networks>,
+}
+
+impl Known {
+    fn nodes(&self, regions: &Regions) -> Nodes {
+        Nodes::new(self.states.clone(), regions).with_distances(self.distances.clone())
+    }
+
+    fn number(&mut self, regions: &Regions) {
+        let mut networks = NetworksBuilder::default();
+        for (network, region) in &self.near {
+            if let Some(number) = regions.find(region) {
+                networks.add(*network, number);
+            }
+        }
+        self.distances = Arc::new(networks.build().0);
+    }
 }
 
 /// Memory that an answer needs for a moment, to be used again.
@@ -108,7 +134,7 @@ impl Server {
         let started = Instant::now();
         Arc::new(Self {
             published,
-            states: Mutex::default(),
+            known: Mutex::default(),
             shares: Shares::default(),
             hot: HotNames::default(),
             metrics,
@@ -118,16 +144,17 @@ impl Server {
 
     /// Goes on with other zones.
     pub fn set_world(&self, world: Arc<World>, identity: Identity) {
-        let states = self.states.lock();
-        let nodes = Nodes::new(states.clone(), &world.tables.regions);
+        let mut known = self.known.lock();
+        known.number(&world.tables.regions);
+        let nodes = known.nodes(&world.tables.regions);
         self.metrics.zones.set(world.zones.len());
         self.published.store(Arc::new(Published { world, nodes, identity }));
     }
 
     /// Goes on with other nodes, or other states of them.
     pub fn set_nodes(&self, states: Vec<NodeState>) {
-        let mut known = self.states.lock();
-        if *known == states {
+        let mut known = self.known.lock();
+        if known.states == states {
             return;
         }
         self.metrics.nodes.clear();
@@ -138,9 +165,23 @@ impl Server {
                 .get_or_create(&[state.region.to_string(), answered.to_owned()])
                 .inc();
         }
-        known.clone_from(&states);
+        known.states = states;
+        self.publish(&known);
+    }
+
+    /// Goes on with other distances: the region near each of these networks.
+    pub fn set_distances(&self, near: Vec<(Prefix, Arc<str>)>) {
+        let mut known = self.known.lock();
+        if known.near != near {
+            known.near = near;
+            known.number(&self.published.load().world.tables.regions);
+            self.publish(&known);
+        }
+    }
+
+    fn publish(&self, known: &Known) {
         let before = self.published.load();
-        let nodes = Nodes::new(states, &before.world.tables.regions);
+        let nodes = known.nodes(&before.world.tables.regions);
         let (world, identity) = (before.world.clone(), before.identity.clone());
         self.published.store(Arc::new(Published { world, nodes, identity }));
     }

@@ -49,8 +49,7 @@ pub fn run(
         let name_server = NameServer::start(&settings, &dns, sockets, &stop)?;
         let name_server = Arc::new(name_server);
         if let Some(peers) = &peers {
-            let watching =
-                watch(peers.clone(), name_server.server.clone(), Box::new(|| None), false);
+            let watching = watch(peers.clone(), name_server.server.clone(), None, false);
             tokio::spawn(watching);
         }
         if let Some(address) = metrics {

@@ -4,14 +4,18 @@
 use std::{
     collections::HashMap,
     net::IpAddr,
-    sync::{Arc, Weak},
+    sync::{Arc, LazyLock, Weak},
     time::Duration,
 };
 
 use bytes::Bytes;
 use http::{Method, StatusCode};
+use levada_access::round_trips::ROUND_TRIPS;
 use levada_cluster::nodes::{Member, Membership, PROBE, Peer, Peers, Standing};
-use levada_dns::{route::NodeState, serve::Server};
+use levada_dns::{
+    route::{NodeState, RoundTrip, nearest, round_trips},
+    serve::Server,
+};
 use parking_lot::Mutex;
 
 /// The pause before a node is asked again,
@@ -23,18 +27,28 @@ const TIMEOUT: Duration = Duration::from_millis(600);
 /// Failures in a row after which a node is out.
 const FAILURES: u32 = 2;
 /// The longest answer.
-const LONGEST: usize = 4 << 10;
+const LONGEST: usize = 64 << 10;
+/// The probe that asks for round trips as well.
+static MEASURED_PROBE: LazyLock<String> = LazyLock::new(|| format!("{PROBE}?{ROUND_TRIPS}"));
+/// Every so many times a node is asked for its clients' round trips as well: about every ten seconds.
+const MEASURED: u32 = 20;
 /// Changes of load that are smaller do not change the answers.
 const LOAD_STEP: f64 = 0.05;
 
-/// The node of this process: whether it serves, and how it is. `None`: this process is no node.
-pub(super) type Own = Box<dyn Fn() -> Option<(bool, Standing)> + Send + Sync>;
+/// The node of this process.
+pub(crate) struct Own {
+    /// Whether it serves, and how it is.
+    pub(crate) standing: Box<dyn Fn() -> Option<(bool, Standing)> + Send + Sync>,
+    /// The lines of its clients' round trips.
+    pub(crate) round_trips: Box<dyn Fn() -> String + Send + Sync>,
+}
 
 /// The last words of each node.
 struct Watched {
     peers: Arc<Peers>,
     server: Arc<Server>,
-    own: Own,
+    /// `None`: this process is no node.
+    own: Option<Own>,
     counts_health: bool,
     seen: Mutex<HashMap<Arc<str>, Seen>>,
 }
@@ -45,13 +59,19 @@ struct Seen {
     member: Weak<Member>,
     failures: u32,
     standing: Standing,
+    round_trips: Vec<RoundTrip>,
 }
 
 /// Watches the nodes for ever. With `counts_health`, a node that requests or probes of this node have found to be down is
 /// out as well.
-pub(crate) async fn watch(peers: Arc<Peers>, server: Arc<Server>, own: Own, counts_health: bool) {
+pub(crate) async fn watch(
+    peers: Arc<Peers>,
+    server: Arc<Server>,
+    own: Option<Own>,
+    counts_health: bool,
+) {
     let watched = Arc::new(Watched { peers, server, own, counts_health, seen: Mutex::default() });
-    loop {
+    for turn in 0u32.. {
         let now = watched.peers.membership();
         for (node, member) in now.all() {
             if node != now.me() {
@@ -60,6 +80,9 @@ pub(crate) async fn watch(peers: Arc<Peers>, server: Arc<Server>, own: Own, coun
         }
         watched.forget(&now);
         watched.publish(&now);
+        if turn.is_multiple_of(MEASURED) {
+            watched.measure(&now);
+        }
         tokio::time::sleep(INTERVAL / 2).await;
     }
 }
@@ -87,19 +110,39 @@ impl Watched {
         self.seen.lock().retain(|name, _| now.named(name).is_some());
     }
 
-    fn note(&self, name: &str, standing: Option<Standing>) {
+    fn note(&self, name: &str, told: Option<Told>) {
         if let Some(seen) = self.seen.lock().get_mut(name) {
-            match standing {
-                Some(standing) => (seen.failures, seen.standing) = (0, standing),
+            match told {
+                Some(Told { standing, round_trips }) => {
+                    (seen.failures, seen.standing) = (0, standing);
+                    seen.round_trips = round_trips.unwrap_or(std::mem::take(&mut seen.round_trips));
+                }
                 None => seen.failures = seen.failures.saturating_add(1),
             }
         }
         self.publish(&self.peers.membership());
     }
 
+    /// Tells the server which regions are near which networks of clients.
+    fn measure(&self, now: &Membership) {
+        let own = self.own.as_ref().map(|own| round_trips(&(own.round_trips)()));
+        let seen = self.seen.lock();
+        let peers = now.settings().peers.iter().zip(now.all());
+        let told = peers.filter_map(|(peer, (node, member))| {
+            let trips = match node == now.me() {
+                true => own.as_deref(),
+                false => seen.get(&member.server.name).map(|seen| &*seen.round_trips),
+            };
+            Some((&peer.region, trips?))
+        });
+        let near = nearest(told);
+        drop(seen);
+        self.server.set_distances(near);
+    }
+
     /// Tells the server.
     fn publish(&self, now: &Membership) {
-        let own = (self.own)();
+        let own = self.own.as_ref().and_then(|own| (own.standing)());
         let seen = self.seen.lock();
         let peers = now.settings().peers.iter().zip(now.all());
         let states = peers.filter_map(|(peer, (node, member))| {
@@ -117,20 +160,33 @@ impl Watched {
 }
 
 async fn ask_regularly(watched: &Weak<Watched>, member: &Member) {
-    loop {
-        let standing = ask(member).await;
+    for turn in 0u32.. {
+        let told = ask(member, turn.is_multiple_of(MEASURED)).await;
         let Some(watched) = watched.upgrade() else { return };
-        watched.note(&member.server.name, standing);
+        let pause = if told.is_some() { INTERVAL } else { AGAIN };
+        watched.note(&member.server.name, told);
         drop(watched);
-        tokio::time::sleep(if standing.is_some() { INTERVAL } else { AGAIN }).await;
+        tokio::time::sleep(pause).await;
     }
 }
 
-/// How a node says it is, if it serves clients.
-async fn ask(member: &Member) -> Option<Standing> {
-    let asked = member.ask(Method::GET, PROBE, Bytes::new(), LONGEST);
+/// The words of a node.
+struct Told {
+    standing: Standing,
+    /// The round trips of its clients, if it was asked for them.
+    round_trips: Option<Vec<RoundTrip>>,
+}
+
+/// How a node says it is, if it serves clients, and if it is `measured`, what it knows of theirs.
+async fn ask(member: &Member, measured: bool) -> Option<Told> {
+    let path = if measured { &*MEASURED_PROBE } else { PROBE };
+    let asked = member.ask(Method::GET, path, Bytes::new(), LONGEST);
     match tokio::time::timeout(TIMEOUT, asked).await {
-        Ok(Ok((StatusCode::OK, text))) => std::str::from_utf8(&text).ok()?.parse().ok(),
+        Ok(Ok((StatusCode::OK, text))) => {
+            let text = std::str::from_utf8(&text).ok()?;
+            let standing = text.lines().next()?.parse().ok()?;
+            Some(Told { standing, round_trips: measured.then(|| round_trips(text)) })
+        }
         _ => None,
     }
 }

@@ -213,3 +213,17 @@ async fn http_client_is_sent_to_the_node_that_dns_would_give_it() {
     assert_eq!(far.field("location"), "https://n2.video.cdn.test:8080/x");
     assert!(metric(cluster.node(0), "levada_dns_redirects_total").await >= 4.0);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn network_is_of_the_region_whose_nodes_are_near_it() {
+    let (origin, server) = (Origin::start().await, reserve(1)[0]);
+    let cluster = Cluster::start(3, origin.address, |settings| regions(settings, server)).await;
+    answered(server, &[0, 1]).await;
+    // The default region is another one, and no table has this client.
+    let mut client = Wire::to(cluster.client(2)).await;
+    client.send(head_of("GET", "/x", &[])).await;
+    assert_eq!(client.answer().await.status, 200);
+    // The node looks at the connection when it rests.
+    answered(server, &[2]).await;
+    drop(client);
+}
