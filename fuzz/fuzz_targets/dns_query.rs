@@ -39,7 +39,7 @@ static SERVER: LazyLock<Arc<Server>> = LazyLock::new(|| {
     let identity = Identity {
         nsid: b"n".to_vec(),
         cookies: Cookies::new([1; 16]),
-        limit: RateLimit { responses: 0, slip: 0 },
+        limit: RateLimit { responses: 0, slip: 0, signatures: 0 },
     };
     let metrics = DnsMetrics::registered(&mut Registry::default());
     let world = World { zones, tables, redirects: Redirects::default() };

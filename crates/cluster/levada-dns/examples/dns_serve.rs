@@ -39,7 +39,7 @@ fn main() {
     let load = || source.load().unwrap_or_else(|wrong| panic!("{wrong:?}")).world;
     let begin = Instant::now();
     let world = load();
-    let limit = RateLimit { responses: 0, slip: 0 };
+    let limit = RateLimit { responses: 0, slip: 0, signatures: 0 };
     let identity = Identity { nsid: Vec::new(), cookies: Cookies::new([1; 16]), limit };
     let metrics = DnsMetrics::registered(&mut Registry::default());
     let server = Server::new(world, identity.clone(), metrics);

@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use levada_types::Key;
 
 use crate::{
-    dnssec::{ZoneKeys, nsec},
+    dnssec::{Allowance, ZoneKeys, nsec},
     hints::Hints,
     hot::{Heat, HotNames},
     redirect::Redirects,
@@ -45,6 +45,8 @@ pub struct Asked<'a, 'm> {
     pub nodes: &'a Nodes,
     /// How often names are asked for.
     pub hot: &'a HotNames,
+    /// The signatures that may be made for a sender that nobody knows; `None`: it is known.
+    pub allowance: Option<Allowance<'a>>,
 }
 
 /// A response that was written, apart from its EDNS record.
@@ -257,11 +259,15 @@ impl Writing<'_, '_, '_, '_> {
         }
         let Some(keys) = self.keys(zone) else { return Ok(()) };
         let mut written = Ok(());
-        keys.sign((name, zone.apex.wire()), (of, ttl, records), self.asked.now, |signature| {
-            written = written
-                .and_then(|()| self.response.record(section, owner, (kind::RRSIG, ttl), signature));
-        });
-        written
+        let signing = (self.asked.now, self.asked.allowance);
+        let signed =
+            keys.sign((name, zone.apex.wire()), (of, ttl, records), signing, |signature| {
+                written = written.and_then(|()| {
+                    self.response.record(section, owner, (kind::RRSIG, ttl), signature)
+                });
+            });
+        // A client that exists asks again over TCP.
+        if signed { written } else { Err(Full) }
     }
 
     /// The keys of a zone, for a client that takes signatures.

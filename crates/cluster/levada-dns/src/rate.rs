@@ -15,6 +15,8 @@ pub struct RateLimit {
     pub responses: u16,
     /// Of so many refused queries one gets a truncated response; 0: none.
     pub slip: u16,
+    /// The signatures in a second for all senders over UDP without a cookie; 0: no limit.
+    pub signatures: u32,
 }
 
 /// The response that a query gets.
@@ -136,7 +138,8 @@ mod tests {
 
     #[test]
     fn network_gets_its_rate_and_no_more() {
-        let (shares, limit) = (Shares::default(), RateLimit { responses: 10, slip: 0 });
+        let (shares, limit) =
+            (Shares::default(), RateLimit { responses: 10, slip: 0, signatures: 0 });
         let answers = |client: &str, times: std::ops::Range<u32>| {
             let client = client.parse().unwrap();
             times.filter(|now| shares.take(limit, client, *now) == Share::Answer).count()
@@ -153,7 +156,8 @@ mod tests {
 
     #[test]
     fn one_of_some_refused_queries_gets_a_truncated_response() {
-        let (shares, limit) = (Shares::default(), RateLimit { responses: 1, slip: 2 });
+        let (shares, limit) =
+            (Shares::default(), RateLimit { responses: 1, slip: 2, signatures: 0 });
         let client = "192.0.2.1".parse().unwrap();
         let got: Vec<_> = (0..5).map(|_| shares.take(limit, client, 5000)).collect();
         assert_eq!(

@@ -3,13 +3,16 @@
 //! ```text
 //!   keys    the keys of a zone, and its records about them
 //!   sign    signatures, and those that are kept
+//!   budget  how many are made for senders that nobody knows
 //!   denial  the record that says what does not exist, made for the name that was asked for (RFC 9824)
 //! ```
 
+mod budget;
 mod denial;
 mod keys;
 mod sign;
 
+pub use budget::{Allowance, SignatureBudget};
 pub use denial::nsec;
 pub use keys::{KeyError, ZoneKeys};
 pub use sign::Signatures;

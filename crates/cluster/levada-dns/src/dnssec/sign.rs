@@ -8,7 +8,7 @@ use ring::{
     rand::SystemRandom,
 };
 
-use super::{ALGORITHM, ZoneKeys, keys::Key};
+use super::{ALGORITHM, Allowance, ZoneKeys, keys::Key};
 use crate::wire::{Records, name::labels};
 
 /// Signatures begin a day before the day in which they are made, for clocks that are behind,
@@ -64,14 +64,15 @@ impl Shard {
 }
 
 impl ZoneKeys {
-    /// The data of the RRSIG records for records of an owner: one for each key. `now` is in seconds since 1970.
+    /// The data of the RRSIG records for records of an owner: one for each key. `now` is in seconds since 1970. Returns
+    /// whether all of them are there: an `allowance` may be used up.
     pub fn sign(
         &self,
         (owner, apex): (&[u8], &[u8]),
         (of, ttl, records): (u16, u32, &Records),
-        now: u64,
+        (now, allowance): (u64, Option<Allowance<'_>>),
         mut with: impl FnMut(&[u8]),
-    ) {
+    ) -> bool {
         let begin = (now / DAY).saturating_sub(1) * DAY;
         let times = [begin + VALID, begin].map(|time| (time as u32).to_be_bytes());
         let count = labels(owner).filter(|label| *label != b"*").count() as u8;
@@ -87,18 +88,26 @@ impl ZoneKeys {
             text.extend_from_slice(apex);
             let head = text.len();
             text.extend_from_slice(&body);
-            if let Some(signature) = self.signature(key, &text) {
-                text.truncate(head);
-                text.extend_from_slice(&signature);
-                with(&text);
-            }
+            let Some(signature) = self.signature(key, &text, allowance) else { return false };
+            text.truncate(head);
+            text.extend_from_slice(&signature);
+            with(&text);
         }
+        true
     }
 
-    fn signature(&self, key: &Key, text: &[u8]) -> Option<[u8; 64]> {
+    fn signature(
+        &self,
+        key: &Key,
+        text: &[u8],
+        allowance: Option<Allowance<'_>>,
+    ) -> Option<[u8; 64]> {
         let digest = <[u8; 32]>::try_from(digest(&SHA256, text).as_ref()).ok()?;
         if let Some(known) = self.signatures.get(&digest) {
             return Some(known);
+        }
+        if allowance.is_some_and(|allowance| !allowance.take()) {
+            return None;
         }
         let made = key.pair.sign(&SystemRandom::new(), text).ok()?;
         let signature = <[u8; 64]>::try_from(made.as_ref()).ok()?;

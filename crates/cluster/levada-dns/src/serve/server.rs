@@ -13,6 +13,7 @@ use super::DnsMetrics;
 use crate::{
     answer::{AnswerRoom, Asked, World},
     cookies::Cookies,
+    dnssec::{Allowance, SignatureBudget},
     hot::HotNames,
     rate::{RateLimit, Share, Shares},
     redirect::{HttpAnswer, HttpRequest},
@@ -72,6 +73,7 @@ pub struct Server {
     known: Mutex<Known>,
     shares: Shares,
     hot: HotNames,
+    signatures: SignatureBudget,
     /// The metrics.
     pub metrics: DnsMetrics,
     started: Instant,
@@ -137,6 +139,7 @@ impl Server {
             known: Mutex::default(),
             shares: Shares::default(),
             hot: HotNames::default(),
+            signatures: SignatureBudget::default(),
             metrics,
             started,
         })
@@ -281,8 +284,21 @@ impl Server {
         if share == Share::Truncated {
             response.truncate();
         } else {
-            let asked =
-                Asked { query: &query, sender, now: moment.seconds, world, nodes, hot: &self.hot };
+            let unknown = !known && transport == Transport::Udp;
+            let allowance = unknown.then_some(Allowance {
+                budget: &self.signatures,
+                most: identity.limit.signatures,
+                now: moment.seconds,
+            });
+            let asked = Asked {
+                allowance,
+                query: &query,
+                sender,
+                now: moment.seconds,
+                world,
+                nodes,
+                hot: &self.hot,
+            };
             let answered = asked.answer(&mut response, answer_room);
             self.metrics.answered(&answered);
             // A client that states no bits wants an answer for all (RFC 7871 Sec. 7.2.1).

@@ -1,10 +1,13 @@
 //! Signed answers, checked by delv.
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, path::Path, process::Command, sync::Arc};
 
-use levada_dns::route::{Regions, Tables};
+use levada_dns::{
+    World,
+    route::{Regions, Tables},
+};
 
-use crate::support::{Running, ZONE, identity, node, world, zone};
+use crate::support::{Running, ZONE, identity, node, query, world, zone};
 
 /// A signed zone with a routed name; `None` without the tools.
 fn signed(directory: &Path) -> Option<Running> {
@@ -17,12 +20,17 @@ fn signed(directory: &Path) -> Option<Running> {
         levada_skip::skipped("openssl is not installed: apt install openssl");
         return None;
     }
-    let zone = zone("a.test", ZONE, &[("www", None)], Some(&key));
-    let tables =
-        Tables { regions: Regions::new(["eu"]), fallbacks: vec![vec![0]], ..Tables::default() };
-    let running = Running::start(world(vec![zone], tables), identity(), 10);
+    let running = Running::start(signed_world(&key), identity(), 10);
     running.server.set_nodes(vec![node("eu-1", "eu", "192.0.2.1", "")]);
     Some(running)
+}
+
+/// A world with one zone, which this key signs.
+fn signed_world(key: &Path) -> Arc<World> {
+    let zone = zone("a.test", ZONE, &[("www", None)], Some(key));
+    let tables =
+        Tables { regions: Regions::new(["eu"]), fallbacks: vec![vec![0]], ..Tables::default() };
+    world(vec![zone], tables)
 }
 
 /// The output of delv, which trusts the zone's key.
@@ -91,4 +99,29 @@ fn denial_is_compact_and_signatures_are_for_who_takes_them() {
     assert!(referral.contains("NSEC\t\\000.sub.a.test. NS RRSIG NSEC"), "{referral}");
     let with_keys = running.kdig("www.signed.a.test A +dnssec").unwrap();
     assert!(with_keys.contains("DS\t12345") && with_keys.contains("RRSIG\tDS"), "{with_keys}");
+}
+
+#[test]
+fn flood_of_names_gets_its_signatures_and_no_more_while_known_names_are_answered() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(running) = signed(directory.path()) else { return };
+    let mut limited = identity();
+    limited.limit.signatures = 5;
+    let ask = |name: &str| {
+        // A client that takes signatures.
+        let opt = [0, 0, 41, 4, 208, 0, 0, 0x80, 0, 0, 0];
+        let mut message = [query(name, 1), opt.to_vec()].concat();
+        message[11] = 1;
+        let answer = running.ask(&message).expect("an answer");
+        let (is_truncated, records) = (answer[2] & 2 != 0, answer[7]);
+        (is_truncated, records)
+    };
+    assert_eq!(ask("www.a.test"), (false, 2), "an address and its signature");
+    running.server.set_world(signed_world(&directory.path().join("a.test.pem")), limited);
+    assert_eq!(ask("www.a.test"), (false, 2));
+    let truncated = (0..200).filter(|at| ask(&format!("n{at}.a.test")).0).count();
+    assert!(truncated > 0, "some get no signature");
+    assert_eq!(ask("www.a.test"), (false, 2), "what is signed already is answered");
+    let Some(over_tcp) = running.kdig("n199.a.test A +dnssec +tcp") else { return };
+    assert!(over_tcp.contains("NSEC") && over_tcp.contains("RRSIG"), "{over_tcp}");
 }

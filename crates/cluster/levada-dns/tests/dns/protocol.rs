@@ -157,8 +157,10 @@ fn one_network_takes_no_more_than_its_share_of_connections() {
 
 #[test]
 fn flood_gets_the_share_of_its_network_and_a_cookie_or_tcp_passes() {
-    let limited =
-        levada_dns::serve::Identity { limit: RateLimit { responses: 5, slip: 2 }, ..identity() };
+    let limited = levada_dns::serve::Identity {
+        limit: RateLimit { responses: 5, slip: 2, signatures: 0 },
+        ..identity()
+    };
     let zone = zone("a.test", ZONE, &[], None);
     let running = Running::start(world(vec![zone], Tables::default()), limited, 10);
     let message = query("static.a.test", 1);

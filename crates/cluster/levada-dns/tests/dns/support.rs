@@ -61,7 +61,7 @@ pub(crate) fn identity() -> Identity {
     Identity {
         nsid: b"eu-1".to_vec(),
         cookies: Cookies::new([7; 16]),
-        limit: RateLimit { responses: 0, slip: 0 },
+        limit: RateLimit { responses: 0, slip: 0, signatures: 0 },
     }
 }
 

@@ -80,7 +80,11 @@ impl Check<'_, '_> {
             cookie_secret: secret?,
             http: http?,
             redirect_status: dns.redirect_status,
-            limit: RateLimit { responses: dns.rate_limit.responses, slip: dns.rate_limit.slip },
+            limit: RateLimit {
+                responses: dns.rate_limit.responses,
+                slip: dns.rate_limit.slip,
+                signatures: dns.rate_limit.signatures,
+            },
             world: loaded.world,
             version: loaded.version,
         }))

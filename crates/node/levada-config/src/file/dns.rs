@@ -112,11 +112,15 @@ pub struct DnsRateLimit {
     /// Of so many queries beyond, one gets a truncated response, so that its client asks again over TCP; 0: none.
     #[schemars(range(max = 100))]
     pub slip: u16,
+    /// The signatures (DNSSEC) that are made in a second for all senders over UDP without a cookie. Beyond, they get
+    /// truncated responses; what is signed already is answered. 0: no limit.
+    #[schemars(range(max = 1_000_000))]
+    pub signatures: u32,
 }
 
 impl Default for DnsRateLimit {
     fn default() -> Self {
-        Self { responses: 1000, slip: 2 }
+        Self { responses: 1000, slip: 2, signatures: 2000 }
     }
 }
 

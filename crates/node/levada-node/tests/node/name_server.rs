@@ -59,7 +59,7 @@ fn dns(listen: SocketAddr) -> DnsSettings {
         cookie_secret: None,
         http: Vec::new(),
         redirect_status: 302,
-        limit: RateLimit { responses: 0, slip: 0 },
+        limit: RateLimit { responses: 0, slip: 0, signatures: 0 },
         world: world("first"),
         version: 1,
     }
