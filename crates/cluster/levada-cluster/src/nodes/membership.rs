@@ -25,16 +25,22 @@ pub(crate) struct Generation {
     pub(crate) check: Arc<HealthCheck>,
     pub(crate) loads: Arc<LoadTable>,
     nodes: Vec<ClusterNode>,
+    region: Arc<str>,
 }
+
+/// The index of the node that an observer is: there is none.
+const NOBODY: NodeIndex = NodeIndex(u32::MAX);
 
 impl Generation {
     /// The nodes of `settings`, which are `members` in the same order: those of one region first, the node `name` among
-    /// them, which is this one.
+    /// them, which is this one, unless an observer has made it.
     pub(crate) fn new(name: &str, settings: Peering, members: Vec<Arc<Member>>) -> Self {
-        let me = settings.peers.iter().position(|peer| peer.name == name).unwrap_or(0);
+        let me = settings.peers.iter().position(|peer| peer.name == name);
+        let region = settings.region_of(name);
         let nodes = nodes(name, &settings);
         Self {
-            me: NodeIndex(me as u32),
+            me: me.map_or(NOBODY, |me| NodeIndex(me as u32)),
+            region,
             members,
             check: Arc::new(settings.health.clone()),
             loads: LoadTable::new(nodes.len()),
@@ -73,7 +79,7 @@ impl Membership {
         Self { generation, cluster }
     }
 
-    /// This node.
+    /// This node. The index of an observer is that of no node.
     pub fn me(&self) -> NodeIndex {
         self.generation.me
     }
@@ -108,9 +114,9 @@ impl Membership {
         self.all().filter(|(node, _)| *node != self.me()).map(|(_, member)| member)
     }
 
-    /// The region of this node; empty where there are none.
+    /// The region of this node; empty where there are none, and for an observer.
     pub fn region(&self) -> &Arc<str> {
-        &self.settings().peers[self.me().get()].region
+        &self.generation.region
     }
 
     /// The nodes of a region that are up, in the order of highest random weight for `key`: for each object, all nodes

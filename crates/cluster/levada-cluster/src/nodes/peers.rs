@@ -33,6 +33,9 @@ pub struct Peers {
     own: Weak<Self>,
 }
 
+/// The name of an observer: no node has such a name.
+const OBSERVER: &str = "";
+
 /// The task that watches a node.
 pub type Watch = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -94,6 +97,18 @@ impl Peers {
                 own: own.clone(),
             }
         }))
+    }
+
+    /// The nodes of `peering` as a process sees them that is none of them: it asks them, and chooses none.
+    ///
+    /// # Errors
+    /// When the list or a certificate cannot be used.
+    pub fn observer(
+        peering: &Peering,
+        bounds: ServerBounds,
+        clock: Clock,
+    ) -> Result<Arc<Self>, PeersError> {
+        Self::new(OBSERVER, peering, bounds, clock, 1)
     }
 
     /// The nodes at this moment.
@@ -231,7 +246,7 @@ fn prepare(name: &str, peering: &Peering) -> Result<PreparedPeers, PeersError> {
     if let Some(twice) = peering.peers.iter().find(|peer| !names.insert(&peer.name)) {
         return Err(PeersError::SameName(twice.name.clone()));
     }
-    if !names.contains(&name.to_owned()) {
+    if name != OBSERVER && !names.contains(&name.to_owned()) {
         return Err(PeersError::NotListed(name.to_owned()));
     }
     let (mut peering, wire) = (peering.clone(), wire(&peering.trust, peering.h2)?);
@@ -310,17 +325,20 @@ mod tests {
         }
     }
 
-    #[test]
-    fn node_that_joins_is_chosen_once_it_has_answered_a_probe() {
-        let bounds = ServerBounds {
+    fn bounds() -> ServerBounds {
+        ServerBounds {
             connections: 1,
             queue: 0,
             queue_timeout: Duration::ZERO,
             connect_timeout: Duration::ZERO,
             response_timeout: Duration::ZERO,
-        };
+        }
+    }
+
+    #[test]
+    fn node_that_joins_is_chosen_once_it_has_answered_a_probe() {
         let clock = Clock::start();
-        let peers = Peers::new("a", &peering(&["a", "b"]), bounds, clock, 1).unwrap();
+        let peers = Peers::new("a", &peering(&["a", "b"]), bounds(), clock, 1).unwrap();
         let up = || peers.now().cluster().up().to_vec();
         assert_eq!(up(), [NodeIndex(0), NodeIndex(1)], "no node begins with peers that are down");
         let after = peers.change(&peering(&["c", "b", "a"])).unwrap().after;
@@ -329,5 +347,20 @@ mod tests {
         joined.server.health.probed(true, check, clock.now());
         peers.view_changed();
         assert_eq!(up(), [0, 1, 2].map(NodeIndex));
+    }
+
+    #[test]
+    fn observer_sees_all_nodes_and_is_none_of_them() {
+        let mut nodes = peering(&["a", "b"]);
+        nodes.peers[1].region = "eu".into();
+        let peers = Peers::observer(&nodes, bounds(), Clock::start()).unwrap();
+        let now = peers.now();
+        let others: Vec<_> = now.others().map(|member| member.server.name.to_string()).collect();
+        assert_eq!(others, ["a", "b"]);
+        assert!(now.region().is_empty());
+        drop(now);
+        let change = peers.change(&peering(&["c"])).unwrap();
+        assert_eq!(change.after.others().count(), 1);
+        peers.view_changed();
     }
 }

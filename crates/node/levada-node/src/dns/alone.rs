@@ -10,7 +10,7 @@ use http::{
 use http_body_util::Full;
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use levada_cluster::nodes::{Peer, Peering, Peers};
+use levada_cluster::nodes::Peers;
 use levada_config::{Settings, SettingsReader, server_bounds};
 use levada_net::{
     listening::ACCEPT_BACKOFF,
@@ -98,8 +98,7 @@ impl Alone {
         levada_config::changes::between(&before, &settings)?;
         let Some(dns) = &settings.dns else { return Err(StartError::NoDns.to_string()) };
         if let Some((peers, peering)) = self.peers.as_ref().zip(settings.peering.as_ref()) {
-            let watching = watching(&settings.name, peering);
-            peers.change(&watching).map_err(|error| error.to_string())?;
+            peers.change(peering).map_err(|error| error.to_string())?;
         }
         self.name_server.change(&settings, dns);
         let zones = dns.world.zones.len();
@@ -108,32 +107,11 @@ impl Alone {
     }
 }
 
-/// The nodes of the cluster as this process sees them: it is none of them, though the configuration is that of one.
+/// The nodes of the cluster: this process is none of them, though the configuration may be that of one.
 fn peers(settings: &Settings) -> Result<Option<Arc<Peers>>, StartError> {
     let Some(peering) = &settings.peering else { return Ok(None) };
-    let (bounds, name) = (server_bounds(&settings.limits), watcher(&settings.name));
-    let peers = Peers::new(&name, &watching(&settings.name, peering), bounds, Clock::start(), 1);
+    let peers = Peers::observer(peering, server_bounds(&settings.limits), Clock::start());
     Ok(Some(peers.map_err(StartError::Peers)?))
-}
-
-/// No node has such a name.
-fn watcher(name: &str) -> String {
-    format!("dns of {name}")
-}
-
-fn watching(name: &str, peering: &Peering) -> Peering {
-    let mut peering = peering.clone();
-    peering.peers.push(Peer {
-        name: watcher(name),
-        address: "0.0.0.0:0".to_owned(),
-        at: None,
-        weight: 1.0,
-        rtt: None,
-        client_url: None,
-        region: Arc::default(),
-        public: Vec::new(),
-    });
-    peering
 }
 
 async fn serve_metrics(name_server: Arc<NameServer>, listener: TcpListener, stop: Stop) {
