@@ -51,6 +51,27 @@ impl PeerSources {
 
     /// The cluster with the nodes and addresses that the sources name now. This node, `me`, stays whatever they say.
     pub fn nodes(&self, me: &str, peering: &Peering) -> Peering {
+        self.merged(Some(me), &peering.region_of(me), peering)
+    }
+
+    /// The same for an observer with the configuration of the node `of`. Without a source the nodes of the configuration
+    /// are all that there are; with one, `of` stands among them only because each node counts itself in.
+    pub fn observed(&self, of: &str, peering: &Peering) -> Peering {
+        let own = peering.region_of(of);
+        let mut peering = peering.clone();
+        let counts_itself = |peer: &Peer| {
+            peer.name == of && peer.public.is_empty() && peer.address == peering.listen.to_string()
+        };
+        let stays: Vec<_> = peering.peers.iter().map(|peer| !counts_itself(peer)).collect();
+        if self.nodes.is_some() {
+            let mut stays = stays.into_iter();
+            peering.peers.retain(|_| stays.next().unwrap_or(true));
+        }
+        self.merged(None, &own, &peering)
+    }
+
+    /// The cluster for the node `me` or an observer, whose region is `own`.
+    fn merged(&self, me: Option<&str>, own: &Arc<str>, peering: &Peering) -> Peering {
         let mut nodes = peering.clone();
         for peer in &mut nodes.peers {
             let Some(followed) = self.named.get(&peer.name) else { continue };
@@ -61,17 +82,16 @@ impl PeerSources {
         }
         let Some(source) = &self.nodes else { return nodes };
         // A member without a region is of this node's. Where this node has none, there are no regions.
-        let own = nodes.region_of(me);
         let region = |member: &Member| match &member.region {
             Some(region) if !own.is_empty() => region.clone(),
             _ => own.clone(),
         };
         for member in source.members().iter() {
             let name = node_name(&member.name);
-            if name == me {
+            if me == Some(name) {
                 continue;
             }
-            if member.address == peering.listen {
+            if let Some(me) = me.filter(|_| member.address == peering.listen) {
                 tracing::warn!(name, me, "the source calls this node by another name than its own");
                 continue;
             }
@@ -102,8 +122,22 @@ fn peer(name: &str, member: &Member, region: Arc<str>) -> Peer {
         rtt: None,
         client_url: None,
         region,
-        public: Vec::new(),
+        public: for_clients(member.address.ip()).into_iter().collect(),
     }
+}
+
+/// The address at which clients reach a node that nodes reach at `address`: the same, unless it is of a network that is
+/// not on the Internet.
+fn for_clients(address: IpAddr) -> Option<IpAddr> {
+    let is_inner = match address.to_canonical() {
+        IpAddr::V4(v4) => {
+            // Shared address space: RFC 6598.
+            let is_shared = v4.octets()[0] == 100 && v4.octets()[1] & 0xc0 == 64;
+            v4.is_private() || v4.is_loopback() || v4.is_link_local() || is_shared
+        }
+        IpAddr::V6(v6) => v6.is_loopback() || v6.is_unique_local() || v6.is_unicast_link_local(),
+    };
+    (!is_inner && !address.is_unspecified()).then_some(address)
 }
 
 /// The name of a member without a port.
@@ -130,6 +164,15 @@ fn source_of(address: &str) -> Option<Source> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn node_of_a_source_has_its_address_for_clients_unless_it_is_of_an_inner_network() {
+        let of = |text: &str| for_clients(text.parse().unwrap()).is_some();
+        assert!(["192.0.2.1", "2001:db8::1", "100.128.0.1"].into_iter().all(of));
+        let inner = ["10.0.0.1", "192.168.0.1", "172.16.0.1", "127.0.0.1", "169.254.0.1"];
+        assert!(!inner.into_iter().any(of));
+        assert!(!["100.64.0.1", "fd00::1", "fe80::1", "::1", "0.0.0.0"].into_iter().any(of));
+    }
 
     #[test]
     fn node_is_called_as_its_member_without_the_port() {

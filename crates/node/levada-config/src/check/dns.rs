@@ -63,7 +63,9 @@ impl Check<'_, '_> {
             self.warning(&place_in_file(place, &path), message);
         }
         let routes = loaded.world.zones.iter().any(|zone| zone.routed() > 0);
-        if routes && !self.file.peer.iter().any(|peer| !peer.public.is_empty()) {
+        let has_source =
+            self.file.peering.as_ref().is_some_and(|peering| peering.discovery.is_some());
+        if routes && !has_source && !self.file.peer.iter().any(|peer| !peer.public.is_empty()) {
             self.error(
                 &zones,
                 "names are answered with nodes, and no `[[peer]]` has `public` addresses",
@@ -275,6 +277,22 @@ impl Check<'_, '_> {
             let region = peer.region.as_ref().map_or("", |region| &region.0);
             if !regions.iter().any(|known| **known == *region) {
                 regions.push(region.into());
+            }
+        }
+        // A source may name nodes of any region: those of the settings are known, this node's first.
+        if let Some(peering) = self.file.peering.as_ref().filter(|own| own.discovery.is_some()) {
+            let own = peering.region.as_ref().map_or("", |region| &region.0);
+            let dns = self.file.dns.iter();
+            let stated = dns.flat_map(|dns| {
+                let others = dns.fallback.values().flatten().chain(&dns.default_region);
+                let by_code = dns.countries.values().chain(dns.continents.values());
+                let of = dns.fallback.keys().map(String::as_str);
+                of.chain(others.chain(by_code).map(|region| region.0.as_str()))
+            });
+            for region in std::iter::once(own).chain(stated) {
+                if !regions.iter().any(|known| **known == *region) {
+                    regions.push(region.into());
+                }
             }
         }
         regions

@@ -10,14 +10,15 @@ use http::{
 use http_body_util::Full;
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use levada_cluster::nodes::Peers;
+use levada_cluster::nodes::{PeerSources, Peers};
 use levada_config::{Settings, SettingsReader, server_bounds};
+use levada_discovery::{Discovery, DiscoveryMetrics};
 use levada_net::{
     listening::ACCEPT_BACKOFF,
     signals::Signals,
     stop::{self, Stop},
 };
-use levada_observe::metrics::PageFormat;
+use levada_observe::metrics::{PageFormat, Registry};
 use levada_upstream::Clock;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
@@ -46,6 +47,9 @@ pub fn run(
         let (stopper, stop) = stop::channel();
         let mut signals = Signals::register();
         let peers = peers(&settings)?;
+        let metrics_of_sources = DiscoveryMetrics::registered(&mut Registry::default());
+        let discovery = Discovery::new(settings.discovery.resolver.clone(), metrics_of_sources);
+        let sources = Mutex::new(sources(&settings, &discovery));
         let name_server = NameServer::start(&settings, &dns, sockets, &stop)?;
         let name_server = Arc::new(name_server);
         if let Some(peers) = &peers {
@@ -60,7 +64,10 @@ pub fn run(
         for address in &dns.listen {
             tracing::info!(%address, zones = dns.world.zones.len(), "ready for DNS queries");
         }
-        let alone = Arc::new(Alone { settings: Mutex::new(settings), reader, name_server, peers });
+        let settings = Mutex::new(settings);
+        let alone = Alone { settings, reader, name_server, peers, discovery, sources };
+        let alone = Arc::new(alone);
+        tokio::spawn(follow(alone.clone()));
         let reload = async || {
             systemd::reloading();
             // It reads files.
@@ -88,6 +95,8 @@ struct Alone {
     reader: SettingsReader,
     name_server: Arc<NameServer>,
     peers: Option<Arc<Peers>>,
+    discovery: Discovery,
+    sources: Mutex<PeerSources>,
 }
 
 impl Alone {
@@ -98,7 +107,10 @@ impl Alone {
         levada_config::changes::between(&before, &settings)?;
         let Some(dns) = &settings.dns else { return Err(StartError::NoDns.to_string()) };
         if let Some((peers, peering)) = self.peers.as_ref().zip(settings.peering.as_ref()) {
-            peers.change(peering).map_err(|error| error.to_string())?;
+            let sources = sources(&settings, &self.discovery);
+            let nodes = sources.observed(&settings.name, peering);
+            peers.change(&nodes).map_err(|error| error.to_string())?;
+            *self.sources.lock() = sources;
         }
         self.name_server.change(&settings, dns);
         let zones = dns.world.zones.len();
@@ -107,10 +119,38 @@ impl Alone {
     }
 }
 
+/// The sources of the nodes.
+fn sources(settings: &Settings, discovery: &Discovery) -> PeerSources {
+    let Some(peering) = &settings.peering else { return PeerSources::default() };
+    PeerSources::follow("", peering, &settings.discovery, discovery)
+}
+
+/// Goes on with the nodes that sources name, for ever.
+async fn follow(alone: Arc<Alone>) {
+    loop {
+        let changed = alone.discovery.changed().await;
+        let following = alone.clone();
+        let change = move || {
+            let settings = following.settings.lock();
+            let sources = following.sources.lock();
+            let both = following.peers.as_ref().zip(settings.peering.as_ref());
+            let Some((peers, peering)) = both.filter(|_| sources.are_among(&changed)) else {
+                return;
+            };
+            if let Err(error) = peers.change(&sources.observed(&settings.name, peering)) {
+                tracing::error!("the nodes of the cluster stay as they are: {error}");
+            }
+        };
+        // It reads certificates.
+        let _ = tokio::task::spawn_blocking(change).await;
+    }
+}
+
 /// The nodes of the cluster: this process is none of them, though the configuration may be that of one.
 fn peers(settings: &Settings) -> Result<Option<Arc<Peers>>, StartError> {
     let Some(peering) = &settings.peering else { return Ok(None) };
-    let peers = Peers::observer(peering, server_bounds(&settings.limits), Clock::start());
+    let nodes = PeerSources::default().observed(&settings.name, peering);
+    let peers = Peers::observer(&nodes, server_bounds(&settings.limits), Clock::start());
     Ok(Some(peers.map_err(StartError::Peers)?))
 }
 
