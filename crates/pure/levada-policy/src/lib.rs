@@ -11,6 +11,7 @@
 mod choose;
 pub mod classify;
 mod cluster;
+mod distance;
 mod entry;
 mod lard_admission;
 mod lazy;
@@ -50,6 +51,7 @@ mod weighted_round_robin;
 mod wrr;
 
 pub use cluster::{Cluster, Node, NodeIndex};
+pub use distance::{NOISE, distances};
 pub use entry::{Deployment, Need, PolicyEntry};
 pub use lard_admission::{lard_admission_limit, lard_thresholds, weighted_lard_admission_limit};
 pub use load::{LoadTable, Outstanding};

@@ -2,12 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use levada_policy::{Cluster, LoadTable, Node as ClusterNode, NodeIndex};
+use levada_policy::{Cluster, LoadTable, Node as ClusterNode, NodeIndex, distances};
 use levada_tls::secret::Secrets;
 use levada_types::{Key, Timestamp};
 use levada_upstream::{HealthCheck, Server};
 
-use crate::nodes::{Member, Peer, Peering, WatchedPeer, distance::distances};
+use crate::nodes::{Member, Peer, Peering, WatchedPeer};
 
 /// The nodes of the cluster, this one among them. An index is valid only in the generation that it comes from. Policies
 /// choose among the nodes of this node's region.
