@@ -4,6 +4,8 @@
 //! parameters and a seed; a user's own is a file ([`from_json`], [`from_graphml`]). [`Routes`] has
 //! the shortest paths.
 //!
+//! [`RegionMap`] has regions far from each other, and [`KeptConnection`] a connection between two of them.
+//!
 //! To add a topology: one file with its `ENTRY`, one line in [`TOPOLOGIES`].
 
 mod access;
@@ -12,8 +14,10 @@ mod entry;
 mod file;
 mod graph;
 mod hierarchical;
+mod kept_connection;
 mod lan_cluster;
 mod nsfnet_t3;
+mod regions;
 mod routes;
 mod star;
 
@@ -24,6 +28,8 @@ use levada_policy::{ParameterError, ParameterValue, Parameters};
 pub use entry::{Entry, MAX_CLIENTS, MAX_SERVERS, Shape};
 pub use file::{FileError, MAX_FILE_BYTES, Problem, from_graphml, from_json, to_json};
 pub use graph::{Link, Place, PlaceIndex, Role, Topology};
+pub use kept_connection::{KeptConnection, Part};
+pub use regions::{RegionError, RegionMap, StatedRegion};
 pub use routes::{Hop, RouteError, Routes};
 
 /// Every built-in topology, in the order of listings.
