@@ -154,6 +154,11 @@ impl Trace {
         Self { objects, requests, times: None }
     }
 
+    /// The same requests at these times, ascending, one for each.
+    pub(crate) fn at(self, times: Vec<Timestamp>) -> Self {
+        Self { times: Some(times), ..self }
+    }
+
     /// Collects the records that count.
     ///
     /// A record counts if its method is GET and its status is one of [`TraceLimits::statuses`]. The size

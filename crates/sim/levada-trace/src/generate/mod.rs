@@ -17,12 +17,13 @@
 //!
 //! The file mix of SPECweb99 is available as well; its rules define it completely. `cdn` resembles no
 //! published trace: it has the exponent that is usual for content delivery networks, and more files
-//! than caches hold.
+//! than caches hold. `regions` has the warm requests of `levada lab regions`, with their times.
 
 mod cdn;
 mod normal;
 mod popularity;
 mod population;
+mod regions;
 mod sequence;
 mod sizes;
 mod specweb99;
@@ -148,6 +149,12 @@ pub const GENERATORS: &[Generator] = &[
         generate: specweb99::trace,
     },
     Generator { name: "cdn", files: cdn::FILES, requests: cdn::REQUESTS, generate: cdn::trace },
+    Generator {
+        name: "regions",
+        files: regions::FILES,
+        requests: regions::REQUESTS,
+        generate: regions::trace,
+    },
 ];
 
 /// The models among the generators.
