@@ -6,10 +6,13 @@
 //!
 //! [`RegionMap`] has regions far from each other, and [`KeptConnection`] a connection between two of them.
 //!
+//! [`tcp`] has both ends of a connection in a network of packets, and [`calendar`] the next deliveries of its links.
+//!
 //! To add a topology: one file with its `ENTRY`, one line in [`TOPOLOGIES`].
 
 mod access;
 mod barabasi_albert;
+pub mod calendar;
 mod entry;
 mod file;
 mod graph;
@@ -20,6 +23,7 @@ mod nsfnet_t3;
 mod regions;
 mod routes;
 mod star;
+pub mod tcp;
 
 use std::collections::BTreeMap;
 

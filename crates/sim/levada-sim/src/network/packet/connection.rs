@@ -3,12 +3,12 @@
 //! The network reports arrivals and timeouts to it, and polls it for packets to send
 //! ([`Connection::poll`]) and for events of the world ([`Connection::poll_event`]).
 
-use super::{
-    Packet, PacketKind,
+use levada_topology::{
     calendar::NEVER,
-    paths::PacketPath,
     tcp::{HEADER, Receiver, Reply, Sender, TcpSettings, Timeout},
 };
+
+use super::{Packet, PacketKind, paths::PacketPath};
 
 /// A connection: see the module.
 #[derive(Clone, Debug)]

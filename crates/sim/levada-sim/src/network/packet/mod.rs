@@ -5,23 +5,23 @@
 //! ([`Calendar`], timers) and advances up to the world's next event, so that one in hundreds of
 //! packet events wakes the world.
 
-mod calendar;
 mod connection;
 mod link;
 mod paths;
-mod tcp;
 #[cfg(test)]
 mod tests;
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-use calendar::{Calendar, NEVER};
 use connection::{Connection, ConnectionEvent};
-use levada_topology::{PlaceIndex, Routes, Topology};
+use levada_topology::{
+    PlaceIndex, Routes, Topology,
+    calendar::{Calendar, NEVER},
+    tcp::TcpSettings,
+};
 use levada_types::Timestamp;
 use link::Link;
 use paths::{Paths, Step, is_last};
-use tcp::TcpSettings;
 
 use super::{Arrival, NetworkEvent};
 use crate::{
@@ -30,7 +30,7 @@ use crate::{
     slab::{NONE, Slab},
 };
 
-pub(crate) use tcp::MAX_WINDOW;
+pub(crate) use levada_topology::tcp::MAX_WINDOW;
 
 /// The packet network: see the module.
 #[derive(Debug)]
@@ -51,6 +51,21 @@ pub(crate) struct PacketNetwork {
     opened: u32,
     /// Events so far.
     events: u64,
+}
+
+impl From<&NetworkModel> for TcpSettings {
+    fn from(model: &NetworkModel) -> Self {
+        Self {
+            segment: model.segment,
+            initial_window: model.initial_window,
+            window: model.window,
+            segments_per_ack: model.segments_per_ack,
+            ack_delay: model.ack_delay.0.as_nanos() as u64,
+            first_timeout: model.first_timeout.0.as_nanos() as u64,
+            least_timeout: model.least_timeout.0.as_nanos() as u64,
+            request: model.request.0 as u32,
+        }
+    }
 }
 
 /// A packet under way.

@@ -8,7 +8,7 @@
 
 /// The calendar: see the module.
 #[derive(Debug)]
-pub(super) struct Calendar {
+pub struct Calendar {
     /// The time of each link in the calendar, and the next link in its slot.
     times: Vec<u64>,
     following: Vec<u32>,
@@ -23,7 +23,7 @@ pub(super) struct Calendar {
 }
 
 /// No event.
-pub(super) const NEVER: u64 = u64::MAX;
+pub const NEVER: u64 = u64::MAX;
 
 /// A slot is 2^10 ns; the ring's 2^16 slots are 67 ms.
 const SLOT_BITS: u32 = 10;
@@ -31,7 +31,8 @@ const SLOTS: u64 = 1 << 16;
 const NOBODY: u32 = u32::MAX;
 
 impl Calendar {
-    pub(super) fn new(links: usize) -> Self {
+    /// Of so many links, none of which has a delivery.
+    pub fn new(links: usize) -> Self {
         Self {
             times: vec![NEVER; links],
             following: vec![NOBODY; links],
@@ -45,13 +46,13 @@ impl Calendar {
 
     /// The time of the next delivery.
     #[inline]
-    pub(super) fn next(&self) -> u64 {
+    pub fn next(&self) -> u64 {
         self.now.last().map_or(NEVER, |(time, _)| *time)
     }
 
     /// Takes out the link of the next delivery.
     #[inline]
-    pub(super) fn take(&mut self) -> Option<(usize, u64)> {
+    pub fn take(&mut self) -> Option<(usize, u64)> {
         let (time, link) = self.now.pop()?;
         if self.now.is_empty() {
             self.turn();
@@ -61,7 +62,7 @@ impl Calendar {
 
     /// Inserts `link`, which is not in the calendar, at `time`.
     #[inline]
-    pub(super) fn put(&mut self, link: usize, time: u64) {
+    pub fn put(&mut self, link: usize, time: u64) {
         if self.now.is_empty() {
             // A calendar that is not empty has an entry in `now`.
             self.slot = time >> SLOT_BITS;

@@ -3,7 +3,7 @@
 
 /// The retransmission timeout of one end of a connection.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in super::super) struct Timeout {
+pub struct Timeout {
     /// The smoothed round trip and its mean deviation, in ns; 0 before the first sample.
     smoothed: u64,
     deviation: u64,
@@ -16,7 +16,7 @@ const MOST_DOUBLED: u8 = 6;
 
 impl Timeout {
     /// Takes a sample: a segment that was sent once took `round_trip` to be acknowledged.
-    pub(in super::super) fn sample(&mut self, round_trip: u64) {
+    pub fn sample(&mut self, round_trip: u64) {
         if self.smoothed == 0 {
             // RFC 6298 (2.2)
             self.smoothed = round_trip.max(1);
@@ -31,12 +31,12 @@ impl Timeout {
     }
 
     /// Doubles the timeout after it has expired (5.5).
-    pub(in super::super) fn double(&mut self) {
+    pub fn double(&mut self) {
         self.doubled = (self.doubled + 1).min(MOST_DOUBLED);
     }
 
     /// The timeout, in ns.
-    pub(in super::super) fn length(&self, first: u64, least: u64) -> u64 {
+    pub fn length(&self, first: u64, least: u64) -> u64 {
         let known = self.smoothed + 4 * self.deviation;
         let base = if self.smoothed == 0 { first } else { known.max(least) };
         base << self.doubled

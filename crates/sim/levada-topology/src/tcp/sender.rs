@@ -5,10 +5,11 @@ use super::{TcpSettings, Timeout};
 
 /// The server's end of a connection: see the module.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in super::super) struct Sender {
+pub struct Sender {
     /// Segments that the server has ready, of so many in all.
-    pub(in super::super) ready: u32,
-    pub(in super::super) segments: u32,
+    pub ready: u32,
+    /// All segments of the response.
+    pub segments: u32,
     /// The first segment that is not acknowledged, the next to send, and the first never sent.
     unacknowledged: u32,
     next: u32,
@@ -29,7 +30,7 @@ pub(in super::super) struct Sender {
     timed: Option<u32>,
     timed_at: u64,
     /// The time of the retransmission timeout; [`u64::MAX`] while nothing is outstanding.
-    pub(in super::super) deadline: u64,
+    pub deadline: u64,
 }
 
 /// Duplicate acknowledgements that indicate a loss (RFC 5681, 3.2).
@@ -37,13 +38,13 @@ const DUPLICATES: u32 = 3;
 
 impl Sender {
     /// The sender of a connection that is not established yet.
-    pub(in super::super) fn idle() -> Self {
+    pub fn idle() -> Self {
         Self { deadline: u64::MAX, ..Self::default() }
     }
 
     /// Starts an established connection. `round_trip` is the time of its handshake, if no packet of
     /// it was sent twice.
-    pub(in super::super) fn new(round_trip: Option<u64>, settings: &TcpSettings) -> Self {
+    pub fn new(round_trip: Option<u64>, settings: &TcpSettings) -> Self {
         let mut timeout = Timeout::default();
         if let Some(round_trip) = round_trip {
             timeout.sample(round_trip);
@@ -59,7 +60,7 @@ impl Sender {
 
     /// The next segment to send now, if the windows allow one.
     #[inline]
-    pub(in super::super) fn poll(&mut self, now: u64, settings: &TcpSettings) -> Option<u32> {
+    pub fn poll(&mut self, now: u64, settings: &TcpSettings) -> Option<u32> {
         let window = self.window.min(settings.window);
         if self.next >= self.ready || self.next >= self.unacknowledged + window {
             return None;
@@ -82,12 +83,7 @@ impl Sender {
     /// Handles an acknowledgement: the client has everything before `expected`. Returns the segment
     /// to retransmit at once, if any.
     #[inline]
-    pub(in super::super) fn acknowledge(
-        &mut self,
-        expected: u32,
-        now: u64,
-        settings: &TcpSettings,
-    ) -> Option<u32> {
+    pub fn acknowledge(&mut self, expected: u32, now: u64, settings: &TcpSettings) -> Option<u32> {
         if expected > self.unacknowledged {
             self.progress(expected, now, settings);
             return None;
@@ -113,7 +109,7 @@ impl Sender {
 
     /// Handles a retransmission timeout at [`Sender::deadline`]: all unacknowledged segments are
     /// sent again, from a window of one segment.
-    pub(in super::super) fn time_out(&mut self, now: u64, settings: &TcpSettings) {
+    pub fn time_out(&mut self, now: u64, settings: &TcpSettings) {
         self.halve();
         self.window = 1;
         self.recovering = false;
@@ -124,7 +120,7 @@ impl Sender {
 
     /// Whether the client has acknowledged everything.
     #[inline]
-    pub(in super::super) fn is_done(&self) -> bool {
+    pub fn is_done(&self) -> bool {
         self.segments > 0 && self.unacknowledged == self.segments
     }
 

@@ -4,9 +4,9 @@ use super::TcpSettings;
 
 /// The client's end of a connection: see the module.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in super::super) struct Receiver {
+pub struct Receiver {
     /// The first segment that is missing.
-    pub(in super::super) expected: u32,
+    pub expected: u32,
     /// Segments in order since the last acknowledgement.
     unacknowledged: u32,
     /// Segments received beyond the missing one: bit n is segment `expected` + 1 + n.
@@ -15,7 +15,7 @@ pub(in super::super) struct Receiver {
 
 /// The client's reaction to a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum Reply {
+pub enum Reply {
     /// It acknowledges at once.
     Now,
     /// It waits for a further segment, but not for long.
@@ -25,12 +25,7 @@ pub(in super::super) enum Reply {
 impl Receiver {
     /// Handles segment `number`; `last` marks the end of the response.
     #[inline]
-    pub(in super::super) fn take(
-        &mut self,
-        number: u32,
-        last: bool,
-        settings: &TcpSettings,
-    ) -> Reply {
+    pub fn take(&mut self, number: u32, last: bool, settings: &TcpSettings) -> Reply {
         if number != self.expected {
             // An out-of-order or duplicate segment is acknowledged at once (RFC 5681, 4.2).
             if number > self.expected {
@@ -52,13 +47,13 @@ impl Receiver {
     }
 
     /// Records that an acknowledgement is sent now, for any reason.
-    pub(in super::super) fn acknowledge(&mut self) -> Reply {
+    pub fn acknowledge(&mut self) -> Reply {
         self.unacknowledged = 0;
         Reply::Now
     }
 
     /// Whether segments wait for their acknowledgement.
-    pub(in super::super) fn owes(&self) -> bool {
+    pub fn owes(&self) -> bool {
         self.unacknowledged > 0
     }
 }
