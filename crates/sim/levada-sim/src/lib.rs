@@ -27,6 +27,7 @@ mod progress;
 pub mod prototype;
 pub mod queueing;
 mod redirector;
+mod regions;
 mod run;
 mod scenario;
 pub mod scenario_file;
@@ -38,10 +39,11 @@ mod world;
 pub use library::{Library, Source};
 pub use network::{Fidelity, Transfer, Transferred, transfer};
 pub use outcome::{
-    End, LinkUse, METRICS, Metric, Outcome, ParseReadingError, Reading, Remark, Series, ServerUse,
-    Unit,
+    End, LinkUse, METRICS, Metric, Outcome, ParseReadingError, Reading, RegionUse, Remark, Series,
+    ServerUse, Unit,
 };
 pub use progress::Progress;
+pub use regions::{Region, Regions};
 pub use run::run;
 pub use scenario::{
     Arrivals, Cache, Flash, Measure, NetworkModel, Policy, Prepared, Problem, Problems, Scenario,

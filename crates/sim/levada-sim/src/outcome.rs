@@ -68,6 +68,14 @@ pub enum Metric {
     DatabaseUtilisation,
     /// The part of the time in which the network card worked, mean over the servers.
     NicUtilisation,
+    /// Its median over the first requests of a region for each object.
+    FirstP50,
+    /// Its 95th percentile over them.
+    FirstP95,
+    /// Requests at the origin for each object that was requested.
+    OriginRequests,
+    /// Bytes that came from other regions, with headers.
+    LongBytes,
     /// Simulated time.
     Duration,
     /// Events of the kernel, and of the network where it has its own.
@@ -106,6 +114,10 @@ pub const METRICS: &[Metric] = &[
     Metric::Within5s,
     Metric::DatabaseUtilisation,
     Metric::NicUtilisation,
+    Metric::FirstP50,
+    Metric::FirstP95,
+    Metric::OriginRequests,
+    Metric::LongBytes,
     Metric::Duration,
     Metric::Events,
     Metric::Dropped,
@@ -168,6 +180,10 @@ impl Metric {
             Self::Within5s => "within_5s",
             Self::DatabaseUtilisation => "database",
             Self::NicUtilisation => "nic",
+            Self::FirstP50 => "first_p50",
+            Self::FirstP95 => "first_p95",
+            Self::OriginRequests => "origin_requests",
+            Self::LongBytes => "long_bytes",
             Self::Duration => "duration",
             Self::Events => "events",
             Self::Dropped => "packets_dropped",
@@ -205,6 +221,10 @@ impl Metric {
             Self::Within5s => "within 5 s",
             Self::DatabaseUtilisation => "database",
             Self::NicUtilisation => "network card",
+            Self::FirstP50 => "first, median",
+            Self::FirstP95 => "first, 95th percentile",
+            Self::OriginRequests => "at the origin / object",
+            Self::LongBytes => "bytes over long links",
             Self::Duration => "simulated",
             Self::Events => "events",
             Self::Dropped => "packets dropped",
@@ -221,6 +241,8 @@ impl Metric {
             | Self::LatencyP95
             | Self::LatencyP99
             | Self::LatencySd
+            | Self::FirstP50
+            | Self::FirstP95
             | Self::Duration => Unit::Seconds,
             Self::HitRatio
             | Self::MissRatio
@@ -240,6 +262,8 @@ impl Metric {
             Self::Requests
             | Self::Pages
             | Self::Imbalance
+            | Self::OriginRequests
+            | Self::LongBytes
             | Self::Replicas
             | Self::Events
             | Self::Dropped => Unit::Count,
@@ -399,8 +423,10 @@ pub struct Outcome {
     pub series: Vec<Series>,
     /// Use of each server.
     pub servers: Vec<ServerUse>,
-    /// Use of each link between routers.
+    /// Use of each link between routers, or between regions.
     pub links: Vec<LinkUse>,
+    /// The numbers of each region, where there are some.
+    pub regions: Vec<RegionUse>,
 }
 
 impl Outcome {
@@ -436,6 +462,15 @@ pub struct ServerUse {
     pub cpu: f64,
     /// The part of the time in which its disk worked, mean over its disks.
     pub disk: f64,
+}
+
+/// The numbers of one region.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RegionUse {
+    /// Its name.
+    pub name: String,
+    /// The numbers of its requests.
+    pub readings: BTreeMap<Reading, f64>,
 }
 
 /// The use of a link in one direction.

@@ -5,7 +5,7 @@ mod histogram;
 
 use std::collections::VecDeque;
 
-use histogram::Histogram;
+pub(crate) use histogram::Histogram;
 use levada_policy::ParameterValue;
 use levada_topology::Topology;
 use levada_types::Timestamp;

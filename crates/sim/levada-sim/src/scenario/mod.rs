@@ -14,7 +14,7 @@ use levada_policy::{DEFAULT_POLICY, ParameterValue};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Fidelity, cap};
+use crate::{Fidelity, cap, regions};
 
 pub use prepare::Prepared;
 pub use read::{Problem, Problems};
@@ -45,6 +45,9 @@ pub struct Scenario {
     /// Simulates sessions on a cluster of Web servers instead, as in WWW10. Of the other tables,
     /// only the number of servers, the policy and the eviction apply.
     pub cap: Option<cap::Settings>,
+    /// Simulates nodes in regions far from each other instead. The tables `topology`, `servers` but for the
+    /// limits of a server, and `network` but for segments and their windows do not apply then.
+    pub regions: Option<regions::Regions>,
 }
 
 /// The network that connects clients and servers.
@@ -117,8 +120,8 @@ impl Default for Servers {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Workload {
-    /// A generated trace, `rice`, `ibm`, `specweb99` or `cdn`, or the path of an access log or a trace.
-    /// Relative paths begin at the scenario file's directory.
+    /// A generated trace, `rice`, `ibm`, `specweb99`, `cdn` or `regions`, or the path of an access log
+    /// or a trace. Relative paths begin at the scenario file's directory.
     pub trace: String,
     /// Number of clients that share the trace.
     pub clients: usize,

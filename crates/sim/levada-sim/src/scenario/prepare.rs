@@ -11,7 +11,7 @@ use levada_trace::{Trace, generate::GENERATORS};
 use levada_types::format_duration;
 
 use super::{Arrivals, Problems, Scenario};
-use crate::{Fidelity, Library, Remark, cap, network::MAX_WINDOW};
+use crate::{Fidelity, Library, Remark, cap, network::MAX_WINDOW, regions};
 
 /// The size of a packet with its headers is a 16-bit number.
 const LARGEST_SEGMENT: u32 = 65_000;
@@ -69,7 +69,13 @@ impl Scenario {
             cap::check(settings, &mut problems);
             return problems.or(Prepared { scenario: self.clone(), ..Prepared::default() });
         }
-        let (topology, routes) = self.topology(library, &mut problems);
+        let (topology, routes) = match &self.regions {
+            Some(settings) => {
+                regions::check(self, settings, &mut problems);
+                Default::default()
+            }
+            None => self.topology(library, &mut problems),
+        };
         let trace = match library.trace(&self.workload.trace, self.seed) {
             Ok(trace) => trace,
             Err(what) => {

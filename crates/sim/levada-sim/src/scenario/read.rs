@@ -9,7 +9,7 @@ use std::fmt;
 use serde_json::{Map, Value};
 
 use super::Scenario;
-use crate::cap;
+use crate::{cap, regions};
 
 /// A problem of a scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,13 +144,16 @@ fn put(tree: &mut Value, key: &str, value: Value, mut open: bool) -> Result<(), 
     loop {
         let (name, inner) = rest.split_once('.').map_or((rest, None), |(a, b)| (a, Some(b)));
         if at.is_null() {
-            *at = if within == "cap" {
-                serde_json::to_value(cap::Settings::default()).expect("settings are data")
-            } else {
-                // This table begins empty; its own type knows its keys.
-                open = true;
-                Value::Object(Map::new())
-            };
+            *at = match within {
+                "cap" => serde_json::to_value(cap::Settings::default()),
+                "regions" => serde_json::to_value(regions::Regions::default()),
+                _ => {
+                    // This table begins empty; its own type knows its keys.
+                    open = true;
+                    Ok(Value::Object(Map::new()))
+                }
+            }
+            .expect("settings are data");
         }
         let Value::Object(table) = at else {
             return Err("this is a value, not a table".to_owned());

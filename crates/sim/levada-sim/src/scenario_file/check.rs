@@ -133,7 +133,10 @@ fn begin_paths_at(directory: &FilePath, scenario: &mut Scenario) {
     }
 }
 
-/// The path of a dotted key.
+/// The path of a dotted key. A number is a place in a list.
 fn path_of(key: &str) -> Path {
-    key.split('.').fold(Path::default(), |path, step| path.key(step.to_owned()))
+    key.split('.').fold(Path::default(), |path, step| match step.parse() {
+        Ok(index) => path.index(index),
+        Err(_) => path.key(step.to_owned()),
+    })
 }

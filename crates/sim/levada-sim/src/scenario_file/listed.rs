@@ -40,6 +40,7 @@ pub const SCENARIOS: &[Example] = examples!["":
     "cap-transaction",
     "cap-commerce",
     "own-log",
+    "regions",
 ];
 
 /// The scenarios of `levada sim matrix`: those of its directory, and the one for a site of one's own.
