@@ -12,6 +12,7 @@ mod data;
 mod lard;
 mod osdi02;
 mod paper;
+mod regions;
 pub mod render;
 mod report;
 mod spread;
@@ -20,6 +21,7 @@ mod table;
 
 pub use claim::Claim;
 pub use paper::Paper;
+pub use regions::{OF_ALL_REGIONS, of_regions};
 pub use report::{Cell, Judged, Report, ReportColumn, ReportRow, Verdict};
 pub use spread::means;
 pub use table::{Case, Column, Plot, Row, Table};

@@ -28,7 +28,7 @@ use std::{
 use anyhow::Context as _;
 use levada_client::command::{CommandStatus, output};
 use levada_paper::{
-    Case, Report, Table, Verdict as Judgement,
+    Case, Report, Table, Verdict as Judgement, of_regions,
     render::{csv, text},
 };
 use serde_json::{Value as Json, json};
@@ -64,7 +64,8 @@ fn report(
     let mut of_runs: Vec<Report> =
         tables.iter().map(|table| Report::new(table, &|case| swept.outcome(case))).collect();
     let remarked = add_remarks(&mut of_runs, tables, swept);
-    let reports: Vec<Report> = means.into_iter().chain(of_runs).collect();
+    let regions = tables.iter().filter_map(|table| of_regions(table, &|case| swept.outcome(case)));
+    let reports: Vec<Report> = means.into_iter().chain(of_runs).chain(regions).collect();
     if let Some(path) = &form.html {
         fs::write(path, render::html::render(title, &reports))
             .with_context(|| format!("cannot write {}", path.display()))?;

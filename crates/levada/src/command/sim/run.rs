@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, path::Path};
 
 use anyhow::{Context as _, bail};
 use levada_client::command::CommandStatus;
-use levada_paper::{Case, Column, Plot, Row, Table, means};
+use levada_paper::{Case, Column, OF_ALL_REGIONS, Plot, Row, Table, means};
 use levada_sim::scenario_file::{Changes, Files, read};
 use levada_sim::{Arrivals, Library, Metric, Reading, Scenario};
 
@@ -114,7 +114,11 @@ fn overview(name: &str, path: &Path, variants: &[Variant]) -> Table {
         title: "Overview".to_owned(),
         source: path.display().to_string(),
         note: if ramp { RAMP.to_owned() } else { String::new() },
-        columns: columns(if ramp { OF_A_RAMP } else { OVERVIEW }),
+        columns: columns(match variants.iter().any(|v| v.scenario.regions.is_some()) {
+            true => OF_ALL_REGIONS,
+            false if ramp => OF_A_RAMP,
+            false => OVERVIEW,
+        }),
         rows: variants.iter().map(|variant| row(name, variant, None)).collect(),
         claims: Vec::new(),
         plots,
