@@ -6,7 +6,7 @@
 use crate::{
     access::{Refusal, judge},
     model::{Role, TokenRecord, keys},
-    state::{State, read, unix_time},
+    state::{State, read},
     store::StoreError,
     token::Token,
 };
@@ -54,7 +54,7 @@ impl Caller {
             return Err(CallerError::Refused(words));
         };
         let record = record(state, id).await?.filter(|record| !record.sites.is_empty());
-        let role = judge(id, secret, record.as_ref(), unix_time()).map_err(refused)?;
+        let role = judge(id, secret, record.as_ref(), state.time()).map_err(refused)?;
         let sites = record.map(|record| record.sites).unwrap_or_default();
         Ok(Self { role, sites, state: state.by_token(id) })
     }

@@ -92,10 +92,12 @@ impl Overview {
         })
     }
 
-    /// Whether all nodes do what they should.
+    /// Whether all nodes do what they should, and their clocks are right.
     pub fn is_well(&self) -> bool {
-        let is_well =
-            |node: &NodeView| matches!(node.condition, Condition::Active | Condition::Drained);
+        let is_well = |node: &NodeView| {
+            let clock = node.alive.as_ref().map_or(0, |alive| alive.clock);
+            matches!(node.condition, Condition::Active | Condition::Drained) && clock == 0
+        };
         self.nodes.iter().all(is_well)
     }
 }
@@ -153,6 +155,11 @@ fn in_words(member: &Member, alive: Option<&Alive>, condition: Condition) -> Str
         words += ", drained";
     } else if !alive.ready {
         words += &format!(", not ready: {}", alive.missing.join("; "));
+    }
+    match alive.clock {
+        0 => {}
+        ahead @ 1.. => words += &format!(", its clock is {ahead} s ahead of the state's"),
+        behind => words += &format!(", its clock is {} s behind the state's", -behind),
     }
     if let Some(error) = &alive.error {
         words += &format!(", error: {error}");
