@@ -5,7 +5,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt,
+    fmt, mem,
     time::{Duration, Instant},
 };
 
@@ -177,10 +177,16 @@ async fn locked(
     if plan.base.as_ref().is_some_and(|base| *base != followed.version()) {
         return Err(ApplyError::Moved);
     }
-    let head = publish(state, directory, plan, &seen).await?;
-    said(Progress::Published(head.number));
+    let manifest = publish(state, directory, plan, &seen).await?;
+    let head = Head { number: manifest.number, digest: digest(&manifest) };
+    let key = keys::revision(head.number);
+    let (mut unchanged, mut changes) = (vec![(&*key, 0)], vec![put(&key, &manifest)]);
     // A fleet without a revision serves nothing that could become worse.
     if let Some(canary) = plan.canary.filter(|_| followed.head.is_some()) {
+        if !state.write(&mem::take(&mut unchanged), mem::take(&mut changes)).await? {
+            return Err(ApplyError::Moved);
+        }
+        said(Progress::Published(head.number));
         for trying in steps(&followed.members, canary.share) {
             said(Progress::Trying(trying.clone()));
             if let Err(why) = try_on(state, &head, &trying, canary, plan, lease, said).await? {
@@ -200,16 +206,25 @@ async fn locked(
             }
         }
     }
-    let mut changes = vec![put(keys::HEAD, &head)];
+    // Without a canary the revision comes with the head: the state may be far away.
+    let comes_along = !changes.is_empty();
+    unchanged.push((keys::HEAD, followed.head_changed));
+    changes.push(put(keys::HEAD, &head));
     changes.push(Change::remove(keys::ROLLOUT));
     changes.push(state.audited(&plan.from, format!("applied revision {}", head.number)));
-    if !state.write(&[(keys::HEAD, followed.head_changed)], changes).await? {
+    if !state.write(&unchanged, changes).await? {
         return Err(ApplyError::Moved);
+    }
+    if comes_along {
+        said(Progress::Published(head.number));
     }
     said(Progress::Head(head.number));
     let names: Vec<_> = followed.members.iter().map(|member| member.name.clone()).collect();
     let missing = until_active(state, &head, &names, plan.patience, said).await?;
-    if let Some(count) = pruned(state, &head, plan.kept).await? {
+    // Another apply removes what this one cannot.
+    if seen.revisions.len() >= plan.kept
+        && let Ok(Some(count)) = pruned(state, &head, plan.kept).await
+    {
         said(Progress::Pruned(count));
     }
     let (number, nodes) = (head.number, names.len());
@@ -307,31 +322,26 @@ impl Seen {
     }
 }
 
-/// Writes a new revision, which no node uses yet.
+/// Makes a new revision, and writes the parts of its files: one that is in the state has all of them there, also if
+/// this command is cut now.
 async fn publish(
     state: &State,
     directory: &Directory,
     plan: &Plan,
     seen: &Seen,
-) -> Result<Head, ApplyError> {
+) -> Result<Manifest, StoreError> {
     let written = seen.revisions.last().map_or(0, |one| one.number);
     let head = seen.followed.head.as_ref().map_or(0, |head| head.number);
     // Nodes that have seen more than a restored state go on from there.
     let number = written.max(head).max(seen.highest()).saturating_add(1);
-    let manifest = Manifest {
+    content::publish(state, directory, &seen.revisions).await?;
+    Ok(Manifest {
         number,
         time: state.time(),
         by: format!("{} ({})", state.token, plan.from),
         note: plan.note.clone(),
         files: content::stored_files(directory),
-    };
-    let key = keys::revision(number);
-    // A revision that is in the state has all its parts there, also if this command is cut now.
-    content::publish(state, directory, &seen.revisions).await?;
-    if !state.write(&[(&key, 0)], vec![put(&key, &manifest)]).await? {
-        return Err(ApplyError::Moved);
-    }
-    Ok(Head { number, digest: digest(&manifest) })
+    })
 }
 
 /// Lets some nodes try a revision; the inner error says why they must not.
