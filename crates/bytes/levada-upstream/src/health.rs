@@ -8,7 +8,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use http::HeaderValue;
@@ -312,6 +312,8 @@ pub trait WatchedServer: Send + Sync {
     }
     /// Takes in that its health changed.
     fn changed(&self, change: Change);
+    /// Takes in the time of the answer to a probe.
+    fn measured(&self, _took: Duration) {}
     /// Whether the progress of requests outweighs a probe that got no answer in time.
     fn counts_answers(&self) -> bool {
         false
@@ -339,6 +341,10 @@ impl<W: WatchedServer> WatchedServer for Arc<W> {
 
     fn changed(&self, change: Change) {
         W::changed(self, change);
+    }
+
+    fn measured(&self, took: Duration) {
+        W::measured(self, took);
     }
 
     fn counts_answers(&self) -> bool {
@@ -412,7 +418,7 @@ async fn follow<'p>(
         }
         let result = *results.borrow_and_update();
         if let Some(result) = result {
-            if result == ProbeResult::Good && watched.check().path.is_some() {
+            if matches!(result, ProbeResult::Good(_)) && watched.check().path.is_some() {
                 watched.server().health.fault.set(None);
             }
             look(watched, clock);
@@ -455,7 +461,10 @@ fn take_in(watched: &impl WatchedServer, result: ProbeResult, clock: Clock) {
     if result == ProbeResult::Late && watched.counts_answers() && moved {
         return;
     }
-    let good = result == ProbeResult::Good;
+    if let ProbeResult::Good(Some(took)) = result {
+        watched.measured(took);
+    }
+    let good = matches!(result, ProbeResult::Good(_));
     report(watched, health.probed(good, watched.check(), clock.now()));
 }
 
@@ -465,6 +474,7 @@ type Probe<'w> = Pin<Box<dyn Future<Output = bool> + Send + 'w>>;
 /// Probes a server. On a full link an answer may take longer than a probe may. The probe stays in `late` then, and its
 /// answer counts while the next one is under way.
 async fn probe<'w>(watched: &'w impl WatchedServer, late: &mut Option<Probe<'w>>) -> ProbeResult {
+    let begun = Instant::now();
     let mut fresh: Probe<'w> = Box::pin(watched.probe());
     let answer = {
         let answered_late = async {
@@ -478,15 +488,15 @@ async fn probe<'w>(watched: &'w impl WatchedServer, late: &mut Option<Probe<'w>>
         };
         let either = async {
             tokio::select! {
-                good = &mut fresh => good,
-                () = answered_late => true,
+                good = &mut fresh => (good, Some(begun.elapsed())),
+                () = answered_late => (true, None),
             }
         };
         tokio::time::timeout(watched.check().timeout, either).await
     };
     match answer {
-        Ok(true) => ProbeResult::Good,
-        Ok(false) => ProbeResult::Bad,
+        Ok((true, took)) => ProbeResult::Good(took),
+        Ok((false, _)) => ProbeResult::Bad,
         Err(_) => {
             *late = Some(fresh);
             ProbeResult::Late

@@ -33,7 +33,8 @@ pub(crate) struct SharedProbe {
 /// The result of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProbeResult {
-    Good,
+    /// With the time of its answer, unless it was late.
+    Good(Option<Duration>),
     Bad,
     /// No answer has come in time.
     Late,

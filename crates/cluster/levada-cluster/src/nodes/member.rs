@@ -2,7 +2,7 @@
 
 use std::{
     sync::{Arc, Weak},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -11,12 +11,12 @@ use http::{
     header::{CONTENT_TYPE, HOST},
 };
 use levada_upstream::{
-    Change, HealthCheck, Server, ServerFailure, ServerKind, UpstreamHead, WatchedServer,
+    Change, HealthCheck, RoundTrips, Server, ServerFailure, ServerKind, UpstreamHead, WatchedServer,
 };
 use parking_lot::Mutex;
 use tokio::{sync::watch, task::AbortHandle};
 
-use crate::nodes::{PeerLog, Peers, distance::RoundTrips};
+use crate::nodes::{PeerLog, Peers};
 
 /// The target of a probe of a peer.
 pub const PROBE: &str = "/.levada/health";
@@ -117,15 +117,15 @@ impl WatchedServer for WatchedPeer {
         if let Ok(host) = HeaderValue::from_str(&server.address.to_string()) {
             head.headers.insert(HOST, host);
         }
-        let begun = Instant::now();
-        let good = server.probe(&head).await;
-        if good
-            && self.member.trips.note(begun.elapsed())
+        server.probe(&head).await
+    }
+
+    fn measured(&self, took: Duration) {
+        if self.member.trips.note(took)
             && let Some(peers) = self.member.peers.upgrade()
         {
             peers.view_changed();
         }
-        good
     }
 
     /// A probe shows only that a peer is there.

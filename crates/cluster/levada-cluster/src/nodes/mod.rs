@@ -3,7 +3,6 @@
 //! ```text
 //! peers         Peers lasts: it shows the membership of this moment, and goes on with another one
 //! membership    one generation of the cluster: its nodes by index, and the cluster that policies see
-//! distance      how far nodes are from this one, by the probes of their health
 //! member        one node, as long as it is a member: its server, its purge log, its watch
 //! sources       the nodes and addresses that sources name, from levada-discovery
 //! certificates  messages about certificates to other nodes
@@ -18,7 +17,6 @@
 //! `levada-upstream`.
 
 mod certificates;
-mod distance;
 mod log;
 mod member;
 mod membership;

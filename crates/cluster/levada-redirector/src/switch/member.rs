@@ -1,12 +1,15 @@
 //! One server of a switch and the requests that it holds, at any place of the list.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
 };
 
 use levada_policy::{LoadTable, NodeIndex};
-use levada_upstream::Server;
+use levada_upstream::{RoundTrips, Server};
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 
@@ -14,6 +17,8 @@ use tokio::task::AbortHandle;
 pub struct Member {
     /// The server.
     pub server: Arc<Server>,
+    /// The round trips to it.
+    pub(crate) trips: RoundTrips,
     seat: Mutex<Seat>,
     drained: AtomicBool,
     /// Requests that were sent to it.
@@ -39,6 +44,7 @@ impl Member {
     pub(crate) fn new(server: Arc<Server>) -> Arc<Self> {
         Arc::new(Self {
             server,
+            trips: RoundTrips::default(),
             seat: Mutex::new(Seat { loads: LoadTable::new(0), at: None, held: 0 }),
             drained: AtomicBool::new(false),
             requests: AtomicU64::new(0),
@@ -83,6 +89,11 @@ impl Member {
 
     pub(crate) fn set_drained(&self, drained: bool) {
         self.drained.store(drained, Relaxed);
+    }
+
+    /// The round trip to it, as health probes have measured it.
+    pub fn measured_trip(&self) -> Option<Duration> {
+        self.trips.shown()
     }
 
     /// Requests that were sent to it, and requests that it did not answer.

@@ -19,6 +19,7 @@ mod send;
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
+    time::Duration,
 };
 
 use crate::handoff::HandoffControl;
@@ -26,7 +27,7 @@ use arc_swap::{ArcSwap, Guard};
 use http::HeaderValue;
 use levada_net::stop::Spawn;
 use levada_policy::{
-    ClientShare, Cluster, LoadTable, Node as ClusterNode, NodeIndex, lard_thresholds,
+    ClientShare, Cluster, LoadTable, Node as ClusterNode, NodeIndex, distances, lard_thresholds,
     weighted_lard_admission_limit,
 };
 use levada_types::Timestamp;
@@ -279,6 +280,9 @@ impl SwitchView {
             *lowest = found.priority.min(*lowest);
         }
         let waits = |found: &FoundBy| lowest.get(&found.place).is_some_and(|p| found.priority > *p);
+        let distances = distances(self.members.iter().map(|m| (None, m.measured_trip())));
+        let near = |(node, distance)| ClusterNode { distance, ..node };
+        let nodes = self.settings.nodes().into_iter().zip(distances).map(near);
         let seen = |((node, member), found): ((ClusterNode, &Arc<Member>), Option<&FoundBy>)| {
             let health = &member.server.health;
             // When all are down, probes and the last requests tell nothing: try each.
@@ -289,7 +293,7 @@ impl SwitchView {
                 ..node
             }
         };
-        self.settings.nodes().into_iter().zip(&self.members).zip(found()).map(seen).collect()
+        nodes.zip(&self.members).zip(found()).map(seen).collect()
     }
 
     /// The most requests that may be at all of `nodes` together.
@@ -332,6 +336,12 @@ impl WatchedServer for WatchedMember {
 
     fn host(&self) -> Option<&HeaderValue> {
         self.host.as_ref()
+    }
+
+    fn measured(&self, took: Duration) {
+        if self.member.trips.note(took) {
+            self.switch.refresh();
+        }
     }
 
     fn changed(&self, change: Change) {

@@ -12,6 +12,10 @@ use levada_config::{
 };
 use levada_node::Running;
 use levada_types::ServiceClass;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
 
 use crate::support::{nodes::*, *};
 
@@ -629,4 +633,55 @@ async fn server_is_named_for_what_is_stored_and_none_for_what_was() {
     assert_eq!(said[0]["upstream_cache_status"], "miss");
     assert_eq!(said[1]["upstream_addr"], serde_json::Value::Null, "{}", said[1]);
     assert_eq!(said[1]["upstream_cache_status"], "hit");
+}
+
+/// A server that is a round trip of 60 ms away.
+async fn far(server: SocketAddr) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut caller, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut server = TcpStream::connect(server).await.unwrap();
+                let mut asked = [0; 4096];
+                while let Ok(length @ 1..) = caller.read(&mut asked).await {
+                    tokio::time::sleep(Duration::from_millis(60)).await;
+                    server.write_all(&asked[..length]).await.unwrap();
+                    let mut answer = [0; 4096];
+                    let length = server.read(&mut answer).await.unwrap();
+                    caller.write_all(&answer[..length]).await.unwrap();
+                }
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn near_server_is_preferred_by_measured_distances() {
+    let origins = origins(2).await;
+    let far = far(origins[1].address).await;
+    let servers = vec![server("near", origins[0].address), server("far", far)];
+    let mut settings = switching_to("nplr-chash", servers);
+    let health = HealthCheck { path: Some("/healthz".to_owned()), ..watched() };
+    settings.sites[0].servers.health = health;
+    let node = start(settings).await;
+    let at = node.addresses.clients[0];
+    let deadline = std::time::Instant::now() + PATIENCE;
+    loop {
+        let (mut all, mut asked) = (BTreeSet::new(), 0);
+        for n in 0..40 {
+            let answer = get(at, &format!("/{}", n % 20)).await;
+            // An object that both servers are responsible for.
+            if answer.field("proxy-status").contains("set=2") {
+                all.insert(by(&answer));
+                asked += 1;
+            }
+        }
+        assert!(asked >= 8, "{asked} of 40");
+        if all == BTreeSet::from(["near".to_owned()]) {
+            break;
+        }
+        assert!(std::time::Instant::now() < deadline, "{all:?}");
+    }
 }

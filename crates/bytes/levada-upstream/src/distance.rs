@@ -1,14 +1,14 @@
-//! Round trips between nodes, as health probes measure them. Policies see the
-//! [distances](levada_policy::distances) that follow from them.
+//! Round trips to servers, as health probes measure them. Policies see the [distances](levada_policy::distances) that
+//! follow from them.
 
 use std::{collections::VecDeque, time::Duration};
 
 use levada_policy::NOISE;
 use parking_lot::Mutex;
 
-/// The round trips of a node's last probes, as this node has measured them.
+/// The round trips of a server's last probes, as this node has measured them.
 #[derive(Default)]
-pub(crate) struct RoundTrips(Mutex<Measured>);
+pub struct RoundTrips(Mutex<Measured>);
 
 #[derive(Default)]
 struct Measured {
@@ -19,7 +19,7 @@ struct Measured {
 impl RoundTrips {
     /// Notes the time of a probe that was answered. One that had to connect, or met a busy node, took longer than a
     /// round trip: the shortest of the last ones counts. Returns whether the distance has changed by more than noise.
-    pub(crate) fn note(&self, took: Duration) -> bool {
+    pub fn note(&self, took: Duration) -> bool {
         let mut measured = self.0.lock();
         measured.last.truncate(WINDOW - 1);
         measured.last.push_front(took);
@@ -35,7 +35,7 @@ impl RoundTrips {
     }
 
     /// The round trip, once it is known.
-    pub(crate) fn shown(&self) -> Option<Duration> {
+    pub fn shown(&self) -> Option<Duration> {
         self.0.lock().shown
     }
 }
