@@ -6,6 +6,7 @@
 //!                ├─ GrowingBlock    a block while it arrives, written by a BlockWriter
 //!                └─ BlockOrigin     the source of blocks that are missing, or of the whole again
 //!   part ── the parts that are stored off the block grid
+//!   pieces ── large files, and their pieces as objects of their own
 //!   Script ── steps of a response's body; ReadAt reads them: BlockReader, StoredReader
 //! ```
 //!
@@ -27,6 +28,7 @@ mod growing;
 mod large;
 pub mod part;
 pub mod partial;
+mod pieces;
 mod read_at;
 mod running;
 mod stored_reader;
@@ -44,5 +46,8 @@ pub use fetch_leader::FetchLeader;
 pub use flight::{FlightLeader, FlightStart, Follower, Joined, SingleFlight};
 pub use growing::{BlockMemory, BlockWriter, GrowingBlock};
 pub use large::LargeMetrics;
+pub use pieces::{
+    KnownFiles, LargeFile, PieceFault, Piecewise, judge_piece, piece_as_object, version_of,
+};
 pub use read_at::{ReadAt, Script, Step};
 pub use stored_reader::{StoredReader, chunk};

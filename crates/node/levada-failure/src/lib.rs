@@ -7,7 +7,7 @@ pub mod grpc;
 use std::sync::Arc;
 
 use http::StatusCode;
-use levada_body::ReadError;
+use levada_body::{PieceFault, ReadError};
 use levada_http::Fault;
 use levada_http::websocket::HandshakeFault;
 use levada_tls::client_certificates::ClientRefusal;
@@ -64,6 +64,18 @@ pub enum Failure {
     Overload,
     /// This node has not learned yet what was purged while it was away.
     Starting,
+}
+
+impl From<PieceFault> for Failure {
+    fn from(fault: PieceFault) -> Self {
+        match fault {
+            PieceFault::Changed => Self::Changed,
+            PieceFault::None => Self::NoPieces,
+            PieceFault::Error(status) => Self::ErrorAnswer(status),
+            PieceFault::Full => Self::Server(ServerFailure::PeerFull),
+            PieceFault::Bad => Self::Server(ServerFailure::BadResponse),
+        }
+    }
 }
 
 impl Failure {

@@ -1,13 +1,13 @@
 //! The head of a large file: an ordinary object whose body is in the pieces.
 
-use std::{sync::Arc, time::SystemTime};
+use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use levada_access::fields::LARGE;
+use levada_body::{LargeFile, version_of};
 use levada_cache::{CacheStatus, Validators, belongs_in_304};
 use levada_store::{NodeName, Object, identity::in_space};
-use levada_types::{Key, hash64};
-use parking_lot::RwLock;
+use levada_types::Key;
 
 use crate::{
     body::{ResponseBody, Source},
@@ -17,24 +17,6 @@ use crate::{
     respond,
     sites::Site,
 };
-
-/// The number of a file's version; `None` if versions cannot be distinguished.
-///
-/// It is made of a strong entity tag. Without one, it is made of `Last-Modified` and the length: two
-/// versions of one length made within one second then count as one. A weak entity tag does not promise
-/// equal bytes, so it is only used in addition.
-pub(crate) fn version_of(headers: &HeaderMap, validators: &Validators, length: u64) -> Option<u64> {
-    let field = |name| headers.get(name).map(HeaderValue::as_bytes);
-    let text = match validators.etag() {
-        Some(tag) if !tag.weak => [b"strong ", tag.opaque].concat(),
-        weak => {
-            let modified = field(header::LAST_MODIFIED)?;
-            let tag = weak.map_or(&b""[..], |tag| tag.opaque);
-            [b"modified ", modified, b" ", tag].concat()
-        }
-    };
-    Some(levada_types::weigh(Key(hash64(&text)), length))
-}
 
 /// Whether a representation of this length with this head is served in pieces.
 pub(crate) fn is_large(
@@ -103,71 +85,10 @@ pub(crate) fn head(
     response
 }
 
-/// A large file, as described by its head.
-#[derive(Clone, Debug)]
-pub(crate) struct File {
-    pub(crate) length: u64,
-    pub(crate) version: u64,
-    pub(crate) validators: Validators,
-    /// The `If-Range` of requests to the origin (RFC 9110 Sec. 13.1.5).
-    pub(crate) if_range: Option<HeaderValue>,
-    /// The origin announces that it supports ranges.
-    pub(crate) offers_ranges: bool,
-}
-
-impl File {
-    /// Reads the description of a large file from the answer with its head; `None` if it has none that
-    /// is usable. Removes the fields that are for nodes only.
-    pub(crate) fn of(response: &mut Response<ResponseBody>) -> Option<Self> {
-        let headers = response.headers_mut();
-        let length = headers.remove(LARGE)?.to_str().ok()?.parse().ok()?;
-        let validators = Validators::of(headers, SystemTime::now());
-        let strong = validators.is_strong();
-        let validator = headers.get(header::ETAG).or_else(|| headers.get(header::LAST_MODIFIED));
-        Some(Self {
-            length,
-            version: version_of(headers, &validators, length)?,
-            if_range: validator.filter(|_| strong).cloned(),
-            offers_ranges: headers.get(header::ACCEPT_RANGES).is_some_and(|units| units == "bytes"),
-            validators,
-        })
-    }
-}
-
-/// Versions of recently served files, in a table of bounded size.
-pub struct Known {
-    slots: RwLock<Box<[(Key, Piecewise)]>>,
-}
-
-/// The facts that the places of a file's pieces follow from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Piecewise {
-    /// Its length in bytes.
-    pub length: u64,
-    /// The hash of its version.
-    pub version: u64,
-}
-
-const SLOTS: usize = 1 << 10;
-
-impl Default for Known {
-    fn default() -> Self {
-        Self { slots: RwLock::new(vec![(Key(0), Piecewise::default()); SLOTS].into()) }
-    }
-}
-
-impl Known {
-    pub(crate) fn remember(&self, key: Key, file: &File) {
-        let known = Piecewise { length: file.length, version: file.version };
-        let slot = key.0 as usize % SLOTS;
-        if self.slots.read()[slot] != (key, known) {
-            self.slots.write()[slot] = (key, known);
-        }
-    }
-
-    /// The facts of the file with this key, if they are known.
-    pub fn get(&self, key: Key) -> Option<Piecewise> {
-        let (owner, known) = self.slots.read()[key.0 as usize % SLOTS];
-        (owner == key && known.length > 0).then_some(known)
-    }
+/// Reads the description of a large file from the answer with its head; `None` if it has none that is usable. Removes
+/// the fields that are for nodes only.
+pub(super) fn file_of(response: &mut Response<ResponseBody>) -> Option<LargeFile> {
+    let headers = response.headers_mut();
+    let length = headers.remove(LARGE)?.to_str().ok()?.parse().ok()?;
+    LargeFile::of(headers, length)
 }

@@ -32,7 +32,7 @@ use http::{
 };
 use levada_access::fields::{ANEW, DIGEST, LARGE};
 use levada_body::{
-    Script,
+    LargeFile, Script,
     partial::{self, Wanted},
 };
 use levada_cache::{CONDITIONAL, CacheStatus, RangeSet, RequestCacheFields, has_precondition};
@@ -46,7 +46,8 @@ use crate::{
 use levada_failure::{Failed, Failure};
 
 pub(crate) use dispatch::{Dispatch, Dispatched};
-pub(crate) use head::{File, file_key, head, head_is_enough, is_large, stated_size};
+use head::file_of;
+pub(crate) use head::{file_key, head, head_is_enough, is_large, stated_size};
 pub(crate) use piece::{as_object, awaited};
 use transfer::Transfer;
 pub(crate) use transfers::Transfers;
@@ -94,7 +95,7 @@ pub(crate) async fn serve(
         if !response.headers().contains_key(LARGE) {
             return Ok(response);
         }
-        let Some(file) = File::of(&mut response) else { break };
+        let Some(file) = file_of(&mut response) else { break };
         match in_pieces(transfers, &client, file, response, record, dispatch).await {
             Ok(response) => return Ok(response),
             // The stored head is outdated.
@@ -132,7 +133,7 @@ async fn refetch(
 async fn in_pieces(
     transfers: &Arc<Transfers>,
     client: &RequestContext,
-    file: File,
+    file: LargeFile,
     response: Response<ResponseBody>,
     record: &mut AccessRecord,
     dispatch: &Arc<dyn Dispatch>,
@@ -180,7 +181,7 @@ impl RequestContext {
     }
 
     /// The context of a request for a piece of this file.
-    fn for_pieces(&self, file: &File) -> Box<Self> {
+    fn for_pieces(&self, file: &LargeFile) -> Box<Self> {
         let mut context = self.again();
         context.wants = RequestCacheFields::default();
         let headers = &mut context.parts.headers;

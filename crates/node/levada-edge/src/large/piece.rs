@@ -7,36 +7,17 @@
 //! has the key of a piece ([`crate::resource::Resource::identity`]): a client can neither request a
 //! piece nor store another response in its place.
 
-use std::time::SystemTime;
-
-use http::{HeaderMap, HeaderValue, StatusCode, header, response::Parts};
+use http::{HeaderMap, HeaderValue, StatusCode, response::Parts};
 use levada_access::fields::PIECE;
-use levada_body::part::content_length;
-use levada_cache::{ContentRange, Validators};
-use levada_upstream::{PacedQueue, ServerFailure};
+use levada_body::{judge_piece, piece_as_object};
+use levada_upstream::PacedQueue;
 
-use super::head::version_of;
 use crate::{client_connection::ListenerKind, request::RequestContext, resource::Piece};
 use levada_failure::Failure;
 
 /// Whether a peer's answer is the piece.
 pub(super) fn judge(piece: &Piece, head: &Parts) -> Result<(), Failure> {
-    let answer = head.headers.get(PIECE).map(HeaderValue::as_bytes);
-    let version = format!("{:016x}", piece.url.version);
-    match (head.status, answer) {
-        (_, Some(b"changed")) => Err(Failure::Changed),
-        (_, Some(b"none")) => Err(Failure::NoPieces),
-        (StatusCode::OK, Some(answer)) if answer == version.as_bytes() => {
-            let length = content_length(&head.headers);
-            if length == Some(piece.len()) {
-                Ok(())
-            } else {
-                Err(Failure::Server(ServerFailure::BadResponse))
-            }
-        }
-        (StatusCode::SERVICE_UNAVAILABLE, _) => Err(Failure::Server(ServerFailure::PeerFull)),
-        _ => Err(Failure::Server(ServerFailure::BadResponse)),
-    }
+    Ok(judge_piece(&piece.url, head, head.headers.get(PIECE))?)
 }
 
 /// Awaits the outcome of a fetch. The requester of a piece learns that it waits for the origin: a peer by an interim
@@ -55,34 +36,12 @@ pub(crate) async fn awaited<T>(context: &RequestContext, outcome: impl Future<Ou
     PacedQueue::telling(outcome, site.response_timeout(), || site.origin_moves(), tell).await
 }
 
-/// Converts the origin's answer to a request for a piece into the answer for an object. It must be a
-/// 206 with exactly the requested bytes, of the requested version.
+/// Converts the answer to a request for a piece into that for an object. A node of the shield sends the object itself.
 pub(crate) fn as_object(head: &mut Parts, piece: &Piece) -> Result<(), Failure> {
-    let headers = &mut head.headers;
-    let part = ContentRange::of_part(headers);
-    let length = match (head.status, &part) {
-        (StatusCode::PARTIAL_CONTENT, Some(part)) => part.length,
-        (StatusCode::OK, _) => content_length(headers),
-        (StatusCode::PARTIAL_CONTENT, None) => return Err(Failure::NoPieces),
-        // A file that is gone, or is shorter, has changed.
-        (status, _) if status.is_client_error() => return Err(Failure::Changed),
-        (status, _) => return Err(Failure::ErrorAnswer(status)),
-    };
-    let validators = Validators::of(headers, SystemTime::now());
-    let version = length.and_then(|length| version_of(headers, &validators, length));
-    if version != Some(piece.url.version) {
-        return Err(Failure::Changed);
+    if head.headers.contains_key(PIECE) {
+        return judge(piece, head);
     }
-    if part.and_then(|part| part.range).as_ref() != Some(&piece.url.range)
-        || content_length(headers).is_some_and(|length| length != piece.len())
-    {
-        return Err(Failure::NoPieces);
-    }
-    head.status = StatusCode::OK;
-    headers.remove(header::CONTENT_RANGE);
-    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(piece.len()));
-    if let Ok(version) = HeaderValue::try_from(format!("{:016x}", piece.url.version)) {
-        headers.insert(PIECE, version);
-    }
+    let version = piece_as_object(head, &piece.url)?;
+    head.headers.extend(HeaderValue::try_from(version).ok().map(|version| (PIECE, version)));
     Ok(())
 }

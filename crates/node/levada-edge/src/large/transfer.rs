@@ -12,7 +12,7 @@ use std::{
 
 use bytes::Bytes;
 use http::HeaderMap;
-use levada_body::{DigestCheck, ReadAt, ReadError};
+use levada_body::{DigestCheck, LargeFile, ReadAt, ReadError};
 use levada_control::status::{PieceSource, TransferStatus};
 use levada_fetch::{Choice, ChunkUrl, Chunked, Next, PieceCounts, Plan, Request, RequestId};
 use levada_observe::{log::Pieces, redact::without_query};
@@ -25,7 +25,7 @@ use tokio::{
 };
 
 use super::{
-    Dispatch, File, Transfers,
+    Dispatch, Transfers,
     flight::{PieceFlight, WholePiece},
     refetch,
 };
@@ -41,7 +41,7 @@ type HeldPiece = (WholePiece, Arc<PieceFlight>);
 pub(crate) struct Transfer {
     transfers: Arc<Transfers>,
     plan: Plan,
-    file: File,
+    file: LargeFile,
     span: Range<u64>,
     check: Option<DigestCheck>,
     /// The template of every request for a piece.
@@ -89,7 +89,7 @@ impl Transfer {
     pub(super) fn new(
         transfers: &Arc<Transfers>,
         client: &RequestContext,
-        file: &File,
+        file: &LargeFile,
         span: Range<u64>,
         headers: &HeaderMap,
         dispatch: &Arc<dyn Dispatch>,
@@ -148,7 +148,7 @@ impl Transfer {
 struct Agent {
     shared: Arc<SharedTransfer>,
     transfers: Arc<Transfers>,
-    file: File,
+    file: LargeFile,
     template: Arc<RequestContext>,
     client: Box<RequestContext>,
     dispatch: Arc<dyn Dispatch>,

@@ -5,13 +5,14 @@ use std::{
     sync::{Arc, Weak},
 };
 
+use levada_body::KnownFiles;
 use levada_cluster::nodes::{Member, Membership, Peers};
 use levada_cluster::purge::Purges;
 use levada_control::status::TransferStatus;
 use levada_fetch::Sources;
 use parking_lot::Mutex;
 
-use super::{flight::PieceFlights, head::Known, transfer::SharedTransfer};
+use super::{flight::PieceFlights, transfer::SharedTransfer};
 use crate::access_record::Telemetry;
 use levada_config::Limits;
 use levada_store::{NoWindow, NodeName, WindowRoom, WindowShare};
@@ -34,7 +35,7 @@ pub struct Transfers {
     /// The recent performance of nodes as sources of pieces, by slot.
     pub(crate) sources: Mutex<Sources>,
     /// Files that this node has served, for `explain`.
-    pub known: Known,
+    pub known: KnownFiles,
     /// The transfers that run, by their place in memory.
     pub(super) running: Mutex<HashMap<usize, Weak<SharedTransfer>>>,
 }
@@ -61,7 +62,7 @@ impl Transfers {
             flights: Arc::default(),
             me,
             sources: Mutex::new(Sources::new(nodes, Some(me))),
-            known: Known::default(),
+            known: KnownFiles::default(),
             running: Mutex::default(),
         })
     }
