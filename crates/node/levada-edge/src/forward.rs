@@ -10,19 +10,17 @@ use http::{
 use levada_access::client_network;
 use levada_access::{
     cdn_loop::{CDN_ID, CDN_LOOP},
-    fields::{ANEW, FORWARDED_PROTO, LARGE, PEER, PEERS_ONLY, PIECE, REFUSED, ROUTE, SHIELD},
+    fields::{ANEW, FORWARDED_PROTO, LARGE, PEER, PEERS_ONLY, PIECE, ROUTE, SHIELD},
     trust::FORWARDED_FOR,
 };
 use levada_cache::{join_cookies, strip_fields};
-use levada_cluster::nodes::{Membership, Peers, WatchedPeer};
+use levada_cluster::nodes::{ChoosesNodes, ChosenPeers, Membership, Peers};
 use levada_http::NO_HOST;
-use levada_policy::{Outstanding, Pick, PickReason};
+use levada_policy::{Cluster, Outstanding, Pick};
 use levada_redirector::{OriginTries, Sizes, retried};
 use levada_rules::UnkeyedFields;
 use levada_types::Request as PolicyRequest;
-use levada_upstream::{
-    Clock, Group, OriginPlaces, RequestBody, Retries, ServerFailure, UpstreamHead, UpstreamResponse,
-};
+use levada_upstream::{Clock, OriginPlaces, RequestBody, Retries, UpstreamHead, UpstreamResponse};
 
 use crate::{
     access_record::AccessRecord,
@@ -153,15 +151,6 @@ impl Forwarder {
         }
     }
 
-    /// Whether a request has passed this node before, by `Via`. A fetch that it shares may be waiting for the
-    /// request itself.
-    pub(crate) fn has_passed(&self, headers: &HeaderMap) -> bool {
-        let own = self.name.via.as_bytes();
-        let mut members =
-            headers.get_all(VIA).iter().flat_map(|v| v.as_bytes().split(|b| *b == b','));
-        members.any(|member| member.trim_ascii().eq_ignore_ascii_case(own))
-    }
-
     /// Sends a request to the site's origins when it is the client's turn, one after another where that is safe,
     /// until one answers; or to the servers that the site's policy chooses.
     pub(crate) async fn to_origin(
@@ -222,16 +211,10 @@ impl Forwarder {
         let mut head = self.onward(context, context.parts.headers.clone());
         address(&mut head, context);
         let resource = &context.resource;
-        let mut chosen = ChosenPeers {
-            peers,
-            members,
-            resource,
-            is_head: context.head_is_enough,
-            clock: self.clock,
-            record,
-            pick: first,
-            tried: Vec::new(),
-        };
+        let choice = Choice { resource, clock: self.clock, record };
+        let avoided = resource.piece.as_ref().map_or(&[][..], |piece| &piece.avoided);
+        let is_head = context.head_is_enough;
+        let mut chosen = ChosenPeers::new(peers, (members, first), choice, avoided, is_head);
         let retries = Retries {
             tries: self.patience.load().tries.saturating_sub(1).max(1),
             budget: &resource.site.retries,
@@ -243,9 +226,9 @@ impl Forwarder {
         };
         let sent = levada_upstream::send(&mut chosen, &retries, &head, RequestBody::None).await;
         if sent.is_err() {
-            chosen.decide(chosen.this_node());
+            chosen.choose_this_node();
         }
-        let pick = chosen.pick;
+        let pick = chosen.pick();
         sent.ok().map(|response| (response, pick, head))
     }
 }
@@ -284,97 +267,27 @@ fn forwarded(
     headers.append(FORWARDED_FOR, connection.address().clone());
 }
 
-/// The peers that the policy chooses for one request.
-struct ChosenPeers<'a> {
-    peers: &'a Peers,
-    /// The nodes that the last choice was made from.
-    members: Arc<Membership>,
+/// The choice of nodes for one request.
+struct Choice<'a> {
     resource: &'a Resource,
-    /// Whether only the head of a large file is wanted.
-    is_head: bool,
     clock: Clock,
     record: &'a mut AccessRecord,
-    /// The last choice.
-    pick: Pick,
-    /// The slots of the nodes that were tried.
-    tried: Vec<usize>,
 }
 
-/// The count of a try as outstanding, the choice of its node, and the slot of that node.
-type PeerTry = (Outstanding, Pick, usize);
-
-impl Group for ChosenPeers<'_> {
-    type Server = WatchedPeer;
-    type Held = PeerTry;
-
-    fn next(&mut self) -> Result<(WatchedPeer, Self::Held), ServerFailure> {
-        if !self.tried.is_empty() {
-            // A change between two tries shows in the second one.
-            self.members = self.peers.membership();
-            self.decide(self.next_pick());
-        }
-        let (members, pick) = (&self.members, self.pick);
-        if pick.node == members.me() {
-            return Err(ServerFailure::AllDown);
-        }
-        let member = members.member(pick.node);
-        if member.server.counts().are_full() {
-            return Err(ServerFailure::QueueFull);
-        }
-        self.tried.push(member.slot);
-        let outstanding = members.loads().begin(pick.node);
-        Ok((members.watched(member), (outstanding, pick, member.slot)))
+impl ChoosesNodes for Choice<'_> {
+    fn choose(&self, left: &Cluster) -> Option<Pick> {
+        let request = PolicyRequest::new(self.resource.key());
+        self.resource.decider().pick(&request, left, self.clock.now()).map(retried)
     }
 
-    fn check(&self, response: &UpstreamResponse) -> Result<(), ServerFailure> {
-        match response.headers().contains_key(REFUSED) {
-            true => Err(ServerFailure::PeerFull),
-            false => Ok(()),
-        }
-    }
-
-    fn answered(&mut self, _: WatchedPeer, held: Self::Held, response: &mut UpstreamResponse) {
-        let (outstanding, pick, slot) = held;
-        self.record.outstanding = Some(outstanding);
-        // A peer that was asked later may have been slower.
-        if slot != self.members.member(self.pick.node).slot {
-            self.pick = pick;
-            self.record.decided(self.resource, pick, slot);
-        }
-        if self.resource.piece.is_some() {
-            response.body_mut().read_at_most(PIECE_READ);
-        }
-    }
-
-    fn caller_answers(&self) -> bool {
-        true
-    }
-
-    /// The head of a large file costs the origin more than a head when it is asked for again.
-    fn waits_for(&self, peer: &WatchedPeer) -> bool {
-        self.is_head && peer.member.server.health.is_moving()
-    }
-}
-
-impl ChosenPeers<'_> {
-    fn decide(&mut self, pick: Pick) {
-        self.pick = pick;
-        let slot = self.members.member(pick.node).slot;
+    fn decided(&mut self, pick: Pick, slot: usize) {
         self.record.decided(self.resource, pick, slot);
     }
 
-    /// The policy's choice among the nodes that have not been tried; this node when there is none.
-    fn next_pick(&self) -> Pick {
-        let avoided = self.resource.piece.iter().flat_map(|piece| &piece.avoided);
-        let avoided: Vec<usize> = avoided.chain(&self.tried).copied().collect();
-        let rest = self.members.without(&avoided);
-        let request = PolicyRequest::new(self.resource.key());
-        let pick = self.resource.decider().pick(&request, &rest, self.clock.now());
-        pick.map_or_else(|| self.this_node(), retried)
-    }
-
-    fn this_node(&self) -> Pick {
-        let reason = PickReason::Retry;
-        Pick { node: self.members.me(), reason, set_size: self.tried.len() as u32 }
+    fn answered(&mut self, outstanding: Outstanding, response: &mut UpstreamResponse) {
+        self.record.outstanding = Some(outstanding);
+        if self.resource.piece.is_some() {
+            response.body_mut().read_at_most(PIECE_READ);
+        }
     }
 }

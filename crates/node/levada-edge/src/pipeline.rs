@@ -10,7 +10,7 @@ use http::{
 };
 use levada_access::{
     access::Access,
-    client_network,
+    cdn_loop, client_network,
     pass::{self, PassScope},
 };
 use levada_body::{FetchLeader, FlightStart, ReadError, partial};
@@ -569,7 +569,8 @@ async fn serve_from_fill(
 ) -> PipelineResult {
     let (why, stale, directives) = (order.why, order.stored.clone(), order.directives);
     record.cache = if stale.is_some() { CacheResult::Expired } else { CacheResult::Miss };
-    if node.forwarder.has_passed(&context.parts.headers) {
+    // A fetch that the request would share may be waiting for the request itself.
+    if cdn_loop::has_passed(&context.parts.headers, &node.name.via) {
         return Box::pin(pass(node, context, why, "loop", record)).await;
     }
     let arrived = node.cache.purges.latest();

@@ -7,8 +7,7 @@ use levada_control::status::{
     CertificateStatus, DrainStatus, HotObject, NodeStatus, PopularObject, RouteSummary,
     ServerStatus, SwitchedSite, Totals,
 };
-use levada_policy::{Cluster, LoadTable, Node as PolicyNode, NodeIndex};
-use levada_tls::acme::CertificateState;
+use levada_policy::{Cluster, LoadTable, Node as PolicyNode};
 use levada_types::Request;
 
 use crate::{
@@ -55,14 +54,18 @@ impl Node {
             memory_bytes: totals.memory_bytes,
             memory_limit: self.metrics.memory.limit.get() as u64,
             now: self.history.last(),
-            peers: self.peer_statuses(),
-            origins: origin_statuses(&sites),
+            peers: self.peers.as_deref().map(ServerStatus::of_nodes).unwrap_or_default(),
+            origins: (sites.iter())
+                .flat_map(|site| ServerStatus::of_origins(&site.name(), &site.origins))
+                .collect(),
             switches: switched(&sites),
             drain: self.draining(),
             route: self.route_summary(),
             purges_pending: self.purging.pending(),
             purge_rules: self.cache.purges.rule_count() as u64,
-            certificates: self.certificates.states().into_iter().map(certificate).collect(),
+            certificates: (self.certificates.states().into_iter())
+                .map(|state| CertificateStatus::of(state, unix_time()))
+                .collect(),
             transfers: self.large.statuses(),
             hottest: self.hottest(&sites),
         }
@@ -150,18 +153,6 @@ impl Node {
         }
     }
 
-    fn peer_statuses(&self) -> Vec<ServerStatus> {
-        let Some(peers) = &self.peers else { return Vec::new() };
-        let (now, me) = (peers.membership(), peers.now().me());
-        let status =
-            |(node, member): (NodeIndex, &Arc<levada_cluster::nodes::Member>)| ServerStatus {
-                outstanding: (node.get() < now.cluster().len()).then(|| now.loads().of(node)),
-                up: node == me || member.server.health.is_up(),
-                ..ServerStatus::of(&member.server)
-            };
-        now.all().map(status).collect()
-    }
-
     fn route_summary(&self) -> Option<RouteSummary> {
         let route = self.route.as_ref()?.status(self.clock.uptime());
         let (level, reason) = (route.level.to_owned(), route.reason.to_owned());
@@ -189,34 +180,11 @@ impl Node {
                 Some(site) => site.decider.responsible(&request, nodes),
                 None => (Vec::new(), None),
             };
-            HotObject {
-                url: object.url,
-                key: format!("{:016x}", object.key.0),
-                rate: object.rate,
-                policy: site.map_or_else(String::new, |site| site.decider.name().to_owned()),
-                set: set.into_iter().map(|node| nodes.node(node).name.to_string()).collect(),
-                share,
-            }
+            let policy = site.map_or("", |site| site.decider.name());
+            HotObject::of(object, policy, set.iter().map(|node| &*nodes.node(*node).name), share)
         };
         self.popular.hottest(HOTTEST).into_iter().map(hot).collect()
     }
-}
-
-fn certificate(state: CertificateState) -> CertificateStatus {
-    CertificateStatus::of(state, unix_time())
-}
-
-fn origin_statuses(sites: &Sites) -> Vec<ServerStatus> {
-    let of_site = |site: &Arc<Site>| {
-        let list = site.origins.list().clone();
-        let status = |origin: &Arc<levada_redirector::WatchedOrigin>| ServerStatus {
-            site: Some(site.name()),
-            source: origin.source.as_ref().map(ToString::to_string),
-            ..ServerStatus::of(&origin.server)
-        };
-        list.all().iter().map(status).collect::<Vec<_>>()
-    };
-    sites.iter().flat_map(of_site).collect()
 }
 
 /// The sites with switches, in the order of the sites.

@@ -5,6 +5,7 @@
 //! membership    one generation of the cluster: its nodes by index, and the cluster that policies see
 //! member        one node, as long as it is a member: its server, its purge log, its watch
 //! sources       the nodes and addresses that sources name, from levada-discovery
+//! chosen        the nodes that a policy chooses for a request
 //! certificates  messages about certificates to other nodes
 //! shield        the nodes of another region that are asked before the origin
 //! standing      what a node says of itself to a probe
@@ -17,6 +18,7 @@
 //! `levada-upstream`.
 
 mod certificates;
+mod chosen;
 mod log;
 mod member;
 mod membership;
@@ -26,6 +28,7 @@ mod shield;
 mod sources;
 mod standing;
 
+pub use chosen::{ChoosesNodes, ChosenPeers};
 pub use log::PeerLog;
 pub use member::{Member, PROBE, WatchedPeer};
 pub use membership::{Membership, nodes};

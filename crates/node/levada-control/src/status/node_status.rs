@@ -6,7 +6,7 @@
 use levada_tls::acme::CertificateState;
 use serde::{Deserialize, Serialize};
 
-use crate::status::{Sample, SwitchedSite};
+use crate::status::{PopularObject, Sample, SwitchedSite};
 
 /// The state of a node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -216,6 +216,20 @@ pub struct HotObject {
     /// Its part of the requests that this node has seen lately, from 0 to 1, if the policy counts them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share: Option<f64>,
+}
+
+impl HotObject {
+    /// The object with the nodes of its set.
+    pub fn of<'a>(
+        object: PopularObject,
+        policy: &str,
+        set: impl Iterator<Item = &'a str>,
+        share: Option<f64>,
+    ) -> Self {
+        let PopularObject { key, url, rate, .. } = object;
+        let set = set.map(str::to_owned).collect();
+        Self { url, key: format!("{:016x}", key.0), rate, policy: policy.to_owned(), set, share }
+    }
 }
 
 impl NodeStatus {

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use levada_redirector::{Classes, Member, Switch};
+use levada_cluster::nodes::Peers;
+use levada_redirector::{Classes, Member, Origins, Switch};
 use serde::{Deserialize, Serialize};
 
 use crate::status::ServerStatus;
@@ -104,6 +105,29 @@ impl ServerStatus {
             waiting: counts.waiting,
             ..Self::default()
         }
+    }
+
+    /// The nodes of the cluster. Requests are counted for those that policies choose from.
+    pub fn of_nodes(peers: &Peers) -> Vec<Self> {
+        let now = peers.membership();
+        let chosen_from = now.cluster().len();
+        let nodes = now.all().map(|(node, member)| Self {
+            outstanding: (node.get() < chosen_from).then(|| now.loads().of(node)),
+            up: node == now.me() || member.server.health.is_up(),
+            ..Self::of(&member.server)
+        });
+        nodes.collect()
+    }
+
+    /// The origins of a site.
+    pub fn of_origins(site: &str, origins: &Origins) -> Vec<Self> {
+        let list = origins.list();
+        let origins = list.all().iter().map(|origin| Self {
+            site: Some(site.to_owned()),
+            source: origin.source.as_ref().map(ToString::to_string),
+            ..Self::of(&origin.server)
+        });
+        origins.collect()
     }
 }
 
