@@ -75,7 +75,7 @@ pub use pool::set_worker;
 pub use probes::SharedProbes;
 pub use queue::{AdmittedRequest, FairQueue, QueueCounts};
 pub use relay::{AskedRest, NoRest, Relay, Rest};
-pub use request::{AtShield, Subject, UpstreamHead};
+pub use request::{AtNode, Subject, UpstreamHead};
 pub use request_body::{BodyBound, RequestBody, Upload, UploadError};
 pub use server::{Server, ServerBounds};
 pub use server_kind::ServerKind;

@@ -40,20 +40,37 @@ pub struct UpstreamHead {
     /// The trace of the request, if it is traced.
     pub trace: Option<Arc<Trace>>,
     /// How it is sent to a node that is asked before the origin, if one may be.
-    pub at_shield: Option<Arc<AtShield>>,
+    pub at_shield: Option<Arc<AtNode>>,
     /// The `Sec-WebSocket-Accept` of a server that switches to WebSocket, if the request asks for that.
     pub websocket: Option<HeaderValue>,
 }
 
 /// The parts of a request that are others to a node of this CDN than to the origin.
 #[derive(Debug)]
-pub struct AtShield {
-    /// The region that is the shield.
-    pub region: Arc<str>,
-    /// Path and query as the client wrote them: the node rewrites them again.
-    pub uri: Uri,
-    /// Fields that take the place of those that the origin gets.
-    pub fields: Vec<(HeaderName, HeaderValue)>,
+pub struct AtNode {
+    /// Path and query, where they are others.
+    pub uri: Option<Uri>,
+    /// Fields that take the place of those that the origin gets; `None` removes one.
+    pub fields: Vec<(HeaderName, Option<HeaderValue>)>,
+    /// Receives notices that the request waits for its turn at the origin.
+    pub notices: Option<Arc<WaitNotices>>,
+    /// Whether a second request costs the origin more than the head of a response.
+    pub is_costly: bool,
+}
+
+impl AtNode {
+    /// Gives a request this form.
+    pub fn address(&self, head: &mut UpstreamHead) {
+        let Self { uri, fields, notices, .. } = self;
+        uri.iter().for_each(|uri| head.uri.clone_from(uri));
+        head.notices.clone_from(notices);
+        for (name, value) in fields {
+            match value {
+                Some(value) => head.headers.insert(name, value.clone()),
+                None => head.headers.remove(name),
+            };
+        }
+    }
 }
 
 /// A request as a policy sees it.

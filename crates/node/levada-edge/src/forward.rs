@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use arc_swap::ArcSwap;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Uri, Version,
-    header::{self, HOST, VIA},
+    header::{self, HOST, RANGE, VIA},
 };
 use levada_access::client_network;
 use levada_access::{
@@ -20,7 +20,9 @@ use levada_policy::{Cluster, Outstanding, Pick};
 use levada_redirector::{OriginTries, Sizes, retried};
 use levada_rules::UnkeyedFields;
 use levada_types::Request as PolicyRequest;
-use levada_upstream::{Clock, OriginPlaces, RequestBody, Retries, UpstreamHead, UpstreamResponse};
+use levada_upstream::{
+    AtNode, Clock, OriginPlaces, RequestBody, Retries, UpstreamHead, UpstreamResponse,
+};
 
 use crate::{
     access_record::AccessRecord,
@@ -151,6 +153,18 @@ impl Forwarder {
         }
     }
 
+    /// So many tries of a request that is safe, within the budget of its site.
+    pub(crate) fn retries<'a>(&'a self, site: &'a Site, tries: usize) -> Retries<'a> {
+        Retries {
+            tries,
+            budget: &site.retries,
+            resends_unsent: false,
+            asks_beside: true,
+            clock: self.clock,
+            metrics: &self.metrics.policies.upstream,
+        }
+    }
+
     /// Sends a request to the site's origins when it is the client's turn, one after another where that is safe,
     /// until one answers; or to the servers that the site's policy chooses.
     pub(crate) async fn to_origin(
@@ -178,13 +192,10 @@ impl Forwarder {
         let places = OriginPlaces::enter(queue, head.client).await?;
         let order = site.origins.order();
         let retries = Retries {
-            tries: tries.min(order.len().max(2)),
-            budget: &site.retries,
             // Another address of a name is as good as the first.
             resends_unsent: order.is_spread(),
             asks_beside: head.websocket.is_none(),
-            clock: self.clock,
-            metrics: &self.metrics.policies.upstream,
+            ..self.retries(site, tries.min(order.len().max(2)))
         };
         let mut origins = OriginTries::new(order, places);
         let mut response = levada_upstream::send(&mut origins, &retries, head, body).await?;
@@ -209,21 +220,16 @@ impl Forwarder {
         record: &mut AccessRecord,
     ) -> Option<(UpstreamResponse, Pick, UpstreamHead)> {
         let mut head = self.onward(context, context.parts.headers.clone());
-        address(&mut head, context);
+        at_node(context).address(&mut head);
         let resource = &context.resource;
         let choice = Choice { resource, clock: self.clock, record };
         let avoided = resource.piece.as_ref().map_or(&[][..], |piece| &piece.avoided);
         let is_head = context.head_is_enough;
         let mut chosen = ChosenPeers::new(peers, (members, first), choice, avoided, is_head);
-        let retries = Retries {
-            tries: self.patience.load().tries.saturating_sub(1).max(1),
-            budget: &resource.site.retries,
-            resends_unsent: false,
-            // Pieces have retries of their own.
-            asks_beside: resource.piece.is_none(),
-            clock: self.clock,
-            metrics: &self.metrics.policies.upstream,
-        };
+        let tries = self.patience.load().tries.saturating_sub(1).max(1);
+        // Pieces have retries of their own.
+        let asks_beside = resource.piece.is_none();
+        let retries = Retries { asks_beside, ..self.retries(&resource.site, tries) };
         let sent = levada_upstream::send(&mut chosen, &retries, &head, RequestBody::None).await;
         if sent.is_err() {
             chosen.choose_this_node();
@@ -233,23 +239,24 @@ impl Forwarder {
     }
 }
 
-/// Addresses a request to a peer: for a piece, or for the head of a large file only.
-fn address(head: &mut UpstreamHead, context: &RequestContext) {
-    if let Some(route) = context.resource.told_route() {
-        head.headers.insert(ROUTE, route);
+/// How a node of this CDN is asked for a resource, for a piece of it, or for the head of a large file only.
+pub(crate) fn at_node(context: &RequestContext) -> AtNode {
+    let RequestContext { resource, head_is_enough, anew, .. } = context;
+    let (target, piece) = (resource.target(), resource.piece.as_ref());
+    let uri = match piece {
+        Some(piece) => piece.url.affix(target).parse().ok(),
+        // The node rewrites it again.
+        None => resource.rewritten().and_then(|_| target.parse().ok()),
+    };
+    let wanted = if *anew { ANEW } else { "head" };
+    let head = head_is_enough.then(|| (LARGE, Some(HeaderValue::from_static(wanted))));
+    let route = resource.told_route().map(|route| (ROUTE, Some(route)));
+    let mut fields: Vec<_> = route.into_iter().chain(head).collect();
+    if let Some(piece) = piece {
+        fields.extend([(PIECE, Some(HeaderValue::from(piece.ahead))), (RANGE, None)]);
     }
-    if context.head_is_enough {
-        let wanted = if context.anew { ANEW } else { "head" };
-        head.headers.insert(LARGE, HeaderValue::from_static(wanted));
-    }
-    if let Some(piece) = &context.resource.piece {
-        head.headers.insert(PIECE, HeaderValue::from(piece.ahead));
-        head.notices = Some(piece.notices.clone());
-        head.uri = piece.url.affix(context.resource.target()).parse().unwrap_or_default();
-    } else if context.resource.rewritten().is_some() {
-        // The peer rewrites it again.
-        head.uri = context.resource.target().parse().unwrap_or_default();
-    }
+    let notices = piece.map(|piece| piece.notices.clone());
+    AtNode { uri, fields, notices, is_costly: *head_is_enough || piece.is_some() }
 }
 
 /// Adds the address at the other end of the connection, the host and the protocol. The trust boundary has

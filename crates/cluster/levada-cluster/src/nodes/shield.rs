@@ -5,7 +5,7 @@ use std::{collections::VecDeque, sync::Arc};
 use http::StatusCode;
 use levada_types::Key;
 use levada_upstream::{
-    AtShield, Group, REFUSED, RequestBody, Retries, ServerFailure, UpstreamHead, UpstreamResponse,
+    AtNode, Group, REFUSED, RequestBody, Retries, ServerFailure, UpstreamHead, UpstreamResponse,
 };
 
 use crate::{
@@ -17,6 +17,7 @@ use crate::{
 pub struct ShieldNodes {
     members: Arc<Membership>,
     left: VecDeque<Arc<Member>>,
+    is_costly: bool,
 }
 
 impl ShieldNodes {
@@ -34,7 +35,7 @@ impl ShieldNodes {
         let mut left = VecDeque::from(now.of_region(shield, key));
         left.retain(|member| member.log.covers(&orders));
         let members = arc_swap::Guard::into_inner(now);
-        (!left.is_empty()).then_some(Self { members, left })
+        (!left.is_empty()).then_some(Self { members, left, is_costly: false })
     }
 
     /// The shield, and its nodes in the order in which they would be asked for the object of this key, for operators.
@@ -52,14 +53,13 @@ impl ShieldNodes {
     /// Sends a request to them in the form in which a node of the shield gets it; `None` where none of them answers.
     pub async fn ask(
         mut self,
-        at: &AtShield,
+        at: &AtNode,
         head: &UpstreamHead,
         by: &Retries<'_>,
     ) -> Option<UpstreamResponse> {
-        let mut head = UpstreamHead { uri: at.uri.clone(), ..head.clone() };
-        for (name, value) in &at.fields {
-            head.headers.insert(name, value.clone());
-        }
+        self.is_costly = at.is_costly;
+        let mut head = head.clone();
+        at.address(&mut head);
         levada_upstream::send(&mut self, by, &head, RequestBody::None).await.ok()
     }
 }
@@ -96,6 +96,10 @@ impl Group for ShieldNodes {
     }
 
     fn answered(&mut self, _: WatchedPeer, (): (), _: &mut UpstreamResponse) {}
+
+    fn waits_for(&self, peer: &WatchedPeer) -> bool {
+        self.is_costly && peer.member.server.health.is_moving()
+    }
 
     /// The origin is asked in the place of a shield that does not answer.
     fn caller_answers(&self) -> bool {

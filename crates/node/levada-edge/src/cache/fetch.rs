@@ -6,6 +6,7 @@ use std::{
 };
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, response};
+use levada_access::fields::LARGE;
 use levada_body::{
     BlockOrigin, BlockedBody, BodyWriter, Parts, Representation,
     part::{self, Inside, content_length},
@@ -191,6 +192,10 @@ impl Fetch {
             // The connection is useful to others if what it still carries is short.
             return relay.drain(DRAINED).await;
         }
+        // A node of the shield sends the head of a large file without its body.
+        let is_head = head.headers.remove(LARGE).map(|length| {
+            head.headers.insert(header::CONTENT_LENGTH, length);
+        });
         let verdict = self.judge(head.status, &head.headers, requested, received);
         strip_response(&mut head.headers);
         if let Some(piece) = &self.piece
@@ -221,7 +226,9 @@ impl Fetch {
                 return relay.drain(DRAINED).await;
             }
             // The origin has no parts of it to give.
-            Some(_) if head.status == StatusCode::OK => self.cache.remember_no_parts(self.key),
+            Some(_) if head.status == StatusCode::OK && is_head.is_none() => {
+                self.cache.remember_no_parts(self.key);
+            }
             _ => {}
         }
         let length = content_length(&head.headers);
@@ -233,6 +240,9 @@ impl Fetch {
             leader.own().fields = named(&head.headers, &storable.strip);
             let head = self.stored_head(head, storable.clone(), received);
             return leader.conclude(self.large(&head, length));
+        }
+        if is_head.is_some() {
+            return leader.conclude(FetchOutcome::Unshared);
         }
         let too_large = length.is_some_and(|length| length > self.cache.tiers.max_object);
         match verdict.and_then(|storable| (!too_large).then_some(storable).ok_or("too-large")) {

@@ -6,7 +6,7 @@ use levada_config::{MissLimits, Settings};
 use serde_json::json;
 
 use super::{
-    large::{PIECE, asked_ranges, in_pieces, piece_ranges, serve},
+    large::{PIECE, asked_ranges, body, in_pieces, piece_ranges, ranged, serve},
     purge::purge,
 };
 use crate::support::{nodes::*, *};
@@ -171,7 +171,7 @@ async fn blocks_and_ranges_come_by_the_shield() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn large_file_comes_from_the_origin_once_for_each_region() {
+async fn bytes_of_a_large_file_come_from_the_origin_once_for_all_regions() {
     let origin = Origin::start().await;
     let cluster = Cluster::start(4, origin.address, |settings| {
         regions(settings);
@@ -180,14 +180,46 @@ async fn large_file_comes_from_the_origin_once_for_each_region() {
     .await;
     let whole = serve(&origin, 6 * PIECE + 77);
     for node in 0..4 {
-        assert!(get(cluster.client(node), "/a").await.body == whole, "n{node}");
+        let part = &[("Range", "bytes=20000-59999")];
+        let answer = get_with(cluster.client(node), "/a", part).await;
+        assert!(answer.status == 206 && answer.body == whole[20_000..60_000], "n{node}");
+        let answer = get(cluster.client(node), "/a").await;
+        assert!(answer.body == whole && answer.header("levada-large").is_none(), "n{node}");
     }
     cluster.settled().await;
-    let asked = asked_ranges(&origin);
-    for range in piece_ranges(whole.len()) {
-        let times = asked.iter().filter(|asked| **asked == range).count();
-        assert_eq!(times, 2, "{range}: {asked:?}");
+    let mut expected = piece_ranges(whole.len());
+    // The client's range begins in the first block, which the head came with.
+    expected.push("bytes=0-1048575".to_owned());
+    expected.sort();
+    assert_eq!(asked_ranges(&origin), expected, "the head once, and each piece once");
+    let passed = origin.asked("/a").into_iter().map(|asked| asked.header("cdn-loop").unwrap());
+    assert!(passed.into_iter().all(|passed| passed.contains("levada")));
+    assert!(origin.asked("/a").iter().all(|asked| {
+        ["levada-piece", "levada-large", "levada-shield"].iter().all(|n| asked.header(n).is_none())
+    }));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn purge_and_a_new_version_of_a_large_file_reach_all_regions() {
+    let origin = Origin::start().await;
+    let cluster = Cluster::start(4, origin.address, |settings| {
+        regions(settings);
+        settings.sites[0].large = Some(in_pieces());
+    })
+    .await;
+    let old = serve(&origin, 6 * PIECE + 77);
+    for node in 0..4 {
+        assert!(get(cluster.client(node), "/a").await.body == old, "n{node}");
     }
+    let new = body(4 * PIECE + 5, 1);
+    let content = new.clone();
+    origin.script("/a", move |asked| ranged(asked, &content, "\"v2\""));
+    let report = purge(cluster.node(0), json!({"url": format!("http://{HOST}/a")})).await;
+    assert_eq!(report["confirmed"], true, "{report}");
+    for node in 0..4 {
+        assert!(get(cluster.client(node), "/a").await.body == new, "n{node}");
+    }
+    cluster.settled().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
