@@ -250,6 +250,11 @@ impl<O: Clone, L> Follower<O, L> {
         .await;
     }
 
+    /// Another follower of the same flight.
+    pub fn another(&self) -> Self {
+        self.flight.follower()
+    }
+
     /// Stays to the end in the place of a request that comes later.
     pub fn stay(self)
     where

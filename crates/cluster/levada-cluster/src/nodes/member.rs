@@ -7,7 +7,7 @@ use std::{
 
 use bytes::Bytes;
 use http::{
-    HeaderMap, HeaderValue, Method, StatusCode,
+    HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
     header::{CONTENT_TYPE, HOST},
 };
 use levada_upstream::{
@@ -20,6 +20,8 @@ use crate::nodes::{PeerLog, Peers};
 
 /// The target of a probe of a peer.
 pub const PROBE: &str = "/.levada/health";
+/// From a peer: the stored response is wanted, stale too, since the servers behind it do not answer.
+pub const STORED: HeaderName = HeaderName::from_static("levada-stored");
 
 /// A node at one address. At another address it is another member with the same name, health and log.
 pub struct Member {

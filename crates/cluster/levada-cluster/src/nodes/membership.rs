@@ -129,6 +129,11 @@ impl Membership {
         order.into_iter().map(|at| able[at.get()].clone()).collect()
     }
 
+    /// The nodes of this node's region in the order of highest random weight for `key`, whether or not they are up.
+    pub(crate) fn region_in_order(&self, key: Key) -> Vec<NodeIndex> {
+        levada_policy::rendezvous(key, (0..).map(NodeIndex).zip(&self.generation.nodes))
+    }
+
     /// The round trip to a node, stated or measured, once it is known.
     pub fn round_trip(&self, node: NodeIndex) -> Option<Duration> {
         self.settings().peers[node.get()].rtt.or_else(|| self.member(node).measured_trip())

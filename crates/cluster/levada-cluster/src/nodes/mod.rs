@@ -7,6 +7,7 @@
 //! sources       the nodes and addresses that sources name, from levada-discovery
 //! chosen        the nodes that a policy chooses for a request
 //! certificates  messages about certificates to other nodes
+//! near          the nodes of this region that may have stored what cannot be fetched
 //! shield        the nodes of another region that are asked before the origin
 //! standing      what a node says of itself to a probe
 //! settings      the nodes and their trust, by configuration
@@ -22,6 +23,7 @@ mod chosen;
 mod log;
 mod member;
 mod membership;
+mod near;
 mod peers;
 mod settings;
 mod shield;
@@ -30,8 +32,9 @@ mod standing;
 
 pub use chosen::{ChoosesNodes, ChosenPeers};
 pub use log::PeerLog;
-pub use member::{Member, PROBE, WatchedPeer};
+pub use member::{Member, PROBE, STORED, WatchedPeer};
 pub use membership::{Membership, nodes};
+pub use near::NearNodes;
 pub use peers::{MembershipChange, Peers, PeersError, PreparedPeers, Watch, proof};
 pub use settings::{Peer, PeerTrust, Peering};
 pub use shield::ShieldNodes;
