@@ -143,7 +143,7 @@ fn site_fills_in_what_its_origin_leaves_open() {
     let settings = settings(&format!(
         "{LEAST}{SITE}negative_ttl = '5s'\nheuristic_percent = 20\nheuristic_max = '1h'\n\
          stale_while_revalidate = '30s'\nstale_if_error = '10m'\nstale_if_unreachable = '0s'\n\
-         s_maxage_allows_stale = true\nstore_cookies = 'explicit'\n\
+         revalidation_wait = '2s'\ns_maxage_allows_stale = true\nstore_cookies = 'explicit'\n\
          misses = {{ at_once = 10, queue = 0, wait = '1s' }}\n"
     ));
     let second = Duration::from_secs(1);
@@ -154,6 +154,7 @@ fn site_fills_in_what_its_origin_leaves_open() {
         stale_while_revalidate: 30 * second,
         stale_if_error: 600 * second,
         stale_if_unreachable: Duration::ZERO,
+        revalidation_wait: 2 * second,
         s_maxage_allows_stale: true,
         cookies: CookieStorage::StoreIfExplicit,
         ..CacheRules::default()

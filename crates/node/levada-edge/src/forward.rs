@@ -14,7 +14,7 @@ use levada_access::{
     trust::FORWARDED_FOR,
 };
 use levada_cache::{join_cookies, strip_fields};
-use levada_cluster::nodes::{ChoosesNodes, ChosenPeers, Membership, Peers};
+use levada_cluster::nodes::{ChoosesNodes, ChosenPeers, Membership, NearNodes, Peers, STORED};
 use levada_http::NO_HOST;
 use levada_policy::{Cluster, Outstanding, Pick};
 use levada_redirector::{OriginTries, Sizes, retried};
@@ -102,7 +102,8 @@ impl Forwarder {
         let RequestContext { connection, resource, parts, .. } = context;
         // Room for all added fields at once.
         headers.reserve(8);
-        static ENDS_HERE: [HeaderName; 6] = [PEER, LARGE, PIECE, ROUTE, SHIELD, header::EXPECT];
+        static ENDS_HERE: [HeaderName; 7] =
+            [PEER, LARGE, PIECE, ROUTE, SHIELD, STORED, header::EXPECT];
         strip_fields(&mut headers, &ENDS_HERE);
         if matches!(parts.version, Version::HTTP_2 | Version::HTTP_3) {
             join_cookies(&mut headers);
@@ -236,6 +237,22 @@ impl Forwarder {
         }
         let pick = chosen.pick();
         sent.ok().map(|response| (response, pick, head))
+    }
+
+    /// What a node of the region has stored for this request.
+    pub(crate) async fn stored_near(
+        &self,
+        peers: &Peers,
+        context: &RequestContext,
+    ) -> Option<(UpstreamResponse, UpstreamHead)> {
+        let mut head = self.onward(context, context.parts.headers.clone());
+        at_node(context).address(&mut head);
+        let (resource, key) = (&context.resource, context.resource.key());
+        let request = PolicyRequest::new(key);
+        let (responsible, _) = resource.decider().responsible(&request, peers.now().cluster());
+        let retries = self.retries(&resource.site, 1);
+        let response = NearNodes::of(peers, key, &responsible).stored(&head, &retries).await?;
+        Some((response, head))
     }
 }
 

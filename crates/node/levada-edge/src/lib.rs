@@ -18,6 +18,7 @@
 //! large                                large files in pieces, through the cluster (levada-fetch decides)
 //! cache: lookup                        stored responses (levada-store) that may be used (levada-cache)
 //! cache: fill ─ fetch ─ forward        one fetch per object (levada-body), in turn, from origins (levada-upstream sends)
+//! stand_in                             stale responses, and those of other nodes, while nobody answers
 //! bypass                               responses for one request alone
 //! compress                             coded copies, coded streams (levada-body codes)
 //! subject                              the key and the class that a switch (levada-redirector) chooses by
@@ -54,6 +55,7 @@ mod respond;
 mod routes;
 pub mod site_builder;
 pub mod sites;
+mod stand_in;
 pub mod status;
 pub mod subject;
 mod tunnel;

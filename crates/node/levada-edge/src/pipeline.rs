@@ -21,7 +21,7 @@ use levada_cache::{
 use levada_cluster::{events::unix_time, nodes::Membership};
 use levada_failure::{Failed, Failure, grpc};
 use levada_observe::metrics::{CacheResult, Work};
-use levada_policy::{NodeIndex, Pick};
+use levada_policy::{NodeIndex, Pick, PickReason};
 use levada_rules::{Adjustments, CacheUse, SentFields};
 use levada_store::{Label, Object, StoredHead, TAGS};
 use levada_types::{Request as PolicyRequest, ServiceClass};
@@ -35,7 +35,7 @@ use crate::{
     bypass::{bypass, finish_passed, from_origin, pass, passed_on},
     cache::{
         Cache,
-        copies::{arriving, coded_copy, from_copy, from_object, whole_or_head},
+        copies::{arriving, coded_copy, from_copy, whole_or_head},
         fetch::Fetch,
         fill::{FetchOutcome, FillFollower},
         lookup::{FillRequest, LookupResult, PartRequest, lookup, recall, recall_late},
@@ -47,6 +47,7 @@ use crate::{
     request::RequestContext,
     resource::Resource,
     respond::{self, PipelineResult},
+    stand_in::{Found, StandIn},
     subject, tunnel,
 };
 
@@ -394,11 +395,8 @@ async fn serve_locally(
             if context.is_from_region() {
                 record.tags = object.label().for_other_region();
             }
-            if let Some(order) = refresh
-                && let Some((follower, Some(lead))) = lead_or_follow(&node.cache, &context, &order)
-            {
-                follower.stay();
-                drop(lead);
+            if let Some(order) = refresh {
+                self::refresh(&node.cache, &context, &order);
             }
             let status = CacheStatus { ttl: Some(ttl), ..CacheStatus::default() };
             let (object, being_made) = coded_copy(&node.cache, &context, object).await;
@@ -574,20 +572,51 @@ async fn serve_from_fill(
         return Box::pin(pass(node, context, why, "loop", record)).await;
     }
     let arrived = node.cache.purges.latest();
+    let mut stand_in = StandIn::of(node, &context, &order);
+    if let Some(needed) = stand_in.take_if(|stand_in| stand_in.is_needed_at_once()) {
+        if context.resource.site.silence.tries(node.clock.now()) {
+            refresh(&node.cache, &context, &order);
+        }
+        if let Some(found) = needed.find().await
+            && let Some(response) = stood_in(node, &context, &order, found, record).await
+        {
+            return Ok(response);
+        }
+    }
     let (follower, leader, outcome) = loop {
         let Some((follower, lead)) = lead_or_follow(&node.cache, &context, &order) else {
             return Box::pin(pass(node, context, why, "collision", record)).await;
         };
-        let (follower, leader, outcome) = match lead {
-            Some(lead) => {
-                let outcome = large::awaited(&context, lead.outcome(&follower)).await;
-                (follower, true, outcome)
+        // Keeps the fetch going when a stand-in ends the waiting.
+        let stays = stand_in.as_ref().map(|_| follower.another());
+        if lead.is_none() {
+            record.cache = CacheResult::Collapsed;
+            record.follows(|| follower.own().span);
+        }
+        let fetched = async {
+            match lead {
+                Some(lead) => {
+                    let outcome = large::awaited(&context, lead.outcome(&follower)).await;
+                    (follower, true, outcome)
+                }
+                None => {
+                    let following = follow(&node.cache, &context, &order, follower);
+                    Box::pin(large::awaited(&context, following)).await
+                }
             }
-            None => {
-                record.cache = CacheResult::Collapsed;
-                record.follows(|| follower.own().span);
-                let following = follow(&node.cache, &context, &order, follower);
-                Box::pin(large::awaited(&context, following)).await
+        };
+        let fetched = match stand_in.take() {
+            None => Ok(fetched.await),
+            Some(stand_in) => Box::pin(stand_in.or(fetched)).await,
+        };
+        let (follower, leader, outcome) = match fetched {
+            Ok(fetched) => fetched,
+            Err(found) => {
+                stays.into_iter().for_each(FillFollower::stay);
+                match stood_in(node, &context, &order, found, record).await {
+                    Some(response) => return Ok(response),
+                    None => continue,
+                }
             }
         };
         let outcome = FetchOutcome::or_failed(outcome);
@@ -657,24 +686,22 @@ async fn serve_from_fill(
         }
         FetchOutcome::Renewed(object) if mine(&object) => {
             record.cache = CacheResult::Revalidated;
-            whole_or_head(&node.cache, &context, &object, status).await
+            whole_or_head(&node.cache, &context, &object, None, status).await
         }
         FetchOutcome::Large(object) if mine(&object) => {
             status.stored = true;
-            whole_or_head(&node.cache, &context, &object, status).await
+            whole_or_head(&node.cache, &context, &object, None, status).await
         }
         FetchOutcome::Failed(failed) => {
             let stale = match stale {
                 None => Box::pin(recall_late(&node.cache, &context)).await,
                 known => known,
             };
-            let Some((object, age, status)) =
-                stale.as_ref().and_then(|object| bridge(object, &directives, &failed, status))
-            else {
-                return Err(failed);
+            let bridged = match &stale {
+                Some(object) => bridge(node, &context, object, &directives, &failed, status).await,
+                None => None,
             };
-            let bridged = from_object(&node.cache, &context, object, Some(age), status).await;
-            return bridged.map_err(|_| failed);
+            return bridged.ok_or(failed);
         }
         // The fetched response is not for this request, which gets one of its own. Release the leader's
         // response first.
@@ -689,14 +716,46 @@ async fn serve_from_fill(
     }
 }
 
-/// A stored response in place of the origin's failed one, where that is allowed, with its age and its
-/// `Cache-Status`.
-fn bridge<'a, 's>(
-    object: &'a Arc<Object>,
+/// Begins a fetch for later requests, unless one is under way.
+fn refresh(cache: &Arc<Cache>, context: &RequestContext, order: &FillRequest) {
+    if let Some((follower, Some(lead))) = lead_or_follow(cache, context, order) {
+        follower.stay();
+        drop(lead);
+    }
+}
+
+/// The response by a stand-in.
+async fn stood_in(
+    node: &Arc<Node>,
+    context: &RequestContext,
+    order: &FillRequest,
+    found: Found,
+    record: &mut AccessRecord,
+) -> Option<Response<ResponseBody>> {
+    match found {
+        Found::Stale => {
+            let (stored, directives) = (order.stored.as_ref()?, &order.directives);
+            let late = Failure::Server(ServerFailure::Late).into();
+            let status = CacheStatus { forwarded: Some(order.why), ..CacheStatus::default() };
+            bridge(node, context, stored, directives, &late, status).await
+        }
+        Found::Near(found) => {
+            let me = node.peers.as_ref()?.now().me();
+            let pick = Pick { node: me, reason: PickReason::Retry, set_size: 0 };
+            Some(relay(node, context, *found, pick, record))
+        }
+    }
+}
+
+/// A stored response in place of the origin's failed one, where that is allowed.
+async fn bridge(
+    node: &Node,
+    context: &RequestContext,
+    object: &Arc<Object>,
     directives: &RequestDirectives,
     failed: &Failed,
-    status: CacheStatus<'s>,
-) -> Option<(&'a Arc<Object>, u32, CacheStatus<'s>)> {
+    status: CacheStatus<'static>,
+) -> Option<Response<ResponseBody>> {
     let (trouble, answered) = match failed.failure {
         Failure::ErrorAnswer(status) => (OriginFailure::Error, Some(status.as_u16())),
         _ => (OriginFailure::Unreachable, None),
@@ -713,7 +772,7 @@ fn bridge<'a, 's>(
         detail: Some(trouble.as_str()),
         ..status
     };
-    Some((object, age, status))
+    whole_or_head(&node.cache, context, object, Some(age), status).await.ok()
 }
 
 /// Whether a response that was fetched for another request may answer this one: it must be the right

@@ -6,6 +6,7 @@ use http::{HeaderName, request::Parts};
 use levada_access::fields::SHIELD;
 use levada_body::compress::Accepts;
 use levada_cache::RequestCacheFields;
+use levada_cluster::nodes::STORED;
 use levada_http::ZeroCopyQueue;
 use levada_http::websocket::{Handshake, HandshakeFault};
 use levada_rules::{CacheUse, FieldEdits, RequestFacts};
@@ -92,6 +93,11 @@ impl RequestContext {
     /// Whether a node of another region asks, which stores the response too.
     pub(crate) fn is_from_region(&self) -> bool {
         self.connection.listener == ListenerKind::Peer && self.parts.headers.contains_key(SHIELD)
+    }
+
+    /// Whether a peer asks for what is stored, because the servers behind it do not answer.
+    pub(crate) fn is_for_stored(&self) -> bool {
+        self.connection.listener == ListenerKind::Peer && self.parts.headers.contains_key(STORED)
     }
 
     /// The fields that no list and no key has.

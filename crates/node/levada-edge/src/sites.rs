@@ -12,7 +12,7 @@ use levada_observe::metrics::{Counter, SiteMetrics};
 use levada_redirector::{Classes, Origins, SharedDecider, SitePolicy, Sources, Switch};
 use levada_store::identity::{ResourceUrl, without_port};
 use levada_types::hash64;
-use levada_upstream::{Clock, OriginQueues, PacedQueue, RetryBudget, Server};
+use levada_upstream::{Clock, OriginQueues, PacedQueue, RetryBudget, Server, Silence};
 
 use crate::routes::Routes;
 use levada_config::{Delivery, Handling, HostTable, LargeSettings, SiteSettings};
@@ -46,6 +46,8 @@ pub struct Site {
     pub(crate) fallbacks: Counter,
     pub(crate) origin_host: Option<HeaderValue>,
     pub(crate) retries: RetryBudget,
+    /// Whether those that its fetches ask answer.
+    pub(crate) silence: Silence,
     /// The queues before the origins.
     pub(crate) misses: OriginQueues,
     /// The same for pieces of large files.
@@ -132,6 +134,7 @@ impl Site {
             piece_turns: parts.piece_turns,
             access,
             retries: RetryBudget::new(parts.retry_budget),
+            silence: Silence::default(),
             handling: Arc::new(settings.handling.clone()),
             route: parts.route,
             routes: parts.routes,
@@ -155,6 +158,11 @@ impl Site {
         let switched = self.switch.as_ref().map(|switch| switch.view().members.clone());
         let switched = switched.iter().flatten().map(|member| member.server.clone());
         origins.all().iter().map(|origin| origin.server.clone()).chain(switched).collect()
+    }
+
+    /// Whether all its servers are down.
+    pub(crate) fn is_down(&self) -> bool {
+        self.servers().iter().all(|server| !server.health.is_up())
     }
 
     pub(crate) fn redirects(&self) -> bool {

@@ -32,7 +32,10 @@ pub struct CacheRules {
     /// How long past its lifetime a response without `stale-if-error` is served while the origin is
     /// unreachable (RFC 9111, Sec. 4.2.4 calls the cache "disconnected").
     pub stale_if_unreachable: Duration,
-    /// Whether `s-maxage` allows the two windows above.
+    /// How long a request waits for the revalidation of a response that may be served stale while the origin is
+    /// unreachable; an origin that is usually slower gets three times its usual time.
+    pub revalidation_wait: Duration,
+    /// Whether `s-maxage` allows the windows above.
     ///
     /// By RFC 9111, Sec. 5.2.2.10, it implies `proxy-revalidate` and forbids every stale use. But
     /// many applications send `s-maxage=60, stale-while-revalidate=300` and intend both.
@@ -80,6 +83,7 @@ impl Default for CacheRules {
             stale_while_revalidate: Duration::ZERO,
             stale_if_error: Duration::ZERO,
             stale_if_unreachable: Duration::from_secs(24 * 3600),
+            revalidation_wait: Duration::from_secs(1),
             s_maxage_allows_stale: false,
             clock_skew: Duration::from_secs(5),
             cookies: CookieStorage::default(),

@@ -78,6 +78,9 @@ pub struct Handling {
     pub stale_if_error: Time,
     /// Time in which a stale response without `stale-if-error` replaces the answer of an unreachable origin.
     pub stale_if_unreachable: Time,
+    /// Time that a client waits for the revalidation of a response that `stale-if-error` or `stale_if_unreachable`
+    /// allows to serve stale. An origin that usually takes longer gets three times its usual time.
+    pub revalidation_wait: Time,
     /// Whether responses with `s-maxage` may be served stale, too. RFC 9111, 5.2.2.10, forbids it, but many
     /// applications send `s-maxage` without this intention.
     pub s_maxage_allows_stale: bool,
@@ -297,6 +300,7 @@ impl From<&Handling> for CacheRules {
             stale_while_revalidate: file.stale_while_revalidate.0,
             stale_if_error: file.stale_if_error.0,
             stale_if_unreachable: file.stale_if_unreachable.0,
+            revalidation_wait: file.revalidation_wait.0,
             s_maxage_allows_stale: file.s_maxage_allows_stale,
             cookies: match file.store_cookies {
                 Cookies::Explicit => CookieStorage::StoreIfExplicit,
@@ -338,6 +342,7 @@ impl Default for Handling {
             stale_while_revalidate: Time(rules.stale_while_revalidate),
             stale_if_error: Time(rules.stale_if_error),
             stale_if_unreachable: Time(rules.stale_if_unreachable),
+            revalidation_wait: Time(rules.revalidation_wait),
             s_maxage_allows_stale: rules.s_maxage_allows_stale,
             store_cookies: Cookies::default(),
             compress: None,

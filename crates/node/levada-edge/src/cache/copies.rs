@@ -37,18 +37,19 @@ pub(crate) async fn arriving(
     stored::arriving(&cache.forwarder.name, &context.parts, body, own, status).await
 }
 
-/// The response with an object that a fetch has renewed or found to be large: its head alone, where
-/// that is enough.
+/// The response with an object that a fetch has renewed or found to be large, or that stands in for one: its head alone,
+/// where that is enough.
 pub(crate) async fn whole_or_head(
     cache: &Arc<Cache>,
     context: &RequestContext,
     object: &Arc<Object>,
+    age: Option<u32>,
     status: CacheStatus<'static>,
 ) -> Result<Response<ResponseBody>, ReadError> {
     if large::head_is_enough(cache, context, object) {
-        return Ok(large::head(&cache.forwarder.name, context, object, None, status));
+        return Ok(large::head(&cache.forwarder.name, context, object, age, status));
     }
-    from_object(cache, context, object, None, status).await
+    from_object(cache, context, object, age, status).await
 }
 
 /// A stored response, wherever its body is, unless that cannot be had.

@@ -5,8 +5,8 @@ use std::{sync::Arc, time::SystemTime};
 use http::Method;
 use levada_body::{part, partial::first_byte};
 use levada_cache::{
-    ForwardReason, RangeSpec, RequestCacheFields, RequestDirectives, ServeDecision, Vary,
-    has_precondition, serve, serve_missing,
+    ForwardReason, OriginFailure, RangeSpec, RequestCacheFields, RequestDirectives, ServeDecision,
+    Staleness, Vary, has_precondition, serve, serve_instead_of_error, serve_missing,
 };
 use levada_rules::{CacheUse, SentFields};
 use levada_store::{Object, Sought};
@@ -75,6 +75,15 @@ impl FillRequest {
             detached: false,
         }
     }
+}
+
+/// How a stored response may be served while the origin does not answer.
+pub(crate) fn may_stand_in(
+    object: &Object,
+    directives: &RequestDirectives,
+) -> Option<ServeDecision> {
+    let (freshness, now) = (object.freshness(), SystemTime::now());
+    serve_instead_of_error(&freshness, directives, OriginFailure::Unreachable, now)
 }
 
 /// Looks a request up.
@@ -206,8 +215,14 @@ fn judge(cache: &Cache, context: &RequestContext, sought: Sought) -> LookupResul
         let (age, ttl) = (freshness.age(SystemTime::now()), i64::from(u32::MAX));
         return LookupResult::Stored { object, age, ttl, refresh: None };
     }
-    match serve(&object.freshness(), &directives, SystemTime::now()) {
-        ServeDecision::Fresh { age, ttl } => {
+    let mut decision = serve(&object.freshness(), &directives, SystemTime::now());
+    if decision == ServeDecision::GatewayTimeout && context.is_for_stored() {
+        let may = may_stand_in(&object, &directives);
+        decision = may.unwrap_or(decision);
+    }
+    match decision {
+        ServeDecision::Fresh { age, ttl }
+        | ServeDecision::Stale { age, ttl, why: Staleness::Unreachable } => {
             LookupResult::Stored { object, age, ttl, refresh: None }
         }
         ServeDecision::Stale { age, ttl, .. } => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::{HeaderValue, header::HOST};
 use levada_access::fields::SHIELD;
 use levada_cluster::nodes::ShieldNodes;
-use levada_failure::Failed;
+use levada_failure::{Failed, Failure};
 use levada_types::Key;
 use levada_upstream::{AtNode, RequestBody, UpstreamHead, UpstreamResponse};
 
@@ -25,14 +25,32 @@ pub(crate) fn asked_by(context: &RequestContext) -> Option<Arc<AtNode>> {
 }
 
 impl Cache {
+    /// Sends a fetch to the site's shield or origins, and notes whether they answer.
+    pub(crate) async fn ask(
+        &self,
+        site: &Site,
+        head: &mut UpstreamHead,
+    ) -> Result<UpstreamResponse, Failed> {
+        let begun = self.clock.now();
+        let asked = self.by_shield(site, head).await;
+        match &asked {
+            Ok(_) => site.silence.answered(begun, self.clock.now()),
+            Err(Failed { failure: Failure::Server(why), .. }) if why.is_timeout() => {
+                site.silence.waited(begun);
+            }
+            Err(_) => {}
+        }
+        asked
+    }
+
     /// The nodes of the site's shield that may be asked for this object.
-    fn shield_nodes(&self, site: &Site, key: Key) -> Option<ShieldNodes> {
+    pub(crate) fn shield_nodes(&self, site: &Site, key: Key) -> Option<ShieldNodes> {
         let region = site.settings.servers.shield.as_deref()?;
         ShieldNodes::of(self.peers.as_ref()?, &self.purges, region, key)
     }
 
     /// Sends a fetch to the site's shield, and to its origins where there is none, or none that answers.
-    pub(crate) async fn ask(
+    async fn by_shield(
         &self,
         site: &Site,
         head: &mut UpstreamHead,

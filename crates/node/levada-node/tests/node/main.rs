@@ -73,6 +73,7 @@ mod sharing;
 mod spaces;
 mod splice;
 mod stale;
+mod stand_in;
 mod stated_client;
 mod static_files;
 mod status;
