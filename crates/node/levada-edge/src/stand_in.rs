@@ -57,20 +57,21 @@ impl<'a> StandIn<'a> {
 
     /// Whether those that would be asked are known not to answer.
     pub(crate) fn is_needed_at_once(&self) -> bool {
-        let Self { node, context, .. } = self;
-        let (site, key) = (&context.resource.site, context.resource.key());
-        site.silence.is_silent() || (site.is_down() && node.cache.shield_nodes(site, key).is_none())
+        let (site, key) = (&self.context.resource.site, self.context.resource.key());
+        let no_shield = || self.node.cache.shield_nodes(site, key).is_none();
+        site.silence.is_silent() || (site.is_down() && no_shield())
     }
 
     /// Awaits the outcome of a fetch, or a stand-in for it where that takes too long.
     pub(crate) async fn or<T>(&self, outcome: impl Future<Output = T>) -> Result<T, Found> {
-        let Self { node, context, .. } = self;
-        let (begun, site) = (node.clock.now(), &context.resource.site);
-        let wait = site.silence.wait(context.resource.handling.rules.revalidation_wait);
+        let (begun, site) = (self.node.clock.now(), &self.context.resource.site);
+        let wait = site.silence.wait(self.context.resource.handling.rules.revalidation_wait);
         let stand_in = async {
             tokio::time::sleep(wait).await;
             site.silence.waited(begun);
-            self.find().await
+            // No other node is asked because a server is only slow.
+            let may = matches!(self.kind, Kind::Stale) || site.silence.is_silent();
+            if may { self.find().await } else { None }
         };
         tokio::select! {
             biased;
@@ -82,9 +83,7 @@ impl<'a> StandIn<'a> {
     /// The stand-in, if there is one.
     pub(crate) async fn find(&self) -> Option<Found> {
         let Kind::Near(peers) = self.kind else { return Some(Found::Stale) };
-        let Self { node, context, .. } = self;
-        let found = node.forwarder.stored_near(peers, context).await?;
-        Some(Found::Near(Box::new(found)))
+        Some(Found::Near(Box::new(self.node.forwarder.stored_near(peers, self.context).await?)))
     }
 }
 
