@@ -1,22 +1,22 @@
 //! Fleets of real processes: the state kept by a node, or in the real etcd.
 
+mod api;
+#[path = "../page/browser.rs"]
+#[allow(dead_code)]
+mod browser;
 mod certificates;
 #[path = "../acme/client.rs"]
 #[allow(dead_code)]
 mod client;
 mod clocks;
-mod api;
-#[path = "../page/browser.rs"]
-#[allow(dead_code)]
-mod browser;
 #[path = "../members/etcd.rs"]
 #[allow(dead_code)]
 mod etcd;
 mod orders;
+mod page;
 #[path = "../acme/pebble.rs"]
 #[allow(dead_code)]
 mod pebble;
-mod page;
 mod trouble;
 mod world;
 

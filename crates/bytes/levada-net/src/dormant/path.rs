@@ -56,7 +56,7 @@ struct Path {
     /// Segments that connections which are acknowledged have sent so far, and those of them that repeat others.
     sent: u64,
     lost: u64,
-    /// The part that was lost when such connections told it last, and when that was: those that end take their
+    /// The part that was lost when such connections showed it last, and when that was: those that end take their
     /// numbers with them, and the last one is alone on the same path.
     lately: Option<(f64, Instant)>,
     /// The number of these connections, the sum of their round-trip times, and that of the times after which a
