@@ -10,7 +10,7 @@ use std::{
 };
 
 /// The beginnings of lines that are not run, and why.
-const NOT_RUN: [(&str, &str); 29] = [
+const NOT_RUN: [(&str, &str); 30] = [
     ("cargo ", "compiles"),
     ("levada demo", "takes a minute: tests/demo.rs runs it"),
     ("levada run ", "the node of this test runs so"),
@@ -34,6 +34,7 @@ const NOT_RUN: [(&str, &str); 29] = [
     ("export LEVADA_SECRET", "is for the containers of the next line"),
     ("docker ", "needs a daemon"),
     ("helm ", "needs Kubernetes"),
+    ("tar -C fleet ", "needs a fleet"),
     ("lease=", "needs etcd"),
     ("etcdctl ", "needs etcd"),
     ("sysctl -w ", "changes the kernel"),

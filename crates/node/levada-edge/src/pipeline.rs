@@ -574,12 +574,12 @@ async fn serve_from_fill(
     let arrived = node.cache.purges.latest();
     let mut stand_in = StandIn::of(node, &context, &order);
     if let Some(needed) = stand_in.take_if(|stand_in| stand_in.is_needed_at_once()) {
-        if context.resource.site.silence.tries(node.clock.now()) {
-            refresh(&node.cache, &context, &order);
-        }
         if let Some(found) = needed.find().await
             && let Some(response) = stood_in(node, &context, &order, found, record).await
         {
+            if context.resource.site.silence.tries(node.clock.now()) {
+                refresh(&node.cache, &context, &order);
+            }
             return Ok(response);
         }
     }

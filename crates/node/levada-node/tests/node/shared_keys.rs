@@ -85,6 +85,8 @@ async fn node_in_the_place_of_another_ends_connections_that_it_does_not_know() {
     let gone = cluster.nodes[0].take().unwrap();
     gone.stop().await;
     cluster.nodes[1].take().unwrap().stop().await;
+    // As long as it has its socket, it repeats that it has closed the connection.
+    eventually("the socket is closed", || std::net::UdpSocket::bind(at).is_ok()).await;
     let mut settings: Settings = cluster.settings[1].clone();
     settings.listeners[0].address = at;
     let other = start(settings).await;

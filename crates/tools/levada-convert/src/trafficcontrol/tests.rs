@@ -247,7 +247,7 @@ fn steering_to_services_with_http_routing_is_taken_over() {
         format!(
             r#"{{"xmlId": "{name}", "type": "{kind}", "active": true, "routingName": "tr", "protocol": 2,
             "orgServerFqdn": "http://{name}.test", "exampleURLs": ["http://tr.{name}.cdn.test"],
-            "matchList": [{{"type": "HOST_REGEXP", "setNumber": 0, "pattern": ".*\\\\.{name}\\\\..*"}}]}}"#
+            "matchList": [{{"type": "HOST_REGEXP", "setNumber": 0, "pattern": ".*\\.{name}\\..*"}}]}}"#
         )
     };
     let all = [("a", "HTTP"), ("b", "HTTP_LIVE"), ("one", "STEERING"), ("all", "CLIENT_STEERING")];
