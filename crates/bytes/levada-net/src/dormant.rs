@@ -373,6 +373,9 @@ impl<T> WatchedConnection<T> {
 
     /// Sends a probe, if the client still owes an acknowledgement. Returns whether this process may not do so.
     fn probe(&self) -> bool {
+        if lock(&self.silence).probes.is_too_early(Instant::now()) {
+            return false;
+        }
         self.was_probed.store(true, Relaxed);
         let sent = self.look(|socket| {
             // A connection without such data may be moving to another process, in repair mode.

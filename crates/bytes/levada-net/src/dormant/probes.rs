@@ -1,12 +1,15 @@
 //! The probes of a connection whose client is silent.
 //!
 //! ```text
-//!   sent      |  |  |  |  |  |  |  |          one in each sweep
+//!   sent      |  |  |  |  |  |  |  |          INTERVAL apart
 //!   heard                       ^             |<- round trip ->|
 //!             lost      answered   too late: an answer could not be there yet
 //! ```
 
 use std::time::{Duration, Instant};
+
+/// Linux answers such segments of a connection once in 500 ms (`tcp_invalid_ratelimit`): others tell nothing.
+const INTERVAL: Duration = Duration::from_millis(550);
 
 /// The times of the probes since the client was heard last.
 #[derive(Debug, Default)]
@@ -22,6 +25,11 @@ pub(super) struct Answer {
 impl Probes {
     pub(super) fn sent(&mut self, now: Instant) {
         self.0.push(now);
+    }
+
+    /// Whether the next one would be too early: the client might not answer it.
+    pub(super) fn is_too_early(&self, now: Instant) -> bool {
+        self.0.last().is_some_and(|last| now - *last < INTERVAL)
     }
 
     pub(super) fn forget(&mut self) {
@@ -57,6 +65,15 @@ mod tests {
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn next_probe_waits_until_the_client_may_answer_it() {
+        let (mut probes, begun) = (Probes::default(), Instant::now());
+        assert!(!probes.is_too_early(begun));
+        probes.sent(begun);
+        assert!(probes.is_too_early(begun + 500 * MS));
+        assert!(!probes.is_too_early(begun + 600 * MS));
+    }
 
     #[test]
     fn answer_is_that_to_the_last_probe_a_round_trip_before() {
