@@ -286,7 +286,11 @@ impl WorldSource {
     fn redirects(&self, names: &[Name], loading: &mut Loading) -> Redirects {
         let mut redirects = Redirects::new(names.iter().map(ToString::to_string));
         for (number, steering) in self.steering.iter().enumerate() {
-            if let Err(message) = redirects.steer(steering) {
+            // The targets of a zone that cannot be read are not known.
+            let are_known = !loading.wrong.iter().any(|(place, _)| matches!(place, Place::Zone(_)));
+            if let Err(message) = redirects.steer(steering)
+                && are_known
+            {
                 loading.wrong.push((Place::Steering(number), message));
             }
         }
