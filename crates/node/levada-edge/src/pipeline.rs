@@ -573,15 +573,14 @@ async fn serve_from_fill(
     }
     let arrived = node.cache.purges.latest();
     let mut stand_in = StandIn::of(node, &context, &order);
-    if let Some(needed) = stand_in.take_if(|stand_in| stand_in.is_needed_at_once()) {
-        if let Some(found) = needed.find().await
-            && let Some(response) = stood_in(node, &context, &order, found, record).await
-        {
-            if context.resource.site.silence.tries(node.clock.now()) {
-                refresh(&node.cache, &context, &order);
-            }
-            return Ok(response);
+    if let Some(needed) = stand_in.take_if(|stand_in| stand_in.is_needed_at_once())
+        && let Some(found) = needed.find().await
+        && let Some(response) = stood_in(node, &context, &order, found, record).await
+    {
+        if context.resource.site.silence.tries(node.clock.now()) {
+            refresh(&node.cache, &context, &order);
         }
+        return Ok(response);
     }
     let (follower, leader, outcome) = loop {
         let Some((follower, lead)) = lead_or_follow(&node.cache, &context, &order) else {
