@@ -62,7 +62,7 @@ pub struct DormancyWatch<T> {
     measured: OnceLock<OnRoundTrip<T>>,
 }
 
-/// What is done with the round trip of a connection.
+/// The use that is made of the round trip of a connection.
 type OnRoundTrip<T> = Box<dyn Fn(&T, Duration) + Send + Sync>;
 
 /// The watch's entry for a connection.

@@ -239,7 +239,7 @@ impl Forwarder {
         sent.ok().map(|response| (response, pick, head))
     }
 
-    /// What a node of the region has stored for this request.
+    /// The response that a node of the region has stored for this request.
     pub(crate) async fn stored_near(
         &self,
         peers: &Peers,

@@ -28,7 +28,7 @@ pub(crate) struct StandIn<'a> {
 enum Kind<'a> {
     /// The stale response that is stored here.
     Stale,
-    /// What a node of the region has.
+    /// The response of a node of the region.
     Near(&'a Peers),
 }
 

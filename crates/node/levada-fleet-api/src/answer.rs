@@ -15,7 +15,7 @@ pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
 /// A problem.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct Problem {
-    /// What is wrong, with the remedy.
+    /// The mistake, with the remedy.
     pub(crate) error: String,
     /// The file of the directory that has it.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -140,7 +140,7 @@ struct Founded {
     /// The token of its administrator.
     direct: Token,
     store: Arc<dyn Store>,
-    /// What keeps the state in a file, once `store` is gone.
+    /// Keeps the state in a file, once `store` is gone.
     keeper: Option<(PathBuf, Kept)>,
 }
 

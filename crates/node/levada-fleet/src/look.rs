@@ -44,7 +44,7 @@ struct Known {
 const NODES_INTERVAL: Duration = Duration::from_secs(2);
 /// Between two looks at the orders, of which a state has thousands, or at a state that was away.
 const ORDERS_INTERVAL: Duration = Duration::from_secs(15);
-/// Nobody waits longer for the state.
+/// The state is waited for no longer.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(1);
 /// The orders that are shown.
 const ORDERS: usize = 20;

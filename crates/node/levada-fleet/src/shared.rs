@@ -22,7 +22,7 @@ const RENEWAL_INTERVAL: Duration = Duration::from_secs(5);
 pub struct SharedTexts(State);
 
 impl SharedTexts {
-    /// Those of a state.
+    /// The texts of a state.
     pub fn new(state: &State) -> Self {
         Self(state.clone())
     }

@@ -1,4 +1,4 @@
-//! What a rule of an HTTPRoute does, as the keys of a route.
+//! The effects of a rule of an HTTPRoute, as the keys of a route.
 
 use toml::{Table, Value};
 
@@ -15,7 +15,7 @@ use crate::{
 /// The status of a rule that cannot be carried out: as the Gateway API says of references that are invalid.
 pub(crate) const CLOSED: u16 = 500;
 
-/// What a rule does for requests of this condition.
+/// The effects of a rule on requests of this condition.
 pub(crate) fn of_rule(
     owner: &Owner,
     rule: &RouteRule,

@@ -30,7 +30,7 @@ pub(crate) struct Options<'a> {
     pub(crate) start_error: &'a dyn Fn(&Settings) -> Option<String>,
 }
 
-/// What the resources come to.
+/// The outcome of the resources.
 pub(crate) struct Derived {
     pub(crate) document: Table,
     pub(crate) certificates: Vec<CertificateFile>,

@@ -1,4 +1,4 @@
-//! What of a resource cannot be carried out as it is written.
+//! The parts of a resource that cannot be carried out as they are written.
 
 use crate::resources::Owner;
 
@@ -27,7 +27,7 @@ impl Problems {
         }
     }
 
-    /// Those of one resource.
+    /// The problems of one resource.
     pub(crate) fn of<'a>(&'a self, owner: &'a Owner) -> impl Iterator<Item = &'a str> {
         let own = self.0.iter().filter(move |problem| problem.owner == *owner);
         own.map(|problem| problem.text.as_str())

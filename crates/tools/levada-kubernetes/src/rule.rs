@@ -47,7 +47,7 @@ pub(crate) enum Text {
     Regex(String),
 }
 
-/// What becomes of the requests.
+/// The fate of the requests.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     /// The keys of a route, and the endpoints that its origin stands for.

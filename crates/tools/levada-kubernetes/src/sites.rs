@@ -161,7 +161,7 @@ fn access_keys(args: &SitesArgs) -> anyhow::Result<Table> {
     Ok(keys)
 }
 
-/// What was made of the resources.
+/// The sites that were made of the resources.
 struct Made {
     changes: Vec<status::Change>,
     problems: Problems,
@@ -210,7 +210,7 @@ fn addresses(args: &SitesArgs, cluster: &Cluster) -> Vec<Value> {
     known.filter_map(|one| one.ip.as_ref().or(one.hostname.as_ref())).map(of_text).collect()
 }
 
-/// What the log has: each problem is said once.
+/// The problems that the log has: each is said once.
 #[derive(Default)]
 struct Said {
     problems: Vec<Problem>,

@@ -1,4 +1,4 @@
-//! Who may purge: by the node's own token, or by one of which the node knows the digest, and which may be bound to
+//! Rights to purge: by the node's own token, or by one of which the node knows the digest, and which may be bound to
 //! hosts.
 
 use http::HeaderMap;

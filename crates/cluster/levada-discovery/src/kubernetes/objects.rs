@@ -25,7 +25,7 @@ pub trait Object: DeserializeOwned {
     fn metadata(&self) -> &Metadata;
 }
 
-/// What every object has.
+/// The parts that every object has.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Metadata {

@@ -79,7 +79,7 @@ pub struct Server {
     started: Instant,
 }
 
-/// What was stated of the nodes.
+/// The nodes as they were stated.
 #[derive(Default)]
 struct Known {
     states: Vec<NodeState>,

@@ -7,7 +7,7 @@ use levada_types::Timestamp;
 
 use crate::{LinkUse, Metric, Outcome, RegionUse, collect::Histogram};
 
-/// What is counted. Requests that are sent before this time of the run count as first ones only.
+/// The requests that are counted. Requests that are sent before this time of the run count as first ones only.
 pub(super) struct RegionReport {
     warm_up: u64,
     regions: Vec<Counts>,
