@@ -224,6 +224,20 @@ fn second_machine_of_a_name_or_address_is_refused() {
     assert!(error.contains("\"eu 2\" is no name of a node"), "{error}");
 }
 
+/// Each change ends the wait of a node, and none of them may keep it from renewing its lease of 15 s.
+#[test]
+fn nodes_stay_alive_while_the_state_changes_often() {
+    let fleet = Fleet::kept(&["eu-1"]);
+    wait("the node", || !fleet.status("eu-1")["alive"].is_null());
+    for change in 0..10 {
+        let token = fleet.order(&["token", "--role", "purge"]);
+        assert!(token.status.success(), "{token:?}");
+        thread::sleep(Duration::from_secs(2));
+        let status = fleet.status("eu-1");
+        assert!(!status["alive"].is_null(), "after {change}: {status}");
+    }
+}
+
 #[test]
 fn directory_is_checked_without_a_state() {
     let fleet = Fleet::empty(&["eu-1"], None);

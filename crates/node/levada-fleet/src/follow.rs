@@ -111,7 +111,8 @@ pub enum FollowError {
 /// A follower's knowledge from one look at the state to the next.
 #[derive(Default)]
 struct Memory {
-    lease: Option<String>,
+    /// The lease of the report, and when it was granted or renewed: the state may change more often than that is due.
+    lease: Option<(String, Instant)>,
     /// The last report, without its time.
     reported: Option<Alive>,
     /// A revision that could not be used: it is not tried again.
@@ -203,7 +204,7 @@ impl Follower {
                 }
                 Err(error) => {
                     // The state need not wait for the end of the lease to know that the node is gone.
-                    if let Some(lease) = &memory.lease {
+                    if let Some((lease, _)) = &memory.lease {
                         let _ = self.state.revoke(lease).await;
                     }
                     return Err(error);
@@ -261,14 +262,13 @@ impl Follower {
         memory: &mut Memory,
         revision: i64,
     ) -> Result<(), FollowError> {
-        self.report(node, memory, false).await?;
+        self.report(node, memory).await?;
         let waiting = self.state.wait(keys::FOLLOWED, revision, WAIT);
         let mut waiting = pin!(waiting);
         let tick = if memory.rollout.is_some() { REPORT_INTERVAL } else { RENEWAL_INTERVAL };
         let mut ticks = interval(tick);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ticks.reset();
-        let mut renewed = Instant::now();
         loop {
             tokio::select! {
                 changed = &mut waiting => {
@@ -277,11 +277,7 @@ impl Follower {
                     return Ok(());
                 }
                 _ = ticks.tick() => {
-                    let is_due = renewed.elapsed() >= RENEWAL_INTERVAL;
-                    if is_due {
-                        renewed = Instant::now();
-                    }
-                    self.report(node, memory, is_due).await?;
+                    self.report(node, memory).await?;
                     self.heard();
                 }
             }
@@ -412,13 +408,14 @@ impl Follower {
         &self,
         node: &dyn FollowedNode,
         memory: &mut Memory,
-        is_due: bool,
     ) -> Result<(), FollowError> {
-        if is_due
-            && let Some(lease) = &memory.lease
-            && !self.state.renew(lease).await?
+        if let Some((lease, renewed)) = &mut memory.lease
+            && renewed.elapsed() + REPORT_INTERVAL > RENEWAL_INTERVAL
         {
-            (memory.lease, memory.reported) = (None, None);
+            *renewed = Instant::now();
+            if !self.state.renew(lease).await? {
+                (memory.lease, memory.reported) = (None, None);
+            }
         }
         let me = &self.membership.node;
         let (missing, status) = (node.missing(), self.status.lock().clone());
@@ -443,16 +440,19 @@ impl Follower {
         if !is_news {
             return Ok(());
         }
-        let lease = match &memory.lease {
-            Some(lease) => lease.clone(),
-            None => self.state.grant(LEASE_SECONDS).await?,
-        };
-        memory.lease = Some(lease.clone());
         let timed = Alive { time: unix_time(), ..alive.clone() };
-        let change = put(format!("{}{}", keys::ALIVE, me.name), &timed).leased(&lease);
-        if self.state.write(&[], vec![change]).await? {
-            memory.reported = Some(alive);
-        } else {
+        let key = format!("{}{}", keys::ALIVE, me.name);
+        // A lease that has ended meanwhile writes nothing: once more, with another one.
+        for _ in 0..2 {
+            let (lease, renewed) = match &memory.lease {
+                Some(held) => held.clone(),
+                None => (self.state.grant(LEASE_SECONDS).await?, Instant::now()),
+            };
+            memory.lease = Some((lease.clone(), renewed));
+            if self.state.write(&[], vec![put(&key, &timed).leased(&lease)]).await? {
+                memory.reported = Some(alive);
+                return Ok(());
+            }
             (memory.lease, memory.reported) = (None, None);
         }
         Ok(())
