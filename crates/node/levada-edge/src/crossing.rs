@@ -31,7 +31,7 @@ use crate::{
     respond,
     routes::Answer,
 };
-use levada_failure::{Failed, Failure};
+use levada_failure::{Failed, Failure, PROXY_STATUS};
 
 /// The rules that hold for a request. Requests without rules pay for a look at one field.
 pub(crate) fn rules(context: &mut RequestContext) -> Option<Arc<Access>> {
@@ -204,8 +204,7 @@ pub(crate) fn answer(
             let fields = response.headers_mut();
             fields.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
             let denied = format!("{}; error=http_request_denied", node.name.token);
-            fields
-                .extend(HeaderValue::try_from(denied).map(|value| (respond::PROXY_STATUS, value)));
+            fields.extend(HeaderValue::try_from(denied).map(|value| (PROXY_STATUS, value)));
             response
         }
     };

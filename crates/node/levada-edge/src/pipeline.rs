@@ -238,7 +238,8 @@ async fn switch_protocol(
         }
     };
     if let Some(chosen) = chosen {
-        respond::server(&node.name, response.headers_mut(), &resource, &chosen);
+        let (server, pick) = (&chosen.server, chosen.pick);
+        respond::next_hop(&node.name, response.headers_mut(), server, &resource, pick);
         record.switched_to(chosen);
     }
     Ok(response)
@@ -437,7 +438,8 @@ async fn serve_locally(
     if let Some(resource) = &switched
         && let Some(chosen) = record.chosen.take()
     {
-        respond::server(&node.name, response.headers_mut(), resource, &chosen);
+        let (server, pick) = (&chosen.server, chosen.pick);
+        respond::next_hop(&node.name, response.headers_mut(), server, resource, pick);
         record.switched_to(chosen);
     }
     if (node.peers.is_some() || switched.is_some())

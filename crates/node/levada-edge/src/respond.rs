@@ -5,26 +5,22 @@ use std::fmt::Write;
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode,
-    header::{self, AGE, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, RETRY_AFTER, VIA},
+    header::{self, AGE, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, VIA},
 };
-use levada_access::fields::{PIECE, REFUSED, STRANGER};
 use levada_body::partial;
 use levada_cache::{CacheStatus, strip_fields};
 use levada_policy::Pick;
-use levada_redirector::ChosenServer;
 use levada_rules::{Page, RouteAnswer};
 
 use crate::{
     body::{ResponseBody, Source},
     resource::Resource,
 };
-use levada_failure::{Failed, Failure, grpc};
+use levada_failure::{Failed, PROXY_STATUS, grpc};
 use levada_store::NodeName;
 
 /// The outcome of a request: its response, or the failure that becomes one.
 pub(crate) type PipelineResult = Result<Response<ResponseBody>, Failed>;
-
-pub(crate) const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 
 /// Adds this node to `Via` (RFC 9110 Sec. 7.6.3), and removes the cache directives that are for Levada
 /// only (RFC 9213).
@@ -33,20 +29,16 @@ pub(crate) fn via(name: &NodeName, headers: &mut HeaderMap) {
     headers.append(VIA, name.via.clone());
 }
 
-/// Names the peer that served in `Proxy-Status` (RFC 9209), with the reason of the choice if the site
-/// shows it.
+/// Names the peer, or the server of a switch, that answered in `Proxy-Status` (RFC 9209), with the reason of the
+/// choice if the site shows it.
 pub(crate) fn next_hop(
     name: &NodeName,
     headers: &mut HeaderMap,
-    peer: &str,
+    server: &str,
     resource: &Resource,
     pick: Pick,
 ) {
-    named(name, headers, peer, resource, pick);
-}
-
-fn named(name: &NodeName, headers: &mut HeaderMap, peer: &str, resource: &Resource, pick: Pick) {
-    let mut status = format!("{}; next-hop=\"{peer}\"", name.token);
+    let mut status = format!("{}; next-hop=\"{server}\"", name.token);
     if resource.handling.debug {
         let policy = resource.site.decider.name();
         let _ = write!(
@@ -61,65 +53,13 @@ fn named(name: &NodeName, headers: &mut HeaderMap, peer: &str, resource: &Resour
     }
 }
 
-/// Names the server of a switch that answered, with the reason of the choice if the site shows it.
-pub(crate) fn server(
-    name: &NodeName,
-    headers: &mut HeaderMap,
-    resource: &Resource,
-    chosen: &ChosenServer,
-) {
-    named(name, headers, &chosen.server, resource, chosen.pick);
-}
-
-/// The answer to a request that could not be served, with the reason as text and in `Proxy-Status`, and with the
-/// identifier of the request.
+/// The answer to a request that could not be served, with its identifier.
 pub(crate) fn failure(
     name: &NodeName,
     failed: &Failed,
     id: Option<&HeaderValue>,
 ) -> Response<ResponseBody> {
-    let failure = failed.failure;
-    let mut text = format!("{}: {}\n", failure.status(), failure.as_str());
-    if let Some(Ok(id)) = id.map(HeaderValue::to_str) {
-        let _ = writeln!(text, "request {id}");
-    }
-    let mut response = plain(failure.status(), text);
-    let headers = response.headers_mut();
-    let mut status = format!("{}; error={}", name.token, failure.proxy_error());
-    if let Some(next_hop) = &failed.next_hop {
-        // Names and addresses have no quotes: they were checked when the configuration was read.
-        status.push_str(&format!("; next-hop=\"{next_hop}\""));
-    }
-    if let Ok(value) = HeaderValue::try_from(status) {
-        headers.insert(PROXY_STATUS, value);
-    }
-    if let Failure::Handshake(fault) = failure {
-        fault.add_to(headers);
-    }
-    if let Some(seconds) = failure.retry_after() {
-        headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
-    }
-    let refused = match failure {
-        Failure::Overload => Some("full"),
-        Failure::Starting => Some("starting"),
-        Failure::NoPeer => Some(STRANGER),
-        _ => None,
-    };
-    if let Some(why) = refused {
-        headers.insert(REFUSED, HeaderValue::from_static(why));
-    }
-    // So that a peer does not retry.
-    let piece = match failure {
-        Failure::Changed => Some("changed"),
-        Failure::NoPieces => Some("none"),
-        _ => None,
-    };
-    if let Some(text) = piece {
-        headers.insert(PIECE, HeaderValue::from_static(text));
-    }
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response.extensions_mut().insert(failure);
-    response
+    failed.answer(&name.token, id).map(ResponseBody::text)
 }
 
 /// The client has it already; `fields` are the stored ones that a 304 has.
@@ -167,13 +107,7 @@ pub(crate) fn cache_fields(
 
 /// A response with a short text.
 pub(crate) fn plain(status: StatusCode, text: String) -> Response<ResponseBody> {
-    let length = text.len();
-    let mut response = Response::new(ResponseBody::text(text));
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
-    response
+    levada_failure::plain(status, text).map(ResponseBody::text)
 }
 
 /// The answer of a route that asks no server.

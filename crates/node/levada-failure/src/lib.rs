@@ -1,6 +1,7 @@
 //! Failures of one request: the party at fault, the client's response, and whether another server may be
 //! tried.
 
+mod answer;
 mod body_error;
 pub mod grpc;
 
@@ -13,6 +14,7 @@ use levada_http::websocket::HandshakeFault;
 use levada_tls::client_certificates::ClientRefusal;
 use levada_upstream::{SendError, ServerFailure};
 
+pub use answer::{PROXY_STATUS, plain};
 pub use body_error::BodyError;
 
 /// Why a request could not be served as asked.
