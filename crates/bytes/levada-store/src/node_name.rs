@@ -1,6 +1,9 @@
 //! The name of a node, as fields of requests and responses have it.
 
-use http::HeaderValue;
+use http::{
+    HeaderMap, HeaderValue,
+    header::{AGE, VIA},
+};
 use levada_cache::{CacheName, CacheStatus};
 
 use crate::HitFields;
@@ -29,6 +32,22 @@ impl NodeName {
     /// This node's fields of a response from the store.
     pub fn hit<'a>(&'a self, age: Option<u32>, status: &'a CacheStatus<'static>) -> HitFields<'a> {
         HitFields { age, status, node: &self.cache, via: &self.via }
+    }
+
+    /// Adds this node's fields to those of a response from the cache.
+    pub fn add_hit(&self, headers: &mut HeaderMap, age: Option<u32>, status: &CacheStatus<'_>) {
+        if let Some(age) = age {
+            headers.insert(AGE, HeaderValue::from(age));
+        }
+        status.append_to(headers, &self.cache);
+        self.add_via(headers);
+    }
+
+    /// Adds this node to `Via` (RFC 9110 Sec. 7.6.3), and removes the cache directives that are for Levada only
+    /// (RFC 9213).
+    pub fn add_via(&self, headers: &mut HeaderMap) {
+        levada_cache::strip_own_target(headers);
+        headers.append(VIA, self.via.clone());
     }
 }
 

@@ -18,7 +18,7 @@ use crate::{
     node::Node,
     request::RequestContext,
     resource::Resource,
-    respond::{self, PipelineResult},
+    respond::PipelineResult,
 };
 
 /// Gets a response from the origin for this request alone. The request has no body.
@@ -150,7 +150,7 @@ pub(crate) fn passed_on(
         rest::heal(&mut relay, &node.cache, of, (parts.status, &parts.headers), || head);
     }
     node.cache.purges.strip(&mut parts.headers);
-    respond::via(&node.name, &mut parts.headers);
+    node.name.add_via(&mut parts.headers);
     Response::from_parts(parts, ResponseBody::new(Source::Upstream(Box::new(relay))))
 }
 
@@ -162,6 +162,6 @@ pub(crate) fn finish_passed(
 ) {
     let name = &cache.forwarder.name;
     cache.purges.strip(response.headers_mut());
-    respond::via(name, response.headers_mut());
+    name.add_via(response.headers_mut());
     status.append_to(response.headers_mut(), &name.cache);
 }

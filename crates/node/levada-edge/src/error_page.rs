@@ -2,7 +2,7 @@
 //!
 //! A page of the origin that was fetched once is kept, so that it is there when the origin is not.
 
-use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
+use std::{net::IpAddr, sync::Arc};
 
 use http::{
     HeaderValue, Method, Request, Response, StatusCode,
@@ -13,7 +13,6 @@ use levada_access::fields::FORWARDED_PROTO;
 use levada_cluster::orders::METHOD;
 use levada_rules::{Adjustments, ErrorPage, Page, RouteAnswer};
 use levada_store::Label;
-use parking_lot::Mutex;
 
 use crate::{
     access_record::AccessRecord,
@@ -28,12 +27,6 @@ use crate::{
 /// The largest page of an origin in bytes, and the largest that is kept.
 const LARGEST: usize = 1 << 20;
 const LARGEST_KEPT: usize = 64 << 10;
-/// The most pages that are kept.
-const MOST_KEPT: usize = 64;
-
-/// Pages of origins, by their identities, with labels that purges look at.
-#[derive(Default)]
-pub(crate) struct KeptPages(Mutex<BTreeMap<String, (Label, Page)>>);
 
 /// The parts of a request that its error page needs.
 pub(crate) struct Asked {
@@ -85,18 +78,13 @@ impl Asked {
         let place = context.resource.identity().to_owned();
         let born = node.cache.purges.latest();
         let label = Label::new(context.resource.site.id, born);
-        let is_kept = |kept: &&(Label, Page)| node.cache.purges.may_join(&kept.0, &place);
-        let kept = node.pages.0.lock().get(&place).filter(is_kept).map(|kept| kept.1.clone());
+        let kept = node.pages.get(&node.cache.purges, &place);
         if failed && kept.is_some() {
             return kept;
         }
         let Some(page) = fetch(node, context).await else { return kept };
         if page.body.len() <= LARGEST_KEPT {
-            let mut all = node.pages.0.lock();
-            if all.len() >= MOST_KEPT && !all.contains_key(&place) {
-                all.pop_first();
-            }
-            all.insert(place, (label, page.clone()));
+            node.pages.keep(place, label, page.clone());
         }
         Some(page)
     }

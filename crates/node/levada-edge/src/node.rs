@@ -17,10 +17,12 @@ use levada_cluster::events::Events;
 use levada_cluster::nodes::{PeerSources, Peers};
 use levada_cluster::orders::OrderPlace;
 use levada_cluster::orders::{LastAwake, MissedInvalidations, PurgeEndpoint};
+use levada_cluster::purge::KeptValues;
 use levada_control::status::{History, PopularObjects, SetSizes};
 use levada_discovery::Discovery;
 use levada_net::{bpf::BpfError, resting::RestingConnections, stop::Stop};
 use levada_redirector::handoff::{FrontEnd, HandoffBackend};
+use levada_rules::Page;
 use levada_tls::acme::Certificates;
 use levada_upstream::{Clock, SharedProbes};
 use tokio::sync::watch;
@@ -28,7 +30,6 @@ use tokio::sync::watch;
 use crate::{
     access_record::Telemetry,
     cache::Cache,
-    error_page::KeptPages,
     forward::{ForwardPatience, Forwarder},
     identify::Identifier,
     large::Transfers,
@@ -77,7 +78,7 @@ pub struct Node {
     /// The shared state of transfers in pieces.
     pub large: Arc<Transfers>,
     /// Error pages of origins.
-    pub(crate) pages: KeptPages,
+    pub(crate) pages: KeptValues<Page>,
     /// Clients whose connections were given up as dormant.
     pub given_up: Arc<GivenUpClients>,
     /// The state of a drain.
@@ -235,7 +236,7 @@ impl Node {
             probes: SharedProbes::default(),
             forwarder,
             large,
-            pages: KeptPages::default(),
+            pages: KeptValues::default(),
             given_up: Arc::default(),
             drain: Drain::new(metrics.drain.clone()),
             route: settings

@@ -98,7 +98,7 @@ async fn answer(
     };
     let mut response = answer.unwrap_or_else(|failed| {
         record.failed(client, &failed);
-        respond::failure(&node.name, &failed, None)
+        failed.answer(&node.name.token, None).map(ResponseBody::text)
     });
     if let Some(alt_svc) = &connection.alt_svc {
         response.headers_mut().insert(ALT_SVC, alt_svc.clone());
@@ -132,7 +132,7 @@ async fn adjusted(
     let has_failed = answer.is_err();
     let mut response = answer.unwrap_or_else(|failed| {
         record.failed(client, &failed);
-        respond::failure(&node.name, &failed, adjusting.id())
+        failed.answer(&node.name.token, adjusting.id()).map(ResponseBody::text)
     });
     if let Some(page) = page {
         page.replace(node, with, has_failed, &mut response, adjusting.id()).await;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode,
-    header::{self, AGE, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, VIA},
+    header::{self, CONTENT_LENGTH, CONTENT_TYPE, LOCATION},
 };
 use levada_body::partial;
 use levada_cache::{CacheStatus, strip_fields};
@@ -21,13 +21,6 @@ use levada_store::NodeName;
 
 /// The outcome of a request: its response, or the failure that becomes one.
 pub(crate) type PipelineResult = Result<Response<ResponseBody>, Failed>;
-
-/// Adds this node to `Via` (RFC 9110 Sec. 7.6.3), and removes the cache directives that are for Levada
-/// only (RFC 9213).
-pub(crate) fn via(name: &NodeName, headers: &mut HeaderMap) {
-    levada_cache::strip_own_target(headers);
-    headers.append(VIA, name.via.clone());
-}
 
 /// Names the peer, or the server of a switch, that answered in `Proxy-Status` (RFC 9209), with the reason of the
 /// choice if the site shows it.
@@ -53,15 +46,6 @@ pub(crate) fn next_hop(
     }
 }
 
-/// The answer to a request that could not be served, with its identifier.
-pub(crate) fn failure(
-    name: &NodeName,
-    failed: &Failed,
-    id: Option<&HeaderValue>,
-) -> Response<ResponseBody> {
-    failed.answer(&name.token, id).map(ResponseBody::text)
-}
-
 /// The client has it already; `fields` are the stored ones that a 304 has.
 pub(crate) fn not_modified(
     name: &NodeName,
@@ -69,12 +53,7 @@ pub(crate) fn not_modified(
     age: Option<u32>,
     status: &CacheStatus<'_>,
 ) -> Response<ResponseBody> {
-    let mut response = Response::new(ResponseBody::new(Source::Empty));
-    *response.status_mut() = StatusCode::NOT_MODIFIED;
-    let headers = response.headers_mut();
-    *headers = fields;
-    cache_fields(name, headers, age, status);
-    response
+    without_body(name, StatusCode::NOT_MODIFIED, fields, age, status)
 }
 
 /// The range that was asked for is not there (RFC 9110 Sec. 15.5.17).
@@ -83,26 +62,21 @@ pub(crate) fn unsatisfied(
     length: u64,
     status: &CacheStatus<'_>,
 ) -> Response<ResponseBody> {
-    let mut response = Response::new(ResponseBody::new(Source::Empty));
-    *response.status_mut() = StatusCode::RANGE_NOT_SATISFIABLE;
-    let headers = response.headers_mut();
-    *headers = partial::unsatisfied(length);
-    cache_fields(name, headers, None, status);
-    response
+    let fields = partial::unsatisfied(length);
+    without_body(name, StatusCode::RANGE_NOT_SATISFIABLE, fields, None, status)
 }
 
-/// Adds the fields of this node to a response from the cache.
-pub(crate) fn cache_fields(
+fn without_body(
     name: &NodeName,
-    headers: &mut HeaderMap,
+    code: StatusCode,
+    mut fields: HeaderMap,
     age: Option<u32>,
     status: &CacheStatus<'_>,
-) {
-    if let Some(age) = age {
-        headers.insert(AGE, HeaderValue::from(age));
-    }
-    status.append_to(headers, &name.cache);
-    via(name, headers);
+) -> Response<ResponseBody> {
+    name.add_hit(&mut fields, age, status);
+    let mut response = Response::new(ResponseBody::new(Source::Empty));
+    (*response.status_mut(), *response.headers_mut()) = (code, fields);
+    response
 }
 
 /// A response with a short text.

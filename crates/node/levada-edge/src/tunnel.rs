@@ -26,7 +26,6 @@ use crate::{
     body::{OpenTunnel, ResponseBody, Source},
     node::Node,
     request::RequestContext,
-    respond,
 };
 
 /// Whether a request for WebSocket is answered as if it had not asked: by a file, or by the route itself. After a
@@ -86,7 +85,7 @@ pub(crate) async fn open(
     let server = body.into_switched().ok_or(Failure::Server(ServerFailure::BadHandshake))?;
     levada_cache::strip_response(&mut parts.headers);
     node.cache.purges.strip(&mut parts.headers);
-    respond::via(&node.name, &mut parts.headers);
+    node.name.add_via(&mut parts.headers);
     parts.status = handshake.open(&mut parts.headers);
     record.switched();
     let tunnel = OpenTunnel { server, idle_timeout: settings.idle_timeout, place };

@@ -9,6 +9,7 @@
 //! exchange            the message by which two nodes compare their logs
 //! ledger              puts orders in force: journal first, then rules and log
 //! journal             keeps rules and the log over a restart, for a node with a disk tier
+//! kept                values that are kept outside the store
 //! answer              the answers to orders
 //! report              the result of an order at one node
 //! ```
@@ -25,6 +26,7 @@ mod answer;
 mod exchange;
 mod invalidated;
 mod journal;
+mod kept;
 mod ledger;
 mod log;
 mod metrics;
@@ -42,6 +44,7 @@ use tokio::sync::Notify;
 
 pub use answer::{PurgeAnswer, read_order};
 pub use exchange::Exchange;
+pub use kept::KeptValues;
 pub use ledger::Merged;
 pub use log::{LogId, LogStates, LoggedOrder, OrderId};
 pub use metrics::PurgeMetrics;

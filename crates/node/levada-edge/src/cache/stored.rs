@@ -145,7 +145,7 @@ pub(crate) async fn from_blocks(
     if let Some(length) = length.filter(|_| !body.is_running()) {
         headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
     }
-    respond::cache_fields(name, headers, age, status);
+    name.add_hit(headers, age, status);
     let source = match (wanted, length) {
         _ if parts.method == Method::HEAD => Source::Empty,
         (Wanted::Some(ranges), Some(length)) => {
