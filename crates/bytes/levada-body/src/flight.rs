@@ -13,7 +13,7 @@
 use std::{
     collections::HashMap,
     future::poll_fn,
-    sync::{Arc, Weak},
+    sync::{Arc, Weak, atomic::AtomicBool},
     task::{Context, Poll, Waker},
     time::Instant,
 };
@@ -39,12 +39,15 @@ pub struct FlightStart {
     pub label: Label,
     /// The number of invalidations before.
     pub begun: u64,
+    /// Another node is asked: a request of a node that asks in its place must not follow, as each could wait for the
+    /// other.
+    pub asks_node: AtomicBool,
 }
 
 impl FlightStart {
     /// A flight that begins now.
     pub fn now(label: Label, begun: u64) -> Self {
-        Self { since: Instant::now(), label, begun }
+        Self { since: Instant::now(), label, begun, asks_node: AtomicBool::new(false) }
     }
 }
 
@@ -180,6 +183,11 @@ impl<O: Clone, L> FlightLeader<O, L> {
     /// The identity that the flight is shared by.
     pub fn identity(&self) -> &Arc<str> {
         &self.0.identity
+    }
+
+    /// When the flight began.
+    pub fn start(&self) -> &FlightStart {
+        &self.0.start
     }
 
     /// The part of the outcome that is the leader's alone.
