@@ -4,6 +4,7 @@
 //! decider     a policy with its locks and its random generator: chooses the node for a request
 //! shared_deciders   the same one for all sites of one policy
 //! classes     the service classes of a site's requests, given by rules or learned
+//! node_turn   a request at a node of the cluster, and its outcome for the policy
 //! origins     the origins of a site, and the order in which a request tries them
 //! metrics     the counters of policies, and the state of servers on a page
 //! sources     the members that stand in the places of origins and servers, from levada-discovery
@@ -19,6 +20,7 @@ mod classes;
 mod decider;
 pub mod handoff;
 mod metrics;
+mod node_turn;
 mod origin_tries;
 mod origins;
 mod server_plan;
@@ -31,6 +33,7 @@ mod switch;
 pub use classes::Classes;
 pub use decider::{Decider, DeciderDeployment, PreparedDecider, SharedDecider, retried};
 pub use metrics::{PolicyMetrics, ServerMetrics, ShownServers};
+pub use node_turn::NodeTurn;
 pub use origin_tries::OriginTries;
 pub use origins::{OriginList, OriginOrder, Origins, WatchedOrigin};
 pub use server_plan::{Connect, ServerPlan};

@@ -298,6 +298,7 @@ fn wire(trust: &PeerTrust, h2: bool) -> Result<Wire, TlsError> {
 mod tests {
     use std::time::Duration;
 
+    use levada_policy::NodeIndex;
     use levada_upstream::HealthCheck;
 
     use super::*;

@@ -7,7 +7,7 @@ use std::{
 
 use crate::handoff::HandoffControl;
 use http::StatusCode;
-use levada_policy::{NodeIndex, Pick, RequestOutcome};
+use levada_policy::{NodeIndex, Pick};
 use levada_types::Request;
 use levada_upstream::{
     AdmittedRequest, Clock, Group, RequestBody, ResponseGuard, Retries, RetryBudget, SendError,
@@ -18,7 +18,7 @@ use super::{
     Switch, SwitchView, WatchedMember,
     member::{HeldRequest, Member},
 };
-use crate::{Classes, SharedDecider, Sizes, decider::retried};
+use crate::{Classes, SharedDecider, Sizes, decider::retried, node_turn::outcome};
 
 /// The parts of a site that choose a server for a request.
 #[derive(Clone, Copy)]
@@ -261,19 +261,16 @@ impl ResponseGuard for ServerTurn {
 
 impl Drop for ServerTurn {
     fn drop(&mut self) {
-        let Some((answered, status)) = self.answered else { return };
-        let latency = answered - self.sent;
-        let ok = self.ended && !status.is_server_error();
-        if let Some((classes, subject, path)) = self.classes.take().filter(|_| ok) {
-            classes.observe(subject.rule, &path, latency);
+        let Some(answered) = self.answered else { return };
+        let at = if self.decider.observes() { self.held.member().at() } else { None };
+        if at.is_none() && self.classes.is_none() {
+            return;
         }
-        if self.decider.observes()
-            && let Some(node) = self.held.member().at()
-        {
-            // A tunnel lasts as long as its client likes.
-            let tunnel = status == StatusCode::SWITCHING_PROTOCOLS;
-            let service_time = if tunnel { latency } else { self.sent.elapsed() };
-            let outcome = RequestOutcome { node, latency, service_time, ok };
+        let outcome = outcome(at.unwrap_or_default(), self.sent, answered, self.ended);
+        if let Some((classes, subject, path)) = self.classes.take().filter(|_| outcome.ok) {
+            classes.observe(subject.rule, &path, outcome.latency);
+        }
+        if at.is_some() {
             self.decider.observe(&outcome, self.clock.now());
         }
     }
