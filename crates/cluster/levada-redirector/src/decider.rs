@@ -278,7 +278,7 @@ impl PreparedDecider {
 }
 
 /// The retry that follows a failed choice.
-pub fn retried(pick: Pick) -> Pick {
+pub(crate) fn retried(pick: Pick) -> Pick {
     Pick { reason: levada_policy::PickReason::Retry, ..pick }
 }
 

@@ -31,7 +31,7 @@ mod sources;
 mod switch;
 
 pub use classes::Classes;
-pub use decider::{Decider, DeciderDeployment, PreparedDecider, SharedDecider, retried};
+pub use decider::{Decider, DeciderDeployment, PreparedDecider, SharedDecider};
 pub use metrics::{PolicyMetrics, ServerMetrics, ShownServers};
 pub use node_turn::NodeTurn;
 pub use origin_tries::OriginTries;

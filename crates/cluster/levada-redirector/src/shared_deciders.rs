@@ -1,5 +1,5 @@
-//! The deciders of the sites that choose among the nodes of a cluster: sites of one policy share one, if all that it
-//! knows belongs to objects.
+//! The deciders of the sites that choose among the nodes of a cluster: sites of one policy share one for the nodes of a
+//! region, if all that it knows belongs to objects.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -12,42 +12,38 @@ use crate::{DeciderDeployment, PolicyChoice, PreparedDecider, SharedDecider};
 
 /// The deciders that sites have so far, when all sites of a node are made.
 pub struct SharedDeciders<'a> {
-    /// The nodes that they choose from.
-    pub deployment: DeciderDeployment,
-    /// By the text of the choice: parameters have no order.
+    /// By the region, and the text of the choice: parameters have no order.
     prepared: HashMap<String, PreparedDecider>,
     /// The deciders of the former sites, by the same.
     former: HashMap<String, &'a SharedDecider>,
 }
 
 impl<'a> SharedDeciders<'a> {
-    /// None yet; `former` are those of the former sites.
-    pub fn new(
-        former: impl Iterator<Item = &'a SharedDecider>,
-        deployment: DeciderDeployment,
-    ) -> Self {
+    /// None yet; `former` are those of the former sites, each with the region whose nodes it chooses from.
+    pub fn new(former: impl Iterator<Item = (&'a str, &'a SharedDecider)>) -> Self {
         let mut met = HashSet::new();
-        let distinct = former.filter(|decider| met.insert(Arc::as_ptr(decider)));
-        let former = distinct.map(|decider| (text(decider.choice()), decider)).collect();
-        Self { deployment, prepared: HashMap::new(), former }
+        let distinct = former.filter(|(_, decider)| met.insert(Arc::as_ptr(decider)));
+        let former = distinct.map(|(region, one)| (text(region, one.choice()), one)).collect();
+        Self { prepared: HashMap::new(), former }
     }
 
-    /// The decider of a site. It takes over the state of `before`, the site's former one, or of the former one that
+    /// The decider of a site for the nodes of a region; `""` is that of this node. It takes over the state of `before`, the site's former one, or of the former one that
     /// other sites shared, if that has the same choice.
     ///
     /// # Errors
     /// When the policy does not exist or its parameters are wrong. Nothing has changed then.
     pub fn prepare(
         &mut self,
-        choice: &PolicyChoice,
+        (region, choice): (&str, &PolicyChoice),
+        deployment: &DeciderDeployment,
         before: Option<&SharedDecider>,
     ) -> Result<PreparedDecider, BuildError> {
-        let key = text(choice);
+        let key = text(region, choice);
         if let Some(shared) = self.prepared.get(&key).and_then(PreparedDecider::for_another_site) {
             return Ok(shared);
         }
         let shared = self.former.get(&key).copied().filter(|decider| decider.is_per_object());
-        let prepared = PreparedDecider::new(choice, &self.deployment, shared.or(before))?;
+        let prepared = PreparedDecider::new(choice, deployment, shared.or(before))?;
         if let Some(shared) = prepared.for_another_site() {
             self.prepared.insert(key, shared);
         }
@@ -55,8 +51,8 @@ impl<'a> SharedDeciders<'a> {
     }
 }
 
-fn text(choice: &PolicyChoice) -> String {
-    format!("{choice:?}")
+fn text(region: &str, choice: &PolicyChoice) -> String {
+    format!("{region:?} {choice:?}")
 }
 
 #[cfg(test)]
@@ -71,9 +67,10 @@ mod tests {
     }
 
     fn deciders<'a>(former: &'a [&'a SharedDecider]) -> SharedDeciders<'a> {
-        let deployment = DeciderDeployment { redirectors: 1, capacity: 100, seed: 1 };
-        SharedDeciders::new(former.iter().copied(), deployment)
+        SharedDeciders::new(former.iter().map(|one| ("", *one)))
     }
+
+    const ONE: DeciderDeployment = DeciderDeployment { redirectors: 1, capacity: 100, seed: 1 };
 
     #[test]
     fn sites_share_the_objects_of_a_policy_but_not_its_turns() {
@@ -81,21 +78,26 @@ mod tests {
         let lard = choice("lard", "targets", 1_000);
         let turns = PolicyChoice { name: "round_robin".to_owned(), parameters: [].into() };
         let mut deciders = deciders(&[]);
-        let mut of = |choice| deciders.prepare(choice, None).expect("it exists").commit();
+        let mut of =
+            |choice| deciders.prepare(("", choice), &ONE, None).expect("it exists").commit();
         for per_object in [&fdr, &hrw, &lard] {
             assert!(Arc::ptr_eq(&of(per_object), &of(per_object)));
         }
         assert!(!Arc::ptr_eq(&of(&turns), &of(&turns)));
+        let mut of_region =
+            |region| deciders.prepare((region, &fdr), &ONE, None).expect("it exists").commit();
+        assert!(Arc::ptr_eq(&of_region("us"), &of_region("us")));
+        assert!(!Arc::ptr_eq(&of_region("us"), &of_region("")), "they have other nodes");
     }
 
     #[test]
     fn new_site_before_all_others_gets_what_they_have_learned() {
         let fdr = choice("fdr", "slots", 1_000);
-        let old = deciders(&[]).prepare(&fdr, None).expect("it exists").commit();
+        let old = deciders(&[]).prepare(("", &fdr), &ONE, None).expect("it exists").commit();
         let former = [&old];
         let mut deciders = deciders(&former);
-        let first = deciders.prepare(&fdr, None).expect("it exists").commit();
-        let second = deciders.prepare(&fdr, Some(&old)).expect("it exists").commit();
+        let first = deciders.prepare(("", &fdr), &ONE, None).expect("it exists").commit();
+        let second = deciders.prepare(("", &fdr), &ONE, Some(&old)).expect("it exists").commit();
         assert!(Arc::ptr_eq(&first, &old) && Arc::ptr_eq(&second, &old));
     }
 }

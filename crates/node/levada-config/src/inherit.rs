@@ -185,6 +185,25 @@ mod tests {
     }
 
     #[test]
+    fn shields_policy_is_inherited_as_a_whole_and_its_short_form_has_none() {
+        let mut file = json!({ "site": [{
+            "origin": "http://a",
+            "shield": { "region": "us", "policy": { "name": "fdr", "busy": 3 } },
+            "route": [
+                { "path": "/a" },
+                { "path": "/b", "shield": { "policy": { "name": "lard" } } },
+                { "path": "/c", "shield": "eu" },
+            ],
+        }] });
+        complete(&mut file);
+        let routes = &file["site"][0]["route"];
+        assert_eq!(routes[0]["shield"], file["site"][0]["shield"]);
+        let own = json!({ "region": "us", "policy": { "name": "lard" } });
+        assert_eq!(routes[1]["shield"], own);
+        assert_eq!(routes[2]["shield"], "eu");
+    }
+
+    #[test]
     fn nearest_level_that_names_a_header_field_counts_for_this_field() {
         let around = json!({ "request_headers": {
             "set": { "X-A": "1", "X-B": "1", "X-C": "1" }, "remove": ["X-D", "X-E"],

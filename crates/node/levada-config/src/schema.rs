@@ -23,7 +23,10 @@ pub fn schema() -> Json {
     with_policies(&mut schema["properties"]["policy"]);
     let site = &mut schema["properties"]["site"]["items"]["properties"];
     with_policies(&mut site["policy"]);
-    with_policies(&mut site["route"]["items"]["properties"]["policy"]);
+    with_policies(shield_policy(site));
+    let route = &mut site["route"]["items"]["properties"];
+    with_policies(&mut route["policy"]);
+    with_policies(shield_policy(route));
     schema["properties"]["cache"]["properties"]["eviction"]["oneOf"] = evictions();
     schema["$defs"] =
         json!({ "parameters": { "allOf": edge_policies().map(when_named).collect::<Json>() } });
@@ -90,6 +93,11 @@ fn unwrap_optional(object: &mut Map<String, Json>) {
 fn with_policies(schema: &mut Json) {
     schema["properties"]["name"]["enum"] = edge_policies().map(|policy| policy.name).collect();
     schema["allOf"] = json!([{ "$ref": "#/$defs/parameters" }]);
+}
+
+/// The policy in the table form of a shield.
+fn shield_policy(servers: &mut Json) -> &mut Json {
+    &mut servers["shield"]["anyOf"][1]["properties"]["policy"]
 }
 
 /// Each algorithm as a word with its description.

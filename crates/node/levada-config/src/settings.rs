@@ -361,8 +361,17 @@ pub struct SiteServers {
     pub health: HealthCheck,
     /// Limits on requests in flight at the origins.
     pub misses: MissLimits,
-    /// The region through which nodes of other regions ask the origins.
-    pub shield: Option<Arc<str>>,
+    /// The region that is asked before the origins.
+    pub shield: Option<ShieldSettings>,
+}
+
+/// The region through which nodes of other regions ask the origins.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ShieldSettings {
+    /// The region.
+    pub region: Arc<str>,
+    /// The policy that chooses among its nodes.
+    pub policy: PolicyChoice,
 }
 
 impl SiteServers {

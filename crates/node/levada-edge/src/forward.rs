@@ -14,10 +14,12 @@ use levada_access::{
     trust::FORWARDED_FOR,
 };
 use levada_cache::{join_cookies, strip_fields};
-use levada_cluster::nodes::{ChoosesNodes, ChosenPeers, Membership, NearNodes, Peers, STORED};
+use levada_cluster::nodes::{
+    ChoosesNodes, ChosenPeers, Membership, NearNodes, Peers, STORED, SentRequest,
+};
 use levada_http::NO_HOST;
-use levada_policy::{Cluster, Outstanding, Pick};
-use levada_redirector::{OriginTries, Sizes, retried};
+use levada_policy::{Cluster, Pick};
+use levada_redirector::{OriginTries, Sizes};
 use levada_rules::UnkeyedFields;
 use levada_types::Request as PolicyRequest;
 use levada_upstream::{
@@ -301,14 +303,14 @@ struct Choice<'a> {
 impl ChoosesNodes for Choice<'_> {
     fn choose(&self, left: &Cluster) -> Option<Pick> {
         let request = PolicyRequest::new(self.resource.key());
-        self.resource.decider().pick(&request, left, self.clock.now()).map(retried)
+        self.resource.decider().pick(&request, left, self.clock.now())
     }
 
     fn decided(&mut self, pick: Pick, slot: usize) {
         self.record.decided(self.resource, pick, slot);
     }
 
-    fn answered(&mut self, outstanding: Outstanding, response: &mut UpstreamResponse) {
+    fn answered(&mut self, (outstanding, _): SentRequest, response: &mut UpstreamResponse) {
         self.record.outstanding = Some(outstanding);
         if self.resource.piece.is_some() {
             response.body_mut().read_at_most(PIECE_READ);

@@ -117,11 +117,6 @@ pub struct Node {
     pub(crate) name: Arc<NodeName>,
 }
 
-/// The nodes that choose among each other by themselves.
-fn redirectors(peers: Option<&Peers>) -> u32 {
-    peers.map_or(1, |peers| peers.now().members().count()).max(1) as u32
-}
-
 /// The back-end, if the settings want one.
 fn backend(settings: &Settings) -> Result<Option<HandoffBackend>, BpfError> {
     let Some(handoff) = &settings.handoff else { return Ok(None) };
@@ -172,7 +167,7 @@ impl Node {
             telemetry: &telemetry,
             workers,
             discovery: &discovery,
-            redirectors: redirectors(peers.as_deref()),
+            peers: peers.as_deref(),
         };
         let sites = plan_sites(&around, None)?.make(&around);
         let sites = Arc::new(ArcSwap::from_pointee(sites));
@@ -304,16 +299,16 @@ impl Node {
     pub fn site_builder<'a>(&'a self, settings: &'a Settings) -> SiteBuilder<'a> {
         let (clock, metrics, workers) = (self.clock, &self.metrics, self.workers);
         let (telemetry, discovery) = (&self.telemetry, &self.discovery);
-        let redirectors = redirectors(self.peers.as_deref());
-        SiteBuilder { settings, clock, metrics, telemetry, workers, discovery, redirectors }
+        let peers = self.peers.as_deref();
+        SiteBuilder { settings, clock, metrics, telemetry, workers, discovery, peers }
     }
 
     /// Lets the policies of all sites go on with the number of nodes that there are now.
     pub fn follow_redirectors(&self) {
-        let redirectors = redirectors(self.peers.as_deref());
+        let Some(peers) = &self.peers else { return };
         for site in self.sites.load().iter() {
-            for decider in site.pieces.iter().chain([&site.decider]) {
-                if let Err(error) = decider.follow(redirectors) {
+            for (region, decider) in site.deciders() {
+                if let Err(error) = decider.follow(peers.redirectors(region)) {
                     tracing::error!(%error, site = site.name(), "the policy keeps its thresholds");
                 }
             }

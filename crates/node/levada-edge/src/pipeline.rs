@@ -2,7 +2,10 @@
 //!
 //! Read [`serve`] first. Every stage returns a value; this file owns all branching between them.
 
-use std::{sync::Arc, time::SystemTime};
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::SystemTime,
+};
 
 use http::{
     HeaderMap, Method, Request, Response, StatusCode,
@@ -310,7 +313,7 @@ async fn dispatch(
 /// The node that the policy chooses.
 fn redirect(
     node: &Node,
-    members: &Membership,
+    members: &Arc<Membership>,
     resource: &Resource,
     class: ServiceClass,
 ) -> Result<Pick, Failure> {
@@ -504,7 +507,9 @@ fn lead_or_follow(
     let start = FlightStart::now(Label::new(site, pending.born()), pending.begun());
     let late = context.resource.fetch_is_late_after();
     let may_follow = |start: &FlightStart, outcome: Option<&FetchOutcome>| {
-        if outcome.is_none() && start.since.elapsed() >= late {
+        if outcome.is_none() && start.since.elapsed() >= late
+            || context.is_from_region() && start.asks_node.load(Relaxed)
+        {
             return false;
         }
         let label = outcome.and_then(FetchOutcome::label).unwrap_or(&start.label);
@@ -569,8 +574,9 @@ async fn serve_from_fill(
 ) -> PipelineResult {
     let (why, stale, directives) = (order.why, order.stored.clone(), order.directives);
     record.cache = if stale.is_some() { CacheResult::Expired } else { CacheResult::Miss };
-    // A fetch that the request would share may be waiting for the request itself.
-    if cdn_loop::has_passed(&context.parts.headers, &node.name.via) {
+    // A fetch that the request would share may be waiting for the request itself. A node that asks this one in the
+    // place of the origin may have got the request by it, and shares no fetch that waits for a node.
+    if !context.is_from_region() && cdn_loop::has_passed(&context.parts.headers, &node.name.via) {
         return Box::pin(pass(node, context, why, "loop", record)).await;
     }
     let arrived = node.cache.purges.latest();

@@ -7,6 +7,7 @@ use std::{
 };
 
 use http::HeaderValue;
+use levada_cluster::nodes::Peers;
 use levada_discovery::Discovery;
 use levada_observe::log::access_log::Log;
 use levada_policy::BuildError;
@@ -20,7 +21,7 @@ use crate::{
     metrics::Metrics,
     node_error::NodeError,
     routes::Routes,
-    sites::{Site, SiteParts, Sites},
+    sites::{Shield, Site, SiteParts, Sites},
 };
 use levada_config::{
     PolicyChoice, Settings, SiteLog, SiteRoute, SiteServers, SiteSettings, SwitchSettings, Way,
@@ -36,8 +37,8 @@ pub struct SiteBuilder<'a> {
     pub(crate) telemetry: &'a Telemetry,
     pub(crate) workers: usize,
     pub(crate) discovery: &'a Discovery,
-    /// The nodes that choose among each other by themselves.
-    pub(crate) redirectors: u32,
+    /// The nodes that policies choose among.
+    pub(crate) peers: Option<&'a Peers>,
 }
 
 /// Plans the sites of the builder's settings. A site with the same first host as a former one takes over its state;
@@ -52,8 +53,8 @@ pub fn plan_sites(
     let stays = before.is_some_and(|(settings, _)| surround_alike(settings, builder.settings));
     let all = || before.iter().flat_map(|(_, sites)| sites.iter());
     let former: HashMap<_, &Arc<Site>> = all().map(|old| (old.place(), old)).collect();
-    let known = all().filter(|old| old.switch.is_none()).map(|old| &old.decider);
-    let mut deciders = SharedDeciders::new(known, builder.deployment());
+    let known = all().filter(|old| old.switch.is_none()).flat_map(|old| old.deciders());
+    let mut deciders = SharedDeciders::new(known);
     let mut plans = Vec::with_capacity(former.len());
     for site in &builder.settings.sites {
         let old = former.get(&(Site::id_of(site), None));
@@ -65,7 +66,7 @@ pub fn plan_sites(
         }
         for (settings, route) in with_routes(site) {
             let before = former.get(&(Site::id_of(&settings), route.clone())).copied();
-            let policies = prepare(&mut deciders, &settings, before);
+            let policies = prepare(builder, &mut deciders, &settings, before);
             let policies =
                 policies.map_err(|why| NodeError::Policy { site: site.hosts.join(", "), why })?;
             let log = match &settings.log {
@@ -135,28 +136,30 @@ fn with_routes(site: &SiteSettings) -> Vec<(SiteSettings, Option<Arc<str>>)> {
 }
 
 impl SiteBuilder<'_> {
-    /// The node as policies see it that choose among nodes of the cluster.
-    fn deployment(&self) -> DeciderDeployment {
+    /// The node as policies see it that choose among the nodes of a region; `""` is that of this node.
+    fn deployment(&self, region: &str) -> DeciderDeployment {
         let Settings { limits, seed, name, .. } = self.settings;
         // The system chooses the seed of random choices, so that clients cannot know it.
         let seed = seed.unwrap_or_else(|| RandomState::new().hash_one(name));
-        DeciderDeployment { redirectors: self.redirectors, capacity: limits.capacity, seed }
+        let redirectors = self.peers.map_or(1, |peers| peers.redirectors(region));
+        DeciderDeployment { redirectors, capacity: limits.capacity, seed }
     }
 }
 
 fn prepare(
+    builder: &SiteBuilder<'_>,
     deciders: &mut SharedDeciders<'_>,
     site: &SiteSettings,
     before: Option<&Arc<Site>>,
 ) -> Result<SitePolicies, BuildError> {
     let (policy, former) = (&site.servers.policy, before.map(|site| &site.decider));
+    let near = builder.deployment("");
     let whole = match &site.servers.switch {
         Some(switch) => {
-            let deployment =
-                DeciderDeployment { capacity: switch.capacity(), ..deciders.deployment };
+            let deployment = DeciderDeployment { capacity: switch.capacity(), ..near };
             PreparedDecider::new(policy, &deployment, former)?
         }
-        None => deciders.prepare(policy, former)?,
+        None => deciders.prepare(("", policy), &near, former)?,
     };
     // A replica is chosen at random, as in the paper (WORLDS'04, Sec. 3).
     let pieces = site.large.and_then(|large| large.replicas).map(|replicas| {
@@ -164,15 +167,22 @@ fn prepare(
             [("replicas".to_owned(), levada_policy::ParameterValue::Integer(replicas.into()))];
         let choice = PolicyChoice { name: "r-hrw".to_owned(), parameters: parameters.into() };
         let before = before.and_then(|site| site.pieces.as_ref());
-        deciders.prepare(&choice, before)
+        deciders.prepare(("", &choice), &near, before)
     });
-    Ok(SitePolicies { whole, pieces: pieces.transpose()? })
+    let shield = site.servers.shield.as_ref().map(|shield| {
+        let (region, before) = (&*shield.region, before.and_then(|site| site.shield.as_ref()));
+        let before = before.filter(|before| *before.region == *region);
+        let (choice, all) = ((region, &shield.policy), builder.deployment(region));
+        deciders.prepare(choice, &all, before.map(|before| &before.decider))
+    });
+    Ok(SitePolicies { whole, pieces: pieces.transpose()?, shield: shield.transpose()? })
 }
 
-/// The policies of a site: one for requests, one for the pieces of large files.
+/// The policies of a site: one for requests, one for the pieces of large files, one for the nodes of its shield.
 struct SitePolicies {
     whole: PreparedDecider,
     pieces: Option<PreparedDecider>,
+    shield: Option<PreparedDecider>,
 }
 
 fn make_site(
@@ -185,6 +195,9 @@ fn make_site(
     let SiteBuilder { settings, clock, metrics, workers, .. } = *builder;
     let decider = policies.whole.commit();
     let pieces = policies.pieces.map(PreparedDecider::commit);
+    let shield = policies.shield.zip(servers.shield.as_ref());
+    let shield = shield
+        .map(|(policy, shield)| Shield { region: shield.region.clone(), decider: policy.commit() });
     let sources = follow(servers, settings, builder.discovery);
     let origins = before.map_or_else(Origins::new, |before| before.origins.clone());
     change_origins(builder, &site, &origins, &sources);
@@ -211,6 +224,7 @@ fn make_site(
         SiteParts {
             decider,
             pieces,
+            shield,
             origins,
             sources,
             switch,

@@ -32,6 +32,8 @@ pub struct Site {
     pub decider: SharedDecider,
     /// Chooses the node for a piece of a large file, where pieces have a number of replicas of their own.
     pub pieces: Option<SharedDecider>,
+    /// The region that is asked before the origins, if there is one.
+    pub shield: Option<Shield>,
     /// Its origins.
     pub origins: Arc<Origins>,
     /// Where the members of origins and servers come from.
@@ -60,10 +62,19 @@ pub struct Site {
     pub(crate) log: Option<Option<Arc<Log>>>,
 }
 
+/// A region that is asked before the origins of a site.
+pub struct Shield {
+    /// The region.
+    pub region: Arc<str>,
+    /// Its policy.
+    pub decider: SharedDecider,
+}
+
 /// The parts of a site that are built from its settings.
 pub(crate) struct SiteParts {
     pub(crate) decider: SharedDecider,
     pub(crate) pieces: Option<SharedDecider>,
+    pub(crate) shield: Option<Shield>,
     pub(crate) origins: Arc<Origins>,
     pub(crate) sources: Sources,
     pub(crate) switch: Option<Arc<Switch>>,
@@ -121,6 +132,7 @@ impl Site {
             id: Self::id_of(&settings),
             decider: parts.decider,
             pieces: parts.pieces,
+            shield: parts.shield,
             origins: parts.origins,
             sources: parts.sources,
             switch: parts.switch,
@@ -150,6 +162,12 @@ impl Site {
     /// The parts that choose a server of its switch.
     pub(crate) fn policy(&self) -> SitePolicy<'_> {
         SitePolicy { decider: &self.decider, classes: self.classes.as_ref() }
+    }
+
+    /// Its policies, each with the region whose nodes it chooses from; `""` is that of this node.
+    pub(crate) fn deciders(&self) -> impl Iterator<Item = (&str, &SharedDecider)> {
+        let own = self.pieces.iter().chain([&self.decider]).map(|decider| ("", decider));
+        own.chain(self.shield.iter().map(|shield| (&*shield.region, &shield.decider)))
     }
 
     /// Its servers: origins, or those of its switch.

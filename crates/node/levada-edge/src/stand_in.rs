@@ -7,15 +7,18 @@
 //!           └─ nobody answers ─────> a stand-in at once; one request a second still fetches
 //! ```
 
+use std::sync::Arc;
+
 use http::Method;
 use levada_cache::ForwardReason;
-use levada_cluster::nodes::Peers;
+use levada_cluster::nodes::{Peers, is_shielded};
 use levada_upstream::{UpstreamHead, UpstreamResponse};
 
 use crate::{
     cache::lookup::{FillRequest, may_stand_in},
     node::Node,
     request::RequestContext,
+    sites::Shield,
 };
 
 /// The stand-in that a request may get.
@@ -57,9 +60,12 @@ impl<'a> StandIn<'a> {
 
     /// Whether those that would be asked are known not to answer.
     pub(crate) fn is_needed_at_once(&self) -> bool {
-        let (site, key) = (&self.context.resource.site, self.context.resource.key());
-        let no_shield = || self.node.cache.shield_nodes(site, key).is_none();
-        site.silence.is_silent() || (site.is_down() && no_shield())
+        let (site, cache) = (&self.context.resource.site, &self.node.cache);
+        let shield = || site.shield.as_ref().zip(cache.peers.as_ref());
+        let may_ask = |(shield, peers): (&Shield, &Arc<Peers>)| {
+            is_shielded(peers, &cache.purges, &shield.region)
+        };
+        site.silence.is_silent() || (site.is_down() && !shield().is_some_and(may_ask))
     }
 
     /// Awaits the outcome of a fetch, or a stand-in for it where that takes too long.

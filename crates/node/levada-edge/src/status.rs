@@ -112,7 +112,7 @@ impl Node {
         }
         let peers = self.peers.as_ref().map(|peers| peers.now());
         peers.iter().flat_map(|now| now.others()).for_each(|peer| shown.peer(&peer.server));
-        shown.policies(sites.iter().map(|site| &site.decider).collect());
+        shown.policies(sites.iter().flat_map(|site| site.deciders()).map(|(_, one)| one).collect());
         shown.end();
         let sources: Vec<_> = match &peers {
             Some(now) => {

@@ -304,9 +304,11 @@ fn without_empty_shields(
     let mut notes = Vec::new();
     for site in sites {
         let Value::Table(table) = &mut site.value else { continue };
-        let Some(Value::Text(shield)) = table.get("shield").map(|entry| &entry.node.value) else {
-            continue;
+        let shield = match table.get("shield").map(|entry| &entry.node.value) {
+            Some(Value::Table(shield)) => shield.get("region").map(|entry| &entry.node.value),
+            shield => shield,
         };
+        let Some(Value::Text(shield)) = shield else { continue };
         if is_empty(shield) {
             let note = format!(
                 "region {shield} has no nodes: sites with `shield = {shield:?}` ask their origins directly"

@@ -1,63 +1,101 @@
 //! One generation of the cluster.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    borrow::Cow,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use levada_policy::{Cluster, LoadTable, Node as ClusterNode, NodeIndex, distances};
 use levada_tls::secret::Secrets;
 use levada_types::{Key, Timestamp};
 use levada_upstream::{HealthCheck, Server};
 
-use crate::nodes::{Member, Peer, Peering, WatchedPeer};
+use crate::nodes::{Member, Peer, Peering, Peers, WatchedPeer};
 
 /// The nodes of the cluster, this one among them. An index is valid only in the generation that it comes from. Policies
-/// choose among the nodes of this node's region.
+/// choose among the nodes of one region, mostly this node's.
 pub struct Membership {
     pub(crate) generation: Arc<Generation>,
-    cluster: Cluster,
+    /// The nodes of each region as policies see them; those of this node's region come first.
+    clusters: Vec<Cluster>,
 }
 
 /// The part that changes of health leave alone.
 pub(crate) struct Generation {
     me: NodeIndex,
-    /// All nodes. Those of this node's region come first, as many as `nodes` has.
+    /// All nodes, region by region.
     pub(crate) members: Vec<Arc<Member>>,
     pub(crate) settings: Peering,
     pub(crate) check: Arc<HealthCheck>,
-    pub(crate) loads: Arc<LoadTable>,
+    /// This node's region comes first, even if an observer is the only one there.
+    regions: Vec<Region>,
+}
+
+/// The nodes of a region.
+struct Region {
+    name: Arc<str>,
+    /// The index of its first node among all nodes.
+    first: usize,
     nodes: Vec<ClusterNode>,
-    region: Arc<str>,
+    /// The requests that this node has sent to each of them.
+    loads: Arc<LoadTable>,
 }
 
 /// The index of the node that an observer is: there is none.
 const NOBODY: NodeIndex = NodeIndex(u32::MAX);
 
+impl Region {
+    fn new(name: Arc<str>, first: usize, peers: &[Peer]) -> Self {
+        let nodes = peers.iter().map(node).collect();
+        Self { name, first, nodes, loads: LoadTable::new(peers.len()) }
+    }
+}
+
 impl Generation {
-    /// The nodes of `settings`, which are `members` in the same order: those of one region first, the node `name` among
-    /// them, which is this one, unless an observer has made it.
+    /// The nodes of `settings`, which are `members` in the same order: region by region, that of the node `name` first.
+    /// This node is that one, unless an observer has made it.
     pub(crate) fn new(name: &str, settings: Peering, members: Vec<Arc<Member>>) -> Self {
         let me = settings.peers.iter().position(|peer| peer.name == name);
-        let region = settings.region_of(name);
-        let nodes = nodes(name, &settings);
+        let own = settings.region_of(name);
+        let here = settings.peers.iter().take_while(|peer| peer.region == own).count();
+        let (near, far) = settings.peers.split_at(here);
+        let mut regions = vec![Region::new(own, 0, near)];
+        let mut first = here;
+        for peers in far.chunk_by(|a, b| a.region == b.region) {
+            regions.push(Region::new(peers[0].region.clone(), first, peers));
+            first += peers.len();
+        }
         Self {
             me: me.map_or(NOBODY, |me| NodeIndex(me as u32)),
-            region,
             members,
             check: Arc::new(settings.health.clone()),
-            loads: LoadTable::new(nodes.len()),
             settings,
-            nodes,
+            regions,
         }
     }
 
-    /// Where the node of this name is, if it is of this node's region.
-    pub(crate) fn place(&self, name: &str) -> Option<NodeIndex> {
-        let near = self.nodes.iter().position(|node| *node.name == *name)?;
-        Some(NodeIndex(near as u32))
+    /// Lets the counts of requests that began under `before` go on here. Returns the tables that they were in.
+    pub(crate) fn take_over(&self, before: &Self) -> Vec<Weak<LoadTable>> {
+        let gone = Region::new(Arc::default(), 0, &[]);
+        let goes_on = |old: &Region| {
+            let same = self.regions.iter().find(|region| region.name == old.name);
+            let new = same.unwrap_or(&gone);
+            let place = |node: &ClusterNode| {
+                let place = new.nodes.iter().position(|other| other.name == node.name)?;
+                Some(NodeIndex(place as u32))
+            };
+            old.loads.hand_over(&new.loads, old.nodes.iter().map(place).collect());
+            Arc::downgrade(&old.loads)
+        };
+        before.regions.iter().map(goes_on).collect()
     }
 
-    /// The nodes with their present health and distances.
-    fn nodes(&self, now: Timestamp) -> Vec<ClusterNode> {
-        let known = self.settings.peers.iter().zip(&self.members).take(self.nodes.len());
+    /// The nodes of a region with their present health and distances.
+    fn seen(&self, region: &Region, now: Timestamp) -> Cluster {
+        let of_region = region.first..region.first + region.nodes.len();
+        let (peers, members) = (&self.settings.peers[of_region.clone()], &self.members[of_region]);
+        let known = peers.iter().zip(members);
         let distances = distances(known.map(|(peer, member)| (peer.rtt, member.measured_trip())));
         let seen =
             |(((at, node), member), distance): (((u32, &ClusterNode), &Arc<Member>), f64)| {
@@ -69,14 +107,16 @@ impl Generation {
                     ..node.clone()
                 }
             };
-        (0..).zip(&self.nodes).zip(&self.members).zip(distances).map(seen).collect()
+        let nodes = (region.first as u32..).zip(&region.nodes).zip(members).zip(distances);
+        Cluster::new(nodes.map(seen).collect(), region.loads.clone())
     }
 }
 
 impl Membership {
     pub(crate) fn new(generation: Arc<Generation>, now: Timestamp) -> Self {
-        let cluster = Cluster::new(generation.nodes(now), generation.loads.clone());
-        Self { generation, cluster }
+        let seen = |region| generation.seen(region, now);
+        let clusters = generation.regions.iter().map(seen).collect();
+        Self { generation, clusters }
     }
 
     /// This node. The index of an observer is that of no node.
@@ -84,14 +124,27 @@ impl Membership {
         self.generation.me
     }
 
-    /// The nodes as policies see them.
+    /// The nodes of this node's region as policies see them.
     pub fn cluster(&self) -> &Cluster {
-        &self.cluster
+        &self.clusters[0]
     }
 
-    /// Requests that this node has sent to each node and that are not finished.
+    /// Requests that this node has sent to each node of its region and that are not finished.
     pub fn loads(&self) -> &Arc<LoadTable> {
-        &self.generation.loads
+        self.cluster().loads()
+    }
+
+    /// The same for a node of any region.
+    pub fn outstanding(&self, node: NodeIndex) -> u32 {
+        let of_region = self.generation.regions.iter().zip(&self.clusters).rev();
+        let mut of_region = of_region.skip_while(|(region, _)| region.first > node.get());
+        let found = of_region.next();
+        found.map_or(0, |(region, seen)| seen.load(NodeIndex(node.0 - region.first as u32)))
+    }
+
+    /// Whether a node of any region is in slow start.
+    pub(crate) fn ramping(&self) -> bool {
+        self.clusters.iter().any(Cluster::ramping)
     }
 
     /// A node.
@@ -101,7 +154,7 @@ impl Membership {
 
     /// The nodes of this node's region with their indices.
     pub fn members(&self) -> impl Iterator<Item = (NodeIndex, &Arc<Member>)> {
-        self.all().take(self.generation.nodes.len())
+        self.all().take(self.cluster().len())
     }
 
     /// The nodes of all regions with their indices; those of this node's region come first.
@@ -116,22 +169,18 @@ impl Membership {
 
     /// The region of this node; empty where there are none, and for an observer.
     pub fn region(&self) -> &Arc<str> {
-        &self.generation.region
+        &self.generation.regions[0].name
     }
 
-    /// The nodes of a region that are up, in the order of highest random weight for `key`: for each object, all nodes
-    /// of the cluster have the same order.
-    pub fn of_region(&self, region: &str, key: Key) -> Vec<Arc<Member>> {
-        let peers = self.settings().peers.iter().zip(&self.generation.members);
-        let able = peers.filter(|(peer, one)| *peer.region == *region && one.server.health.is_up());
-        let (nodes, able): (Vec<_>, Vec<_>) = able.map(|(peer, one)| (node(peer), one)).unzip();
-        let order = levada_policy::rendezvous(key, (0..).map(NodeIndex).zip(&nodes));
-        order.into_iter().map(|at| able[at.get()].clone()).collect()
+    /// The nodes of a region, for choices among them; `None` if there is no such region.
+    pub(crate) fn region_nodes(self: &Arc<Self>, name: &str) -> Option<RegionNodes> {
+        let at = self.generation.regions.iter().position(|region| *region.name == *name)?;
+        Some(RegionNodes { members: self.clone(), at })
     }
 
     /// The nodes of this node's region in the order of highest random weight for `key`, whether or not they are up.
     pub(crate) fn region_in_order(&self, key: Key) -> Vec<NodeIndex> {
-        levada_policy::rendezvous(key, (0..).map(NodeIndex).zip(&self.generation.nodes))
+        levada_policy::rendezvous(key, (0..).map(NodeIndex).zip(self.cluster().nodes()))
     }
 
     /// The round trip to a node, stated or measured, once it is known.
@@ -154,11 +203,9 @@ impl Membership {
         &self.member(node).server
     }
 
-    /// The cluster with the nodes in these slots marked as down.
-    pub fn without(&self, slots: &[usize]) -> Cluster {
-        let is_out = |(_, member): &(NodeIndex, &Arc<Member>)| slots.contains(&member.slot);
-        let out: Vec<_> = self.members().filter(is_out).map(|(node, _)| node).collect();
-        self.cluster.without(&out)
+    /// The nodes of this node's region, with those in these slots marked as down.
+    pub fn without(self: &Arc<Self>, slots: &[usize]) -> Cluster {
+        RegionNodes::own(self.clone()).without_slots(slots).into_owned()
     }
 
     /// A node with its health check.
@@ -188,13 +235,70 @@ impl Membership {
     }
 }
 
-/// The nodes of the region of the node `name`, before anything is known of their health and before anything is
-/// measured.
-pub fn nodes(name: &str, peering: &Peering) -> Vec<ClusterNode> {
-    let region = peering.region_of(name);
-    let near = || peering.peers.iter().filter(|peer| peer.region == region);
-    let distances = distances(near().map(|peer| (peer.rtt, None)));
-    near().zip(distances).map(|(peer, distance)| ClusterNode { distance, ..node(peer) }).collect()
+/// The nodes of one region. An index is one of this region.
+#[derive(Clone)]
+pub(crate) struct RegionNodes {
+    members: Arc<Membership>,
+    at: usize,
+}
+
+impl RegionNodes {
+    /// The nodes of this node's own region.
+    pub(crate) fn own(members: Arc<Membership>) -> Self {
+        Self { members, at: 0 }
+    }
+
+    /// The nodes as policies see them.
+    pub(crate) fn cluster(&self) -> &Cluster {
+        &self.members.clusters[self.at]
+    }
+
+    /// The same, with those nodes marked as down that are out.
+    pub(crate) fn without(&self, is_out: impl Fn(NodeIndex) -> bool) -> Cow<'_, Cluster> {
+        let all = (0..self.cluster().len() as u32).map(NodeIndex);
+        let out: Vec<_> = all.filter(|node| is_out(*node)).collect();
+        match out.is_empty() {
+            true => Cow::Borrowed(self.cluster()),
+            false => Cow::Owned(self.cluster().without(&out)),
+        }
+    }
+
+    /// The same without the nodes in these slots.
+    pub(crate) fn without_slots(&self, slots: &[usize]) -> Cow<'_, Cluster> {
+        self.without(|node| slots.contains(&self.member(node).slot))
+    }
+
+    /// A node.
+    pub(crate) fn member(&self, node: NodeIndex) -> &Arc<Member> {
+        self.members.member(self.among_all(node))
+    }
+
+    /// Whether a node is this one.
+    pub(crate) fn is_me(&self, node: NodeIndex) -> bool {
+        self.among_all(node) == self.members.me()
+    }
+
+    /// All nodes of the cluster.
+    pub(crate) fn members(&self) -> &Arc<Membership> {
+        &self.members
+    }
+
+    /// The same region in the membership of this moment; `None` if it is gone.
+    pub(crate) fn now(&self, peers: &Peers) -> Option<Self> {
+        peers.membership().region_nodes(&self.members.generation.regions[self.at].name)
+    }
+
+    fn among_all(&self, node: NodeIndex) -> NodeIndex {
+        NodeIndex(self.members.generation.regions[self.at].first as u32 + node.0)
+    }
+}
+
+/// The nodes of a region, before anything is known of their health and before anything is measured.
+pub fn nodes(region: &str, peering: &Peering) -> Vec<ClusterNode> {
+    let of_region = || peering.peers.iter().filter(|peer| *peer.region == *region);
+    let distances = distances(of_region().map(|peer| (peer.rtt, None)));
+    let seen = |(peer, distance)| ClusterNode { distance, ..node(peer) };
+    of_region().zip(distances).map(seen).collect()
 }
 
 fn node(peer: &Peer) -> ClusterNode {

@@ -8,7 +8,7 @@
 //! chosen        the nodes that a policy chooses for a request
 //! certificates  messages about certificates to other nodes
 //! near          the nodes of this region that may have stored what cannot be fetched
-//! shield        the nodes of another region that are asked before the origin
+//! shield        the region that is asked before the origin: which of its nodes may be
 //! standing      what a node says of itself to a probe
 //! settings      the nodes and their trust, by configuration
 //! log           the known part of a node's purge log
@@ -30,13 +30,14 @@ mod shield;
 mod sources;
 mod standing;
 
-pub use chosen::{ChoosesNodes, ChosenPeers};
+pub use chosen::{ChoosesNodes, ChosenPeers, SentRequest};
 pub use log::PeerLog;
 pub use member::{Member, PROBE, STORED, WatchedPeer};
+use membership::RegionNodes;
 pub use membership::{Membership, nodes};
 pub use near::NearNodes;
 pub use peers::{MembershipChange, Peers, PeersError, PreparedPeers, Watch, proof};
 pub use settings::{Peer, PeerTrust, Peering};
-pub use shield::ShieldNodes;
+pub use shield::{SHIELD_TRIES, is_shielded, shield_now};
 pub use sources::PeerSources;
 pub use standing::{NoStanding, Standing};

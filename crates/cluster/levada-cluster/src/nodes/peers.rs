@@ -8,7 +8,7 @@ use std::{
 
 use arc_swap::{ArcSwap, Guard};
 use levada_net::stop::Spawn;
-use levada_policy::{LoadTable, NodeIndex};
+use levada_policy::LoadTable;
 use levada_tls::{peer, pem::TlsError};
 use levada_types::Timestamp;
 use levada_upstream::{Address, Clock, PeerProof, Server, ServerBounds, Wire};
@@ -156,11 +156,8 @@ impl Peers {
         };
         let members = peering.peers.iter().map(member).collect();
         let generation = Generation::new(&self.name, peering, members);
-        let place = |(_, member): (_, &Arc<Member>)| generation.place(&member.server.name);
-        let places: Box<[Option<NodeIndex>]> = before.members().map(place).collect();
-        before.loads().hand_over(&generation.loads, places);
         former.retain(|table| table.strong_count() > 0);
-        former.push(Arc::downgrade(before.loads()));
+        former.extend(generation.take_over(&before.generation));
         let checks_alike = before.settings().health == generation.settings.health;
         let after = Arc::new(Membership::new(Arc::new(generation), self.clock.now()));
         self.membership.store(after.clone());
@@ -217,7 +214,7 @@ impl Peers {
 
     /// Whether a refresh is due because a node is in slow start.
     pub fn ramping(&self) -> bool {
-        self.now().cluster().ramping()
+        self.now().ramping()
     }
 
     /// Watches the nodes that have no watch yet: `watch` makes the task of each one.
@@ -231,10 +228,18 @@ impl Peers {
         }
     }
 
+    /// The nodes that choose by themselves among the nodes of a region: those of this node's region, for which `""`
+    /// stands, or all of the cluster, among the nodes of a shield.
+    pub fn redirectors(&self, region: &str) -> u32 {
+        let now = self.now();
+        let count = if region.is_empty() { now.members().count() } else { now.all().count() };
+        count.max(1) as u32
+    }
+
     /// Requests at all nodes that are not finished, with those at nodes that left.
     pub fn outstanding(&self) -> u32 {
         let now = self.now();
-        let members: u32 = now.members().map(|(node, _)| now.loads().of(node)).sum();
+        let members: u32 = now.all().map(|(node, _)| now.outstanding(node)).sum();
         let former = self.former.lock();
         let left = former.iter().filter_map(Weak::upgrade);
         members + left.map(|table| table.at_nodes_that_left()).sum::<u32>()
@@ -251,7 +256,7 @@ fn prepare(name: &str, peering: &Peering) -> Result<PreparedPeers, PeersError> {
     }
     let (mut peering, wire) = (peering.clone(), wire(&peering.trust, peering.h2)?);
     let region = peering.region_of(name);
-    peering.peers.sort_by_key(|peer| peer.region != region);
+    peering.peers.sort_by_cached_key(|peer| (peer.region != region, peer.region.clone()));
     Ok(PreparedPeers { peering, wire })
 }
 

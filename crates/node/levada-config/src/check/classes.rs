@@ -96,11 +96,11 @@ impl Check<'_, '_> {
     /// A policy that uses classes needs a source of classes.
     pub(super) fn classes_are_there(
         &mut self,
-        policy: Option<&PolicyChoice>,
+        policy: &PolicyChoice,
         site: &file::Site,
         path: &Path,
     ) {
-        let entry = policy.and_then(|policy| levada_policy::find(&policy.name));
+        let entry = levada_policy::find(&policy.name);
         let Some(entry) = entry.filter(|entry| entry.needs.contains(&Need::Class)) else { return };
         if site.class.is_empty() && !site.learn_classes && !self.findings.has(&path.key("class")) {
             let message = format!(

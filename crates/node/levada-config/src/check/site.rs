@@ -1,12 +1,12 @@
 //! Sites: their hosts, their delivery and the policy that chooses nodes for them.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use crate::{
     identity::KeyForms,
     settings::{
-        Delivery, LargeSettings, Origin, PolicyChoice, ServerProtocols, SiteRoutes, SiteServers,
-        SiteSettings,
+        Delivery, LargeSettings, Origin, PolicyChoice, ServerProtocols, ShieldSettings, SiteRoutes,
+        SiteServers, SiteSettings,
     },
 };
 use levada_policy::{POLICIES, ParameterError, ParameterValue, Parameters, PolicyEntry};
@@ -20,9 +20,12 @@ use super::{
     parts::{each, placed},
 };
 use crate::{
-    file::{self, OneOrMany},
+    file::{self, OneOrMany, ShieldOrRegion},
     text::{NodeName, Root, Upstream},
 };
+
+/// The policy of a shield where none is named: each object has one node, the same for all nodes that ask.
+const SHIELD_POLICY: &str = "hrw";
 
 impl Check<'_, '_> {
     pub(super) fn sites(&mut self) -> Option<Vec<SiteSettings>> {
@@ -69,8 +72,12 @@ impl Check<'_, '_> {
         }
         let handling = self.handling(&site.handling, &Conditions::default(), &levels);
         let classes = self.classes(site, path);
-        let policy = servers.as_ref().map(|servers| &servers.policy);
-        self.classes_are_there(policy, site, path);
+        if let Some(servers) = &servers {
+            let shield = servers.shield.iter().map(|shield| &shield.policy);
+            for policy in shield.chain([&servers.policy]) {
+                self.classes_are_there(policy, site, path);
+            }
+        }
         let large = self.large(site, path);
         let access = self.access(&site.handling.clients, &levels, (None, None));
         let routes = self.routes((site, access.as_ref()), default, path);
@@ -114,6 +121,7 @@ impl Check<'_, '_> {
             self.socket(origin, &path);
         }
         let tls = self.origin_tls((site, of), levels);
+        let shield = self.shield(of, levels);
         Some(SiteServers {
             tls: tls?,
             origins: origins.iter().map(origin).collect(),
@@ -127,26 +135,42 @@ impl Check<'_, '_> {
             policy: policy?,
             health: of.health_check.clone(),
             misses: of.misses,
-            shield: self.shield(of, levels),
+            shield: shield?,
         })
     }
 
-    /// The region through which others ask the origin; it must be one of the cluster, as far as that is known.
-    fn shield(&mut self, of: &file::SiteServers, levels: &KeyLevels) -> Option<Arc<str>> {
-        let NodeName(shield) = of.shield.as_ref()?;
-        let path = levels.key(self.findings, "shield");
+    /// The region through which others ask the origin, which must be one of the cluster, as far as that is known, and its
+    /// policy. The outer `None` marks an error.
+    fn shield(
+        &mut self,
+        of: &file::SiteServers,
+        levels: &KeyLevels,
+    ) -> Option<Option<ShieldSettings>> {
+        let Some(given) = &of.shield else { return Some(None) };
+        let (table, path) = (given.table(), levels.key(self.findings, "shield"));
+        let policy = match &table.policy {
+            Some(policy) => self.policy(policy, &path.key("policy")),
+            None => {
+                Some(PolicyChoice { name: SHIELD_POLICY.to_owned(), ..PolicyChoice::default() })
+            }
+        };
+        let NodeName(region) = table.region?;
         let regions =
             || self.file.peer.iter().filter_map(|peer| Some(peer.region.as_ref()?.0.as_str()));
         let peering = self.file.peering.as_ref();
         let may_come =
             peering.is_some_and(|peering| peering.discovery.is_some() && peering.region.is_some());
-        if !may_come && !regions().any(|region| region == shield) {
-            let help = did_you_mean(shield, regions()).unwrap_or_else(|| {
+        if !may_come && !regions().any(|one| one == region) {
+            let help = did_you_mean(&region, regions()).unwrap_or_else(|| {
                 "give each `[[peer]]` its `region`, and name one of them here".to_owned()
             });
-            self.error(&path, format!("no `[[peer]]` is of the region {shield:?}")).help(help);
+            let path = match given {
+                ShieldOrRegion::Region(_) => path,
+                ShieldOrRegion::Table(_) => path.key("region"),
+            };
+            self.error(&path, format!("no `[[peer]]` is of the region {region:?}")).help(help);
         }
-        Some(shield.as_str().into())
+        Some(Some(ShieldSettings { region: region.into(), policy: policy? }))
     }
 
     /// Checks large files that are fetched in pieces: a piece fits into a block, and a window fits into

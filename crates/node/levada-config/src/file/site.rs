@@ -11,9 +11,9 @@ use levada_upstream::{HealthCheck, ProxyVersion};
 
 use super::{
     ClassRule, ClientCertificates, FilesOrRoot, Handling, Handshake, KeyFrom, Large, Log,
-    OriginTls, Policy, Protocol, Server, SiteAcme, SiteRoute,
+    OriginTls, Policy, Protocol, Server, ShieldOrRegion, SiteAcme, SiteRoute,
 };
-use crate::text::{As, HostField, HostPattern, NodeName, Time, Upstream};
+use crate::text::{As, HostField, HostPattern, Time, Upstream};
 
 /// A group of hosts and how they are served.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -101,9 +101,10 @@ pub struct SiteServers {
     pub policy: Option<Policy>,
     /// Limit of concurrent requests at the origins.
     pub misses: MissLimits,
-    /// The region through which nodes of other regions ask the origin. See docs/operate/regions.md.
+    /// The region through which nodes of other regions ask the origin: its name, or a table. See
+    /// docs/operate/regions.md.
     #[schemars(extend("examples" = ["us"]))]
-    pub shield: Option<NodeName>,
+    pub shield: Option<ShieldOrRegion>,
     /// Health checks of origins.
     pub health_check: HealthCheck,
 }

@@ -107,12 +107,11 @@ impl ServerStatus {
         }
     }
 
-    /// The nodes of the cluster. Requests are counted for those that policies choose from.
+    /// The nodes of the cluster.
     pub fn of_nodes(peers: &Peers) -> Vec<Self> {
         let now = peers.membership();
-        let chosen_from = now.cluster().len();
         let nodes = now.all().map(|(node, member)| Self {
-            outstanding: (node.get() < chosen_from).then(|| now.loads().of(node)),
+            outstanding: Some(now.outstanding(node)),
             up: node == now.me() || member.server.health.is_up(),
             ..Self::of(&member.server)
         });

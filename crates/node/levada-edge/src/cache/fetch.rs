@@ -151,7 +151,7 @@ impl Fetch {
         };
         let sent = tokio::select! {
             biased;
-            sent = self.cache.ask(&self.site, &mut self.head) => sent,
+            sent = self.cache.ask(&self.site, &mut self.head, &leader.start().asks_node) => sent,
             () = leader.abandoned() => return,
         };
         if let Some(turn) = &turn {

@@ -148,8 +148,10 @@ impl PartOrigin {
         let pending = purges.begin();
         let label = Label::new(self.site.id, pending.born());
         let start = FlightStart::now(label, pending.begun());
+        let from_node = self.request.at_shield.is_none();
         self.cache.block_flights.join(body.block_key(number), identity, start, |start, _| {
-            purges.may_follow(&start.label, start.begun, identity)
+            !(from_node && start.asks_node.load(Relaxed))
+                && purges.may_follow(&start.label, start.begun, identity)
         })
     }
 
@@ -166,7 +168,7 @@ impl PartOrigin {
         let of = PartsOf { key: *key, identity, validators, length: *length };
         let asked = tokio::select! {
             biased;
-            asked = self.ask(&of, body.span(number)) => asked,
+            asked = self.ask(&of, body.span(number), &leader.start().asks_node) => asked,
             () = leader.abandoned() => return,
         };
         match asked {
@@ -179,26 +181,28 @@ impl PartOrigin {
         }
     }
 
-    /// Asks for these bytes of a representation.
+    /// Asks for these bytes of a representation. Notes whether another node is asked.
     pub(crate) async fn ask(
         &self,
         of: &PartsOf<'_>,
         span: Range<u64>,
+        asks_node: &AtomicBool,
     ) -> Result<Inbound, ReadError> {
         let mut request = self.request.clone();
         request.headers.insert(header::RANGE, part::range_value(span.clone()));
         let condition = self.validator.clone().map(|validator| (header::IF_RANGE, validator));
         request.headers.extend(condition);
-        let (head, inbound) = self.send(request).await?;
+        let (head, inbound) = self.send(request, asks_node).await?;
         self.judge(of, span, head.status, &head.headers).map(|()| inbound)
     }
 
     async fn send(
         &self,
         mut request: UpstreamHead,
+        asks_node: &AtomicBool,
     ) -> Result<(response::Parts, Inbound), ReadError> {
         let Self { cache, site, .. } = self;
-        let asked = cache.ask(site, &mut request).await;
+        let asked = cache.ask(site, &mut request, asks_node).await;
         let (head, inbound) = asked.map_err(|failed| ReadError::from(failed.failure))?.into_parts();
         // It says nothing about the representation.
         if head.status.is_server_error() {
@@ -210,7 +214,7 @@ impl PartOrigin {
     /// Asks for the whole body. Where no strong validator identifies the representation, its reader compares
     /// the bytes.
     async fn whole(&self, of: &Representation) -> Result<Inbound, ReadError> {
-        let (head, inbound) = self.send(self.request.clone()).await?;
+        let (head, inbound) = self.send(self.request.clone(), &AtomicBool::default()).await?;
         let uri = without_query(&of.identity);
         if !of.may_be_continued_by((head.status, &head.headers), SystemTime::now()) {
             tracing::info!(uri, "the representation has changed; its reader is cut");

@@ -1,6 +1,10 @@
 //! The rest of a body whose server broke off or stands still: from the origin, by range.
 
-use std::{ops::Range, sync::Arc, time::SystemTime};
+use std::{
+    ops::Range,
+    sync::{Arc, atomic::AtomicBool},
+    time::SystemTime,
+};
 
 use http::{HeaderMap, StatusCode};
 use levada_access::fields::{LARGE, PIECE};
@@ -81,7 +85,7 @@ impl Rest for BodyRest {
             }
             let Self { key, identity, validators, length, .. } = &*self;
             let of = PartsOf { key: *key, identity, validators, length: *length };
-            let asked = self.origin.ask(&of, position..self.end).await;
+            let asked = self.origin.ask(&of, position..self.end, &AtomicBool::default()).await;
             asked.map_err(|error| match error {
                 ReadError::Gone => NoRest::Gone,
                 _ => NoRest::Failed,

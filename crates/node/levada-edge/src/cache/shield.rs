@@ -1,21 +1,30 @@
 //! Fetches by way of the shield: the region that asks the origin for all others.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
 
 use http::{HeaderValue, header::HOST};
 use levada_access::fields::SHIELD;
-use levada_cluster::nodes::ShieldNodes;
+use levada_cluster::nodes::{ChoosesNodes, ChosenPeers, SHIELD_TRIES, SentRequest};
 use levada_failure::{Failed, Failure};
-use levada_types::Key;
+use levada_policy::{Cluster, Pick};
+use levada_redirector::NodeTurn;
+use levada_types::Request as PolicyRequest;
 use levada_upstream::{AtNode, RequestBody, UpstreamHead, UpstreamResponse};
 
 use super::Cache;
-use crate::{forward::at_node, request::RequestContext, sites::Site};
+use crate::{
+    forward::{Forwarder, at_node},
+    request::RequestContext,
+    sites::{Shield, Site},
+};
 
-/// How a node of the site's shield is asked, if one may be: not by the shield itself.
+/// How a node of the site's shield is asked, if one may be: not for a node that asks this one as such.
 pub(crate) fn asked_by(context: &RequestContext) -> Option<Arc<AtNode>> {
     let resource = &context.resource;
-    if resource.site.settings.servers.shield.is_none() || context.is_from_region() {
+    if resource.site.shield.is_none() || context.is_from_region() {
         return None;
     }
     let mut at = at_node(context);
@@ -25,14 +34,23 @@ pub(crate) fn asked_by(context: &RequestContext) -> Option<Arc<AtNode>> {
 }
 
 impl Cache {
-    /// Sends a fetch to the site's shield or origins, and notes whether they answer.
+    /// Sends a fetch to the site's shield or origins, and notes whether they answer, and whether it is a node that is
+    /// asked.
     pub(crate) async fn ask(
         &self,
         site: &Site,
         head: &mut UpstreamHead,
+        asks_node: &AtomicBool,
     ) -> Result<UpstreamResponse, Failed> {
         let begun = self.clock.now();
-        let asked = self.by_shield(site, head).await;
+        let by_shield = match head.at_shield.clone() {
+            Some(at) => Box::pin(self.by_shield(site, &at, head, asks_node)).await,
+            None => None,
+        };
+        let asked = match by_shield {
+            Some(response) => Ok(response),
+            None => self.forwarder.to_origin(site, head, RequestBody::None).await,
+        };
         match &asked {
             Ok(_) => site.silence.answered(begun, self.clock.now()),
             Err(Failed { failure: Failure::Server(why), .. }) if why.is_timeout() => {
@@ -43,26 +61,49 @@ impl Cache {
         asked
     }
 
-    /// The nodes of the site's shield that may be asked for this object.
-    pub(crate) fn shield_nodes(&self, site: &Site, key: Key) -> Option<ShieldNodes> {
-        let region = site.settings.servers.shield.as_deref()?;
-        ShieldNodes::of(self.peers.as_ref()?, &self.purges, region, key)
-    }
-
-    /// Sends a fetch to the site's shield, and to its origins where there is none, or none that answers.
+    /// Sends a fetch to the nodes of the site's shield that its policy chooses; `None` where this node is to ask the
+    /// origin.
     async fn by_shield(
         &self,
         site: &Site,
-        head: &mut UpstreamHead,
-    ) -> Result<UpstreamResponse, Failed> {
-        if let Some(at) = head.at_shield.clone()
-            && let Some(nodes) = self.shield_nodes(site, head.subject.key)
-        {
-            let retries = self.forwarder.retries(site, ShieldNodes::TRIES);
-            if let Some(response) = Box::pin(nodes.ask(&at, head, &retries)).await {
-                return Ok(response);
-            }
-        }
-        self.forwarder.to_origin(site, head, RequestBody::None).await
+        at: &AtNode,
+        head: &UpstreamHead,
+        asks_node: &AtomicBool,
+    ) -> Option<UpstreamResponse> {
+        let (shield, peers) = (site.shield.as_ref()?, self.peers.as_ref()?);
+        let (region, purges, forwarder) = (&shield.region, &self.purges, &*self.forwarder);
+        let (key, class) = (head.subject.key, head.subject.class);
+        let request = PolicyRequest { key, class, size: forwarder.sizes.get(key) };
+        let choice = ShieldChoice { shield, forwarder, request };
+        let mut nodes = ChosenPeers::of_shield(peers, purges, region, choice, at.is_costly)?;
+        asks_node.store(true, Relaxed);
+        let (mut head, retries) = (head.clone(), forwarder.retries(site, SHIELD_TRIES));
+        at.address(&mut head);
+        let sent = levada_upstream::send(&mut nodes, &retries, &head, RequestBody::None).await;
+        let response = sent.ok();
+        asks_node.store(response.is_some(), Relaxed);
+        response
+    }
+}
+
+/// The choice among the nodes of a shield, for one fetch.
+struct ShieldChoice<'a> {
+    shield: &'a Shield,
+    forwarder: &'a Forwarder,
+    request: PolicyRequest,
+}
+
+impl ChoosesNodes for ShieldChoice<'_> {
+    fn choose(&self, left: &Cluster) -> Option<Pick> {
+        let (decider, forwarder) = (&self.shield.decider, self.forwarder);
+        let pick = decider.pick(&self.request, left, forwarder.clock.now())?;
+        forwarder.metrics.policies.decision(decider, pick);
+        Some(pick)
+    }
+
+    fn answered(&mut self, sent: SentRequest, response: &mut UpstreamResponse) {
+        let (decider, clock) = (&self.shield.decider, self.forwarder.clock);
+        let turn = NodeTurn::new(sent, decider, clock, response.status());
+        response.body_mut().hold(Box::new(turn));
     }
 }

@@ -4,6 +4,7 @@ use std::fmt::Display;
 
 use http::Method;
 use levada_body::files::FileDirectory;
+use levada_cluster::nodes::nodes;
 use levada_config::{Settings, SiteSettings, identity::Identity};
 use levada_fetch::ChunkUrl;
 use levada_policy::{Cluster, LoadTable, Node as ClusterNode, NodeIndex};
@@ -13,7 +14,7 @@ use levada_types::{Key, Request, ServiceClass, Timestamp};
 
 use crate::explain::{
     Candidate, EvaluatedExpression, ExplainError, ExplainedRequest, Explanation, PiecePlacement,
-    Pieces, TakenRoute,
+    Pieces, ShieldChoice, TakenRoute,
 };
 
 /// The most pieces that are explained: each needs a decision of its own.
@@ -180,22 +181,23 @@ pub fn explain_settings(
     let identity = identified(None);
     let piece = |piece: ChunkUrl| identified(Some(&piece)).key();
     let peering = settings.peering.as_ref();
-    let near = peering.map(|peering| levada_cluster::nodes::nodes(&settings.name, peering));
+    let near = peering.map(|peering| nodes(&peering.region_of(&settings.name), peering));
     let near = near.unwrap_or_else(|| vec![ClusterNode::new(&settings.name)]);
     let redirectors = near.len() as u32;
-    let nodes = site.servers.switch.as_ref().map_or(near, SwitchSettings::nodes);
+    let switched = site.servers.switch.as_ref();
+    let nodes_here = switched.map_or(near, SwitchSettings::nodes);
     let seed = settings.seed.unwrap_or_default();
     let capacity =
         site.servers.switch.as_ref().map_or(settings.limits.capacity, SwitchSettings::capacity);
     let deployment = DeciderDeployment { redirectors, capacity, seed };
     let decider = Decider::new(&site.servers.policy, &deployment)?;
-    let (loads, classes) = (LoadTable::new(nodes.len()), Classes::new(&site.classes));
+    let (loads, classes) = (LoadTable::new(nodes_here.len()), Classes::new(&site.classes));
     let deciding = DecidingSite {
         settings: site,
         decider: &decider,
         pieces: &decider,
         classes: classes.as_ref(),
-        cluster: &Cluster::new(nodes, loads),
+        cluster: &Cluster::new(nodes_here, loads),
         redirector: &settings.name,
         now: Timestamp::ZERO,
     };
@@ -212,7 +214,42 @@ pub fn explain_settings(
         part,
         piece: &piece,
     };
-    Ok(deciding.explain(&request, of_host, |_| None, |_| None))
+    let mut explained = deciding.explain(&request, of_host, |_| None, |_| None);
+    if let Some((shield, peering)) = site.servers.shield.as_ref().zip(peering) {
+        let (region, redirectors) = (&shield.region, peering.peers.len().max(1) as u32);
+        let capacity = settings.limits.capacity;
+        let decider =
+            Decider::new(&shield.policy, &DeciderDeployment { redirectors, capacity, seed })?;
+        let nodes = nodes(region, peering);
+        let (key, class) = request.subject;
+        let (loads, request) =
+            (LoadTable::new(nodes.len()), Request { class, ..Request::new(key) });
+        let cluster = Cluster::new(nodes, loads);
+        let choice = ShieldChoice::of(region, &decider, &request, &cluster, Timestamp::ZERO);
+        explained.shield = Some(choice);
+    }
+    Ok(explained)
+}
+
+impl ShieldChoice {
+    /// The choice among `nodes`, those of the shield, which is not made.
+    pub(crate) fn of(
+        region: &str,
+        decider: &Decider,
+        request: &Request,
+        nodes: &Cluster,
+        now: Timestamp,
+    ) -> Self {
+        let (pick, candidates, _) = decider.foretell(request, nodes, now);
+        let name = |node: NodeIndex| nodes.node(node).name.to_string();
+        Self {
+            region: region.to_owned(),
+            policy: decider.name().to_owned(),
+            node: pick.map(|pick| name(pick.node)),
+            reason: pick.map(|pick| pick.reason.as_str().into()),
+            candidates: candidates.order.iter().map(|node| name(*node)).collect(),
+        }
+    }
 }
 
 impl Explanation {

@@ -53,16 +53,30 @@ pub struct Explanation {
     pub candidates: Vec<Candidate>,
     /// The size of the object, if a response has stated it.
     pub size: Option<u64>,
-    /// The region that asks the origin for the others, where the site has one, and its nodes in the order in which they
-    /// would be asked now.
+    /// The choice of the node that asks the origin for all others, where the site has a shield.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub shield: Option<String>,
+    pub shield: Option<ShieldChoice>,
     /// The rules of access and the limits of the site.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub access: Vec<String>,
     /// The places of a large file's pieces, if the node has served it in pieces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pieces: Option<Pieces>,
+}
+
+/// The choice among the nodes of a shield.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ShieldChoice {
+    /// The region.
+    pub region: String,
+    /// Its policy.
+    pub policy: String,
+    /// The node that asks the origin; `None`: no node of the shield can be asked now.
+    pub node: Option<String>,
+    /// The reason: hash, replica, spill, least, class, chance.
+    pub reason: Option<Cow<'static, str>>,
+    /// The nodes that can be asked, in the policy's order.
+    pub candidates: Vec<String>,
 }
 
 /// The places of a large file's pieces.

@@ -43,9 +43,7 @@ pub fn print(out: &mut impl Write, explanation: &Json) -> io::Result<()> {
     if let Some(bound) = explanation["bound"].as_f64() {
         writeln!(out, "bound    {bound:.1} outstanding requests per unit of weight")?;
     }
-    if let Some(shield) = explanation["shield"].as_str() {
-        writeln!(out, "shield   {shield}")?;
-    }
+    shield(out, &explanation["shield"], &text("redirector"))?;
     candidates(out, list(&explanation["candidates"]), &set)?;
     pieces(out, &explanation["pieces"])
 }
@@ -64,6 +62,24 @@ fn route(out: &mut impl Write, route: &Json) -> io::Result<()> {
         writeln!(out, "         not {name}: its `{because}` does not match")?;
     }
     Ok(())
+}
+
+/// The node that asks the origin for all others.
+fn shield(out: &mut impl Write, shield: &Json, me: &str) -> io::Result<()> {
+    if shield.is_null() {
+        return Ok(());
+    }
+    let text = |key: &str| word(&shield[key]);
+    let (region, node, by) = (text("region"), text("node"), text("policy"));
+    if shield["node"].is_null() {
+        return writeln!(out, "shield   {region}, of which no node can be asked now ({by})");
+    }
+    let others: Vec<_> = list(&shield["candidates"]).iter().map(word).collect();
+    let others: Vec<_> = others.into_iter().filter(|other| *other != node && node != me).collect();
+    let then =
+        if others.is_empty() { String::new() } else { format!(", then {}", others.join(", ")) };
+    let node = if node == me { "this node".to_owned() } else { node };
+    writeln!(out, "shield   {region}, by {node} ({by}: {}){then}", text("reason"))
 }
 
 /// The origins or servers, with the protocol of each.
@@ -180,6 +196,25 @@ ORDER  CANDIDATE  IN SET  OUTSTANDING  WEIGHT  DISTANCE  STATE
     1  b          yes               3       1      1.00  up, at 10.0.0.2:80
     2  a                            0       2      1.50  slow start, 25 %
     3  c                            0       1      1.00  down
+"
+        );
+    }
+
+    #[test]
+    fn choice_of_the_shields_node_is_one_line() {
+        let choice = json!({
+            "region": "us", "policy": "fdr", "node": "b", "reason": "hash", "candidates": ["b", "c"],
+        });
+        let none = json!({"region": "us", "policy": "fdr", "node": null, "candidates": []});
+        let mut out = Vec::new();
+        for (choice, me) in [(&choice, "a"), (&choice, "b"), (&none, "a")] {
+            super::shield(&mut out, choice, me).unwrap();
+        }
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "shield   us, by b (fdr: hash), then c
+shield   us, by this node (fdr: hash)
+shield   us, of which no node can be asked now (fdr)
 "
         );
     }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use http::{HeaderValue, Request, header::HOST};
+use http::{HeaderValue, header::HOST};
 use levada_cache::strip_request;
-use levada_cluster::nodes::ShieldNodes;
+use levada_cluster::nodes::shield_now;
 use levada_edge::{
     client_connection::{ClientConnection, ListenerKind, Who},
     node::Node,
@@ -15,9 +15,10 @@ use levada_edge::{
 use levada_failure::Failure;
 use levada_policy::{Cluster, LoadTable, Node as ClusterNode};
 use levada_store::identity::without_port;
+use levada_types::Request;
 
 use crate::explain::{
-    DecidingSite, ExplainError, ExplainedRequest, Explanation, IdentifiedRequest,
+    DecidingSite, ExplainError, ExplainedRequest, Explanation, IdentifiedRequest, ShieldChoice,
 };
 
 /// The decision that a running node would take now. Changes nothing.
@@ -59,10 +60,14 @@ pub fn live(node: &Node, asked: &ExplainedRequest) -> Result<Explanation, Explai
         piece: &piece,
     };
     let mut explained = deciding.explain(&request, &of_host.settings, size, known);
-    if let (Some(shield), Some(peers)) = (&site.settings.servers.shield, &node.peers) {
-        let words = ShieldNodes::in_words(peers, &node.cache.purges, shield, subject.key);
-        explained.shield = Some(words);
-    }
+    explained.shield = site.shield.as_ref().zip(node.peers.as_ref()).map(|(shield, peers)| {
+        let seen = shield_now(peers, &node.cache.purges, &shield.region);
+        let nodes = seen.unwrap_or_else(|| Cluster::new(Vec::new(), LoadTable::new(0)));
+        let size = node.forwarder.sizes.get(subject.key);
+        let request = Request { class: subject.class, size, ..Request::new(subject.key) };
+        let now = node.clock.now();
+        ShieldChoice::of(&shield.region, &shield.decider, &request, &nodes, now)
+    });
     let servers: Vec<_> = match (&site.switch, &node.peers) {
         (Some(_), _) => site.servers(),
         (None, Some(peers)) => peers.now().members().map(|(_, one)| one.server.clone()).collect(),
@@ -85,7 +90,7 @@ fn received(
     let listener = ListenerKind::Client { tls: url.scheme() == "https" };
     let who = Who { client: asked.client, is_peer: false, certified: None, alt_svc: None };
     let connection = ClientConnection::new(listener, who, false, Arc::default());
-    let request = Request::get(url.target()).body(());
+    let request = http::Request::get(url.target()).body(());
     let mut request = request.map_err(|_| not_absolute())?;
     request.headers_mut().clone_from(&asked.headers);
     let host = HeaderValue::from_str(url.host()).map_err(|_| not_absolute())?;

@@ -16,5 +16,5 @@ mod live;
 
 pub use deciding::{DecidingSite, IdentifiedRequest, explain_settings};
 pub use explained::{EvaluatedExpression, ExplainedRequest, RouteNotTaken, TakenRoute};
-pub use explanation::{Candidate, ExplainError, Explanation, PiecePlacement, Pieces};
+pub use explanation::{Candidate, ExplainError, Explanation, PiecePlacement, Pieces, ShieldChoice};
 pub use live::live;

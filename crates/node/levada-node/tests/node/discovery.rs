@@ -648,7 +648,7 @@ async fn nodes_of_two_regions_come_from_a_file() {
     for (at, ip) in ips.iter().enumerate() {
         let source = Source::File(FileSource { path: path.clone() });
         let mut settings = node_of(source, origin.address, (*ip, port).into(), region(at));
-        settings.sites[0].servers.shield = Some("us".into());
+        settings.sites[0].servers.shield = Some(shielded("us", "hrw"));
         nodes.push(start(settings).await);
     }
     for node in &nodes {

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use levada_config::{MissLimits, Settings};
+use levada_config::{MissLimits, Settings, SiteSettings};
+use levada_policy::POLICIES;
 use serde_json::json;
 
 use super::{
@@ -17,7 +18,7 @@ fn regions(settings: &mut Settings) {
     {
         peer.region = if at < 2 { "eu" } else { "us" }.into();
     }
-    settings.sites[0].servers.shield = Some("us".into());
+    settings.sites[0].servers.shield = Some(shielded("us", "hrw"));
 }
 
 /// The next hop of an answer, if there was one.
@@ -67,14 +68,151 @@ async fn answer_names_the_cache_of_each_tier() {
         }
     }
     let target = own.expect("n0 has a part of the objects");
-    let shield = explained(0, &target).await["shield"].as_str().unwrap().to_owned();
-    let first = shield.strip_prefix("us, by ").unwrap().split(", ").next().unwrap().to_owned();
+    let shield = explained(0, &target).await["shield"].clone();
+    assert_eq!((&shield["policy"], &shield["reason"]), (&json!("hrw"), &json!("hash")));
+    let first = shield["node"].as_str().unwrap();
     let told = get(cluster.client(0), &target).await.field("cache-status");
     let members: Vec<_> = told.split(", ").collect();
     assert!(members[0].starts_with(&format!("{first}; fwd=uri-miss")), "{told}");
     assert!(members[1].starts_with("n0; fwd=uri-miss"), "{told}");
     let of_shield = &explained(2, &target).await["shield"];
-    assert_eq!(of_shield, "us: this node is of it, and asks the origin");
+    assert_eq!(of_shield["node"], first, "the nodes of the shield agree");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_policy_chooses_among_the_nodes_of_the_shield() {
+    let origin = Origin::start().await;
+    let policies =
+        || POLICIES.iter().flat_map(|file| file.iter()).filter(|one| one.runs_on_an_edge());
+    let host = |at: usize| format!("p{at}.test");
+    let cluster = Cluster::start(4, origin.address, |settings| {
+        regions(settings);
+        let first = settings.sites[0].clone();
+        settings.sites.extend(policies().enumerate().map(|(at, entry)| {
+            let mut site = SiteSettings { hosts: vec![host(at)], ..first.clone() };
+            site.servers.shield = Some(shielded("us", entry.name));
+            site
+        }));
+    })
+    .await;
+    for (at, entry) in policies().enumerate() {
+        let (name, host) = (entry.name, host(at));
+        let explained = async |node: usize, target: &str| {
+            let url = format!("/explain?url=http://{host}{target}");
+            admin_json(cluster.node(node), &url).await["shield"].clone()
+        };
+        for n in 0..4 {
+            let target = format!("/{at}/{n}");
+            let choice = explained(0, &target).await;
+            assert_eq!((&choice["region"], &choice["policy"]), (&json!("us"), &json!(name)));
+            assert!(["n2", "n3"].contains(&choice["node"].as_str().unwrap()), "{name}: {choice}");
+            for node in 0..4 {
+                let answer = get_with(cluster.client(node), &target, &[("Host", &host)]).await;
+                assert_eq!((answer.status, answer.text()), (200, target.clone()), "{name}");
+            }
+            let asked = origin.asked(&target);
+            assert!((1..=2).contains(&asked.len()), "{name}: no node of us asks twice");
+            let hops = asked[0].header("cdn-loop").unwrap();
+            assert!(hops.contains("levada, levada"), "{name}: eu has asked by us: {hops}");
+        }
+    }
+    let decided = metric(cluster.node(0), "levada_policy_decisions_total").await;
+    assert!(decided > 0.0);
+    cluster.settled().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn policy_of_the_shield_sees_the_requests_of_this_node_at_each_of_its_nodes() {
+    let origin = Origin::start().await;
+    let cluster = Cluster::start(4, origin.address, |settings| {
+        regions(settings);
+        settings.sites[0].servers.policy = policy("hrw");
+        settings.sites[0].servers.shield = Some(shielded("us", "least_conn"));
+    })
+    .await;
+    let explained = async |target: &str| {
+        let url = format!("/explain?url=http://{HOST}{target}");
+        admin_json(cluster.node(0), &url).await
+    };
+    let mut own = Vec::new();
+    for n in 0..64 {
+        let target = format!("/held?{n}");
+        if explained(&target).await["node"] == "n0" {
+            own.push(target);
+        }
+    }
+    let gate = Gate::new();
+    origin.on("/held", Reply::cached("held").after(&gate));
+    let (held, at) = (own.pop().unwrap(), cluster.client(0));
+    let held = tokio::spawn(async move { get(at, &held).await.status });
+    let outstanding = async || {
+        let status = admin_json(cluster.node(0), "/status").await;
+        let peers = status["peers"].as_array().unwrap().clone();
+        let of =
+            |name| peers.iter().find(|peer| peer["name"] == name).unwrap()["outstanding"].clone();
+        [of("n2"), of("n3")]
+    };
+    while outstanding().await == [0, 0] {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let free = if outstanding().await[0] == 0 { "n2" } else { "n3" };
+    for target in &own {
+        let choice = explained(target).await["shield"].clone();
+        assert_eq!((&choice["node"], &choice["reason"]), (&json!(free), &json!("least")));
+    }
+    gate.open();
+    assert_eq!(within(held).await.unwrap(), 200);
+    cluster.settled().await;
+    assert_eq!(outstanding().await, [0, 0]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_of_the_shield_ask_the_one_that_the_other_regions_ask() {
+    let origin = Origin::start().await;
+    let cluster = Cluster::start(4, origin.address, |settings| {
+        regions(settings);
+        // Clients of us get objects from either of its nodes.
+        settings.sites[0].servers.policy = policy("round_robin");
+        settings.sites[0].large = Some(in_pieces());
+        settings.sites[0].large.as_mut().unwrap().replicas = Some(2);
+    })
+    .await;
+    for n in 0..12 {
+        let target = format!("/{n}");
+        for node in [2, 3, 2, 3, 0, 1, 2] {
+            assert_eq!(get(cluster.client(node), &target).await.text(), target);
+        }
+        assert_eq!(origin.hits(&target), 1, "{target}");
+    }
+    let whole = serve(&origin, 6 * PIECE + 77);
+    for node in [2, 3, 2, 3, 0, 1] {
+        assert!(get(cluster.client(node), "/a").await.body == whole, "n{node}");
+    }
+    cluster.settled().await;
+    let expected = [vec![String::new()], piece_ranges(whole.len())].concat();
+    assert_eq!(asked_ranges(&origin), expected, "the head once, and each piece once");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_of_the_shield_that_take_each_other_for_the_chosen_one_do_not_wait_for_each_other() {
+    let origin = Origin::start().await;
+    let cluster = Cluster::start(4, origin.address, |settings| {
+        regions(settings);
+        settings.sites[0].servers.policy = policy("round_robin");
+        settings.sites[0].servers.shield = Some(shielded("us", "round_robin"));
+    })
+    .await;
+    let targets: Vec<_> = (0..40).map(|n| format!("/{n}")).collect();
+    let asked =
+        targets.iter().flat_map(|target| (2..4).map(|node| (cluster.client(node), target.clone())));
+    let asked: Vec<_> = asked
+        .map(|(at, target)| tokio::spawn(async move { get(at, &target).await.text() == target }))
+        .collect();
+    for one in asked {
+        assert!(within(one).await.unwrap());
+    }
+    assert!(targets.iter().all(|target| (1..=2).contains(&origin.hits(target))));
+    cluster.settled().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -229,7 +367,7 @@ async fn shield_that_takes_another_region_for_it_asks_the_origin() {
         regions(settings);
         // The nodes of us take eu for the shield, which takes us for it.
         if ["n2", "n3"].contains(&&*settings.name) {
-            settings.sites[0].servers.shield = Some("eu".into());
+            settings.sites[0].servers.shield = Some(shielded("eu", "hrw"));
         }
     })
     .await;

@@ -12,8 +12,8 @@ use std::{
 use levada_config::{
     Admin, CacheSettings, ClassSettings, Delivery, DiscoverySettings, Handling, HealthCheck,
     Limits, Listener, MissLimits, Origin as OriginSetting, Peer, PeerTrust, Peering, PolicyChoice,
-    PurgeSettings, RedactedArguments, Runtime, ServerProtocols, Settings, SettingsReader, SiteLog,
-    SiteRoutes, SiteServers, SiteSettings, SiteTls, TicketSettings,
+    PurgeSettings, RedactedArguments, Runtime, ServerProtocols, Settings, SettingsReader,
+    ShieldSettings, SiteLog, SiteRoutes, SiteServers, SiteSettings, SiteTls, TicketSettings,
 };
 use levada_node::Running;
 
@@ -95,6 +95,11 @@ pub(crate) fn at(address: &SocketAddr) -> OriginSetting {
 
 pub(crate) fn policy(name: &str) -> PolicyChoice {
     PolicyChoice { name: name.to_owned(), ..PolicyChoice::default() }
+}
+
+/// A shield with a policy.
+pub(crate) fn shielded(region: &str, by: &str) -> ShieldSettings {
+    ShieldSettings { region: region.into(), policy: policy(by) }
 }
 
 /// No probes, no ejections: for tests of something else.
