@@ -63,12 +63,14 @@ where
     S: AsyncRead + Outlet + Unpin,
     V: Http2Service,
 {
-    /// Tells the client that the connection is about to end (RFC 9113 Sec. 6.8).
+    /// Tells the client that the connection is about to end (RFC 9113 Sec. 6.8). PING comes first: after GOAWAY, some
+    /// clients take any other frame for a fault, as h2 for Python does. Its answer says that the client has read
+    /// as far as here; a request that leaves with that answer is refused, and sent again elsewhere.
     pub(super) fn announce_departure(&mut self) {
         self.departure = Departure::Announced(self.clocks.now + LAST_CALL);
         self.wire.queue.write(|to| {
-            frame::write_goaway(to, LAST_STREAM, ErrorCode::NoError);
             frame::write(to, kind::PING, 0, 0, LEAVING_PING);
+            frame::write_goaway(to, LAST_STREAM, ErrorCode::NoError);
         });
     }
 
