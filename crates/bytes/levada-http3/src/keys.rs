@@ -1,5 +1,5 @@
 //! Keys that the nodes of a cluster make from its secret: any node ends a connection that it does not know, and knows the
-//! addresses that another one has proved.
+//! addresses that another one has proved. A node alone makes them from a private key, so that a restart changes nothing.
 //!
 //! ```text
 //! key of resets, mark = HKDF(secret, "reset")       key of tokens = HKDF(secret, "token")

@@ -118,6 +118,16 @@ fn http3(
     Ok(Some(Http3 { config, alt_svc: levada_http3::alt_svc(listener.address.port()) }))
 }
 
+/// A secret that a node without others has, and has again after a restart: the private key of its first certificate for
+/// HTTP/3, or of its account where it orders certificates, whose keys change.
+fn own_secret(settings: &Settings) -> Option<Vec<u8>> {
+    let mut serving = settings.listeners.iter().filter(|listener| listener.http3);
+    // A file that cannot be read is an error when its certificate is read.
+    let file = serving.find_map(|listener| listener.tls.first());
+    let key = file.and_then(|file| std::fs::read(&file.key).ok());
+    key.or_else(|| Some(settings.acme.as_ref()?.account()?.into_bytes()))
+}
+
 impl PreparedListeners {
     /// Lets connections wait at the addresses that are new.
     ///
@@ -330,16 +340,17 @@ impl Listeners {
         Ok(door?)
     }
 
-    /// The keys of these settings: from the secrets of the cluster, or from files of the operator.
+    /// The keys of these settings: from the secrets of the cluster, from files of the operator, or the node's own.
     fn keys(&self, settings: &Settings) -> Result<SharedKeys, StartError> {
         let cluster = settings.peering.as_ref().and_then(|peering| peering.trust.secrets());
         let tickets = settings.tickets.keys(cluster, self.tickets.lock().as_deref())?;
         let before = self.quic.keys();
-        let quic = match cluster {
-            Some(cluster) => QuicKeys::new(&cluster.iter().collect::<Vec<_>>(), Some(&before)),
-            None => QuicKeys::new(&settings.tickets.secrets()?, Some(&before)),
+        let mut secrets = match cluster {
+            Some(cluster) => cluster.iter().map(|secret| secret.as_bytes().to_vec()).collect(),
+            None => settings.tickets.secrets()?,
         };
-        Ok(SharedKeys { tickets, quic })
+        secrets.extend(own_secret(settings).filter(|_| secrets.is_empty()));
+        Ok(SharedKeys { tickets, quic: QuicKeys::new(&secrets, Some(&before)) })
     }
 
     /// The addresses of the settings and their roles.

@@ -2,6 +2,8 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use super::storage::Storage;
+
 /// Certificates by ACME.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AcmeSettings {
@@ -21,6 +23,13 @@ pub struct AcmeSettings {
     pub dns: Option<DnsCommand>,
     /// The certificates.
     pub certificates: Vec<WantedCertificate>,
+}
+
+impl AcmeSettings {
+    /// The account at the server, with its key; `None` before the first order.
+    pub fn account(&self) -> Option<String> {
+        Storage::new(&self.storage).account(&self.directory).ok().flatten()
+    }
 }
 
 /// A certificate that is to be there.

@@ -104,6 +104,33 @@ async fn node_in_the_place_of_another_ends_connections_that_it_does_not_know() {
 }
 
 #[tokio::test]
+async fn node_without_a_cluster_ends_the_connections_of_before_its_restart() {
+    let origin = Origin::start().await;
+    let authority = secure::Authority::new();
+    let mut settings = single(&[origin.address]);
+    settings.listeners[0].tls = vec![authority.issue(&[HOST])];
+    settings.listeners[0].http3 = true;
+    settings.limits.drain_timeout = Duration::from_millis(100);
+    let node = start(settings.clone()).await;
+    let at = node.addresses.clients[0];
+    let open = Arc::new(AtomicBool::new(true));
+    let passes = open.clone();
+    let path = PacketPath::to(at, Box::new(move |_, _| passes.load(Relaxed))).await;
+    let mut client = Trusting::new(&authority.path()).connect(path.address).await;
+    assert_eq!(client.get("/a").await.status, 200);
+    open.store(false, Relaxed);
+    node.stop().await;
+    eventually("the socket is closed", || std::net::UdpSocket::bind(at).is_ok()).await;
+    settings.listeners[0].address = at;
+    let _again = start(settings).await;
+    open.store(true, Relaxed);
+    let mut stream = client.send(request("GET", "/b")).await;
+    within(stream.finish()).await.unwrap();
+    let why = within(client.connection.closed()).await;
+    assert!(matches!(why, quinn::ConnectionError::Reset), "{why:?}");
+}
+
+#[tokio::test]
 async fn address_that_a_client_has_proved_to_one_node_is_proved_to_the_others() {
     let origin = Origin::start().await;
     let (cluster, trusting, _authority) = nodes(&origin, 2).await;
