@@ -70,7 +70,8 @@ pub(crate) fn admit(
         }
         if request.uri().path() == PROBE {
             let (held, capacity) = (node.capacity.held(), node.settings().limits.capacity);
-            let standing = Standing::new(node.drain.is_on(), held, capacity);
+            let standing = Standing::new(node.drain.is_on(), held, capacity)
+                .with(node.route.as_deref(), capacity);
             let told = node.given_up.round_trips.told(request.uri().query());
             let well = respond::plain(StatusCode::OK, standing.to_string() + &told);
             return Admitted::Answered(Box::new(well));

@@ -1,5 +1,5 @@
 //! The node's route: announced, announced as a backup, or withdrawn, through a BGP daemon on the same
-//! machine. `decide` chooses which.
+//! machine. `decide` chooses which, by the law of `others` where several nodes have it.
 //!
 //! BIRD gets commands over its control socket. ExaBGP runs `levada route exabgp`, which polls this node
 //! for changes and prints them. If this node dies, that process withdraws the route; at BIRD a `guard` does. `drain` moves clients away
@@ -10,6 +10,7 @@ mod decide;
 pub mod drain;
 mod guard;
 mod metrics;
+mod others;
 mod settings;
 
 use std::{io, path::PathBuf, time::Duration};
@@ -21,6 +22,7 @@ use tokio::sync::watch;
 pub use decide::RouteView;
 pub use guard::{BEAT, BEAT_INTERVAL, FAREWELL, GuardedRoute};
 pub use metrics::RouteMetrics;
+pub use others::{OtherRoute, RouteStanding};
 pub use settings::{RouteLevel, RouteRules, RouteSettings, Speaker};
 
 use decide::Controller;
@@ -97,7 +99,7 @@ impl Route {
 
     /// Decides again and gives the daemon the result if it changed, if the last attempt failed, or if
     /// `again`.
-    pub async fn update(&self, now: Duration, view: &RouteView, again: bool) {
+    pub async fn update(&self, now: Duration, view: &RouteView<'_>, again: bool) {
         let (changed, level, reason) = {
             let mut controller = self.controller.lock();
             (controller.decide(now, view), controller.level, controller.reason)
@@ -165,6 +167,11 @@ impl Route {
     pub fn level(&self) -> (&'static str, &'static str) {
         let controller = self.controller.lock();
         (controller.level.as_str(), controller.reason.as_str())
+    }
+
+    /// The words for other nodes, of a node that may serve so many requests at once.
+    pub fn standing(&self, capacity: u32) -> RouteStanding {
+        self.controller.lock().standing(capacity)
     }
 
     /// The status at `now`, the time since the start.

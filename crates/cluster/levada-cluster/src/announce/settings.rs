@@ -64,7 +64,14 @@ pub enum RouteLevel {
 }
 
 impl RouteLevel {
-    /// The name used in logs and metrics.
+    /// The level of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Withdrawn, Self::Backup, Self::Announced]
+            .into_iter()
+            .find(|one| one.as_str() == name)
+    }
+
+    /// The name used in logs, in metrics and between nodes.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Withdrawn => "withdrawn",

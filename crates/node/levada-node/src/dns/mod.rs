@@ -30,7 +30,7 @@ use redirects::Redirecting;
 
 pub use alone::run as run_dns;
 pub(crate) use sockets::DnsSockets;
-pub(crate) use watch::{Own, watch};
+pub(crate) use watch::{Own, standing_of, watch};
 
 /// A name server that answers, until its stop or end.
 pub(crate) struct NameServer {

@@ -177,6 +177,11 @@ struct Told {
     round_trips: Option<Vec<RoundTrip>>,
 }
 
+/// How a node says it is, if it serves clients.
+pub(crate) async fn standing_of(member: &Member) -> Option<Standing> {
+    Some(ask(member, false).await?.standing)
+}
+
 /// How a node says it is, if it serves clients, and if it is `measured`, what it knows of theirs.
 async fn ask(member: &Member, measured: bool) -> Option<Told> {
     let path = if measured { &*MEASURED_PROBE } else { PROBE };
