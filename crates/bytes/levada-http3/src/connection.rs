@@ -20,7 +20,9 @@ use tokio::{
     time::Instant,
 };
 
-use crate::{Serve, code::Code, endpoint::Unproven, requests::Requests, transport::Transport};
+use crate::{
+    Serve, code::Code, endpoint::Unproven, requests::Requests, silence, transport::Transport,
+};
 
 /// Requests that a client may cancel before they were answered, beyond those that it waited for.
 const CANCELLED: i64 = 256;
@@ -35,10 +37,12 @@ pub(crate) struct Connection<N: Serve> {
     pub(crate) limits: ConnectionLimits,
     /// Notified of each request.
     pub(crate) asked: Notify,
+    /// Notified of each request, for the watch for silent clients.
+    pub(crate) roused: Notify,
     /// Bytes of responses that were taken for sending. The window of what may be unacknowledged bounds them.
     pub(crate) written: AtomicU64,
     pub(crate) stop: Stop,
-    quic: quinn::Connection,
+    pub(crate) quic: quinn::Connection,
     handshaken: watch::Sender<bool>,
     /// The client's address and the node's record of the connection from there.
     client: Mutex<(IpAddr, Arc<N::Connection>)>,
@@ -92,7 +96,7 @@ pub(crate) async fn serve<N: Serve>(
     stop: Stop,
 ) {
     let metrics = node.metrics().clone();
-    let _counted = metrics.connections.hold();
+    let _counted = [metrics.connections.hold(), metrics.all_connections.hold()];
     let _place = place;
     let client = incoming.remote_address().ip().to_canonical();
     let Ok(connecting) = incoming.accept() else {
@@ -107,6 +111,7 @@ pub(crate) async fn serve<N: Serve>(
     let connection = Arc::new(Connection {
         limits,
         asked: Notify::new(),
+        roused: Notify::new(),
         written: AtomicU64::new(0),
         stop: stop.clone(),
         quic: quic.clone(),
@@ -170,6 +175,7 @@ async fn requests<N: Serve>(connection: &Arc<Connection<N>>, stop: &Stop) -> Con
     let watchdog = Watchdog::new(limits.idle_timeout, limits.send);
     let mut watched = pin!(watchdog.over(|| Some(connection.written.load(Relaxed))));
     let mut over = pin!(over(connection, stop));
+    let mut silent = pin!(silence::is_lasting(connection, connection.node.dormant_retries()));
     let mut requests = Requests::new(connection.clone(), watchdog.clone(), http, accepted);
     let (mut phase, mut result) = (Phase::Open, ConnectionEnd::Finished);
     loop {
@@ -184,6 +190,10 @@ async fn requests<N: Serve>(connection: &Arc<Connection<N>>, stop: &Stop) -> Con
                 Ok(()) => result,
                 Err(error) => ending(quic, &error),
             },
+            () = &mut silent => {
+                connection.node.given_up(&connection.client());
+                return ConnectionEnd::Dormant;
+            }
             () = &mut over, if matches!(phase, Phase::Open) => {
                 // Without a request, h3 would refuse even the first.
                 if requests.asked && let Err(error) = requests.announce_end(ANY_MORE).await {

@@ -13,6 +13,7 @@
 //! cid            connection ids that say at which socket their connection is
 //! keys           keys of resets and tokens, which nodes share
 //! connection     one connection: handshake, requests, end
+//! silence        clients that answer nothing are given up
 //! requests       the requests of a connection, which its task polls where they came
 //! request        one request, until the client has all of the response
 //! body           the body of a request
@@ -42,6 +43,7 @@ mod request;
 mod requests;
 mod serve;
 mod session;
+mod silence;
 mod socket;
 mod tickets;
 mod transport;

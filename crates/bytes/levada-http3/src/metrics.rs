@@ -5,7 +5,9 @@ use levada_observe::metrics::{Counter, Gauge, Registry};
 /// See the module.
 #[derive(Clone)]
 pub struct QuicMetrics {
-    /// Connections that are open.
+    /// Connections that are open, over TCP as well.
+    pub(crate) all_connections: Gauge,
+    /// Connections over QUIC that are open.
     pub connections: Gauge,
     /// Handshakes that were completed.
     pub handshakes: Counter,
@@ -24,9 +26,10 @@ pub struct QuicMetrics {
 }
 
 impl QuicMetrics {
-    /// New counters, which this registry shows.
-    pub fn registered(registry: &mut Registry) -> Self {
+    /// New counters, which this registry shows. `all_connections` counts those over TCP too.
+    pub fn registered(registry: &mut Registry, all_connections: &Gauge) -> Self {
         Self {
+            all_connections: all_connections.clone(),
             handshakes: registry.metric("quic_handshakes", "QUIC handshakes that were completed"),
             handshakes_failed: registry
                 .metric("quic_handshakes_failed", "QUIC handshakes that failed or took too long"),

@@ -116,6 +116,7 @@ async fn exchange<N: Serve>(
             .map_err(|_| Cut::Reset(Code::REQUEST_INCOMPLETE))??,
     };
     connection.asked.notify_one();
+    connection.roused.notify_one();
     if connection.is_early() {
         connection.node.metrics().early_requests.inc();
         match request.method().is_safe() {

@@ -26,6 +26,10 @@ pub trait Serve: Send + Sync + Sized + 'static {
     /// The limits of a client's connection.
     fn limits(&self) -> ConnectionLimits;
 
+    /// The repetitions that a client may leave unanswered before its connection is given up; `None` if it may leave all
+    /// of them until the connection is idle for too long.
+    fn dormant_retries(&self) -> Option<u8>;
+
     /// Whether clients have to prove their address first, with so many handshakes under way.
     fn asks_for_proof(&self, under_way: usize) -> bool;
 
@@ -61,6 +65,9 @@ pub trait Serve: Send + Sync + Sized + 'static {
 
     /// Returns when another process serves in the place of this one.
     fn left(&self) -> impl Future<Output = ()> + Send;
+
+    /// A connection is given up: its client answers nothing.
+    fn given_up(&self, connection: &Self::Connection);
 
     /// A connection has ended.
     fn ended(&self, client: IpAddr, ending: ConnectionEnd);

@@ -230,6 +230,7 @@ pub fn ended(metrics: &Metrics, client: IpAddr, ending: ConnectionEnd) {
         ConnectionEnd::Finished
         | ConnectionEnd::Closed
         | ConnectionEnd::IdleTimeout
+        | ConnectionEnd::Dormant
         | ConnectionEnd::GaveWay => {}
         other => {
             tracing::info!(%client, reason = other.as_str(), "connection ended")

@@ -1,6 +1,9 @@
 //! HTTP/3 at the listeners for clients, by `levada_http3`.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{
+    net::IpAddr,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
@@ -8,7 +11,8 @@ use levada_access::{client_shares::ClientPlace, memory_bound::MemoryPressure};
 use levada_http::{ConnectionEnd, ConnectionLimits};
 use levada_http3::{PreparedEndpoint, QuicMetrics, RequestBody, Serve, TunnelStream, UNPROVEN};
 use levada_net::stop::Stop;
-use levada_observe::metrics::{CpuMetrics, Gauge};
+use levada_observe::metrics::CpuMetrics;
+use levada_types::Key;
 use levada_upstream::{ClientBody, OtherBodyError};
 use tokio::{runtime::Handle, sync::OwnedSemaphorePermit, task::AbortHandle};
 
@@ -49,35 +53,27 @@ struct QuicListener {
     role: Arc<ListenerRole>,
 }
 
-/// A connection among all, and among those of its client.
-struct QuicPlace {
-    open: Gauge,
-    _place: OwnedSemaphorePermit,
-    _share: Option<ClientPlace>,
-}
-
-impl Drop for QuicPlace {
-    fn drop(&mut self) {
-        self.open.dec();
-    }
-}
-
 impl Serve for QuicListener {
     type Connection = ClientConnection;
     type Body = ResponseBody;
-    type Place = QuicPlace;
+    /// Among all connections, and among those of its client.
+    type Place = (OwnedSemaphorePermit, Option<ClientPlace>);
     type Tunnel = tunnel::Opened;
 
     fn limits(&self) -> ConnectionLimits {
         self.node.settings().limits.of_connection()
     }
 
+    fn dormant_retries(&self) -> Option<u8> {
+        self.role.dormant_retries
+    }
+
     fn asks_for_proof(&self, under_way: usize) -> bool {
         under_way >= UNPROVEN || self.node.memory.pressure() != MemoryPressure::None
     }
 
-    fn place(&self, client: IpAddr) -> Option<QuicPlace> {
-        let Ok(_place) = self.role.places.clone().try_acquire_owned() else {
+    fn place(&self, client: IpAddr) -> Option<Self::Place> {
+        let Ok(place) = self.role.places.clone().try_acquire_owned() else {
             self.node.metrics.connections_refused.inc();
             return None;
         };
@@ -85,10 +81,7 @@ impl Serve for QuicListener {
         if self.node.trust.load().announces(client) {
             return None;
         }
-        let _share = listener::share(&self.node, &self.role, client)?;
-        let open = self.node.metrics.connections.open.clone();
-        open.inc();
-        Some(QuicPlace { open, _place, _share })
+        Some((place, listener::share(&self.node, &self.role, client)?))
     }
 
     fn connection(&self, client: IpAddr) -> Arc<ClientConnection> {
@@ -125,6 +118,11 @@ impl Serve for QuicListener {
 
     async fn left(&self) {
         self.node.drain.left().await;
+    }
+
+    fn given_up(&self, connection: &ClientConnection) {
+        let key = Key(connection.last_key.load(Relaxed));
+        self.node.given_up.note(connection.client, key);
     }
 
     fn ended(&self, client: IpAddr, ending: ConnectionEnd) {

@@ -1,6 +1,12 @@
 //! QUIC under HTTP/3: early data, addresses, paths that lose packets, and the ends of connections.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use bytes::Buf as _;
 use tokio::net::UdpSocket;
@@ -189,6 +195,60 @@ async fn connection_goes_on_from_another_address_in_the_middle_of_a_body() {
     assert_eq!(metric(&world.node, "levada_quic_migrations_total").await, 1.0);
     drop((stream, client));
     settled(&world.node).await;
+}
+
+#[tokio::test]
+async fn connection_goes_on_when_a_router_gives_its_client_another_port() {
+    let world = world(|_| {}).await;
+    let body = pattern(8 << 20);
+    world.origin.on("/long", Reply::cached(body.clone()));
+    let path = PacketPath::to(world.at, Box::new(|_, _| true)).await;
+    let mut client = world.trusting.connect(path.address).await;
+    let mut stream = client.send(request("GET", "/long")).await;
+    within(stream.finish()).await.unwrap();
+    assert_eq!(head(&mut stream).await.unwrap().status(), 200);
+    let mut got = Vec::new();
+    while let Some(mut data) = within(stream.recv_data()).await.unwrap() {
+        let before = got.len() >> 21;
+        got.extend_from_slice(&data.copy_to_bytes(data.remaining()));
+        if got.len() >> 21 > before {
+            path.rebind();
+        }
+    }
+    assert!(got == body, "{}", got.len());
+    drop((stream, client));
+    settled(&world.node).await;
+}
+
+#[tokio::test]
+async fn client_whose_route_has_moved_is_given_up_and_forgotten() {
+    let world = world(|_| {}).await;
+    let gate = Gate::new();
+    let pieces = vec![
+        Piece::Bytes(pattern(1000)),
+        Piece::Gate(gate.clone()),
+        Piece::Bytes(pattern(100_000)),
+    ];
+    world.origin.on("/long", Reply::ok("").with("content-length", "101000").pieces(pieces));
+    let moved = Arc::new(AtomicBool::new(false));
+    let route = moved.clone();
+    // The node's packets still come to the client.
+    let rule = move |way, _| way == Way::ToClient || !route.load(Relaxed);
+    let path = PacketPath::to(world.at, Box::new(rule)).await;
+    let mut client = world.trusting.connect(path.address).await;
+    let mut stream = client.send(request("GET", "/long")).await;
+    within(stream.finish()).await.unwrap();
+    assert_eq!(head(&mut stream).await.unwrap().status(), 200);
+    moved.store(true, Relaxed);
+    gate.open();
+    let given_up = "levada_connections_ended_total{reason=\"dormant\"} 1";
+    while !admin(&world.node, "/metrics").await.text().contains(given_up) {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    while metric(&world.node, "levada_quic_connections").await > 0.0 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    drop((stream, client));
 }
 
 #[tokio::test]

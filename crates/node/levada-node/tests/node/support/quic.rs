@@ -240,6 +240,8 @@ struct PathState {
     rule: Rule,
     counts: [AtomicUsize; 2],
     bytes: [AtomicUsize; 2],
+    /// Counts the times at which the clients' addresses have changed.
+    bindings: AtomicUsize,
     /// The packets of clients, as they came.
     kept: Mutex<Vec<Vec<u8>>>,
 }
@@ -258,6 +260,7 @@ impl PacketPath {
             rule,
             counts: Default::default(),
             bytes: Default::default(),
+            bindings: AtomicUsize::default(),
             kept: Mutex::default(),
         };
         let state = Arc::new(state);
@@ -268,6 +271,11 @@ impl PacketPath {
     /// Bytes that have come from clients, and from the node.
     pub(crate) fn bytes(&self) -> (usize, usize) {
         (self.state.bytes[0].load(Relaxed), self.state.bytes[1].load(Relaxed))
+    }
+
+    /// Gives all clients other addresses, as a router does that translates them.
+    pub(crate) fn rebind(&self) {
+        self.state.bindings.fetch_add(1, Relaxed);
     }
 
     /// The packets of clients so far.
@@ -291,18 +299,19 @@ impl PathState {
 }
 
 async fn forward(front: Arc<UdpSocket>, state: Arc<PathState>) {
-    let mut backs: HashMap<SocketAddr, Arc<UdpSocket>> = HashMap::new();
+    let mut backs: HashMap<(SocketAddr, usize), Arc<UdpSocket>> = HashMap::new();
     let mut bytes = vec![0; 64 << 10];
     while let Ok((length, client)) = front.recv_from(&mut bytes).await {
-        if let Entry::Vacant(entry) = backs.entry(client) {
+        let binding = (client, state.bindings.load(Relaxed));
+        if let Entry::Vacant(entry) = backs.entry(binding) {
             let back = Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
-            tokio::spawn(return_packets(back.clone(), front.clone(), client, state.clone()));
+            tokio::spawn(return_packets(back.clone(), front.clone(), binding, state.clone()));
             entry.insert(back);
         }
         state.kept.lock().unwrap().push(bytes[..length].to_vec());
         if state.passes(Way::ToNode, &bytes[..length]) {
             let node = *state.node.lock().unwrap();
-            let _ = backs[&client].send_to(&bytes[..length], node).await;
+            let _ = backs[&binding].send_to(&bytes[..length], node).await;
         }
     }
 }
@@ -310,12 +319,13 @@ async fn forward(front: Arc<UdpSocket>, state: Arc<PathState>) {
 async fn return_packets(
     back: Arc<UdpSocket>,
     front: Arc<UdpSocket>,
-    client: SocketAddr,
+    (client, binding): (SocketAddr, usize),
     state: Arc<PathState>,
 ) {
     let mut bytes = vec![0; 64 << 10];
     while let Ok(length) = back.recv(&mut bytes).await {
-        if state.passes(Way::ToClient, &bytes[..length]) {
+        let is_bound = binding == state.bindings.load(Relaxed);
+        if is_bound && state.passes(Way::ToClient, &bytes[..length]) {
             let _ = front.send_to(&bytes[..length], client).await;
         }
     }
