@@ -115,13 +115,16 @@ pub(crate) struct RunArgs {
 #[command(after_help = VALIDATE_EXAMPLES)]
 pub(crate) struct ValidateArgs {
     /// The configuration file.
-    #[arg(short, long, value_name = "FILE", default_value = DEFAULT_CONFIG)]
+    #[arg(value_name = "FILE", default_value = DEFAULT_CONFIG)]
     pub(crate) config: PathBuf,
+    /// The same, as other commands name it.
+    #[arg(short = 'c', long = "config", value_name = "FILE", conflicts_with = "config")]
+    pub(crate) named: Option<PathBuf>,
     /// Prints the report as JSON.
     #[arg(long)]
     pub(crate) json: bool,
     /// Prints the JSON Schema of the configuration instead, for editors.
-    #[arg(long, conflicts_with_all = ["config", "json"])]
+    #[arg(long, conflicts_with_all = ["config", "named", "json"])]
     pub(crate) schema: bool,
 }
 
@@ -159,7 +162,7 @@ Exit codes:
 
 const VALIDATE_EXAMPLES: &str = "\
 Examples:
-  levada validate -c levada.toml
+  levada validate levada.toml
   levada validate -c levada.toml --json | jq '.problems[].message'
   levada validate --schema > levada.schema.json
 
@@ -205,6 +208,68 @@ mod tests {
                 assert_eq!(cli.logging.filter(), filter, "{line}");
             }
         }
+    }
+
+    #[test]
+    fn commands_of_the_documentation_are_understood() {
+        let (mut pages, mut commands, mut wrong) = (vec![root().join("README.md")], 0, Vec::new());
+        let mut directories = vec![root().join("docs")];
+        while let Some(directory) = directories.pop() {
+            for entry in std::fs::read_dir(directory).unwrap() {
+                let path = entry.unwrap().path();
+                match path.extension() {
+                    None if path.is_dir() => directories.push(path),
+                    Some(extension) if extension == "md" => pages.push(path),
+                    _ => {}
+                }
+            }
+        }
+        for page in pages {
+            for command in written(&std::fs::read_to_string(&page).unwrap()) {
+                commands += 1;
+                // A placeholder may be no value, and a sentence may name a command without its values.
+                let refused = Cli::try_parse_from(command.split_whitespace()).err();
+                let is_wrong = refused.filter(|error| {
+                    use clap::error::ErrorKind::*;
+                    matches!(error.kind(), UnknownArgument | InvalidSubcommand | ArgumentConflict)
+                });
+                wrong.extend(
+                    is_wrong.map(|error| format!("{}: {command}\n{error}", page.display())),
+                );
+            }
+        }
+        assert!(commands > 100, "{commands}");
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    fn root() -> PathBuf {
+        PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+    }
+
+    /// The commands in blocks of shell and in inline code, each without what the shell does with it.
+    fn written(page: &str) -> Vec<String> {
+        let (mut found, mut is_shell) = (Vec::new(), false);
+        for line in page.replace("\\\n", " ").lines() {
+            if let Some(kind) = line.trim().strip_prefix("```") {
+                is_shell = !is_shell && ["sh", "console"].contains(&kind);
+            } else if is_shell {
+                found.push(line.trim().trim_start_matches("$ ").to_owned());
+            } else {
+                found.extend(line.split('`').skip(1).step_by(2).map(str::to_owned));
+            }
+        }
+        let command = |line: &String| {
+            let shell = [" #", " |", " &", " >", " <", ";", "$(", " ...", "|"];
+            let end = shell.iter().filter_map(|sign| line.find(sign)).min();
+            let parts = line[..end.unwrap_or(line.len())].trim().split(['\'', '"']).enumerate();
+            // A quoted part is one word.
+            let word = |(at, part): (usize, &str)| match at % 2 {
+                0 => part.to_owned(),
+                _ => part.replace(' ', "_"),
+            };
+            parts.map(word).collect::<String>()
+        };
+        found.iter().filter(|line| line.starts_with("levada ")).map(command).collect()
     }
 
     #[test]

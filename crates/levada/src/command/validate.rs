@@ -17,7 +17,7 @@ pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<CommandStatus> {
         output::print(true, &levada_config::schema::schema(), |_| Ok(()))?;
         return Ok(CommandStatus::Success);
     }
-    let report = configuration::load(&args.config)?.report;
+    let report = configuration::load(args.named.as_ref().unwrap_or(&args.config))?.report;
     output::print(args.json, &report, |out| write!(out, "{report}{}", summary(&report)))?;
     Ok(CommandStatus::of(report.is_usable()))
 }
