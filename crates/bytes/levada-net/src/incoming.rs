@@ -15,7 +15,6 @@ use std::{
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    io::Errno,
     net::SocketFlags,
 };
 use tokio::{
@@ -104,10 +103,10 @@ impl Incoming {
 
     /// How many connections that rest have to give way.
     fn too_many(&self, accepted: &io::Result<(TcpStream, SocketAddr)>) -> usize {
-        match accepted.as_ref().map_err(Errno::from_io_error) {
+        match accepted {
             // One for this connection, and another one until the spare files are free again.
             Ok((socket, _)) if socket.as_raw_fd() >= self.scarce => 2,
-            Err(Some(Errno::MFILE | Errno::NFILE)) => AT_ONCE,
+            Err(error) if open_files::ran_out(error) => AT_ONCE,
             _ => 0,
         }
     }

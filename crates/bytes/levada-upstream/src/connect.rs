@@ -10,7 +10,7 @@ use std::{
 };
 
 use levada_http::Io;
-use levada_net::proxy_protocol::ProxyVersion;
+use levada_net::{open_files::when_one_is_free, proxy_protocol::ProxyVersion};
 use rustls::pki_types::ServerName;
 use tokio::{
     io::{AsyncWrite, AsyncWriteExt as _},
@@ -148,7 +148,7 @@ async fn tcp(host: &str, port: u16, within: Duration) -> Result<TcpStream, Serve
         let mut last = ServerFailure::Dns;
         let found = tokio::net::lookup_host((host, port)).await.map_err(|_| ServerFailure::Dns)?;
         for candidate in found {
-            match TcpStream::connect(candidate).await {
+            match when_one_is_free(|| TcpStream::connect(candidate)).await {
                 Ok(stream) => return Ok(stream),
                 Err(_) => last = ServerFailure::Connect,
             }
@@ -160,7 +160,10 @@ async fn tcp(host: &str, port: u16, within: Duration) -> Result<TcpStream, Serve
 
 /// Connects a TCP socket to an address.
 async fn found(at: SocketAddr, within: Duration) -> Result<TcpStream, ServerFailure> {
-    let connecting = async { TcpStream::connect(at).await.map_err(|_| ServerFailure::Connect) };
+    let connecting = async {
+        let connected = when_one_is_free(|| TcpStream::connect(at)).await;
+        connected.map_err(|_| ServerFailure::Connect)
+    };
     tuned(tokio::time::timeout(within, connecting).await)
 }
 
@@ -177,7 +180,7 @@ fn tuned(
 async fn unix(path: &Path, within: Duration) -> Result<UnixStream, ServerFailure> {
     let connecting = async {
         loop {
-            match UnixStream::connect(path).await {
+            match when_one_is_free(|| UnixStream::connect(path)).await {
                 Ok(stream) => return Ok(stream),
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock => tokio::time::sleep(BACKLOG_BACKOFF).await,
