@@ -58,8 +58,7 @@ pub struct PrototypeArgs {
     /// emulated network (as root).
     #[arg(long, value_name = "HOW", default_value = "proxy")]
     pub transport: Transport,
-    /// Makes clients open a connection for each request; with handed-over connections, they always
-    /// do.
+    /// Makes clients open a connection for each request; with the transport `handoff`, they always do.
     #[arg(long)]
     pub connection_per_request: bool,
     /// The seed of all random numbers.
@@ -76,8 +75,27 @@ pub enum Transport {
     /// The front-end passes requests and answers on.
     Proxy,
     /// The front-end hands the connection over, and the server's machine answers the client
-    /// (ASPLOS'98, Sec. 5).
+    /// (ASPLOS'98, Sec. 5). Clients have a connection for each request.
     Handoff,
+    /// Connections are kept, and stay at the server of their first request.
+    HandoffStay,
+    /// Connections are kept, and the front-end takes them back for each request.
+    HandoffBack,
+    /// Connections are kept, and go on to another server if the front-end chooses another one for a request (the
+    /// multiple handoff of USENIX'99).
+    HandoffOn,
+}
+
+impl Transport {
+    /// The front-end's `after` in `[handoff]`; `None` where nothing is handed over.
+    pub(crate) fn after(self) -> Option<&'static str> {
+        match self {
+            Self::Proxy => None,
+            Self::Handoff | Self::HandoffStay => Some("stay"),
+            Self::HandoffBack => Some("back"),
+            Self::HandoffOn => Some("on"),
+        }
+    }
 }
 
 impl PrototypeArgs {
@@ -113,6 +131,15 @@ impl PrototypeArgs {
         match self.transport {
             Transport::Handoff => {
                 "transport: connections are handed over, one for each request, on an emulated network"
+            }
+            Transport::HandoffStay => {
+                "transport: connections are kept at the server of their first request, on an emulated network"
+            }
+            Transport::HandoffBack => {
+                "transport: connections are kept and come back for each request, on an emulated network"
+            }
+            Transport::HandoffOn => {
+                "transport: connections are kept and go on to the server of each request, on an emulated network"
             }
             Transport::Proxy if self.connection_per_request => {
                 "transport: the front-end passes on, with a connection for each request of a client"

@@ -48,7 +48,8 @@ const EXAMPLES: &str = "\
 Examples:
   levada lab lard --quick
   levada lab lard --nodes 4,8 --policy wrr,lard/r
-  levada lab lard --nodes 4 --policy lard/r --transport handoff
+  levada lab lard --nodes 10 --policy lard/r --transport handoff
+  levada lab lard --nodes 4 --policy lard/r --transport handoff-on
   levada lab lard --trace access.log --memory 4MiB --time-scale 2 --json
 
 Exit codes:

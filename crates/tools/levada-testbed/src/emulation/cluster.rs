@@ -98,11 +98,12 @@ impl Cluster {
         Ok(Self { front, backends, takers: Vec::new() })
     }
 
-    /// Starts all on hosts and waits until connections are handed over. The caller runs on the clients' host.
+    /// Starts all on hosts and waits until connections are handed over, with this `after`. The caller runs on the
+    /// clients' host.
     ///
     /// # Errors
     /// If a program does not start, or no connection is handed over.
-    pub async fn on_hosts(spec: &Spec, hosts: &LabCluster) -> anyhow::Result<Self> {
+    pub async fn on_hosts(spec: &Spec, hosts: &LabCluster, after: &str) -> anyhow::Result<Self> {
         let mut front = Nodes::new(PREFIX)?;
         let [secret, log] = ["secret", "front.log"].map(|name| front.directory().join(name));
         let token = u64::from(process::id()) << 32 | spec.seed;
@@ -127,7 +128,7 @@ impl Cluster {
         let admin = SocketAddr::from((LabCluster::FRONT, 9180));
         let addresses = Addresses { clients: service, peers: service, admin };
         let besides = format!(
-            "[handoff]\ninterfaces = \"{DEVICE}\"\nsecret_file = \"{}\"\nafter = \"stay\"",
+            "[handoff]\ninterfaces = \"{DEVICE}\"\nsecret_file = \"{}\"\nafter = \"{after}\"",
             secret.display()
         );
         let text = configuration(spec, addresses, &besides, &servers);
@@ -165,14 +166,18 @@ impl Cluster {
         try_join_all(each).await
     }
 
-    /// Connections that the front-end handed over and that ended at a back-end.
+    /// Connections that the front-end handed over and that ended at a back-end, or came back from it.
     ///
     /// # Errors
     /// If it does not answer.
     pub async fn handed(&self) -> anyhow::Result<u64> {
-        let ended = "levada_handoffs_total{result=\"ended\"}";
-        let admin = self.front().addresses.admin;
-        Ok(admin_client::metric(admin, ended, ANSWER_TIMEOUT).await? as u64)
+        let mut handed = 0;
+        for result in ["ended", "given-back"] {
+            let name = format!("levada_handoffs_total{{result=\"{result}\"}}");
+            let admin = self.front().addresses.admin;
+            handed += admin_client::metric(admin, &name, ANSWER_TIMEOUT).await? as u64;
+        }
+        Ok(handed)
     }
 
     /// Processor times of all processes.

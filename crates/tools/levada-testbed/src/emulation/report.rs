@@ -116,10 +116,18 @@ pub fn notes<'a>(transport: Transport, runs: impl Iterator<Item = &'a Run> + Clo
             most * 100.0
         )
     });
-    let least = runs.map(|run| run.handed).reduce(f64::min);
-    let handed = least.filter(|_| transport == Transport::Handoff);
-    let handed =
-        handed.map(|least| format!("{} of the answers or more were handed over", percent(least)));
+    let handed: Vec<_> = runs.map(|run| run.handed).collect();
+    let least = handed.iter().copied().reduce(f64::min);
+    let handed = least.and_then(|least| match transport {
+        Transport::Proxy => None,
+        Transport::Handoff => {
+            Some(format!("{} of the answers or more were handed over", percent(least)))
+        }
+        _ => Some(format!(
+            "so many times per request a connection left its back-end: {}",
+            handed.iter().map(|moves| format!("{moves:.2}")).collect::<Vec<_>>().join(", ")
+        )),
+    });
     busy.into_iter().chain(handed).collect()
 }
 

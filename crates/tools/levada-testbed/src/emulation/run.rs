@@ -27,7 +27,7 @@ pub struct Run {
     pub measured: Measured,
     /// Requests without a right answer.
     pub failed: u64,
-    /// The part of the answered requests whose connection was handed over.
+    /// How often connections ended at a back-end or came back from it, for each answered request.
     pub handed: f64,
     /// Processor time of the front-end per request, in microseconds.
     pub front_microseconds: f64,
@@ -79,19 +79,19 @@ pub fn measure(
     window: Window,
     start: impl FnOnce(&Cluster) -> ClosedLoop + Send,
 ) -> anyhow::Result<Option<Run>> {
-    let hosts = match transport {
-        Transport::Proxy => None,
-        Transport::Handoff => {
+    let hosts = match transport.after() {
+        None => None,
+        Some(after) => {
             let backs = u8::try_from(spec.backends);
             let backs = backs.context("the network has no addresses for this many back-ends")?;
-            Some(LabCluster::new(backs)?)
+            Some((LabCluster::new(backs)?, after))
         }
     };
     // This thread makes all its connections on the clients' host.
-    until_interrupted(hosts.as_ref().map(|hosts| &hosts.client), async || {
+    until_interrupted(hosts.as_ref().map(|(hosts, _)| &hosts.client), async || {
         let cluster = match &hosts {
             None => Cluster::on_loopback(spec).await?,
-            Some(hosts) => Cluster::on_hosts(spec, hosts).await?,
+            Some((hosts, after)) => Cluster::on_hosts(spec, hosts, after).await?,
         };
         let clients = start(&cluster);
         let looks = looks(&cluster, window).await?;
