@@ -13,6 +13,8 @@ pub(crate) struct Channel {
     stream: TcpStream,
     own: Marks,
     others: Marks,
+    /// The frames of the last batch that are not taken yet.
+    heard: Vec<u8>,
 }
 
 struct Marks {
@@ -20,7 +22,7 @@ struct Marks {
     count: u64,
 }
 
-const GREETING: &[u8; 16] = b"levada-handoff/3";
+const GREETING: &[u8; 16] = b"levada-handoff/4";
 const NONCE: [u8; 32] = [7; 32];
 
 impl Channel {
@@ -31,7 +33,7 @@ impl Channel {
         let [of_front, of_back] = keys(secret, &NONCE, &front);
         stream.read_exact(&mut [0; 32]).unwrap();
         stream.write_all(hmac::sign(&of_back, b"back").as_ref()).unwrap();
-        Self { stream, own: Marks::new(of_back), others: Marks::new(of_front) }
+        Self { stream, own: Marks::new(of_back), others: Marks::new(of_front), heard: Vec::new() }
     }
 
     /// As a front-end. Whether it is believed shows when it says something.
@@ -41,7 +43,7 @@ impl Channel {
         let [of_front, of_back] = keys(secret, &back, &NONCE);
         stream.write_all(hmac::sign(&of_front, b"front").as_ref()).unwrap();
         let _ = stream.read_exact(&mut [0; 32]);
-        Self { stream, own: Marks::new(of_front), others: Marks::new(of_back) }
+        Self { stream, own: Marks::new(of_front), others: Marks::new(of_back), heard: Vec::new() }
     }
 
     pub(crate) fn say(&mut self, frame: &Frame) {
@@ -52,20 +54,25 @@ impl Channel {
 
     /// Says what may be no frame, marked as one.
     pub(crate) fn say_bytes(&mut self, bytes: &[u8]) {
-        let length = (bytes.len() as u32).to_be_bytes();
-        let mark = self.own.next(bytes);
-        let _ = self.stream.write_all(&[&length[..], &mark, bytes].concat());
+        let length = |bytes: &[u8]| (bytes.len() as u32).to_be_bytes();
+        let frame = [&length(bytes)[..], bytes].concat();
+        let mark = self.own.next(&frame);
+        let _ = self.stream.write_all(&[&length(&frame)[..], &mark, &frame].concat());
     }
 
     /// The next frame of the other side; `None` when it has closed.
     pub(crate) fn hear(&mut self) -> Option<Frame> {
-        let (mut length, mut mark) = ([0; 4], [0; 16]);
-        self.stream.read_exact(&mut length).ok()?;
-        self.stream.read_exact(&mut mark).ok()?;
-        let mut bytes = vec![0; u32::from_be_bytes(length) as usize];
-        self.stream.read_exact(&mut bytes).ok()?;
-        assert_eq!(mark, self.others.next(&bytes));
-        Some(Frame::read(&bytes).unwrap())
+        if self.heard.is_empty() {
+            let (mut length, mut mark) = ([0; 4], [0; 16]);
+            self.stream.read_exact(&mut length).ok()?;
+            self.stream.read_exact(&mut mark).ok()?;
+            self.heard = vec![0; u32::from_be_bytes(length) as usize];
+            self.stream.read_exact(&mut self.heard).ok()?;
+            assert_eq!(mark, self.others.next(&self.heard));
+        }
+        let length = u32::from_be_bytes(*self.heard.first_chunk().unwrap()) as usize;
+        let frame: Vec<u8> = self.heard.drain(..4 + length).skip(4).collect();
+        Some(Frame::read(&frame).unwrap())
     }
 }
 

@@ -1,12 +1,13 @@
 //! The channel between a front-end and a back-end. Both sides must know the secret, and a party between
 //! them cannot change, repeat or omit a frame without being noticed. The channel does not encrypt: its
-//! content is plain HTTP on other links.
+//! content is plain HTTP on other links. Frames that leave together are authenticated together.
 //!
 //! ```text
 //! back-end    greeting, nonce b ─────────────────────────────>
 //!             <──────────── greeting, nonce f, HMAC(kf, "front")       kf = HMAC(secret, "front" b f)
 //!             HMAC(kb, "back") ──────────────────────────────>       kb = HMAC(secret, "back" b f)
-//! frames:     authenticated with HMAC(kf or kb, number of earlier frames, frame)
+//! batches:    length:32 mark:16 bytes, then so many bytes: frames, each length:32 and so many bytes
+//!             mark = HMAC(kf or kb, number of earlier batches, frames)
 //! ```
 
 use std::{
@@ -67,17 +68,19 @@ pub(crate) struct FrameSender {
 }
 
 struct FrameQueue {
-    marks: FrameSigner,
+    marks: BatchSigner,
     pending: Vec<u8>,
-    /// A frame without length and MAC, while it is being authenticated.
-    scratch: Vec<u8>,
+    /// The end of the batches that are marked; the frames behind it are of a batch that still grows.
+    marked: usize,
 }
 
 /// Receives frames.
 pub(crate) struct FrameReceiver {
     stream: OwnedReadHalf,
-    marks: FrameSigner,
+    marks: BatchSigner,
     buffer: Vec<u8>,
+    /// The bytes at the beginning of the buffer that are frames of a batch whose mark is right.
+    checked: usize,
     /// Whether frames may be received in batches.
     gathers: bool,
     pace: GatherPace,
@@ -93,8 +96,8 @@ enum GatherPace {
     Often(u32),
 }
 
-/// Computes and checks the MACs of frames, in their order.
-struct FrameSigner {
+/// Computes and checks the MACs of batches, in their order.
+struct BatchSigner {
     key: hmac::Key,
     count: u64,
 }
@@ -156,10 +159,11 @@ async fn shake(
         Side::Back => (of_back, of_front),
     };
     let (read, write) = stream.into_split();
-    let sender = Arc::new(FrameSender::new(write, FrameSigner::new(sending)));
-    let marks = FrameSigner::new(receiving);
+    let sender = Arc::new(FrameSender::new(write, BatchSigner::new(sending)));
+    let marks = BatchSigner::new(receiving);
     let pace = GatherPace::AtOnce(None);
-    let receiver = FrameReceiver { stream: read, marks, buffer: Vec::new(), gathers: false, pace };
+    let receiver =
+        FrameReceiver { stream: read, marks, buffer: Vec::new(), checked: 0, gathers: false, pace };
     Ok((sender, receiver))
 }
 
@@ -193,8 +197,8 @@ async fn check(stream: &mut TcpStream, key: &hmac::Key, message: &[u8]) -> io::R
 }
 
 impl FrameSender {
-    fn new(stream: OwnedWriteHalf, marks: FrameSigner) -> Self {
-        let outgoing = FrameQueue { marks, pending: Vec::new(), scratch: Vec::new() };
+    fn new(stream: OwnedWriteHalf, marks: BatchSigner) -> Self {
+        let outgoing = FrameQueue { marks, pending: Vec::new(), marked: 0 };
         Self {
             stream,
             outgoing: Mutex::new(outgoing),
@@ -281,13 +285,8 @@ impl FrameSender {
             return None;
         }
         let mut outgoing = self.outgoing.lock();
-        let FrameQueue { marks, pending, scratch } = &mut *outgoing;
-        scratch.clear();
-        write(scratch);
-        pending.extend((scratch.len() as u32).to_be_bytes());
-        pending.extend(marks.next(scratch));
-        pending.extend_from_slice(scratch);
-        if pending.len() > MAX_PENDING {
+        outgoing.add(write);
+        if outgoing.pending.len() > MAX_PENDING {
             drop(outgoing);
             self.close();
             return None;
@@ -296,9 +295,13 @@ impl FrameSender {
     }
 
     fn write(&self, outgoing: &mut FrameQueue) {
+        outgoing.mark();
         while !outgoing.pending.is_empty() {
             match self.stream.try_write(&outgoing.pending) {
-                Ok(written) => drop(outgoing.pending.drain(..written)),
+                Ok(written) => {
+                    outgoing.pending.drain(..written);
+                    outgoing.marked -= written;
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return self.more.notify_one();
                 }
@@ -355,7 +358,7 @@ impl FrameSender {
     pub(crate) async fn of_nobody() -> Arc<Self> {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        let marks = FrameSigner::new(key(b"", FRONT, b"", b""));
+        let marks = BatchSigner::new(key(b"", FRONT, b"", b""));
         Arc::new(Self::new(stream.into_split().1, marks))
     }
 }
@@ -364,7 +367,35 @@ impl Drop for FrameSender {
     /// Sends what waits, as far as the socket accepts it at once.
     fn drop(&mut self) {
         if !self.is_closed() {
-            let _ = self.stream.try_write(&self.outgoing.get_mut().pending);
+            let outgoing = self.outgoing.get_mut();
+            outgoing.mark();
+            let _ = self.stream.try_write(&outgoing.pending);
+        }
+    }
+}
+
+impl FrameQueue {
+    /// Adds a frame to the last batch.
+    fn add(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        if self.pending.len() - self.marked > LONG_BATCH {
+            self.mark();
+        }
+        if self.pending.len() == self.marked {
+            self.pending.extend([0; 4 + MARK]);
+        }
+        let at = self.pending.len();
+        self.pending.extend([0; 4]);
+        write(&mut self.pending);
+        let length = (self.pending.len() - at - 4) as u32;
+        self.pending[at..at + 4].copy_from_slice(&length.to_be_bytes());
+    }
+
+    /// Ends the last batch, so that it can be sent.
+    fn mark(&mut self) {
+        if let Some((head, frames)) = self.pending[self.marked..].split_at_mut_checked(4 + MARK) {
+            head[..4].copy_from_slice(&(frames.len() as u32).to_be_bytes());
+            head[4..].copy_from_slice(&self.marks.next(frames));
+            self.marked = self.pending.len();
         }
     }
 }
@@ -433,31 +464,47 @@ impl FrameReceiver {
     }
 
     fn take(&mut self) -> io::Result<Option<Frame>> {
-        let Some((length, rest)) = self.buffer.split_first_chunk() else { return Ok(None) };
-        let length = u32::from_be_bytes(*length) as usize;
-        if length > MAX_FRAME {
-            return Err(bad("a frame that is too long"));
+        if self.checked == 0 && !self.check()? {
+            return Ok(None);
         }
-        let Some((mark, rest)) = rest.split_at_checked(MARK) else { return Ok(None) };
-        let Some(frame) = rest.get(..length) else { return Ok(None) };
-        if !bool::from(mark.ct_eq(&self.marks.next(frame))) {
-            return Err(bad("a frame that the other side did not make"));
-        }
+        let frame = self.buffer[..self.checked].split_first_chunk();
+        let frame =
+            frame.and_then(|(length, rest)| rest.get(..u32::from_be_bytes(*length) as usize));
+        let frame = frame.ok_or_else(|| bad("a frame that is longer than its batch"))?;
+        let length = 4 + frame.len();
         let frame = Frame::read(frame).map_err(|error| bad(&error.to_string()))?;
-        self.buffer.drain(..4 + MARK + length);
+        self.buffer.drain(..length);
+        self.checked -= length;
         Ok(Some(frame))
+    }
+
+    /// Whether a whole batch is there, which the other side made. Removes its head.
+    fn check(&mut self) -> io::Result<bool> {
+        let Some((length, rest)) = self.buffer.split_first_chunk() else { return Ok(false) };
+        let length = u32::from_be_bytes(*length) as usize;
+        if length > LONG_BATCH + MAX_FRAME {
+            return Err(bad("a batch that is too long"));
+        }
+        let Some((mark, rest)) = rest.split_at_checked(MARK) else { return Ok(false) };
+        let Some(frames) = rest.get(..length) else { return Ok(false) };
+        if !bool::from(mark.ct_eq(&self.marks.next(frames))) {
+            return Err(bad("a batch that the other side did not make"));
+        }
+        self.buffer.drain(..4 + MARK);
+        self.checked = length;
+        Ok(true)
     }
 }
 
-impl FrameSigner {
+impl BatchSigner {
     fn new(key: hmac::Key) -> Self {
         Self { key, count: 0 }
     }
 
-    fn next(&mut self, frame: &[u8]) -> [u8; MARK] {
+    fn next(&mut self, frames: &[u8]) -> [u8; MARK] {
         let mut context = hmac::Context::with_key(&self.key);
         context.update(&self.count.to_be_bytes());
-        context.update(frame);
+        context.update(frames);
         self.count += 1;
         let mut mark = [0; MARK];
         mark.copy_from_slice(&context.sign().as_ref()[..MARK]);
@@ -469,7 +516,7 @@ fn bad(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-const GREETING: &[u8; 16] = b"levada-handoff/3";
+const GREETING: &[u8; 16] = b"levada-handoff/4";
 const FRONT: &[u8] = b"front";
 const BACK: &[u8] = b"back";
 const NONCE: usize = 32;
@@ -477,6 +524,8 @@ const NONCE: usize = 32;
 const MARK: usize = 16;
 /// Enough for a head with the bytes after it.
 pub(crate) const MAX_FRAME: usize = 1 << 20;
+/// A batch that is longer takes no further frames.
+const LONG_BATCH: usize = 64 << 10;
 /// The most bytes that wait for a socket that accepts none.
 const MAX_PENDING: usize = 4 << 20;
 const READ: usize = 16 << 10;
@@ -575,14 +624,48 @@ mod tests {
         let [Ok((front, _)), Ok((_back, mut at_back))] = opened(SECRET, SECRET).await else {
             panic!("no channel");
         };
-        let mut frame = Vec::new();
-        Frame::Keep(1).write(&mut frame);
-        let mark = front.outgoing.lock().marks.next(&frame);
-        let last = frame.len() - 1;
-        frame[last] ^= 1;
-        let bytes = [&(frame.len() as u32).to_be_bytes()[..], &mark, &frame].concat();
+        assert!(front.put(|out| Frame::Keep(1).write(out)));
         front.stream.writable().await.unwrap();
-        assert_eq!(front.stream.try_write(&bytes).unwrap(), bytes.len());
+        {
+            let mut outgoing = front.outgoing.lock();
+            outgoing.mark();
+            *outgoing.pending.last_mut().unwrap() ^= 1;
+            front.write(&mut outgoing);
+        }
         assert_eq!(at_back.receive().await.unwrap_err().kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[tokio::test]
+    async fn frames_that_leave_together_have_one_mark() {
+        let [Ok((front, _)), Ok((_back, mut at_back))] = opened(SECRET, SECRET).await else {
+            panic!("no channel");
+        };
+        let long = Frame::Asks { id: 3, bytes: vec![b'x'; LONG_BATCH] };
+        let frames = [Frame::Keep(1), Frame::GiveUp(2), long, Frame::Keep(4)];
+        assert!(frames.iter().all(|frame| front.put(|out| frame.write(out))));
+        front.stream.writable().await.unwrap();
+        front.flush();
+        assert_eq!(front.outgoing.lock().marks.count, 2, "the long one ends a batch");
+        tokio::spawn(async move { front.pump().await });
+        for frame in frames {
+            assert_eq!(at_back.receive().await.unwrap(), frame);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_frame_that_is_longer_than_its_batch_ends_the_channel() {
+        for frames in [&[0, 0, 0, 9, 1][..], &[0, 0], &[]] {
+            let [Ok((front, _)), Ok((_back, mut at_back))] = opened(SECRET, SECRET).await else {
+                panic!("no channel");
+            };
+            front.stream.writable().await.unwrap();
+            {
+                let mut outgoing = front.outgoing.lock();
+                outgoing.pending.extend([0; 4 + MARK]);
+                outgoing.pending.extend(frames);
+                front.write(&mut outgoing);
+            }
+            assert_eq!(at_back.receive().await.unwrap_err().kind(), io::ErrorKind::InvalidData);
+        }
     }
 }

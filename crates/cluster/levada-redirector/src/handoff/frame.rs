@@ -1,10 +1,9 @@
 //! The frames between a front-end and a back-end.
 //!
 //! ```text
-//! frame = length:32 mark:16 bytes, then so many bytes: kind:8 id:32, what belongs to it
+//! frame = length:32, then so many bytes: kind:8 id:32, what belongs to it
 //! ```
-//! The mark is a MAC: it proves that the frame is of this channel and in its place
-//! ([`super::channel`]). Numbers are in network order. An id names a connection on this channel, from
+//! Frames are in batches with a MAC each ([`super::channel`]). Numbers are in network order. An id names a connection on this channel, from
 //! its `Take` to its end; 0 stands for all.
 
 use levada_net::handoff::{Connection, MalformedState};
