@@ -64,6 +64,8 @@ pub(crate) struct FrameSender {
     waiting: Mutex<Vec<(Arc<AtomicBool>, Waker)>>,
     /// Notifies that some wait.
     urgent: Notify,
+    /// Notifies a receiver that gathers that the thread is awake anyway.
+    flushed: Arc<Notify>,
     ended: Notify,
 }
 
@@ -84,6 +86,8 @@ pub(crate) struct FrameReceiver {
     /// Whether frames may be received in batches.
     gathers: bool,
     pace: GatherPace,
+    /// Notifies that frames were sent on the same channel.
+    flushed: Arc<Notify>,
 }
 
 /// The pace of a receiver that gathers.
@@ -91,8 +95,8 @@ pub(crate) struct FrameReceiver {
 enum GatherPace {
     /// Reads as soon as bytes arrive; the last read was then.
     AtOnce(Option<Instant>),
-    /// Reads at intervals, with the number of empty reads in a row. Arriving bytes do not wake the
-    /// task.
+    /// Reads when frames were sent, and at intervals, with the number of empty intervals in a row. Arriving bytes do
+    /// not wake the task.
     Often(u32),
 }
 
@@ -162,8 +166,15 @@ async fn shake(
     let sender = Arc::new(FrameSender::new(write, BatchSigner::new(sending)));
     let marks = BatchSigner::new(receiving);
     let pace = GatherPace::AtOnce(None);
-    let receiver =
-        FrameReceiver { stream: read, marks, buffer: Vec::new(), checked: 0, gathers: false, pace };
+    let receiver = FrameReceiver {
+        stream: read,
+        marks,
+        buffer: Vec::new(),
+        checked: 0,
+        gathers: false,
+        pace,
+        flushed: sender.flushed.clone(),
+    };
     Ok((sender, receiver))
 }
 
@@ -206,6 +217,7 @@ impl FrameSender {
             more: Notify::new(),
             waiting: Mutex::default(),
             urgent: Notify::new(),
+            flushed: Arc::default(),
             ended: Notify::new(),
         }
     }
@@ -226,6 +238,7 @@ impl FrameSender {
     /// Sends everything that waits.
     pub(crate) fn flush(&self) {
         self.write(&mut self.outgoing.lock());
+        self.flushed.notify_one();
     }
 
     /// Sends a frame that is not urgent: with the next one, or soon.
@@ -401,8 +414,8 @@ impl FrameQueue {
 }
 
 impl FrameReceiver {
-    /// For a receiver of frames that are not urgent: under load it reads at intervals, since waking the
-    /// task for each frame costs more than handling it.
+    /// For a receiver of frames that are not urgent: under load it reads when frames are sent, and at intervals, since
+    /// waking the task for each frame costs more than handling it.
     pub(crate) fn gather(&mut self) {
         self.gathers = true;
     }
@@ -426,13 +439,15 @@ impl FrameReceiver {
                     return Ok(read);
                 }
                 GatherPace::Often(idle) => {
-                    tokio::time::sleep(GATHER_DELAY).await;
+                    let flushed = self.flushed.notified();
+                    let is_flushed = tokio::time::timeout(GATHER_INTERVAL, flushed).await.is_ok();
                     let space = spare_capacity(&mut self.buffer);
                     match recv(self.stream.as_ref(), space, RecvFlags::DONTWAIT) {
                         Ok((_, read)) => {
                             self.pace = GatherPace::Often(0);
                             return Ok(read);
                         }
+                        Err(Errno::AGAIN) if is_flushed => {}
                         Err(Errno::AGAIN) if idle < MAX_IDLE_PAUSES => {
                             self.pace = GatherPace::Often(idle + 1)
                         }
@@ -531,6 +546,9 @@ const MAX_PENDING: usize = 4 << 20;
 const READ: usize = 16 << 10;
 /// Frames are gathered for so long, which is the resolution of the runtime's timer.
 const GATHER_DELAY: Duration = Duration::from_millis(1);
+/// The interval at which a receiver reads that gathers, where nothing is sent. A timer that ends earlier than all others
+/// costs two system calls and a sleep, so it is longer than the usual time between two connections.
+const GATHER_INTERVAL: Duration = Duration::from_millis(3);
 /// The number of pauses in a row without a frame after which the receiver waits for each frame again.
 const MAX_IDLE_PAUSES: u32 = 4;
 /// With this many bytes the receiver reads before the end of a pause.
