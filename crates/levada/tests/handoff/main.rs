@@ -9,6 +9,7 @@ mod ipv6;
 mod liar;
 mod load;
 mod matrix;
+mod moves;
 mod paths;
 mod upgrade;
 
