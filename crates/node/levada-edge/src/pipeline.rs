@@ -644,6 +644,15 @@ async fn serve_from_fill(
             order.detached = true;
             continue;
         }
+        if let FetchOutcome::Large(object) | FetchOutcome::Renewed(object) = &outcome
+            && !leader
+            && context.head_is_enough
+            && !may_share(&object.freshness(), object.answers(&context.parts.headers))
+        {
+            // The head of a large file is confirmed for each request: to pass by the cache would fetch all of it.
+            (order.stored, order.detached) = (Some(object.clone()), true);
+            continue;
+        }
         if leader || !outdated {
             break (follower, leader, outcome);
         }
@@ -654,9 +663,10 @@ async fn serve_from_fill(
         record.tags = outcome.label().and_then(Label::for_other_region);
     }
     let parts = &context.parts;
-    // Other requests may share a response only if the store could serve it.
+    // Other requests may share a response only if the store could serve it, as it could a piece at any time.
+    let is_own = leader || context.resource.piece.is_some();
     let mine =
-        |object: &Object| leader || may_share(&object.freshness(), object.answers(&parts.headers));
+        |object: &Object| is_own || may_share(&object.freshness(), object.answers(&parts.headers));
     let mut status = CacheStatus { forwarded: Some(why), collapsed: !leader, ..Default::default() };
     if leader {
         record.chosen = follower.own().chosen.take();
@@ -680,7 +690,7 @@ async fn serve_from_fill(
     let served = match outcome {
         FetchOutcome::Body(body)
             if body.of.head.answers(&parts.headers)
-                && (leader || may_share(&body.of.head.freshness(), true)) =>
+                && (is_own || may_share(&body.of.head.freshness(), true)) =>
         {
             let fields = if leader {
                 std::mem::take(&mut follower.own().fields)

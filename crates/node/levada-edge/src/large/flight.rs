@@ -161,12 +161,10 @@ async fn fetch(
     piece: Arc<Piece>,
     dispatch: Arc<dyn Dispatch>,
 ) -> Result<WholePiece, Failure> {
-    let begun = telemetry.clock.now();
     let mut record = AccessRecord::of_piece(&telemetry);
     let answer = dispatch.dispatch(context, &mut record).await;
     let (head, mut body) = answer.map_err(|failed| failed.failure)?.into_parts();
     piece::judge(&piece, &head)?;
-    let answered = telemetry.clock.now();
     let due =
         usize::try_from(piece.len()).map_err(|_| Failure::Server(ServerFailure::BadResponse))?;
     let at_hand = body.is_stored();
@@ -193,8 +191,5 @@ async fn fetch(
     if came != due {
         return Err(Failure::Server(ServerFailure::NoResponse));
     }
-    let (head, whole) = (answered.since(begun), telemetry.clock.now().since(begun));
-    let node = piece.source();
-    tracing::debug!(piece = %piece.url, node, at_hand, ?head, ?whole, "piece came");
     Ok(WholePiece { segments: segments.into(), at_hand })
 }

@@ -225,10 +225,6 @@ impl Agent {
         let mut state = self.shared.state.lock();
         self.look(&mut state.pieces, now);
         if state.pieces.poll_timeout().is_some_and(|at| at <= now) {
-            for awaited in state.pieces.late(now).filter_map(|id| self.under_way.get(&id)) {
-                let (piece, node) = (&awaited.flight.piece, awaited.source());
-                tracing::debug!(piece = %piece.url, node, came = piece.received(), "piece is late");
-            }
             let site = &self.template.resource.site;
             let mut sources = self.transfers.sources.lock();
             let may_retry = || site.may_retry(&self.transfers.telemetry.clock);

@@ -283,6 +283,39 @@ async fn crowd_at_a_node_has_each_piece_fetched_once() {
     settled(&node).await;
 }
 
+#[tokio::test]
+async fn crowd_has_each_piece_of_a_file_that_is_never_fresh_fetched_once() {
+    let origin = Origin::start().await;
+    let cluster = Cluster::start(4, origin.address, large).await;
+    let whole = body(12 * PIECE, 0);
+    let content = whole.clone();
+    origin.script("/a", move |asked| {
+        ranged(asked, &content, "\"v1\"").with("cache-control", "no-cache")
+    });
+    let mut clients = tokio::task::JoinSet::new();
+    for client in 0..24 {
+        let at = cluster.client(client % 4);
+        clients.spawn(async move { get(at, "/a").await });
+    }
+    for answer in clients.join_all().await {
+        assert!(answer.whole && answer.body == whole, "{}", answer.status);
+    }
+    cluster.settled().await;
+    let pieces: Vec<_> =
+        asked_ranges(&origin).into_iter().filter(|range| !range.is_empty()).collect();
+    let mut expected = piece_ranges(whole.len());
+    expected.sort();
+    assert_eq!(pieces, expected);
+    let asked = origin.asked("/a");
+    let is_whole =
+        |asked: &&Asked| ["range", "if-none-match"].iter().all(|name| asked.header(name).is_none());
+    assert_eq!(
+        asked.iter().filter(is_whole).count(),
+        1,
+        "its head is confirmed, and the file is in pieces"
+    );
+}
+
 /// The number of pieces from a kind of source.
 async fn large_pieces(node: &Running, source: &str) -> f64 {
     let page = nodes::admin(node, "/metrics").await.text();
