@@ -41,11 +41,8 @@ use levada_types::{Backoff, Timestamp};
 use crate::{
     chunk_url::MAX_RETRIES,
     source::{Comparison, SPAN, Sources},
-    timeout::{Average, Patience, Timeout},
+    timeout::{AMPLE, Average, Patience, Timeout},
 };
-
-/// Half of the pieces take longer than the average, and few take this many times as long.
-const AMPLE: u32 = 2;
 
 /// The wait before the third try of a piece that failed, and before later ones. The second try is made at once.
 const RETRY_BACKOFF: Backoff =
@@ -461,7 +458,12 @@ impl<T> Chunked<T> {
         if self.plan.published || waits {
             return None;
         }
-        sources.compare(self.plan.patience.least, now)
+        let mut oldest: BTreeMap<usize, Timestamp> = BTreeMap::new();
+        for (_, tried, source) in self.asked() {
+            let begun = oldest.entry(source).or_insert(tried.begun);
+            *begun = tried.begun.min(*begun);
+        }
+        sources.compare(self.plan.patience.least, oldest, now)
     }
 
     /// The bytes that each source still has to send, and in how many requests.

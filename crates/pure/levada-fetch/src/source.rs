@@ -11,6 +11,10 @@
 //!   fresh         = max(time of a typical piece, the same bytes / rate of the source in the middle)
 //! ```
 //!
+//! The time of a typical piece is that of the source in the middle: the average of the pieces that came, or how long
+//! the oldest piece under way has taken, where that is more than twice as long. The first pieces that come are the
+//! quickest ones: on links that are full for everybody, they would make all others look late.
+//!
 //! A source is behind when it needs 1.4 times as long as a fresh request elsewhere, and is able to do less
 //! than a third of the rate of the source in the middle. The second term of `fresh` holds
 //! when a link slows down all sources at once: then none is behind. A source that many ask has long times,
@@ -22,11 +26,11 @@
 //!
 //! Whether a node is up at all is the matter of the cluster's health, which all requests share.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use levada_types::Timestamp;
 
-use crate::timeout::Average;
+use crate::timeout::{AMPLE, Average};
 
 /// The time over which one rate is measured: several round trips of most paths.
 pub(crate) const SPAN: Duration = Duration::from_millis(100);
@@ -164,14 +168,29 @@ impl Sources {
     }
 
     /// The comparison of this moment; `None` while too few sources are known, or all are slow.
-    pub(crate) fn compare(&self, least: Duration, now: Timestamp) -> Option<Comparison<'_>> {
-        let typical = self.middle(|source| source.average.get().map(|time| time.as_secs_f64()))?;
+    /// `oldest` is when the oldest request under way began, by source.
+    pub(crate) fn compare(
+        &self,
+        least: Duration,
+        oldest: BTreeMap<usize, Timestamp>,
+        now: Timestamp,
+    ) -> Option<Comparison<'_>> {
+        let average = |source: &Source| source.average.get();
+        let so_far = |number: usize, source: &Source| {
+            let age = oldest.get(&number).map(|begun| now.since(*begun));
+            age.filter(|age| average(source).is_none_or(|usual| *age > AMPLE * usual))
+        };
+        let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
+        let came = self.middle(|_, source| seconds(average(source)))?;
+        let under_way =
+            self.middle(|number, source| seconds(so_far(number, source).or(average(source))));
+        let typical = under_way.map_or(came, |time| time.max(came));
         // Where typical pieces take as long, all wait for the same link, and another request only adds to it.
         if typical > OVERLOADED.as_secs_f64() {
             return None;
         }
-        let rate = self.middle(|source| Some(source.rate()?.bytes))?;
-        Some(Comparison { sources: self, typical, rate, least: least.as_secs_f64(), now })
+        let rate = self.middle(|_, source| Some(source.rate()?.bytes))?;
+        Some(Comparison { sources: self, oldest, typical, rate, least: least.as_secs_f64(), now })
     }
 
     /// Records whether a source is behind with a single piece. Returns true when it was not before.
@@ -182,8 +201,9 @@ impl Sources {
     }
 
     /// The value of the source in the middle.
-    fn middle(&self, value: impl Fn(&Source) -> Option<f64>) -> Option<f64> {
-        let mut values: Vec<_> = self.known.iter().filter_map(value).collect();
+    fn middle(&self, value: impl Fn(usize, &Source) -> Option<f64>) -> Option<f64> {
+        let known = self.known.iter().enumerate();
+        let mut values: Vec<_> = known.filter_map(|(n, source)| value(n, source)).collect();
         values.sort_unstable_by(f64::total_cmp);
         let middle = values.get(values.len().saturating_sub(1) / 2).copied();
         middle.filter(|_| values.len() >= ENOUGH)
@@ -206,6 +226,7 @@ impl Sources {
 /// The source in the middle, with which others are compared. All times are in seconds.
 pub(crate) struct Comparison<'a> {
     sources: &'a Sources,
+    oldest: BTreeMap<usize, Timestamp>,
     /// The time of a typical piece.
     typical: f64,
     rate: f64,
@@ -220,12 +241,15 @@ impl Comparison<'_> {
     }
 
     /// Whether `source` needs much longer for `bytes` in this many `requests` than a fresh request elsewhere
-    /// takes, and longer than the least time that matters.
+    /// takes, and longer than the least time that matters. A source whose pieces are all recent has shown no rate yet.
     pub(crate) fn is_behind(&self, source: usize, bytes: u64, requests: usize) -> bool {
         let known = self.sources.known.get(source);
         let Some((known, rate)) = known.and_then(|known| Some((known, known.rate()?))) else {
             return false;
         };
+        if self.oldest.get(&source).is_some_and(|begun| !self.has_taken_typical(*begun)) {
+            return false;
+        }
         // The longer nothing was asked of it, the less the rate of that time says.
         let idle = self.now.since(known.span).as_secs_f64();
         let able = rate.able(requests) * idle.exp2();
@@ -256,7 +280,9 @@ mod tests {
     }
 
     fn behind(sources: &Sources, source: usize, bytes: u64, now: Timestamp) -> bool {
-        sources.compare(LEAST, now).is_some_and(|all| all.is_behind(source, bytes, 1))
+        sources
+            .compare(LEAST, BTreeMap::new(), now)
+            .is_some_and(|all| all.is_behind(source, bytes, 1))
     }
 
     #[test]
@@ -323,7 +349,7 @@ mod tests {
     #[test]
     fn source_that_had_few_requests_may_be_able_to_do_more() {
         let (sources, now) = sources(&[PIECE, PIECE, PIECE, PIECE / 8]);
-        let compare = sources.compare(LEAST, now).unwrap();
+        let compare = sources.compare(LEAST, BTreeMap::new(), now).unwrap();
         assert!(compare.is_behind(3, 3 * PIECE, 1));
         assert!(!compare.is_behind(3, 3 * PIECE, 3), "1.25 MB/s with one request");
     }

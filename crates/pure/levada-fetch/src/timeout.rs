@@ -17,6 +17,9 @@ use std::time::Duration;
 /// A new time counts one part in this many of the average (RFC 6298 Sec. 2.3).
 const WEIGHT: u32 = 8;
 
+/// Half of the pieces take longer than the average, and few take this many times as long.
+pub(crate) const AMPLE: u32 = 2;
+
 /// An exponentially weighted moving average of durations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Average(Option<Duration>);

@@ -26,6 +26,29 @@ fn origin_sends_a_file_once() {
     assert!((10_000_000..12_000_000).contains(&first.origin_bytes), "{}", first.origin_bytes);
 }
 
+/// A crowd of thirty over links that are full for everybody, or whose origin has a full one: one piece in twenty at
+/// most is asked for twice.
+#[test]
+fn origin_sends_hardly_a_piece_twice_whichever_links_are_full() {
+    let mut wrong = Vec::new();
+    for (node, origin) in [(10, 10), (10, 50), (40, 10), (40, 50), (100, 10), (100, 50)] {
+        let mut world = World::new(full_links(node, origin, 1));
+        let [first, cached] = [(), ()].map(|()| world.fetch(Fault::None));
+        assert!(first.rates.iter().chain(&cached.rates).all(|rate| *rate > 0.0), "{node}/{origin}");
+        let sent = [first, cached].map(|fetched| fetched.origin_bytes as f64 / 10e6);
+        if sent[0] > 1.06 || sent[1] > 0.05 {
+            wrong.push((node, origin, sent));
+        }
+    }
+    assert!(wrong.is_empty(), "times the file, first and cached: {wrong:?}");
+}
+
+fn full_links(node: u64, origin: u64, seed: u64) -> Settings {
+    let line = |line: Line, rate| Line { rate: rate * 1_000_000, ..line };
+    let all = settings(seed);
+    Settings { clients: 30, node: line(all.node, node), origin: line(all.origin, origin), ..all }
+}
+
 #[test]
 fn no_node_is_skipped_when_none_is_slow() {
     for seed in 1..=3 {
