@@ -41,7 +41,7 @@ pub struct ResumeSettings {
     pub digest_known: bool,
     /// The length, where it is known beforehand.
     pub length: Option<u64>,
-    /// Connections in a row that may bring nothing to speak of before it is given up.
+    /// Connections in a row of one lane that may bring nothing to speak of before it is given up.
     pub hopeless: u32,
     /// Outages in a row that are got over.
     pub retries: u32,
@@ -219,11 +219,14 @@ pub struct Resume {
     /// The digest at the end counts as proof for pieces.
     trusting: bool,
     lanes: BTreeMap<u32, Lane>,
+    /// The length of pieces, once it is not a share of the file.
+    piece: Option<u64>,
     /// Responses that the bytes held came from.
     sources: u32,
     /// The digests of the last complete file, which were wrong.
     wrong: Vec<Digest>,
-    poor: u32,
+    /// Connections of each lane without progress, since there was any.
+    poor: BTreeMap<u32, u32>,
     outages: u32,
     restarts: u32,
     discarded: u64,
@@ -262,9 +265,10 @@ impl Resume {
             conditional: true,
             trusting,
             lanes: BTreeMap::new(),
+            piece: None,
             sources: u32::from(begun),
             wrong: Vec::new(),
-            poor: 0,
+            poor: BTreeMap::new(),
             outages: 0,
             restarts: 0,
             discarded: 0,
@@ -296,6 +300,12 @@ impl Resume {
     pub fn takes_more_lanes(&self) -> bool {
         let provable = !self.known.version.strong.is_empty() || self.trusting || self.digest();
         self.begun && self.known.total.is_some() && !self.ignores_ranges && provable
+    }
+
+    /// From now on lanes ask for pieces of `length`, whatever the length of the file.
+    pub fn ask_for_pieces_of(&mut self, length: u64) {
+        self.settings.least_piece = self.settings.least_piece.min(length / 4).max(1);
+        self.piece = Some(length.max(1));
     }
 
     fn digest(&self) -> bool {
@@ -338,7 +348,7 @@ impl Resume {
         let gaps = taken.gaps(total);
         let joined = gaps.iter().find(|gap| self.known.held.ending_at(gap.start).is_some());
         let gap = joined.or(gaps.first())?.clone();
-        let piece = if self.settings.pieces > 1 { self.piece(total) } else { u64::MAX };
+        let piece = self.piece(total);
         let left = gap.end - gap.start;
         // A rest that is too small to be worth a request of its own goes with the piece.
         let end = if left < piece.saturating_add(self.settings.least_piece) {
@@ -350,7 +360,13 @@ impl Resume {
     }
 
     fn piece(&self, total: u64) -> u64 {
-        total.div_ceil(u64::from(self.settings.pieces.max(1))).max(self.settings.least_piece).max(1)
+        match (self.piece, self.settings.pieces) {
+            (Some(length), _) => length,
+            (None, 0 | 1) => u64::MAX,
+            (None, pieces) => {
+                total.div_ceil(u64::from(pieces)).max(self.settings.least_piece).max(1)
+            }
+        }
     }
 
     /// The second half of the longest work that another lane has before it.
@@ -408,6 +424,8 @@ impl Resume {
 
     fn retire(&mut self, lane: u32) -> Verdict {
         self.lanes.remove(&lane);
+        // Fewer lanes would wait between pieces.
+        self.piece = None;
         Verdict::Retire
     }
 
@@ -470,10 +488,10 @@ impl Resume {
         }
         let (range, total) = match &answer.part {
             Some(AnswerPart { range: Some(range), total }) => (range.clone(), *total),
-            _ => return self.on_nonsense("206 without a Content-Range that can be read"),
+            _ => return self.without_ranges(),
         };
         if range.start != work.at {
-            return self.on_nonsense("206 with another range than was asked for");
+            return self.without_ranges();
         }
         let wanted = work.end.or(total);
         // A server that does not tell the length may have more.
@@ -507,7 +525,7 @@ impl Resume {
             return Verdict::Failed(Trouble::Nonsense("416 to a request without a range"));
         }
         let Some(AnswerPart { range: None, total: Some(total) }) = answer.part else {
-            return self.on_nonsense("416 without the length of the file");
+            return self.without_ranges();
         };
         // All there is was here already.
         if self.known.total.is_none_or(|known| known == total) && self.known.held.is_whole(total) {
@@ -515,16 +533,14 @@ impl Resume {
             return Verdict::Again;
         }
         if self.known.total == Some(total) {
-            return self.on_nonsense("416 to a range within the file");
+            return self.without_ranges();
         }
         self.begin_anew()
     }
 
-    /// The server does not understand ranges; without them it may be useful.
-    fn on_nonsense(&mut self, what: &'static str) -> Verdict {
-        if self.ignores_ranges {
-            return Verdict::Failed(Trouble::Nonsense(what));
-        }
+    /// The server does not understand ranges; without them it may be useful. Other lanes may have
+    /// asked for one before this was known.
+    fn without_ranges(&mut self) -> Verdict {
         self.ask_no_ranges();
         Verdict::Again
     }
@@ -680,23 +696,25 @@ impl Resume {
         }
         let has_all = !work.short && work.end.is_some_and(|end| work.at >= end);
         if work.gained >= LEAST_GAIN || (has_all && work.gained > 0) {
-            self.poor = 0;
+            self.poor.clear();
             self.outages = 0;
             return After::Again(Duration::ZERO);
         }
         if self.is_complete() {
             return After::Again(Duration::ZERO);
         }
-        self.poor += 1;
-        if self.poor >= self.settings.hopeless {
-            return After::Failed(Trouble::NoProgress { connections: self.poor });
+        let poor = self.poor.entry(lane).or_default();
+        *poor += 1;
+        if *poor >= self.settings.hopeless {
+            return After::Failed(Trouble::NoProgress { connections: *poor });
         }
-        After::Again(RETRY_BACKOFF.after(self.poor))
+        // A route that moves before the response costs no pause.
+        After::Again(RETRY_BACKOFF.after(*poor - 1))
     }
 
     /// `lane` got no connection, or an answer that says to come later, after `asked_pause` if it says.
     pub fn on_outage(&mut self, lane: u32, asked_pause: Option<Duration>) -> After {
-        self.lanes.remove(&lane);
+        self.retire(lane);
         if !self.lanes.is_empty() {
             // A server may allow fewer connections than we would like.
             return After::Retire;
@@ -769,7 +787,7 @@ fn algorithm(digest: &str) -> &str {
 
 /// Fewer new bytes than this are no progress: a connection costs more than they are worth.
 const LEAST_GAIN: u64 = 1024;
-/// The wait after connections without progress.
+/// The wait after connections without progress, from the second on.
 const RETRY_BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
 /// The wait after outages.
 const OUTAGE_BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(600));

@@ -190,7 +190,7 @@ fn a_server_that_resets_after_every_byte_is_given_up() {
         resume.on_answer(0, &part(start..10_000, 10_000, strong("\"a\"")));
         take(&mut resume, 0, 1);
         match resume.on_end(0, false) {
-            After::Again(pause) => assert!(pause >= RETRY_BACKOFF.after(1)),
+            After::Again(pause) => assert_eq!(pause, RETRY_BACKOFF.after(round - 1)),
             After::Failed(trouble) => {
                 assert_eq!(round, 10);
                 assert_eq!(trouble, Trouble::NoProgress { connections: 10 });
@@ -380,7 +380,53 @@ fn a_piece_that_another_lane_has_written_is_no_progress() {
     take(&mut resume, 0, 300);
     take(&mut resume, 1, 100);
     assert!(resume.has_all(1));
-    assert_eq!(resume.on_end(1, true), After::Again(RETRY_BACKOFF.after(1)));
+    assert_eq!(resume.on_end(1, true), After::Again(Duration::ZERO));
+    assert_eq!(resume.poor.get(&1), Some(&1));
+}
+
+#[test]
+fn pieces_of_a_length_follow_each_other() {
+    let mut resume = broken_off(strong("\"a\""));
+    resume.ask_for_pieces_of(1000);
+    for (lane, start) in [(0, 4000), (1, 5000), (2, 6000)] {
+        let Next::Ask(ask) = resume.ask(lane) else { panic!() };
+        assert_eq!(ask.range, Some((start, Some(start + 1000))));
+        let answer = part(start..start + 1000, 10_000, strong("\"a\""));
+        assert_eq!(resume.on_answer(lane, &answer), Verdict::Read);
+    }
+    // A lane that is done takes the next piece.
+    take(&mut resume, 1, 1000);
+    assert_eq!(resume.on_end(1, true), After::Again(Duration::ZERO));
+    let Next::Ask(ask) = resume.ask(1) else { panic!() };
+    assert_eq!(ask.range, Some((7000, Some(8000))));
+    // The rest of a piece that broke off comes before pieces further on.
+    take(&mut resume, 0, 300);
+    resume.on_end(0, false);
+    let Next::Ask(ask) = resume.ask(0) else { panic!() };
+    assert_eq!(ask.range, Some((4300, Some(5000))));
+    // A server that refuses a lane gets the rest asked for at once.
+    resume.on_answer(2, &Answer { status: 403, ..Answer::default() });
+    let Next::Ask(ask) = resume.ask(2) else { panic!() };
+    assert_eq!(ask.range, Some((6000, Some(7000))));
+    let Next::Ask(ask) = resume.ask(3) else { panic!() };
+    assert_eq!(ask.range, Some((8000, None)));
+}
+
+#[test]
+fn lanes_that_break_off_together_count_once() {
+    let mut resume = broken_off(strong("\"a\""));
+    resume.ask_for_pieces_of(100);
+    for round in 1..=10 {
+        for lane in 0..8 {
+            assert!(matches!(resume.ask(lane), Next::Ask(_)));
+        }
+        let ends: Vec<_> = (0..8).map(|lane| resume.on_end(lane, false)).collect();
+        let expected = match round {
+            10 => After::Failed(Trouble::NoProgress { connections: 10 }),
+            _ => After::Again(RETRY_BACKOFF.after(round - 1)),
+        };
+        assert_eq!(ends, vec![expected; 8]);
+    }
 }
 
 #[test]
@@ -444,6 +490,7 @@ proptest! {
         ranges in any::<bool>(),
         names in 0usize..3,
         lanes in 1u32..4,
+        spreads in any::<bool>(),
     ) {
         let mut rng = Rng::new(seed);
         let length = 2000 + rng.below(6000);
@@ -472,6 +519,9 @@ proptest! {
                 continue;
             };
             let cut = world.rng.below(5) == 0;
+            if cut && spreads {
+                resume.ask_for_pieces_of(500);
+            }
             let mut piece: Vec<u8> = body.drain(..world.rng.below(1500).min(body.len())).collect();
             let mut over = false;
             while !piece.is_empty() {
