@@ -25,12 +25,12 @@ use rustls::{ClientConfig, pki_types::ServerName};
 use tokio::{
     io::{AsyncRead, AsyncWrite, BufReader},
     net::TcpStream,
-    time::timeout,
+    time::{Instant, timeout},
 };
 use tokio_rustls::TlsConnector;
 
 use crate::{
-    get::RateLimiter,
+    get::{DisconnectReason, RateLimiter},
     proxy::Proxy,
     redirect,
     tls::{self, Roots, TlsError},
@@ -136,6 +136,22 @@ impl ConnectError {
     pub(crate) fn is_outage(&self) -> bool {
         !matches!(self, Self::Certificate { .. } | Self::Tls(_))
     }
+
+    /// Whether the server was reached, and the connection ended within a handshake: as one does when
+    /// the route moves at that moment.
+    pub(crate) fn is_cut(&self) -> bool {
+        match self {
+            Self::Io { why, .. } => matches!(
+                why.kind(),
+                io::ErrorKind::ConnectionReset
+                    | io::ErrorKind::ConnectionAborted
+                    | io::ErrorKind::BrokenPipe
+                    | io::ErrorKind::UnexpectedEof
+            ),
+            Self::Http(error) => DisconnectReason::of(error) != DisconnectReason::Broken,
+            _ => false,
+        }
+    }
 }
 
 /// A connection on which a request can be sent.
@@ -143,6 +159,9 @@ pub(crate) struct HttpConnection {
     sender: Sender,
     origin: Origin,
     pub(crate) address: SocketAddr,
+    pub(crate) opened: Instant,
+    /// The time in which the TCP connection was opened.
+    pub(crate) round_trip: Duration,
     /// Whether it has carried a response before.
     pub(crate) used: bool,
 }
@@ -185,7 +204,9 @@ impl Client {
         match timeout(limit, self.connect(&origin)).await {
             Ok(Ok(link)) => Ok(link),
             Ok(Err(error)) => {
-                self.addresses.lock().remove(&origin);
+                if !error.is_cut() {
+                    self.addresses.lock().remove(&origin);
+                }
                 Err(error)
             }
             Err(_) => {
@@ -228,29 +249,21 @@ impl Client {
             (None, Some((host, port))) if !self.direct.lock().contains(origin) => (host, *port),
             (None, _) => (host, *port),
         };
-        let (stream, address) = self.tcp(origin, to_host, to_port).await?;
-        if !tls {
-            let sender = http1_over(TokioIo::new(stream)).await?;
-            return Ok(HttpConnection { sender, origin: origin.clone(), address, used: false });
-        }
-        let config = self.tls_config()?;
+        let Opened { stream, address, round_trip } = self.tcp(origin, to_host, to_port).await?;
         let sender = match via_proxy {
-            None => secured(config, host, address, stream).await?,
+            _ if !tls => http1_over(TokioIo::new(stream)).await?,
+            None => secured(self.tls_config()?, host, address, stream).await?,
             Some(proxy) => {
                 let tunnel = tunnel(proxy, host, *port, stream).await?;
-                secured(config, host, address, tunnel).await?
+                secured(self.tls_config()?, host, address, tunnel).await?
             }
         };
-        Ok(HttpConnection { sender, origin: origin.clone(), address, used: false })
+        let (origin, opened) = (origin.clone(), Instant::now());
+        Ok(HttpConnection { sender, origin, address, opened, round_trip, used: false })
     }
 
     /// The address that was used before, or the first one that answers.
-    async fn tcp(
-        &self,
-        origin: &Origin,
-        host: &str,
-        port: u16,
-    ) -> Result<(TcpStream, SocketAddr), ConnectError> {
+    async fn tcp(&self, origin: &Origin, host: &str, port: u16) -> Result<Opened, ConnectError> {
         let known = self.addresses.lock().get(origin).copied();
         let addresses: Vec<SocketAddr> = match known {
             Some(address) => vec![address],
@@ -262,10 +275,11 @@ impl Client {
                 interleaved(found.collect())
             }
         };
-        let (stream, address) = first_of(addresses, host).await?;
-        stream.set_nodelay(true).map_err(|why| ConnectError::Io { address, why })?;
+        let opened = first_of(addresses, host).await?;
+        let address = opened.address;
+        opened.stream.set_nodelay(true).map_err(|why| ConnectError::Io { address, why })?;
         self.addresses.lock().insert(origin.clone(), address);
-        Ok((stream, address))
+        Ok(opened)
     }
 
     fn tls_config(&self) -> Result<Arc<ClientConfig>, TlsError> {
@@ -363,12 +377,16 @@ fn interleaved(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     mixed
 }
 
+/// A TCP connection, and the time in which it was opened.
+struct Opened {
+    stream: TcpStream,
+    address: SocketAddr,
+    round_trip: Duration,
+}
+
 /// Tries one address after the other; starts the next one when the last one has failed or does not
 /// answer for a while (RFC 8305, Sec. 5).
-async fn first_of(
-    addresses: Vec<SocketAddr>,
-    host: &str,
-) -> Result<(TcpStream, SocketAddr), ConnectError> {
+async fn first_of(addresses: Vec<SocketAddr>, host: &str) -> Result<Opened, ConnectError> {
     let mut attempts = tokio::task::JoinSet::new();
     let mut addresses = addresses.into_iter();
     let mut last = ConnectError::Name {
@@ -380,15 +398,20 @@ async fn first_of(
         let waiting = next.is_some();
         match next {
             Some(address) => {
-                attempts.spawn(async move { (TcpStream::connect(address).await, address) });
+                attempts.spawn(async move {
+                    let begun = Instant::now();
+                    let connected = TcpStream::connect(address).await;
+                    let opened = |stream| Opened { stream, address, round_trip: begun.elapsed() };
+                    connected.map(opened).map_err(|why| ConnectError::Io { address, why })
+                });
             }
             None if attempts.is_empty() => return Err(last),
             None => {}
         }
         tokio::select! {
             Some(done) = attempts.join_next() => match done {
-                Ok((Ok(stream), address)) => return Ok((stream, address)),
-                Ok((Err(why), address)) => last = ConnectError::Io { address, why },
+                Ok(Ok(opened)) => return Ok(opened),
+                Ok(Err(error)) => last = error,
                 Err(_) => {}
             },
             () = tokio::time::sleep(ATTEMPT_DELAY), if waiting => {}

@@ -1,6 +1,7 @@
 //! `levada get`: fetches one complete file of one version; the file gets its name only when it is
 //! complete.
 
+mod flight;
 mod head;
 mod lane;
 mod name;
@@ -42,6 +43,8 @@ pub struct GetRequest {
     pub restart: bool,
     /// The number of parallel connections.
     pub connections: u32,
+    /// Whether more connections may be opened when the route has moved.
+    pub spreads: bool,
     /// The number of pieces at the beginning.
     pub pieces: u32,
     /// The least size of a piece.
@@ -54,7 +57,7 @@ pub struct GetRequest {
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// How many outages are waited for.
     pub retries: u32,
-    /// The limit of consecutive connections without notable progress.
+    /// The limit of consecutive connections of a lane without notable progress.
     pub hopeless: u32,
     /// How long a body may stall; derived from the transfer if it is not given.
     pub stall: Option<Duration>,
@@ -76,6 +79,7 @@ impl GetRequest {
             adopt: false,
             restart: false,
             connections: 1,
+            spreads: true,
             pieces: 1,
             least_piece: 1 << 20,
             digest: None,

@@ -40,9 +40,10 @@ pub(crate) struct GetArgs {
     /// Ignores partial files of an earlier run.
     #[arg(long, conflicts_with = "continue_file")]
     pub(super) restart: bool,
-    /// Number of connections per file; each fetches a part.
-    #[arg(short = 'x', long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=64))]
-    pub(super) connections: u32,
+    /// Number of connections per file; each fetches a part. The default is one, and up to eight after the
+    /// route has moved.
+    #[arg(short = 'x', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(super) connections: Option<u32>,
     /// Number of parts of a file at first. The default is the number of connections.
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(super) split: Option<u32>,

@@ -168,8 +168,9 @@ fn requests(args: &GetArgs) -> anyhow::Result<Vec<GetRequest>> {
         request.server_names = args.remote_header_name && args.output.get(place).is_none();
         request.adopt = args.continue_file;
         request.restart = args.restart;
-        request.connections = args.connections;
-        request.pieces = args.split.unwrap_or(args.connections).max(args.connections);
+        request.connections = args.connections.unwrap_or(1);
+        request.spreads = args.connections.is_none();
+        request.pieces = args.split.unwrap_or(1).max(request.connections);
         request.least_piece = args.min_split_size.0.max(1);
         request.digest = args.checksum;
         request.headers.clone_from(&headers);

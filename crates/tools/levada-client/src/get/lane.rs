@@ -1,7 +1,7 @@
 //! A lane: one of the parallel connections that fetch a file. It sends the requests that
 //! `levada_fetch::resume` chooses, and reports their results.
 
-use std::time::Duration;
+use std::{pin::pin, time::Duration};
 
 use bytes::Bytes;
 use http::{Response, header};
@@ -12,7 +12,7 @@ use levada_fetch::{
     Algorithm,
     resume::{After, Ask, Next, Place, Trouble, Verdict},
 };
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::{
     ConnectionReport, DisconnectReason, GetError, content_disposition,
@@ -63,6 +63,11 @@ impl<'a> Lane<'a> {
             SendResult::Response(response, link) => (response, link),
             SendResult::Silence(link, ended) => {
                 self.record(&link, begun, begun, 0, ended, Progressed::default());
+                self.work.route_moved();
+                return Ok(self.work.state.lock().resume.on_end(self.id, false));
+            }
+            SendResult::Cut => {
+                self.work.route_moved();
                 return Ok(self.work.state.lock().resume.on_end(self.id, false));
             }
             SendResult::Outage(error) => {
@@ -98,18 +103,28 @@ impl<'a> Lane<'a> {
         if self.work.is_long() {
             self.work.save()?;
         }
-        if self.work.request.connections > 1 && self.work.state.lock().resume.takes_more_lanes() {
-            self.work.more.notify_one();
+        {
+            let state = &mut *self.work.state.lock();
+            state.flight.connected(link.round_trip);
+            if state.lanes > 1 && state.resume.takes_more_lanes() {
+                self.work.more.notify_one();
+            }
         }
         let mut progressed = Progressed::default();
-        let read = self.read(response.into_body(), &mut progressed).await;
+        let read = self.read(response.into_body(), link.opened, &mut progressed).await;
         let ended = *read.as_ref().unwrap_or(&DisconnectReason::Refused);
         let last = progressed.last.unwrap_or(begun);
         self.record(&link, begun, last, status, ended, progressed);
         read?;
-        if ended == DisconnectReason::Complete {
-            link.used = true;
-            self.link = Some(link);
+        match ended {
+            DisconnectReason::Complete => {
+                link.used = true;
+                self.link = Some(link);
+            }
+            DisconnectReason::Reset | DisconnectReason::EarlyClose | DisconnectReason::Stall => {
+                self.work.route_moved();
+            }
+            _ => {}
         }
         Ok(self.work.state.lock().resume.on_end(self.id, ended == DisconnectReason::Complete))
     }
@@ -125,6 +140,9 @@ impl<'a> Lane<'a> {
                 Some(link) => link,
                 None => match self.work.client.link(&uri, fresh).await {
                     Ok(link) => link,
+                    Err(error) if error.is_cut() && self.work.has_connected() => {
+                        return Ok(SendResult::Cut);
+                    }
                     Err(error) if error.is_outage() => return Ok(SendResult::Outage(error)),
                     Err(error) => return Err(error.into()),
                 },
@@ -132,17 +150,19 @@ impl<'a> Lane<'a> {
             let fields = fields(request, &uri, ask);
             let proxy = self.work.client.settings.proxy.as_ref();
             let limit = request.stall.unwrap_or(HEAD_TIMEOUT);
-            let mut response = match timeout(limit, link.get(&uri, &fields, proxy)).await {
-                Ok(Ok(response)) => response,
+            let opened = link.opened;
+            let waited = self.wait(opened, limit, link.get(&uri, &fields, proxy)).await;
+            let mut response = match waited {
+                Some(Ok(response)) => response,
                 // A kept connection may have been closed in the meantime, which is not an error.
-                Ok(Err(_)) if link.used => {
+                Some(Err(_)) if link.used => {
                     fresh = true;
                     continue;
                 }
-                Ok(Err(error)) => {
+                Some(Err(error)) => {
                     return Ok(SendResult::Silence(link, DisconnectReason::of(&error)));
                 }
-                Err(_) => return Ok(SendResult::Silence(link, DisconnectReason::Stall)),
+                None => return Ok(SendResult::Silence(link, DisconnectReason::Stall)),
             };
             match response.status().as_u16() {
                 301 | 302 | 303 | 307 | 308 => {
@@ -215,19 +235,20 @@ impl<'a> Lane<'a> {
     async fn read(
         &mut self,
         mut body: Incoming,
+        opened: Instant,
         progressed: &mut Progressed,
     ) -> Result<DisconnectReason, GetError> {
         loop {
             let asked = Instant::now();
             let limit = self.work.state.lock().stall.limit();
-            let data = match timeout(limit, body.frame()).await {
-                Ok(None) => return Ok(DisconnectReason::Complete),
-                Ok(Some(Ok(frame))) => match frame.into_data() {
+            let data = match self.wait(opened, limit, body.frame()).await {
+                Some(None) => return Ok(DisconnectReason::Complete),
+                Some(Some(Ok(frame))) => match frame.into_data() {
                     Ok(data) => data,
                     Err(_trailers) => continue,
                 },
-                Ok(Some(Err(error))) => return Ok(DisconnectReason::of(&error)),
-                Err(_) => {
+                Some(Some(Err(error))) => return Ok(DisconnectReason::of(&error)),
+                None => {
                     self.work.state.lock().stall.failed();
                     return Ok(DisconnectReason::Stall);
                 }
@@ -250,6 +271,28 @@ impl<'a> Lane<'a> {
         }
     }
 
+    /// Waits for what a connection brings next, or until it has been silent for too long.
+    async fn wait<T>(
+        &self,
+        opened: Instant,
+        usual: Duration,
+        next: impl Future<Output = T>,
+    ) -> Option<T> {
+        let after = |time: Duration| Instant::now() + time.min(LONGEST_SILENCE);
+        let mut deadline = after(self.work.patience(opened, usual));
+        let mut next = pin!(next);
+        loop {
+            tokio::select! {
+                biased;
+                next = &mut next => return Some(next),
+                () = self.work.moved.notified() => {
+                    deadline = deadline.min(after(self.work.patience(opened, usual)));
+                }
+                () = sleep_until(deadline) => return None,
+            }
+        }
+    }
+
     /// Writes bytes to the file; returns whether more are needed.
     fn take(
         &self,
@@ -259,6 +302,7 @@ impl<'a> Lane<'a> {
     ) -> Result<bool, GetError> {
         let state = &mut *self.work.state.lock();
         state.stall.succeeded(waited);
+        state.flight.received(Instant::now(), data.len());
         while !data.is_empty() {
             match state.resume.place(self.id, data.len()) {
                 Place::Cut => return Ok(false),
@@ -333,6 +377,8 @@ enum SendResult {
     Response(Response<Incoming>, HttpConnection),
     /// The connection ended before a response.
     Silence(HttpConnection, DisconnectReason),
+    /// The connection ended before a request could be sent.
+    Cut,
     Outage(ConnectError),
 }
 
@@ -359,6 +405,8 @@ async fn drained(body: &mut Incoming) -> bool {
 
 /// How long a response may take to begin.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
+/// A deadline of a day is none.
+const LONGEST_SILENCE: Duration = Duration::from_secs(86_400);
 /// How long the rest of a body may take that is read so that its connection can be used again.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 const MOST_DRAINED: usize = 64 << 10;

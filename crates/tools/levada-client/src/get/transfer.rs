@@ -17,6 +17,7 @@ use tokio::{
 
 use super::{
     DownloadProgress, GetError, GetReport, GetRequest,
+    flight::Flight,
     lane::Lane,
     report::History,
     target::{Target, TargetError},
@@ -78,6 +79,8 @@ pub(super) struct ActiveTransfer<'a> {
     pub(super) state: Mutex<DownloadState>,
     /// Signals that more lanes are useful.
     pub(super) more: Notify,
+    /// Signals that the route has moved.
+    pub(super) moved: Notify,
 }
 
 pub(super) struct DownloadState {
@@ -86,6 +89,11 @@ pub(super) struct DownloadState {
     pub(super) hasher: Hasher,
     pub(super) history: History,
     pub(super) stall: Timeout,
+    pub(super) flight: Flight,
+    /// The number of lanes that is wanted.
+    pub(super) lanes: u32,
+    /// The time of the last sign that the route has moved.
+    moved: Option<Instant>,
     /// The URL after redirects.
     pub(super) location: Uri,
     pub(super) name: Option<String>,
@@ -126,10 +134,14 @@ impl<'a> ActiveTransfer<'a> {
                 hasher: Hasher::new(&algorithms),
                 history: History::default(),
                 stall: Timeout::new(patience),
+                flight: Flight::default(),
+                lanes: request.connections,
+                moved: None,
                 location: request.url.clone(),
                 name: None,
             }),
             more: Notify::new(),
+            moved: Notify::new(),
         }
     }
 
@@ -179,9 +191,35 @@ impl<'a> ActiveTransfer<'a> {
                     // The last lane left work to lanes that have ended.
                     None => wanted = 1,
                 },
-                () = self.more.notified() => wanted = self.request.connections,
+                () = self.more.notified() => wanted = self.state.lock().lanes,
             }
         }
+    }
+
+    /// A connection has ended in the middle, so the route has moved: the transfer goes on over more
+    /// connections, and older ones have only a moment to show that they live.
+    pub(super) fn route_moved(&self) {
+        let state = &mut *self.state.lock();
+        state.moved = Some(Instant::now());
+        self.moved.notify_waiters();
+        let connections = state.flight.connections();
+        if self.request.spreads && connections > 1 {
+            state.lanes = state.lanes.max(connections);
+            state.resume.ask_for_pieces_of(state.flight.range());
+            self.more.notify_one();
+        }
+    }
+
+    /// Whether a connection has carried a request, so that the server is known to be there.
+    pub(super) fn has_connected(&self) -> bool {
+        self.state.lock().history.total > 0
+    }
+
+    /// How long a connection may be silent that usually may be so for `usual`.
+    pub(super) fn patience(&self, opened: Instant, usual: Duration) -> Duration {
+        let state = self.state.lock();
+        let is_doubtful = state.moved.is_some_and(|moved| opened < moved);
+        if is_doubtful { usual.min(state.flight.grace()) } else { usual }
     }
 
     /// The digests of the file, if one of them is another than was expected.

@@ -1,5 +1,6 @@
 //! Downloads over real sockets from misbehaving servers, one misbehaviour per test.
 
+mod moves;
 mod server;
 mod tls;
 
@@ -114,6 +115,27 @@ async fn a_silent_connection_is_left_after_the_stall_timeout() {
     case.assert_whole(&bytes);
     assert_eq!(report.connections[0].ended, DisconnectReason::Stall);
     assert!(report.connections[0].lost >= 0.2 && report.lost_seconds >= 0.2);
+}
+
+#[tokio::test]
+async fn a_silent_connection_is_left_soon_after_another_has_ended() {
+    let bytes = content(3_000_000, 1);
+    let whole = bytes.clone();
+    let server = Server::new(move |asked| match asked.number {
+        0 => cut(asked, &whole, A, 100_000, Then::Silence),
+        1 => cut(asked, &whole, A, 100_000, Then::Reset),
+        _ => Reply(file(asked, &whole, A).0, Then::Go),
+    });
+    let mut case = Case::new(&server);
+    (case.request.connections, case.request.pieces) = (2, 2);
+    case.request.stall = Some(Duration::from_secs(600));
+    let (report, result) = case.get().await;
+    result.unwrap();
+    case.assert_whole(&bytes);
+    let ended = |reason| report.connections.iter().filter(|c| c.ended == reason).count();
+    assert_eq!(ended(DisconnectReason::Reset), 1, "{report:?}");
+    assert_eq!(ended(DisconnectReason::Stall), 1, "{report:?}");
+    assert!(report.seconds < 600.0);
 }
 
 #[tokio::test]

@@ -56,7 +56,14 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn new(answer: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Self::behind(TcpListener::bind("127.0.0.1:0").unwrap(), answer)
+    }
+
+    /// The server behind a listener, which may be another host's.
+    pub(crate) fn behind(
+        listener: TcpListener,
+        answer: impl Fn(&Asked) -> Reply + Send + Sync + 'static,
+    ) -> Self {
         let address = listener.local_addr().unwrap();
         let asked = Arc::new(Mutex::new(Vec::new()));
         let (log, answer) = (asked.clone(), Arc::new(answer));

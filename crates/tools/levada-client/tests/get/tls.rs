@@ -19,7 +19,7 @@ use hyper::body::{Frame, Incoming};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use levada_client::{Client, ClientSettings, DisconnectReason, GetError, Proxy, Roots};
 use tokio::{
-    io::{AsyncBufReadExt as _, AsyncWriteExt as _},
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
 };
 use tokio_rustls::TlsAcceptor;
@@ -33,6 +33,11 @@ struct Secure {
 }
 
 async fn secure(bytes: Vec<u8>, breaks: u32, protocols: &[&[u8]]) -> Secure {
+    secure_with(bytes, breaks, protocols, 0).await
+}
+
+/// A server that resets the connection of this number in the handshake.
+async fn secure_with(bytes: Vec<u8>, breaks: u32, protocols: &[&[u8]], resets: u32) -> Secure {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let authority = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(authority.path(), made.cert.pem()).unwrap();
@@ -50,7 +55,14 @@ async fn secure(bytes: Vec<u8>, breaks: u32, protocols: &[&[u8]]) -> Secure {
     let address = listener.local_addr().unwrap();
     let (bytes, count) = (Bytes::from(bytes), Arc::new(AtomicU32::new(0)));
     tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
+        let mut connections = 0;
+        while let Ok((mut stream, _)) = listener.accept().await {
+            connections += 1;
+            if connections == resets {
+                let _ = stream.read_u8().await;
+                stream.set_zero_linger().unwrap();
+                continue;
+            }
             let (acceptor, bytes, count) = (acceptor.clone(), bytes.clone(), count.clone());
             tokio::spawn(async move {
                 let Ok(stream) = acceptor.accept(stream).await else { return };
@@ -124,6 +136,21 @@ async fn broken_transfers_go_on_over_both_versions_of_http() {
         assert!(report.connections.iter().all(|c| c.protocol == name), "{report:?}");
         let broken = report.connections.iter().filter(|c| c.ended != DisconnectReason::Complete);
         assert_eq!(broken.count(), 2, "{report:#?}");
+    }
+}
+
+#[tokio::test]
+async fn handshake_that_is_reset_is_an_outage_at_first_and_a_moved_route_later() {
+    for protocol in [&b"h2"[..], b"http/1.1"] {
+        let bytes = content(2_000_000, 1);
+        let server = secure_with(bytes.clone(), 1, &[protocol], 2).await;
+        let case = case(&server);
+        case.get_with(&Client::new(trusting(&server)).unwrap()).await.1.unwrap();
+        case.assert_whole(&bytes);
+        let server = secure_with(bytes, 0, &[protocol], 1).await;
+        let case = self::case(&server);
+        let error = case.get_with(&Client::new(trusting(&server)).unwrap()).await.1.unwrap_err();
+        assert!(matches!(error, GetError::Connect(_)), "{error}");
     }
 }
 

@@ -126,6 +126,8 @@ fn download(
     let request = GetRequest {
         max_time: Some(args.limit),
         hopeless: u32::MAX,
+        // The paper's client has one connection at a time.
+        spreads: false,
         retries: u32::MAX,
         ..GetRequest::new(format!("http://{SERVER}/file").parse()?, path.clone())
     };
