@@ -13,6 +13,7 @@ pub mod manifest;
 pub mod resume;
 mod source;
 mod timeout;
+mod transfers;
 
 pub use chunk_url::{ChunkUrl, MARKER, MAX_RETRIES};
 pub use chunked::{Choice, Chunked, Mode, Next, PieceCounts, Plan, Progress, Request, RequestId};
@@ -20,3 +21,4 @@ pub use digest::{Algorithm, Digest};
 pub use held::Held;
 pub use source::Sources;
 pub use timeout::{Average, Patience, Timeout};
+pub use transfers::Transfers;
