@@ -5,6 +5,7 @@
 //! (`levada-edge`), a client, or the simulator.
 #![doc = include_str!("../README.md")]
 
+mod chunk_lists;
 mod chunk_url;
 mod chunked;
 mod digest;
@@ -15,6 +16,7 @@ mod source;
 mod timeout;
 mod transfers;
 
+pub use chunk_lists::{Chunk, ChunkListError, ChunkLists};
 pub use chunk_url::{ChunkUrl, MARKER, MAX_RETRIES};
 pub use chunked::{Choice, Chunked, Mode, Next, PieceCounts, Plan, Progress, Request, RequestId};
 pub use digest::{Algorithm, Digest};
