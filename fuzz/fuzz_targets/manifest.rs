@@ -13,7 +13,7 @@ fn any(_: &[u8]) -> Digest {
 fuzz_target!(|lines: &str| {
     let count = lines.lines().count();
     let lines = lines.trim_end_matches('\n');
-    let text = format!("levada-manifest 1\nroot t/\n{lines}\nend {count} {}\n", any(b""));
+    let text = format!("levada-manifest 2\nroot t/\n{lines}\nend {count} {}\n", any(b""));
     if let Ok(manifest) = Manifest::parse(&text, any) {
         assert_eq!(Manifest::parse(&manifest.write(any), any), Ok(manifest.clone()));
         for path in manifest.entries.keys() {

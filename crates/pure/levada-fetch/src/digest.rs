@@ -7,7 +7,7 @@
 use std::fmt;
 
 /// How a digest is made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Algorithm {
     /// SHA-256.
     Sha256,
@@ -34,7 +34,7 @@ impl Algorithm {
 }
 
 /// A file's digest.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest {
     algorithm: Algorithm,
     /// As long as the algorithm says.

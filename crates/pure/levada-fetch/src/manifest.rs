@@ -1,48 +1,59 @@
 //! The entries of a tree, as a text that can be published next to it (Cosync, WORLDS'04, Sec. 4).
 //!
 //! ```text
-//! levada-manifest 1
+//! levada-manifest 2
 //! root tree/
-//! tar 10240 sha-256=<hex> tree.tar
-//! dir 755 bin
-//! file 5 755 1700000000.000000000 sha-256=<hex> bin/hello
-//! link bin/hi hello
-//! end 3 sha-256=<hex>
+//! pack 10240 65536 tree.pack?v=1a2b3c4d5e6f7081
+//! with hard-links owner
+//! dir 755 bin time=1700000000.000000000 user=0/root
+//! file 5 755 1700000000.000000000 sha-256=<hex> bin/hello user=0/root
+//! hard bin/hey bin/hello
+//! link bin/hi hello time=1700000000.000000000 user=0/root
+//! end 4 sha-256=<hex>
 //! ```
 //!
 //! Paths are percent-encoded, so that they have no spaces and can be put into URLs as they are; they are
 //! relative, sorted and different. The last line counts entries and has the digest of everything before
-//! it: a manifest that was cut or edited is refused as a whole. `root` and `tar` are relative to the
-//! manifest's own URL.
+//! it: a manifest that was cut or edited is refused as a whole. `root` and the other URLs are
+//! relative to the manifest's own URL. `with` names the facts that the publisher has recorded by option ([`Extras`]).
+//!
+//! Version 1 has neither `with` and `hard` nor fields after the path. A line or a field that is not known
+//! makes a manifest unusable: a later version may give it any meaning.
 //!
 //! A manifest comes from the network, and a tree is written as it says. So everything that could lead out of
 //! the tree is refused here: `..`, absolute paths, links that leave, and entries below anything but a
 //! directory.
 
-use std::{collections::BTreeMap, fmt::Write as _};
+mod aids;
+mod metadata;
+mod path;
+
+use std::{borrow::Cow, collections::BTreeMap, fmt::Write as _};
+
+pub use aids::{ChunkFile, Content, Pack};
+pub use metadata::{Account, AclEntry, AclParty, Extras, Metadata, Time, XATTR_PREFIX};
+pub use path::{RESERVED, decoded, encoded};
 
 use crate::{Algorithm, Digest};
+use metadata::{time, unknown, written_time};
+use path::{check_path, check_target};
 
 /// A tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Manifest {
     /// Where the files are, relative to the manifest.
     pub root: String,
-    /// One file with everything in it, for the first time.
-    pub tar: Option<Archive>,
+    /// One file with the content of all small files.
+    pub pack: Option<Pack>,
+    /// The chunk lists of the other files.
+    pub chunks: Option<ChunkFile>,
+    /// The facts that the publisher has recorded.
+    pub extras: Extras,
     /// The entries of the tree, by path: bytes, not encoded, separated by `/`.
     pub entries: BTreeMap<Vec<u8>, Entry>,
-}
-
-/// A tar file of the tree.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Archive {
-    /// Its length.
-    pub size: u64,
-    /// Its digest.
-    pub digest: Digest,
-    /// Where it is, relative to the manifest.
-    pub reference: String,
+    /// The paths that are other names of a file, and the first name of that file. Each is in `entries`
+    /// as well.
+    hard_links: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 /// The entry at a path.
@@ -50,24 +61,30 @@ pub struct Archive {
 pub enum Entry {
     /// A directory with these permissions.
     Directory {
-        /// The lower twelve bits.
+        /// The lower nine bits.
         mode: u32,
+        /// Its other facts.
+        metadata: Metadata,
     },
     /// A file.
     File {
         /// Its length.
         size: u64,
-        /// The lower twelve bits of its permissions.
+        /// The lower nine bits of its permissions.
         mode: u32,
-        /// Seconds and nanoseconds.
-        modified: (i64, u32),
+        /// The time of its last change.
+        modified: Time,
         /// The digest of its bytes.
         digest: Digest,
+        /// Its other facts.
+        metadata: Metadata,
     },
     /// A symbolic link to this target, within the tree.
     Link {
         /// As the link has it.
         target: Vec<u8>,
+        /// Its other facts.
+        metadata: Metadata,
     },
 }
 
@@ -75,8 +92,11 @@ pub enum Entry {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ManifestError {
     /// It is something else.
-    #[error("this is no manifest: it does not begin with `{HEAD}`")]
+    #[error("this is no manifest: it does not begin with `{HEAD} 1` or `{HEAD} 2`")]
     Foreign,
+    /// It is of a later version.
+    #[error("the manifest has version {0}: a newer levada is needed to read it")]
+    Version(String),
     /// Its last line is missing.
     #[error("the manifest is cut off: its last line is missing")]
     Cut,
@@ -89,18 +109,29 @@ pub enum ManifestError {
         /// Counted from 1.
         line: usize,
         /// The reason.
-        why: &'static str,
+        why: Cow<'static, str>,
     },
 }
 
 impl Manifest {
+    /// A manifest without entries.
+    pub fn new(root: String, extras: Extras) -> Self {
+        Self { root, extras, ..Self::default() }
+    }
+
     /// Reads a manifest; `sha256` computes that digest, which must be a SHA-256.
     ///
     /// # Errors
     /// With the first thing that is wrong. Nothing of such a manifest is to be used.
     pub fn parse(text: &str, sha256: impl FnOnce(&[u8]) -> Digest) -> Result<Self, ManifestError> {
-        if text.lines().next() != Some(HEAD) {
-            return Err(ManifestError::Foreign);
+        let version =
+            text.lines().next().and_then(|line| line.strip_prefix(HEAD)?.strip_prefix(' '));
+        match version.ok_or(ManifestError::Foreign)? {
+            "1" | "2" => {}
+            other if other.parse::<u32>().is_ok() => {
+                return Err(ManifestError::Version(other.to_owned()));
+            }
+            _ => return Err(ManifestError::Foreign),
         }
         let body = text.strip_suffix('\n').ok_or(ManifestError::Cut)?;
         let (before, last) = body.rsplit_once('\n').ok_or(ManifestError::Cut)?;
@@ -122,38 +153,51 @@ impl Manifest {
         Ok(manifest)
     }
 
-    fn read(&mut self, line: &str) -> Result<(), &'static str> {
+    fn read(&mut self, line: &str) -> Result<(), Cow<'static, str>> {
         let (kind, rest) = line.split_once(' ').ok_or("it has one word only")?;
         let fields: Vec<&str> = rest.split(' ').collect();
         match (kind, fields.as_slice()) {
             ("root", [reference]) if self.entries.is_empty() => {
                 self.root = (*reference).to_owned();
-                Ok(())
             }
-            ("tar", [size, digest, reference]) if self.entries.is_empty() => {
+            // Version 1 could have a tar file of all files.
+            ("tar", [_size, _digest, _reference]) if self.entries.is_empty() => {}
+            ("pack", [size, limit, reference]) if self.entries.is_empty() => {
+                self.pack = Some(Pack::parse(size, limit, reference)?);
+            }
+            ("chunks", [size, digest, limit, reference]) if self.entries.is_empty() => {
+                self.chunks = Some(ChunkFile::parse(size, digest, limit, reference)?);
+            }
+            ("with", names) if self.entries.is_empty() => self.extras = Extras::parse(names)?,
+            ("dir", [mode, path, more @ ..]) => {
+                let metadata = Metadata::parse(more)?;
+                self.insert(
+                    decoded_path(path)?,
+                    Entry::Directory { mode: octal(mode)?, metadata },
+                )?;
+            }
+            ("file", [size, mode, modified, digest, path, more @ ..]) => {
                 let size = size.parse().map_err(|_| "the size is no number")?;
                 let digest = Digest::parse(digest).ok_or("the digest cannot be read")?;
-                self.tar = Some(Archive { size, digest, reference: (*reference).to_owned() });
-                Ok(())
+                let (mode, modified) = (octal(mode)?, time(modified)?);
+                let metadata = Metadata::parse(more)?;
+                let file = Entry::File { size, mode, modified, digest, metadata };
+                self.insert(decoded_path(path)?, file)?;
             }
-            ("dir", [mode, path]) => self.add(path, Entry::Directory { mode: octal(mode)? }),
-            ("file", [size, mode, modified, digest, path]) => {
-                let size = size.parse().map_err(|_| "the size is no number")?;
-                let digest = Digest::parse(digest).ok_or("the digest cannot be read")?;
-                let modified = time(modified).ok_or("the time cannot be read")?;
-                self.add(path, Entry::File { size, mode: octal(mode)?, modified, digest })
+            ("hard", [path, first]) => {
+                self.insert_name(decoded_path(path)?, &decoded_path(first)?)?
             }
-            ("link", [path, target]) => {
+            ("link", [path, target, more @ ..]) => {
                 let target = decoded(target).ok_or("the target is not encoded as it should be")?;
-                self.add(path, Entry::Link { target })
+                let metadata = Metadata::parse(more)?;
+                self.insert(decoded_path(path)?, Entry::Link { target, metadata })?;
             }
-            _ => Err("it is neither dir, file nor link with their fields"),
+            ("root" | "tar" | "pack" | "chunks" | "with" | "dir" | "file" | "hard" | "link", _) => {
+                return Err(format!("`{kind}` has not its fields or not its place").into());
+            }
+            _ => return Err(unknown(kind)),
         }
-    }
-
-    fn add(&mut self, path: &str, entry: Entry) -> Result<(), &'static str> {
-        let path = decoded(path).ok_or("the path is not encoded as it should be")?;
-        self.insert(path, entry)
+        Ok(())
     }
 
     /// Adds an entry behind all others.
@@ -162,7 +206,7 @@ impl Manifest {
     /// When the path, or where a link leads, has no place in a tree.
     pub fn insert(&mut self, path: Vec<u8>, entry: Entry) -> Result<(), &'static str> {
         check_path(&path)?;
-        if let Entry::Link { target } = &entry {
+        if let Entry::Link { target, .. } = &entry {
             check_target(&path, target)?;
         }
         if self.entries.last_key_value().is_some_and(|(last, _)| *last >= path) {
@@ -178,24 +222,57 @@ impl Manifest {
         Ok(())
     }
 
+    /// Adds another name of the file `first` behind all entries.
+    ///
+    /// # Errors
+    /// When `first` is not the first name of a file, or the path has no place in a tree.
+    pub fn insert_name(&mut self, path: Vec<u8>, first: &[u8]) -> Result<(), &'static str> {
+        let file = self.entries.get(first).filter(|entry| matches!(entry, Entry::File { .. }));
+        let file = file.filter(|_| !self.hard_links.contains_key(first));
+        let file = file.ok_or("it is no other name of a file before it")?.clone();
+        self.insert(path.clone(), file)?;
+        self.hard_links.insert(path, first.to_vec());
+        Ok(())
+    }
+
+    /// The first name of the file at `path`, if that is another one.
+    pub fn first_name(&self, path: &[u8]) -> Option<&[u8]> {
+        self.hard_links.get(path).map(Vec::as_slice)
+    }
+
     /// Writes it.
     pub fn write(&self, sha256: impl FnOnce(&[u8]) -> Digest) -> String {
-        let mut text = format!("{HEAD}\nroot {}\n", self.root);
+        let mut text = format!("{HEAD} 2\nroot {}\n", self.root);
         // Writing to a string cannot fail.
-        if let Some(Archive { size, digest, reference }) = &self.tar {
-            let _ = writeln!(text, "tar {size} {digest} {reference}");
+        if let Some(pack) = &self.pack {
+            let _ = writeln!(text, "{pack}");
         }
-        for (path, entry) in &self.entries {
-            let path = encoded(path);
+        if let Some(chunks) = &self.chunks {
+            let _ = writeln!(text, "{chunks}");
+        }
+        let extras = self.extras.names();
+        if !extras.is_empty() {
+            let _ = writeln!(text, "with {}", extras.join(" "));
+        }
+        for (key, entry) in &self.entries {
+            let path = encoded(key);
             let _ = match entry {
-                Entry::Directory { mode } => writeln!(text, "dir {mode:o} {path}"),
-                Entry::File { size, mode, modified: (seconds, nanoseconds), digest } => {
-                    writeln!(
-                        text,
-                        "file {size} {mode:o} {seconds}.{nanoseconds:09} {digest} {path}"
-                    )
+                Entry::Directory { mode, metadata } => {
+                    writeln!(text, "dir {mode:o} {path}{metadata}")
                 }
-                Entry::Link { target } => writeln!(text, "link {path} {}", encoded(target)),
+                Entry::File { size, mode, modified, digest, metadata } => {
+                    match self.first_name(key) {
+                        Some(first) => writeln!(text, "hard {path} {}", encoded(first)),
+                        None => writeln!(
+                            text,
+                            "file {size} {mode:o} {} {digest} {path}{metadata}",
+                            written_time(*modified)
+                        ),
+                    }
+                }
+                Entry::Link { target, metadata } => {
+                    writeln!(text, "link {path} {}{metadata}", encoded(target))
+                }
             };
         }
         let digest = sha256(text.as_bytes());
@@ -216,45 +293,8 @@ impl Manifest {
     }
 }
 
-fn check_path(path: &[u8]) -> Result<(), &'static str> {
-    if path.len() > LONGEST_PATH {
-        return Err("the path is too long");
-    }
-    let mut parts = path.split(|&byte| byte == b'/');
-    if parts.clone().next() == Some(RESERVED) {
-        return Err("the path is where unfinished files are kept");
-    }
-    parts.try_for_each(check_part)
-}
-
-fn check_part(part: &[u8]) -> Result<(), &'static str> {
-    match part {
-        b"" => Err("the path is absolute, or has an empty part"),
-        b"." | b".." => Err("the path has a part `.` or `..`"),
-        _ if part.contains(&0) => Err("the path has a null byte"),
-        _ if part.len() > 255 => Err("a part of the path is too long"),
-        _ => Ok(()),
-    }
-}
-
-/// A link may go up at its beginning only, and no further than the root. Then it stays within the tree even
-/// if what it passes are links: where it turns round is a directory of the tree, not a link's target.
-fn check_target(path: &[u8], target: &[u8]) -> Result<(), &'static str> {
-    if target.len() > LONGEST_PATH || target.contains(&0) {
-        return Err("the link's target is no path");
-    }
-    let depth = path.iter().filter(|&&byte| byte == b'/').count();
-    let mut parts = target.split(|&byte| byte == b'/').peekable();
-    let mut up = 0;
-    while parts.next_if(|part| part == b"..").is_some() {
-        up += 1;
-    }
-    if up > depth {
-        return Err("the link leads out of the tree");
-    }
-    parts
-        .try_for_each(check_part)
-        .map_err(|_| "the link leads out of the tree, or in a roundabout way")
+fn decoded_path(path: &str) -> Result<Vec<u8>, &'static str> {
+    decoded(path).ok_or("the path is not encoded as it should be")
 }
 
 fn octal(text: &str) -> Result<u32, &'static str> {
@@ -263,159 +303,7 @@ fn octal(text: &str) -> Result<u32, &'static str> {
     if mode > 0o777 { Err("the mode has more than permissions") } else { Ok(mode) }
 }
 
-fn time(text: &str) -> Option<(i64, u32)> {
-    let (seconds, nanoseconds) = text.split_once('.')?;
-    let digits = nanoseconds.len() == 9 && nanoseconds.bytes().all(|byte| byte.is_ascii_digit());
-    Some((seconds.parse().ok()?, nanoseconds.parse().ok().filter(|_| digits)?))
-}
-
-/// As in a URL's path (RFC 3986): everything but unreserved characters and `/` by its code.
-pub fn encoded(path: &[u8]) -> String {
-    let mut text = String::with_capacity(path.len());
-    for &byte in path {
-        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
-            text.push(char::from(byte));
-        } else {
-            let _ = write!(text, "%{byte:02X}");
-        }
-    }
-    text
-}
-
-/// Undoes [`encoded`]; `None` for what it never writes.
-fn decoded(text: &str) -> Option<Vec<u8>> {
-    let mut path = Vec::with_capacity(text.len());
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
-        path.push(match byte {
-            b'%' => {
-                let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
-                let (high, low) = (digit(bytes.next())?, digit(bytes.next())?);
-                u8::try_from(high * 16 + low).ok()?
-            }
-            _ => byte,
-        });
-    }
-    (encoded(&path) == text).then_some(path)
-}
-
-const HEAD: &str = "levada-manifest 1";
-const LONGEST_PATH: usize = 4000;
-/// Where a destination keeps what is not complete.
-pub const RESERVED: &[u8] = b".levada-sync";
+const HEAD: &str = "levada-manifest";
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    /// Not SHA-256, but as good for these tests.
-    fn hash(bytes: &[u8]) -> Digest {
-        let hash = levada_types::hash64(bytes);
-        Digest::from_hex(Algorithm::Sha256, &format!("{hash:064x}")).unwrap()
-    }
-
-    fn file() -> Entry {
-        Entry::File { size: 5, mode: 0o644, modified: (-1, 5), digest: hash(b"hello") }
-    }
-
-    /// A manifest with these lines, its last line right.
-    fn parse(lines: &str) -> Result<Manifest, ManifestError> {
-        let text = format!("{HEAD}\nroot t/\n{lines}");
-        let count = lines.lines().count();
-        let text = format!("{text}end {count} {}\n", hash(text.as_bytes()));
-        Manifest::parse(&text, hash)
-    }
-
-    fn tree() -> Manifest {
-        let mut tree = Manifest { root: "t/".to_owned(), ..Manifest::default() };
-        tree.tar = Some(Archive { size: 9, digest: hash(b""), reference: "t.tar".to_owned() });
-        tree.insert(b"a b".to_vec(), Entry::Directory { mode: 0o755 }).unwrap();
-        tree.insert("a b/\u{e9}\n".as_bytes().to_vec(), file()).unwrap();
-        tree.insert(b"z".to_vec(), Entry::Link { target: b"a b/x".to_vec() }).unwrap();
-        tree
-    }
-
-    #[test]
-    fn what_is_written_is_read() {
-        let text = tree().write(hash);
-        assert_eq!(Manifest::parse(&text, hash).unwrap(), tree());
-        assert!(text.contains("file 5 644 -1.000000005 "), "{text}");
-        assert!(text.contains(" a%20b/%C3%A9%0A\n"), "{text}");
-    }
-
-    #[test]
-    fn a_manifest_that_was_cut_or_edited_is_refused() {
-        let text = tree().write(hash);
-        for end in 0..text.len() {
-            assert!(Manifest::parse(&text[..end], hash).is_err(), "cut at {end}");
-        }
-        for (at, _) in text.char_indices() {
-            let mut other = text.clone().into_bytes();
-            other[at] ^= 1;
-            let Ok(other) = String::from_utf8(other) else { continue };
-            assert!(Manifest::parse(&other, hash).is_err(), "edited at {at}");
-        }
-    }
-
-    #[test]
-    fn nothing_leads_out_of_the_tree() {
-        for path in ["../a", "a/../b", "/a", "a//b", ".", "", "a/", "%00", "..", ".levada-sync/a"] {
-            assert!(parse(&format!("dir 755 a\ndir 755 {path}\n")).is_err(), "{path}");
-        }
-        for (path, target) in [
-            ("l", "../x"),
-            ("l", "/etc"),
-            ("d/l", "../../x"),
-            // Through a link that leads up, this would leave.
-            ("d/l", "x/../../.."),
-            ("l", "d/.."),
-            ("l", ""),
-        ] {
-            let lines = format!("dir 755 d\nlink {path} {target}\n");
-            assert!(parse(&lines).is_err(), "{path} -> {target}");
-        }
-        assert!(parse("dir 755 d\nlink d/l ../x\n").is_ok());
-        // Nothing is written through a link.
-        assert!(parse("link d x\ndir 755 d/a\n").is_err());
-        assert!(parse("dir 755 d/a\n").is_err());
-    }
-
-    #[test]
-    fn what_is_odd_is_refused() {
-        for line in [
-            "dir 4755 a",
-            "dir 9 a",
-            "dir 755 a b",
-            "dir 755 a%2fb",
-            "dir 755 a%2",
-            "fifo 755 a",
-            "file 1 644 0.0 md5=00 a",
-            "",
-        ] {
-            assert!(parse(&format!("{line}\n")).is_err(), "{line}");
-        }
-        assert!(parse("dir 755 b\ndir 755 a\n").is_err());
-        assert!(parse("dir 755 a\ndir 755 a\n").is_err());
-        assert_eq!(Manifest::parse("<html>", hash), Err(ManifestError::Foreign));
-    }
-
-    #[test]
-    fn paths_that_differ_in_case_are_found() {
-        let manifest = parse("dir 755 A\ndir 755 a\n").unwrap();
-        assert_eq!(manifest.same_but_for_case(), Some((&b"A"[..], &b"a"[..])));
-        assert_eq!(tree().same_but_for_case(), None);
-    }
-
-    proptest! {
-        #[test]
-        fn any_path_is_encoded_so_that_it_can_be_read(path in prop::collection::vec(any::<u8>(), 0..40)) {
-            prop_assert_eq!(decoded(&encoded(&path)), Some(path));
-        }
-
-        #[test]
-        fn any_text_is_read_or_refused(text in "(levada-manifest 1\n)?(.|\n){0,200}") {
-            let _ = Manifest::parse(&text, hash);
-        }
-    }
-}
+mod tests;

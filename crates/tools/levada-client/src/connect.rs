@@ -499,7 +499,7 @@ async fn tunnel(
 }
 
 /// The most idle connections to one server.
-const MOST_IDLE: usize = 16;
+const MOST_IDLE: usize = 64;
 /// How long to wait for one address before trying the next one in parallel (RFC 8305, Sec. 5).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// The HTTP/2 flow control window: 16 MiB is 1 Gbit/s over 130 ms.

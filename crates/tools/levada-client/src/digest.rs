@@ -65,12 +65,7 @@ impl Hasher {
 
     fn update(&mut self, bytes: &[u8]) {
         self.at += bytes.len() as u64;
-        for context in &mut self.contexts {
-            match context {
-                DigestContext::Sha256(context) => context.update(bytes),
-                DigestContext::Md5(context) => context.update(bytes),
-            }
-        }
+        self.contexts.iter_mut().for_each(|context| context.update(bytes));
     }
 
     /// Reads the missing bytes of the first `length` bytes of `file`, and returns the digests.
@@ -100,6 +95,13 @@ impl DigestContext {
         }
     }
 
+    fn update(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Sha256(context) => context.update(bytes),
+            Self::Md5(context) => context.update(bytes),
+        }
+    }
+
     fn algorithm(&self) -> Algorithm {
         match self {
             Self::Sha256(_) => Algorithm::Sha256,
@@ -116,6 +118,13 @@ impl DigestContext {
         };
         Digest::from_hex(algorithm, &hex)
     }
+}
+
+/// The digest of bytes in memory.
+pub(crate) fn digest_of(algorithm: Algorithm, bytes: &[u8]) -> Option<Digest> {
+    let mut context = DigestContext::new(algorithm);
+    context.update(bytes);
+    context.finish()
 }
 
 /// The SHA-256 of a `Repr-Digest` (RFC 9530, Sec. 3). Other algorithms are ignored.

@@ -6,7 +6,9 @@ mod head;
 mod lane;
 mod name;
 mod pace;
+mod range;
 mod report;
+mod seed;
 mod target;
 mod transfer;
 
@@ -24,6 +26,9 @@ pub use report::{ConnectionReport, DisconnectReason, GetReport};
 pub use target::TargetError;
 
 pub(crate) use pace::RateLimiter;
+pub(crate) use range::FileRange;
+pub(crate) use seed::seed;
+pub(crate) use target::boot;
 
 use crate::connect::ConnectError;
 
@@ -133,12 +138,12 @@ impl DownloadProgress {
         self.stopped.notify_one();
     }
 
-    fn set(&self, total: Option<u64>, held: u64) {
+    pub(crate) fn set(&self, total: Option<u64>, held: u64) {
         self.total.store(total.unwrap_or(u64::MAX), Ordering::Relaxed);
         self.held.store(held, Ordering::Relaxed);
     }
 
-    async fn until_stopped(&self) {
+    pub(crate) async fn until_stopped(&self) {
         while !self.stop.load(Ordering::SeqCst) {
             self.stopped.notified().await;
         }
@@ -166,6 +171,9 @@ pub enum GetError {
     /// The time limit was exceeded.
     #[error("not complete within --max-time {} s", .0.as_secs_f64())]
     TooLong(Duration),
+    /// A part of a file cannot be fetched without the rest.
+    #[error("the server does not serve ranges of files")]
+    NoRanges,
     /// The transfer was stopped.
     #[error("interrupted")]
     Stopped,

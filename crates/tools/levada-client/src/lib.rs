@@ -25,8 +25,8 @@ pub use get::{
 };
 pub use proxy::{Proxy, ProxyError};
 pub use sync::{
-    FilterError, PathFilter, Publication, Published, PullReport, PullRequest, Pulling, SyncError,
-    SyncFailure,
+    FilterError, FilterRule, FollowSettings, PathFilter, Publication, Published, PullReport,
+    PullRequest, Pulling, Round, Skipped, SyncError, SyncFailure,
 };
 pub use tls::{Roots, TlsError};
 pub use warm::{SitemapError, WarmError, WarmOutcome, WarmReport, WarmRequest, WarmedUrl};

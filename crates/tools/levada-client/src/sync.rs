@@ -1,10 +1,25 @@
 //! `levada sync`: a tree is published with a manifest, and destinations pull it (Cosync, WORLDS'04,
 //! Sec. 4). Through a CDN one manifest serves any number of destinations.
 
+mod accounts;
+mod acl;
+mod aids;
+mod attributes;
+mod chunker;
 mod compare;
+mod deltas;
 mod filter;
+mod follow;
+mod install;
+mod known;
+mod manifest_file;
+mod packs;
 mod publish;
 mod pull;
+mod report;
+mod sparse;
+mod state;
+mod transfers;
 mod tree;
 
 use std::{io, path::PathBuf};
@@ -12,8 +27,9 @@ use std::{io, path::PathBuf};
 use levada_fetch::manifest::ManifestError;
 use serde::Serialize;
 
-pub use filter::{FilterError, PathFilter};
-pub use publish::{Publication, Published};
+pub use filter::{FilterError, FilterRule, PathFilter};
+pub use follow::{FollowSettings, Round};
+pub use publish::{Publication, Published, Skipped};
 pub use pull::{PullReport, PullRequest, Pulling};
 
 use crate::GetError;
@@ -40,6 +56,12 @@ pub enum SyncError {
     /// Another process writes to the same destination.
     #[error("{0} is being written by another levada sync")]
     Busy(PathBuf),
+    /// The destination is something else.
+    #[error("{0} is not a directory: name one, or a path at which there is nothing yet")]
+    NoDirectory(PathBuf),
+    /// The manifest does not have a fact that is to be taken over.
+    #[error("the manifest does not have it: publish the tree with --{0}, or pull without it")]
+    NotRecorded(&'static str),
     /// The manifest was not fetched.
     #[error("the manifest: {0}")]
     Manifest(GetError),

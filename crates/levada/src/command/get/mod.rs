@@ -19,7 +19,8 @@ use levada_client::{
 
 use args::{GetArgs, NetworkArgs};
 use bars::DownloadBars;
-use levada_client::command::{CommandStatus, StopSignals, block_on, output};
+use levada_client::command::{CommandStatus, StopSignals, block_on, option, output};
+use levada_types::ByteSize;
 
 /// Fetches.
 ///
@@ -27,7 +28,7 @@ use levada_client::command::{CommandStatus, StopSignals, block_on, output};
 /// If the arguments are invalid, before anything is fetched.
 pub(crate) fn run(args: &GetArgs) -> anyhow::Result<CommandStatus> {
     let requests = requests(args)?;
-    let client = Arc::new(client(&args.network)?);
+    let client = Arc::new(client(&args.network, args.network.limit_rate)?);
     let reports = block_on(fetch(args, client, requests))??;
     if args.json {
         output::print(true, &serde_json::json!({ "files": reports }), |_| Ok(()))?;
@@ -110,15 +111,15 @@ fn shown(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// A client with these options.
-pub(crate) fn client(args: &NetworkArgs) -> anyhow::Result<Client> {
+/// A client with these options and this rate limit.
+pub(crate) fn client(args: &NetworkArgs, limit: Option<ByteSize>) -> anyhow::Result<Client> {
     let settings = ClientSettings {
         roots: roots(args.cacert.as_deref(), args.insecure),
         connect_to: None,
         proxy: args.proxy.as_deref().map(Proxy::parse).transpose().context("--proxy")?,
         http2: !args.http1,
         connect_timeout: args.connect_timeout,
-        limit_rate: args.limit_rate.map(|rate| rate.0),
+        limit_rate: limit.map(|rate| rate.0),
     };
     Ok(Client::new(settings)?)
 }
@@ -204,10 +205,7 @@ fn urls(args: &GetArgs) -> anyhow::Result<Vec<String>> {
 
 /// The URLs of a list with the numbers of their lines; `-` is standard input.
 pub(crate) fn listed(list: &Path) -> anyhow::Result<Vec<(usize, String)>> {
-    let is_input = list.as_os_str() == "-";
-    let text =
-        if is_input { io::read_to_string(io::stdin()) } else { std::fs::read_to_string(list) };
-    let text = text.with_context(|| format!("cannot read {}", list.display()))?;
+    let text = option::text_of(list)?;
     let lines = text.lines().map(|line| line.trim().to_owned()).zip(1..);
     let lines = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#'));
     Ok(lines.map(|(line, number)| (number, line)).collect())

@@ -7,6 +7,7 @@
 //! status        how a command ended, and its exit code
 //! stop          the signals that ask it to end
 //! option        parsers of command-line options: durations, sizes, rates
+//! sync_options  options of `levada sync` that are those of rsync
 //! admin_client  requests to the admin address of a running node
 //! node          `levada run` as a child process
 //! leash         a child process that ends with its parent
@@ -22,6 +23,7 @@ pub mod option;
 pub mod output;
 mod status;
 mod stop;
+pub mod sync_options;
 
 pub use leash::end_with_stdin;
 pub use status::CommandStatus;

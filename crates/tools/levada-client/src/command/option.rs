@@ -1,8 +1,20 @@
 //! Parsers of command-line options, with the sentence that an error shows.
 
-use std::time::Duration;
+use std::{io, path::Path, time::Duration};
 
+use anyhow::Context as _;
 use levada_types::{ByteSize, parse_duration, parse_rate};
+
+/// The text of a file; `-` is standard input.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn text_of(file: &Path) -> anyhow::Result<String> {
+    let is_input = file.as_os_str() == "-";
+    let text =
+        if is_input { io::read_to_string(io::stdin()) } else { std::fs::read_to_string(file) };
+    text.with_context(|| format!("cannot read {}", file.display()))
+}
 
 /// Reads a duration.
 ///
@@ -38,6 +50,18 @@ pub fn rate_limit(text: &str) -> Result<ByteSize, &'static str> {
     limit.filter(|limit| limit.0 > 0).ok_or(WRONG)
 }
 
+/// Reads a rate limit as rsync writes it: a number alone is KiB per second, and 0 is no limit.
+///
+/// # Errors
+/// When the text is neither that nor a rate limit with its unit.
+pub fn bandwidth_limit(text: &str) -> Result<ByteSize, &'static str> {
+    match text.parse::<f64>() {
+        Ok(kib) if (0.0..1e15).contains(&kib) => Ok(ByteSize((kib * 1024.0).ceil() as u64)),
+        Ok(_) => Err("a limit is KiB a second: 500, 1.5m, or bytes with a unit: 2MB, 10Mbit/s"),
+        Err(_) => rate_limit(text),
+    }
+}
+
 /// Reads a rate as bytes per second.
 ///
 /// # Errors
@@ -67,6 +91,12 @@ mod tests {
         }
         for text in ["", "K", "0", "0K", "-1K", "100X", "fast", "NaNK", "infK", "1e30M", "é"] {
             assert!(rate_limit(text).is_err(), "{text}");
+        }
+        for (text, bytes) in [("100", 102_400), ("1.5m", 1_572_864), ("1MB", 1_000_000), ("0", 0)] {
+            assert_eq!(bandwidth_limit(text), Ok(ByteSize(bytes)), "{text}");
+        }
+        for text in ["", "-1", "NaN", "inf", "fast"] {
+            assert!(bandwidth_limit(text).is_err(), "{text}");
         }
     }
 }

@@ -391,7 +391,7 @@ struct Progressed {
 }
 
 /// Whether the body has ended; HTTP/2 may signal this in a frame of its own.
-async fn ends_here(body: &mut Incoming) -> bool {
+pub(super) async fn ends_here(body: &mut Incoming) -> bool {
     if body.is_end_stream() {
         return true;
     }

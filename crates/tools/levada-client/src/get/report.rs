@@ -32,6 +32,9 @@ pub struct GetReport {
     /// The digest that was computed and compared, if there was one to compare with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verified: Option<String>,
+    /// The entity tag of the version that was fetched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub etag: Option<String>,
     /// The duration of the transfer.
     pub seconds: f64,
     /// All requests that were answered or broke off; only the first ones if there are very many.

@@ -298,7 +298,7 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
 }
 
 /// The identifier of the machine's current boot, if available.
-fn boot() -> Option<String> {
+pub(crate) fn boot() -> Option<String> {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(id.trim().to_owned())
 }

@@ -298,6 +298,7 @@ impl<'a> ActiveTransfer<'a> {
         report.connections = history.connections;
         report.connections_total = history.total;
         report.lost_seconds = history.lost.as_secs_f64();
+        report.etag = known.version.strong.iter().find(|name| name.starts_with('"')).cloned();
         report.redirected_to = (location != self.request.url).then(|| location.to_string());
         match result {
             Ok(()) => {

@@ -1,20 +1,30 @@
-//! The publishing side: reads a tree and writes its manifest, and optionally a tar file next to it.
+//! The publishing side: reads a tree and writes its manifest, and the files that spare requests and bytes
+//! next to it.
 
 use std::{
+    collections::HashMap,
     fs::{self, File},
-    io::{self, Read as _, Write as _},
-    os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _},
+    io::{self, Write as _},
+    os::unix::{ffi::OsStrExt as _, fs::FileTypeExt as _},
     path::{Path, PathBuf},
 };
 
 use levada_fetch::{
     Algorithm, Digest,
-    manifest::{Archive, Entry, Manifest, encoded},
+    manifest::{Entry, Extras, Manifest, Metadata, RESERVED, encoded},
 };
+use rustix::fs::{FileType, Stat, fstat, lstat};
 use serde::Serialize;
 
-use super::{PathFilter, SyncError, io_error};
-use crate::Hasher;
+use super::{
+    PathFilter, SyncError,
+    accounts::Accounts,
+    aids::ContentReader,
+    attributes::{self, time_of},
+    io_error, known, manifest_file,
+    state::Stamp,
+};
+use crate::digest::digest_of;
 
 /// The tree to publish, and how to publish it.
 #[derive(Clone, Debug)]
@@ -25,12 +35,16 @@ pub struct Publication {
     pub manifest: PathBuf,
     /// The URL of the files, relative to the manifest's URL or absolute.
     pub root: String,
-    /// Whether to also write all files into one tar file next to the manifest.
-    pub tar: bool,
+    /// The longest files that are also in the pack next to the manifest. Without any there is no pack.
+    pub pack_limit: u64,
     /// The digest algorithm.
     pub algorithm: Algorithm,
     /// The paths to publish.
     pub filter: PathFilter,
+    /// What is recorded beyond content, permissions and time.
+    pub extras: Extras,
+    /// Whether owners and groups are recorded without their names.
+    pub numeric_ids: bool,
 }
 
 /// The result of publishing.
@@ -38,44 +52,98 @@ pub struct Publication {
 pub struct Published {
     /// The path of the manifest.
     pub manifest: PathBuf,
-    /// The path of the tar file.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tar: Option<PathBuf>,
     /// The number of files.
     pub files: u64,
     /// The number of bytes of the files.
     pub bytes: u64,
-    /// Entries that are neither file, directory nor link, and were left out.
-    pub left_out: Vec<PathBuf>,
+    /// The number of bytes that were read, because the last publication did not know them.
+    pub read: u64,
+    /// The length of the manifest's file.
+    pub manifest_bytes: u64,
+    /// The length of the pack of small files.
+    pub pack_bytes: u64,
+    /// The length of the chunk lists of long files.
+    pub chunks_bytes: u64,
+    /// Entries that are neither file, directory nor link.
+    pub skipped: Vec<Skipped>,
+}
+
+/// An entry that cannot be published.
+#[derive(Clone, Debug, Serialize)]
+pub struct Skipped {
+    /// The path.
+    pub path: PathBuf,
+    /// The type.
+    pub kind: &'static str,
 }
 
 impl Publication {
-    /// Reads the tree and writes the tar file and then the manifest, each replaced atomically.
+    /// Publishes everything in `directory`, with the manifest next to it. `None` if the directory has no
+    /// name.
+    pub fn new(directory: PathBuf) -> Option<Self> {
+        let name = directory.file_name()?.to_owned();
+        let mut file = name.clone();
+        file.push(".manifest");
+        Some(Self {
+            manifest: directory.with_file_name(file),
+            root: encoded(name.as_bytes()) + "/",
+            directory,
+            pack_limit: PACKED,
+            algorithm: Algorithm::Sha256,
+            filter: PathFilter::default(),
+            extras: Extras::default(),
+            numeric_ids: false,
+        })
+    }
+
+    /// Reads the tree and writes the pack, the chunk lists and then the manifest, each replaced
+    /// atomically.
     ///
     /// # Errors
     /// When an entry cannot be read, written, or described.
     pub fn publish(&self) -> Result<Published, SyncError> {
-        let mut manifest = Manifest { root: self.root.clone(), ..Manifest::default() };
+        let mut manifest = Manifest::new(self.root.clone(), self.extras);
+        let accounts = Accounts::new(self.numeric_ids);
+        // The first name of each file that has several.
+        let mut names: HashMap<(u64, u64), Vec<u8>> = HashMap::new();
         let mut published = Published { manifest: self.manifest.clone(), ..Published::default() };
+        let long = if self.pack_limit == 0 { SHORT } else { self.pack_limit };
+        let mut reader = ContentReader::new(&self.manifest, self.algorithm, long);
         let mut paths = Vec::new();
         self.walk(&self.directory, &mut Vec::new(), &mut paths, &mut published)?;
         paths.sort();
         for path in paths {
             let file = self.directory.join(Path::new(std::ffi::OsStr::from_bytes(&path)));
-            let entry = self.entry(&file)?;
+            let unfit = |why| SyncError::Unfit { path: file.clone(), why };
+            let stat = lstat(&file).map_err(|why| io_error(&file)(why.into()))?;
+            let inode = (stat.st_dev, stat.st_ino);
+            if let Some(first) = names.get(&inode) {
+                published.files += 1;
+                manifest.insert_name(path, first).map_err(unfit)?;
+                continue;
+            }
+            let digest = |file: &File| reader.digest(&path, file, &stat);
+            let entry = self.entry(&file, &stat, &accounts, digest)?;
             if let Entry::File { size, .. } = &entry {
                 published.files += 1;
                 published.bytes += size;
+                if self.extras.hard_links && stat.st_nlink > 1 {
+                    names.insert(inode, path.clone());
+                }
             }
-            let unfit = |why| SyncError::Unfit { path: file.clone(), why };
             manifest.insert(path, entry).map_err(unfit)?;
         }
-        if self.tar {
-            let tar = self.manifest.with_extension("tar");
-            manifest.tar = Some(self.archive(&manifest, &tar)?);
-            published.tar = Some(tar);
-        }
-        replace(&self.manifest, |file| file.write_all(manifest.write(sha256).as_bytes()))?;
+        let pack = self.manifest.with_extension("pack");
+        manifest.pack = reader.write_pack(&manifest, &self.directory, &pack, self.pack_limit)?;
+        manifest.chunks = reader.write_lists(&manifest, &self.manifest.with_extension("chunks"))?;
+        let bytes = manifest_file::packed(manifest.write(sha256));
+        replace(&self.manifest, |file| file.write_all(&bytes))?;
+        let state = reader.state(&bytes);
+        replace(&known::state_path(&self.manifest), |file| file.write_all(state.as_bytes()))?;
+        published.read = reader.read;
+        published.manifest_bytes = bytes.len() as u64;
+        published.pack_bytes = manifest.pack.map_or(0, |pack| pack.size);
+        published.chunks_bytes = manifest.chunks.map_or(0, |chunks| chunks.size);
         Ok(published)
     }
 
@@ -94,82 +162,83 @@ impl Publication {
                 path.push(b'/');
             }
             path.extend_from_slice(entry.file_name().as_bytes());
-            if kind.is_dir() && !self.filter.excludes(path) {
-                let before = paths.len();
+            // The tree may itself be a destination.
+            let is_taken = path != RESERVED && self.filter.takes(path, kind.is_dir());
+            if is_taken && (kind.is_dir() || kind.is_file() || kind.is_symlink()) {
                 paths.push(path.clone());
-                self.walk(&entry.path(), path, paths, published)?;
-                // With --include, a directory is published only if it contains a published entry.
-                if paths.len() == before + 1 && !self.filter.takes(path) {
-                    paths.truncate(before);
+                if kind.is_dir() {
+                    self.walk(&entry.path(), path, paths, published)?;
                 }
-            } else if (kind.is_file() || kind.is_symlink()) && self.filter.takes(path) {
-                paths.push(path.clone());
-            } else if !kind.is_dir() && !kind.is_file() && !kind.is_symlink() {
-                published.left_out.push(entry.path());
+            } else if is_taken {
+                published.skipped.push(Skipped { path: entry.path(), kind: name_of(kind) });
             }
             path.truncate(length);
         }
         Ok(())
     }
 
-    fn entry(&self, path: &Path) -> Result<Entry, SyncError> {
-        let there = fs::symlink_metadata(path).map_err(io_error(path))?;
-        let mode = there.mode() & 0o777;
-        if there.is_symlink() {
-            let target = fs::read_link(path).map_err(io_error(path))?;
-            return Ok(Entry::Link { target: target.into_os_string().as_bytes().to_vec() });
+    fn entry(
+        &self,
+        path: &Path,
+        stat: &Stat,
+        accounts: &Accounts,
+        digest: impl FnOnce(&File) -> io::Result<Digest>,
+    ) -> Result<Entry, SyncError> {
+        let mode = stat.st_mode & 0o777;
+        let metadata = |file: Option<&File>| {
+            let metadata = attributes::read(stat, file, self.extras, accounts);
+            metadata.map_err(io_error(path))
+        };
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Symlink => {
+                let target = fs::read_link(path).map_err(io_error(path))?;
+                let target = target.into_os_string().as_bytes().to_vec();
+                let modified = Some(time_of(stat));
+                return Ok(Entry::Link {
+                    target,
+                    metadata: Metadata { modified, ..metadata(None)? },
+                });
+            }
+            FileType::Directory => {
+                let directory = File::open(path).map_err(io_error(path))?;
+                let modified = Some(time_of(stat));
+                let metadata = Metadata { modified, ..metadata(Some(&directory))? };
+                return Ok(Entry::Directory { mode, metadata });
+            }
+            _ => {}
         }
-        if there.is_dir() {
-            return Ok(Entry::Directory { mode });
-        }
+        let size = u64::try_from(stat.st_size).unwrap_or(0);
         let file = File::open(path).map_err(io_error(path))?;
-        let digest = Hasher::new(&[self.algorithm]).finish(&file, there.len());
-        let digest = digest.map_err(io_error(path))?.pop();
-        let after = file.metadata().map_err(io_error(path))?;
-        let stamp = |at: &fs::Metadata| (at.len(), at.mtime(), at.mtime_nsec());
+        let digest = digest(&file).map_err(io_error(path))?;
+        let metadata = metadata(Some(&file))?;
+        let after = fstat(&file).map_err(|why| io_error(path)(why.into()))?;
         let unfit = |why| SyncError::Unfit { path: path.to_owned(), why };
-        if stamp(&there) != stamp(&after) {
+        if Stamp::of(stat) != Stamp::of(&after) {
             return Err(unfit(
                 "it changed while it was read: do not change a tree while it is published",
             ));
         }
-        let nanoseconds = u32::try_from(there.mtime_nsec()).unwrap_or(0);
-        Ok(Entry::File {
-            size: there.len(),
-            mode,
-            modified: (there.mtime(), nanoseconds),
-            digest: digest.ok_or_else(|| unfit("it has no digest"))?,
-        })
+        Ok(Entry::File { size, mode, modified: time_of(stat), digest, metadata })
     }
+}
 
-    /// Writes all files into one tar file.
-    fn archive(&self, manifest: &Manifest, tar: &Path) -> Result<Archive, SyncError> {
-        replace(tar, |file| {
-            let mut builder = tar::Builder::new(io::BufWriter::new(file));
-            for (path, entry) in &manifest.entries {
-                let Entry::File { size, mode, modified, .. } = entry else { continue };
-                let mut header = tar::Header::new_gnu();
-                header.set_size(*size);
-                header.set_mode(*mode);
-                header.set_mtime(u64::try_from(modified.0).unwrap_or(0));
-                let path = Path::new(std::ffi::OsStr::from_bytes(path));
-                let content = File::open(self.directory.join(path))?;
-                builder.append_data(&mut header, path, content.take(*size))?;
-            }
-            builder.into_inner()?.flush()
-        })?;
-        let file = File::open(tar).map_err(io_error(tar))?;
-        let size = file.metadata().map_err(io_error(tar))?.len();
-        let digest = Hasher::new(&[Algorithm::Sha256]).finish(&file, size);
-        let digest = digest.map_err(io_error(tar))?.pop();
-        let name = tar.file_name().unwrap_or_default();
-        let unfit = || SyncError::Unfit { path: tar.to_owned(), why: "it has no digest" };
-        Ok(Archive { size, digest: digest.ok_or_else(unfit)?, reference: encoded(name.as_bytes()) })
+fn name_of(kind: fs::FileType) -> &'static str {
+    if kind.is_fifo() {
+        "a FIFO"
+    } else if kind.is_socket() {
+        "a socket"
+    } else if kind.is_block_device() || kind.is_char_device() {
+        "a device"
+    } else {
+        "no file, directory or link"
     }
 }
 
 /// Writes a temporary file next to `path` and renames it to `path`.
-fn replace(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> Result<(), SyncError> {
+pub(super) fn replace(
+    path: &Path,
+    write: impl FnOnce(&mut File) -> io::Result<()>,
+) -> Result<(), SyncError> {
     let mut name = path.as_os_str().to_owned();
     name.push("~");
     let new = PathBuf::from(name);
@@ -182,7 +251,11 @@ fn replace(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> Resu
 
 /// The SHA-256 digest of bytes in memory.
 pub(super) fn sha256(bytes: &[u8]) -> Digest {
-    let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
-    let hex: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-    Digest::from_hex(Algorithm::Sha256, &hex).expect("a SHA-256 has 64 hexadecimal digits")
+    digest_of(Algorithm::Sha256, bytes).expect("SHA-256 is computed")
 }
+
+/// Files up to this length have no chunk list.
+const SHORT: u64 = 64 << 10;
+
+/// The default of [`Publication::pack_limit`].
+const PACKED: u64 = 64 << 10;

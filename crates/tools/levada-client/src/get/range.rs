@@ -1,0 +1,201 @@
+//! A range of a file, read as it comes, without a file on disk.
+
+use std::{
+    ops::{ControlFlow, Range},
+    time::Duration,
+};
+
+use http::{Response, Uri};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use levada_fetch::resume::{Answer, AnswerPart, Ask, Trouble};
+use tokio::time::timeout;
+
+use super::{
+    DownloadProgress, GetError, GetRequest,
+    head::{answer, fields},
+    lane::ends_here,
+};
+use crate::{Client, connect::HttpConnection, redirect};
+
+/// The range to read, and the length of its file.
+#[derive(Clone, Debug)]
+pub(crate) struct FileRange {
+    pub(crate) range: Range<u64>,
+    pub(crate) total: u64,
+}
+
+/// The end of one response.
+enum ReadEnd {
+    /// All has come, or no more is wanted.
+    Done,
+    /// The connection broke off or stalled.
+    Broken,
+}
+
+impl Client {
+    /// Passes the bytes of a range to `take`, in order. A connection that breaks off is replaced while
+    /// there is progress.
+    ///
+    /// # Errors
+    /// When the server does not serve the range, or the file has another length.
+    pub(crate) async fn read_range(
+        &self,
+        request: &GetRequest,
+        wanted: &FileRange,
+        progress: &DownloadProgress,
+        take: &mut (dyn FnMut(&[u8]) -> ControlFlow<()> + Send),
+    ) -> Result<(), GetError> {
+        tokio::select! {
+            result = self.read_on(request, wanted, progress, take) => result,
+            () = progress.until_stopped() => Err(GetError::Stopped),
+        }
+    }
+
+    async fn read_on(
+        &self,
+        request: &GetRequest,
+        wanted: &FileRange,
+        progress: &DownloadProgress,
+        take: &mut (dyn FnMut(&[u8]) -> ControlFlow<()> + Send),
+    ) -> Result<(), GetError> {
+        let mut left = wanted.clone();
+        let mut poor = 0;
+        let stall = request.stall.unwrap_or(STALL);
+        loop {
+            let before = left.range.start;
+            let opened =
+                timeout(HEAD_TIMEOUT.max(stall), self.open(request, &left, poor > 0)).await;
+            let end = match opened {
+                Ok(Ok(Some((body, link)))) => {
+                    let held = before - wanted.range.start;
+                    self.read_body(body, link, &mut left, stall, take, |more| {
+                        progress.set(None, held + more);
+                    })
+                    .await
+                }
+                Ok(Ok(None)) | Err(_) => ReadEnd::Broken,
+                Ok(Err(error)) => return Err(error),
+            };
+            match end {
+                ReadEnd::Done => return Ok(()),
+                ReadEnd::Broken if left.range.start > before => poor = 0,
+                ReadEnd::Broken => poor += 1,
+            }
+            if poor >= ATTEMPTS {
+                return Err(Trouble::NoProgress { connections: poor }.into());
+            }
+        }
+    }
+
+    /// Sends the request, after redirects. `None` if the connection ended before the response.
+    async fn open(
+        &self,
+        request: &GetRequest,
+        wanted: &FileRange,
+        fresh: bool,
+    ) -> Result<Option<(Response<Incoming>, HttpConnection)>, GetError> {
+        let mut uri = request.url.clone();
+        let (mut fresh, mut hops) = (fresh, 0);
+        // A server without ranges can serve a whole file.
+        let whole = wanted.range == (0..wanted.total);
+        let range = (!whole).then_some((wanted.range.start, Some(wanted.range.end)));
+        loop {
+            let mut link = self.link(&uri, fresh).await?;
+            let fields = fields(request, &uri, &Ask { range, if_range: None });
+            let response = match link.get(&uri, &fields, self.settings.proxy.as_ref()).await {
+                Ok(response) => response,
+                // A kept connection may have been closed in the meantime.
+                Err(_) if link.used && !fresh => {
+                    fresh = true;
+                    continue;
+                }
+                Err(_) => return Ok(None),
+            };
+            if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
+                check(&answer(&response), wanted)?;
+                return Ok(Some((response, link)));
+            }
+            uri = next_uri(request, &uri, &response)?;
+            hops += 1;
+            if hops > request.redirects {
+                return Err(GetError::Redirects(request.redirects, uri));
+            }
+        }
+    }
+
+    async fn read_body(
+        &self,
+        response: Response<Incoming>,
+        mut link: HttpConnection,
+        left: &mut FileRange,
+        stall: Duration,
+        take: &mut (dyn FnMut(&[u8]) -> ControlFlow<()> + Send),
+        mut progressed: impl FnMut(u64),
+    ) -> ReadEnd {
+        let mut body = response.into_body();
+        let begun = left.range.start;
+        loop {
+            let Ok(Some(Ok(frame))) = timeout(stall, body.frame()).await else {
+                return ReadEnd::Broken;
+            };
+            let Ok(mut data) = frame.into_data() else { continue };
+            let wanted = left.range.end - left.range.start;
+            data.truncate(usize::try_from(wanted).unwrap_or(usize::MAX));
+            left.range.start += data.len() as u64;
+            progressed(left.range.start - begun);
+            if take(&data).is_break() {
+                return ReadEnd::Done;
+            }
+            if left.range.is_empty() {
+                if ends_here(&mut body).await {
+                    link.used = true;
+                    self.keep(link);
+                }
+                return ReadEnd::Done;
+            }
+            self.pace.spent(data.len()).await;
+        }
+    }
+}
+
+/// Whether the response is the range of that file.
+fn check(answer: &Answer, wanted: &FileRange) -> Result<(), GetError> {
+    let total = match (answer.status, &answer.part) {
+        (200, _) if wanted.range != (0..wanted.total) => return Err(GetError::NoRanges),
+        (200, _) => answer.length,
+        (206, Some(AnswerPart { range: Some(range), total }))
+            if range.start == wanted.range.start =>
+        {
+            *total
+        }
+        (206, _) => return Err(GetError::NoRanges),
+        (408 | 425 | 429 | 500 | 502..=504, _) => {
+            return Err(GetError::Unavailable { status: answer.status });
+        }
+        (status, _) => return Err(Trouble::Refused { status }.into()),
+    };
+    match total {
+        Some(told) if told != wanted.total => {
+            Err(Trouble::WrongLength { told, expected: wanted.total }.into())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn next_uri(
+    request: &GetRequest,
+    uri: &Uri,
+    response: &Response<Incoming>,
+) -> Result<Uri, GetError> {
+    // The reader verifies digests.
+    redirect::target(uri, response.headers(), true).map_err(|stop| match stop {
+        redirect::RedirectRefusal::Nowhere => GetError::Nowhere(request.url.clone()),
+        redirect::RedirectRefusal::Insecure(to) => GetError::Insecure(to),
+    })
+}
+
+const STALL: Duration = Duration::from_secs(10);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
+/// How many connections in a row may bring nothing.
+const ATTEMPTS: u32 = 3;
