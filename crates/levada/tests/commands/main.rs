@@ -24,5 +24,6 @@ mod sign;
 mod status;
 mod support;
 mod sync;
+mod sync_options;
 mod telemetry;
 mod warm;

@@ -9,7 +9,7 @@ use std::{
     process::{Command, Output, Stdio},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
     },
     thread,
     time::Duration,
@@ -25,6 +25,10 @@ struct Server {
     credentials: Arc<Mutex<Vec<String>>>,
     /// Of what is longer than [`HALF`], no more is sent.
     holds: Arc<AtomicBool>,
+    /// Ranges are ignored.
+    whole: Arc<AtomicBool>,
+    /// Bytes of bodies.
+    sent: Arc<AtomicU64>,
 }
 
 const HALF: usize = 1 << 20;
@@ -36,15 +40,20 @@ impl Server {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let holds = Arc::new(AtomicBool::new(false));
         let credentials = Arc::<Mutex<Vec<String>>>::default();
+        let whole = Arc::<AtomicBool>::default();
         let (log, held, shown) = (asked.clone(), holds.clone(), credentials.clone());
+        let sent = Arc::<AtomicU64>::default();
+        let (ignores, count) = (whole.clone(), sent.clone());
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let (directory, log, held) = (directory.clone(), log.clone(), held.clone());
-                let shown = shown.clone();
-                thread::spawn(move || serve(stream, &directory, &log, &shown, &held));
+                let (shown, ignores, count) = (shown.clone(), ignores.clone(), count.clone());
+                thread::spawn(move || {
+                    serve(stream, &directory, &log, &shown, &held, &ignores, &count)
+                });
             }
         });
-        Self { url, asked, credentials, holds }
+        Self { url, asked, credentials, holds, whole, sent }
     }
 
     /// The requests since the last call.
@@ -61,11 +70,14 @@ fn serve(
     log: &Mutex<Vec<String>>,
     credentials: &Mutex<Vec<String>>,
     holds: &AtomicBool,
+    whole: &AtomicBool,
+    sent: &AtomicU64,
 ) -> Option<()> {
     let mut lines = BufReader::new(stream.try_clone().ok()?).lines().map_while(Result::ok);
     loop {
         let head: Vec<String> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
-        let path = head.first()?.split(' ').nth(1)?.trim_start_matches('/').to_owned();
+        let target = head.first()?.split(' ').nth(1)?.trim_start_matches('/');
+        let path = target.split('?').next()?.to_owned();
         let is_credential = |line: &&String| {
             let name = line.split(':').next().unwrap_or_default().to_ascii_lowercase();
             ["authorization", "cookie"].contains(&name.as_str())
@@ -75,7 +87,7 @@ fn serve(
             let (name, value) = line.split_once(':')?;
             name.eq_ignore_ascii_case("range").then_some(value.trim().strip_prefix("bytes=")?)
         });
-        let range = range.and_then(|range| range.split_once('-'));
+        let range = range.filter(|_| !whole.load(SeqCst)).and_then(|range| range.split_once('-'));
         let from = range.map_or(String::new(), |(start, _)| format!(" from {start}"));
         log.lock().unwrap().push(path.clone() + &from);
         let Ok(bytes) = fs::read(directory.join(path.replace("%20", " "))) else {
@@ -108,6 +120,7 @@ fn serve(
             return None;
         }
         stream.write_all(part).ok()?;
+        sent.fetch_add(part.len() as u64, SeqCst);
     }
 }
 
@@ -142,6 +155,11 @@ impl Case {
 
     fn tree(&self) -> PathBuf {
         self.directory.path().join("www/tree")
+    }
+
+    /// A file next to the tree.
+    fn beside(&self, extension: &str) -> PathBuf {
+        self.tree().with_extension(extension)
     }
 
     fn there(&self) -> PathBuf {
@@ -203,6 +221,10 @@ fn listing(directory: &Path) -> Vec<(PathBuf, u32, Vec<u8>)> {
     while let Some(at) = open.pop() {
         for entry in fs::read_dir(at).unwrap() {
             let path = entry.unwrap().path();
+            // The destination's knowledge of its files.
+            if path.ends_with(".levada-sync") {
+                continue;
+            }
             let there = fs::symlink_metadata(&path).unwrap();
             let content = if there.is_dir() {
                 open.push(path.clone());
@@ -241,29 +263,150 @@ fn a_pulled_tree_is_equal_and_only_what_differs_is_fetched() {
         assert!(case.there().join("sub/nothing").exists());
         case.server.asked();
         case.pull_well(&["--delete"]);
-        assert_eq!(case.server.asked(), ["tree.manifest", "tree/a%20b.txt", "tree/sub/new"]);
+        assert_eq!(case.server.asked(), ["tree.manifest", "tree.pack from 0"]);
         assert_eq!(listing(&case.there()), listing(&case.tree()));
     }
 }
 
 #[test]
-fn a_first_deployment_comes_in_one_piece() {
+fn small_files_come_in_one_piece() {
     let case = Case::new();
-    case.publish(&["--tar"]);
-    case.pull_well(&["--tar"]);
-    assert_eq!(case.server.asked(), ["tree.manifest", "tree.tar"]);
+    case.publish(&[]);
+    case.pull_well(&[]);
+    assert_eq!(case.server.asked(), ["tree.manifest", "tree.pack"]);
     assert_eq!(listing(&case.there()), listing(&case.tree()));
+}
+
+#[test]
+fn a_pack_that_cannot_be_used_costs_requests_only() {
+    type Damage = fn(&Case);
+    let damages: [(&str, Damage); 4] = [
+        ("refused with 404", |case| fs::remove_file(case.beside("pack")).unwrap()),
+        ("of another version", |case| {
+            let length = fs::read(case.beside("pack")).unwrap().len();
+            fs::write(case.beside("pack"), bytes(length)).unwrap();
+        }),
+        ("another length", |case| {
+            let longer = [fs::read(case.beside("pack")).unwrap(), bytes(1)].concat();
+            fs::write(case.beside("pack"), longer).unwrap();
+        }),
+        ("no ranges", |case| case.server.whole.store(true, SeqCst)),
+    ];
+    for (name, damage) in damages {
+        let case = Case::new();
+        fs::write(case.tree().join("sub/other"), "other").unwrap();
+        case.publish(&[]);
+        damage(&case);
+        // Not all files of the pack are wanted.
+        let output = case.pull(&["--exclude", "*.txt"]);
+        assert!(output.status.success(), "{name}: {}", text(&output));
+        assert!(text(&output).contains("fetched one by one"), "{name}: {}", text(&output));
+        assert!(case.server.asked().contains(&"tree/sub/run".to_owned()), "{name}");
+        case.pull_well(&[]);
+        assert_eq!(listing(&case.there()), listing(&case.tree()), "{name}");
+    }
+}
+
+/// Bytes without any pattern.
+fn random(length: usize) -> Vec<u8> {
+    let mut state = 1_u64;
+    let next = || {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    std::iter::repeat_with(next).take(length).collect()
+}
+
+#[test]
+fn of_a_changed_file_only_what_changed_is_fetched() {
+    let case = Case::new();
+    let mut big = random(4 * HALF);
+    fs::write(case.tree().join("big"), &big).unwrap();
+    case.publish(&[]);
+    case.pull_well(&[]);
+    big[HALF..HALF + 1000].fill(7);
+    big.splice(10..10, *b"inserted");
+    fs::write(case.tree().join("big"), &big).unwrap();
+    case.publish(&[]);
+    case.server.sent.store(0, SeqCst);
+    case.pull_well(&[]);
+    assert_eq!(listing(&case.there()), listing(&case.tree()));
+    let sent = case.server.sent.load(SeqCst);
+    assert!(sent < HALF as u64 / 4, "{sent} bytes were sent");
+}
+
+#[test]
+fn renamed_and_copied_files_are_not_fetched() {
+    let case = Case::new();
+    fs::write(case.tree().join("big"), random(HALF)).unwrap();
+    case.publish(&[]);
+    case.pull_well(&[]);
+    fs::copy(case.tree().join("sub/run"), case.tree().join("sub/run2")).unwrap();
+    fs::rename(case.tree().join("big"), case.tree().join("sub/moved")).unwrap();
+    case.publish(&[]);
+    case.server.asked();
+    case.pull_well(&["--delete"]);
+    assert_eq!(case.server.asked(), ["tree.chunks", "tree.manifest"]);
+    assert_eq!(listing(&case.there()), listing(&case.tree()));
+    // A content that is missing twice is fetched once.
+    fs::write(case.tree().join("one"), random(3 * HALF)).unwrap();
+    fs::write(case.tree().join("two"), random(3 * HALF)).unwrap();
+    case.publish(&[]);
+    let there = case.directory.path().join("other");
+    case.server.asked();
+    let output = case.pull_from(&case.server.url, &there, &[]);
+    assert!(output.status.success(), "{}", text(&output));
+    let asked = case.server.asked();
+    assert_eq!(asked.iter().filter(|path| ["tree/one", "tree/two"].contains(&&***path)).count(), 1);
+    assert_eq!(listing(&there), listing(&case.tree()));
+}
+
+#[test]
+fn chunk_lists_that_lie_cost_bytes_only() {
+    type Damage = fn(&Case, &[u8]);
+    let damages: [(&str, Damage); 3] = [
+        ("no chunk lists", |case, _| fs::remove_file(case.beside("chunks")).unwrap()),
+        ("other bytes", |case, old| fs::write(case.beside("chunks"), bytes(old.len())).unwrap()),
+        ("lists of the version before", |case, old| {
+            fs::write(case.beside("chunks"), old).unwrap();
+            let text = fs::read_to_string(case.beside("manifest")).unwrap();
+            let (start, rest) = text.split_once("chunks ").unwrap();
+            let told = rest.split_once("sha-256=").unwrap().1[..64].to_owned();
+            let start = format!("{start}chunks {}", rest.replace(&told, &hex(old)));
+            let (start, end) = start.rsplit_once("end ").unwrap();
+            let count = end.split(' ').next().unwrap();
+            let text = format!("{start}end {count} sha-256={}\n", hex(start.as_bytes()));
+            fs::write(case.beside("manifest"), text).unwrap();
+        }),
+    ];
+    for (name, damage) in damages {
+        let case = Case::new();
+        let mut big = random(HALF);
+        fs::write(case.tree().join("big"), &big).unwrap();
+        case.publish(&[]);
+        case.pull_well(&[]);
+        let old = fs::read(case.beside("chunks")).unwrap();
+        big[HALF / 2..HALF / 2 + 20].fill(7);
+        fs::write(case.tree().join("big"), &big).unwrap();
+        case.publish(&[]);
+        damage(&case, &old);
+        let output = case.pull(&[]);
+        assert!(output.status.success(), "{name}: {}", text(&output));
+        assert!(text(&output).contains("fetched whole"), "{name}: {}", text(&output));
+        assert_eq!(listing(&case.there()), listing(&case.tree()), "{name}");
+    }
 }
 
 #[test]
 fn credentials_are_for_the_origin_of_the_manifest_only() {
     let case = Case::new();
-    let secrets = ["-H", "Authorization: Bearer x", "-H", "Cookie: a=b"];
+    let secrets = ["--header", "Authorization: Bearer x", "--header", "Cookie: a=b"];
     let other = Server::new(case.directory.path().join("www"));
     for (root, server) in
         [("tree/".to_owned(), &case.server), (format!("{}/tree/", other.url), &other)]
     {
-        case.publish(&["--root", &root]);
+        case.publish(&["--pack", "0", "--root", &root]);
         let there = case.directory.path().join(format!("there-{}", root.len()));
         let output = case.pull_from(&case.server.url, &there, &secrets);
         assert!(output.status.success(), "{}", text(&output));
@@ -289,7 +432,7 @@ fn what_is_excluded_is_neither_fetched_nor_removed() {
 #[test]
 fn a_file_that_is_not_what_the_manifest_says_does_not_get_its_place() {
     let case = Case::new();
-    case.publish(&[]);
+    case.publish(&["--pack", "0"]);
     fs::write(case.tree().join("a b.txt"), "jello").unwrap();
     let output = case.pull(&[]);
     assert_eq!(output.status.code(), Some(1));
@@ -298,7 +441,7 @@ fn a_file_that_is_not_what_the_manifest_says_does_not_get_its_place() {
     assert!(!case.there().join("a b.txt").exists());
     // The others are there, and the next time it goes on.
     assert!(case.there().join("sub/run").exists());
-    case.publish(&[]);
+    case.publish(&["--pack", "0"]);
     case.pull_well(&[]);
     assert_eq!(listing(&case.there()), listing(&case.tree()));
 }
@@ -354,7 +497,7 @@ fn a_manifest_that_was_cut_or_edited_is_refused() {
 #[test]
 fn a_killed_pull_goes_on_and_fetches_nothing_twice() {
     let case = Case::new();
-    fs::write(case.tree().join("big"), bytes(3 * HALF)).unwrap();
+    fs::write(case.tree().join("big"), random(3 * HALF)).unwrap();
     case.publish(&[]);
     case.server.holds.store(true, SeqCst);
     let mut command = Command::new(env!("CARGO_BIN_EXE_levada"));
@@ -366,13 +509,12 @@ fn a_killed_pull_goes_on_and_fetches_nothing_twice() {
     }
     // SIGKILL.
     drop(pull);
-    assert_eq!(case.server.asked(), ["tree.manifest", "tree/a%20b.txt", "tree/big"]);
+    assert_eq!(case.server.asked(), ["tree.manifest", "tree.pack", "tree/big"]);
     assert!(case.there().join("a b.txt").exists() && !case.there().join("big").exists());
     case.server.holds.store(false, SeqCst);
     case.pull_well(&["--transfers", "1"]);
     let rest = format!("tree/big from {HALF}");
-    let asked = ["tree.manifest", &rest, "tree/sub/nothing", "tree/sub/run"];
-    assert_eq!(case.server.asked(), asked);
+    assert_eq!(case.server.asked(), ["tree.chunks", "tree.manifest", &rest]);
     assert_eq!(listing(&case.there()), listing(&case.tree()));
 }
 
@@ -409,7 +551,7 @@ impl Drop for Small {
 #[test]
 fn a_full_disk_ends_a_pull_and_with_more_room_it_goes_on() {
     let case = Case::new();
-    fs::write(case.tree().join("big"), bytes(3 * HALF)).unwrap();
+    fs::write(case.tree().join("big"), random(3 * HALF)).unwrap();
     case.publish(&[]);
     fs::create_dir(case.there()).unwrap();
     let Some(small) = Small::mount(case.there(), "size=2m") else { return };
@@ -423,7 +565,9 @@ fn a_full_disk_ends_a_pull_and_with_more_room_it_goes_on() {
     case.server.asked();
     case.pull_well(&[]);
     let asked = case.server.asked();
-    assert!(asked.contains(&format!("tree/big from {held}")), "{held} were held: {asked:?}");
+    // Chunks that were written after the last state are found in the incomplete file.
+    let from = asked.iter().find_map(|path| path.strip_prefix("tree/big from ")?.parse().ok());
+    assert!(from.is_some_and(|from: u64| from >= held), "{held} were held: {asked:?}");
     assert_eq!(listing(&case.there()), listing(&case.tree()));
 }
 
@@ -453,9 +597,9 @@ fn names_that_differ_in_case_only_are_two_files_or_are_refused() {
 
 #[test]
 fn a_file_in_a_directorys_place_and_the_reverse_are_replaced_if_deletion_is_asked_for() {
-    for tar in [&[][..], &["--tar"]] {
+    for pack in ["0", "64KiB"] {
         let case = Case::new();
-        case.publish(tar);
+        case.publish(&["--pack", pack]);
         // `sub` and `sub/empty` are directories there, `a b.txt` and `link` are not.
         let there = case.there();
         fs::create_dir_all(there.join("a b.txt/deep/er")).unwrap();
@@ -476,7 +620,7 @@ fn a_file_in_a_directorys_place_and_the_reverse_are_replaced_if_deletion_is_aske
         assert!(there.join("a b.txt/deep/er").exists() && there.join("a b.txt/deep/file").exists());
         let output = case.pull(&["--delete", "--dry-run"]);
         assert!(text(&output).contains("delete  a b.txt/deep/file\n"), "{}", text(&output));
-        case.pull_well(&[&["--delete"], tar].concat());
+        case.pull_well(&["--delete"]);
         assert_eq!(listing(&there), listing(&case.tree()));
     }
 }
