@@ -272,9 +272,12 @@ impl Follower {
         loop {
             tokio::select! {
                 changed = &mut waiting => {
-                    changed?;
+                    let changed = changed?;
                     self.heard();
-                    return Ok(());
+                    if changed {
+                        return Ok(());
+                    }
+                    waiting.set(self.state.wait(keys::FOLLOWED, revision, WAIT));
                 }
                 _ = ticks.tick() => {
                     self.report(node, memory).await?;
