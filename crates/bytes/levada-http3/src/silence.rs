@@ -69,7 +69,7 @@ impl Counts {
         let (path, frames) = (&stats.path, &stats.frame_tx);
         Self {
             received: stats.udp_rx.datagrams,
-            // What quinn repeats after a timeout is one of these, or PING.
+            // Packets that quinn repeats after a timeout have one of these, or PING.
             asking: frames.ping
                 + frames.stream
                 + frames.reset_stream

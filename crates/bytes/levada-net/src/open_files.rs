@@ -22,7 +22,7 @@ pub fn ran_out(error: &io::Error) -> bool {
 /// has had connections that rest give way ([`crate::incoming`]), and these are closing.
 ///
 /// # Errors
-/// Those of `open`.
+/// The errors of `open`.
 pub async fn when_one_is_free<T, F>(open: impl Fn() -> F) -> io::Result<T>
 where
     F: Future<Output = io::Result<T>>,

@@ -11,7 +11,7 @@
 //!              or no other node is announced
 //! ```
 //!
-//! Who gets the traffic of a node that steps back is the routers' choice, which may be a bad one. Then the node comes back
+//! Routers choose who gets the traffic of a node that steps back, maybe badly. Then the node comes back
 //! and waits twice as long the next time ([`super::decide`]).
 
 use std::{fmt, str::FromStr, sync::Arc};

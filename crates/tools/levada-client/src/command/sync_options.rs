@@ -96,7 +96,7 @@ const OPTIONS: [(&str, bool, bool, &str); 4] = [
     ),
 ];
 
-/// What is recorded or taken over beyond content, permissions and time, with the names of rsync.
+/// The options for more than content, permissions and time, recorded or taken over, with the names of rsync.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Recording and taking over")]
 pub struct ExtraArgs {
@@ -124,12 +124,12 @@ pub struct ExtraArgs {
 }
 
 impl ExtraArgs {
-    /// What a publisher records.
+    /// The extras that a publisher records.
     pub fn recorded(&self) -> Extras {
         self.extras(self.archive)
     }
 
-    /// What a destination takes over: only root can give files to others.
+    /// The extras that a destination takes over: only root can give files to others.
     pub fn taken_over(&self) -> Extras {
         self.extras(self.archive && rustix::process::geteuid().is_root())
     }

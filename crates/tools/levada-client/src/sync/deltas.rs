@@ -215,7 +215,7 @@ impl Pull<'_> {
             }
         }
         others.sort();
-        // What is left of older versions is read first.
+        // Remains of older versions are read first.
         for path in self.tree.staged_files() {
             others.insert(0, (false, path, 0));
         }

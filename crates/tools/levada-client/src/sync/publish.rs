@@ -41,7 +41,7 @@ pub struct Publication {
     pub algorithm: Algorithm,
     /// The paths to publish.
     pub filter: PathFilter,
-    /// What is recorded beyond content, permissions and time.
+    /// The extras recorded beyond content, permissions and time.
     pub extras: Extras,
     /// Whether owners and groups are recorded without their names.
     pub numeric_ids: bool,

@@ -48,7 +48,7 @@ pub struct PullRequest {
     pub dry_run: bool,
     /// Whether to read all files, even those that have not changed since they were installed.
     pub thorough: bool,
-    /// What is taken over beyond content, permissions and time.
+    /// The extras taken over beyond content, permissions and time.
     pub extras: Extras,
     /// Whether owners and groups are numbers, whatever their names are.
     pub numeric_ids: bool,

@@ -31,7 +31,7 @@ use rustix::fs::{Mode, OFlags, Stat, openat, renameat};
 
 use crate::get::boot;
 
-/// What is known of the files of a destination.
+/// The knowledge of the files of a destination.
 pub(super) struct InstalledState {
     staging: OwnedFd,
     files: HashMap<Vec<u8>, InstalledFile>,

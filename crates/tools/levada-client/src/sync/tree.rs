@@ -85,7 +85,7 @@ impl Destination {
         Ok(Self { root, staging, staging_path, _lock: None, scratch: Some(scratch) })
     }
 
-    /// What is known of the files.
+    /// The knowledge of the files.
     pub(super) fn state(&self) -> io::Result<InstalledState> {
         if self.scratch.is_none() {
             return Ok(InstalledState::load(self.staging.try_clone()?, true));

@@ -35,7 +35,7 @@ async fn directories_and_links_keep_their_times() {
     world.assert_equal();
     let report = world.pull().await;
     assert_eq!((report.dressed, report.linked), (vec![], vec![]));
-    // What is done in a directory does not change its time.
+    // Work in a directory does not change its time.
     fs::write(world.there().join("sub/more"), "").unwrap();
     assert_eq!(world.pull().await.deleted, ["sub/more"]);
     world.assert_equal();
