@@ -19,7 +19,7 @@ const SLACK: (f64, f64) = (0.05, 0.3);
 
 #[derive(Default, Deserialize, Serialize)]
 pub(crate) struct Ledger {
-    /// Rows that may become worse by more than others.
+    /// Rows that may make more system calls than others.
     #[serde(default)]
     limits: BTreeMap<String, Limit>,
     /// The figures of each profile of Cargo.
@@ -29,7 +29,8 @@ pub(crate) struct Ledger {
 
 #[derive(Deserialize, Serialize)]
 struct Limit {
-    percent: f64,
+    /// So many more system calls a request.
+    calls: f64,
     reason: String,
 }
 
@@ -58,9 +59,9 @@ impl Ledger {
         self.profiles.get(profile).cloned().unwrap_or_default()
     }
 
-    /// By how much a row may be worse, in proportion.
-    pub(crate) fn tolerance(&self, row: &str) -> f64 {
-        self.limits.get(row).map_or(TOLERANCE, |limit| limit.percent / 100.0)
+    /// How many more system calls a request of this row may make.
+    pub(crate) fn more_calls(&self, row: &str) -> f64 {
+        self.limits.get(row).map_or(0.0, |limit| limit.calls)
     }
 
     pub(crate) fn write(&mut self, file: &Path, profile: &str, figures: Figures) -> Result<()> {
@@ -76,11 +77,14 @@ pub(crate) fn rounded(counts: Counts) -> [f64; 3] {
 }
 
 /// Compares a row with that of the ledger. One figure that is worse is enough.
-pub(crate) fn judge(before: Option<&[f64; 3]>, now: [f64; 3], tolerance: f64) -> Verdict {
+pub(crate) fn judge(before: Option<&[f64; 3]>, now: [f64; 3], more_calls: f64) -> Verdict {
     let Some(before) = before else { return Verdict::New };
     let exceeds = |a: &[f64; 3], b: &[f64; 3]| {
-        let slack = |at: usize| if at == 0 { 0.0 } else { (b[at] / 10.0).clamp(SLACK.0, SLACK.1) };
-        (0..3).any(|at| a[at] > b[at] * (1.0 + tolerance) + slack(at))
+        let slack = |at: usize| match at {
+            0 => 0.0,
+            _ => (b[at] / 10.0).clamp(SLACK.0, SLACK.1) + if at == 1 { more_calls } else { 0.0 },
+        };
+        (0..3).any(|at| a[at] > b[at] * (1.0 + TOLERANCE) + slack(at))
     };
     match (exceeds(&now, before), exceeds(before, &now)) {
         (true, _) => Verdict::Worse,
@@ -121,14 +125,15 @@ mod tests {
     #[test]
     fn a_row_is_worse_where_one_figure_is_more_than_two_percent_worse() {
         let before = [30_000.0, 3.0, 7.0];
-        let judge = |now| judge(Some(&before), now, TOLERANCE);
+        let judge = |now| judge(Some(&before), now, 0.0);
         assert_eq!(judge([30_600.0, 3.35, 7.43]), Verdict::Same);
         assert_eq!(judge([30_601.0, 3.0, 7.0]), Verdict::Worse);
         assert_eq!(judge([30_000.0, 3.37, 7.0]), Verdict::Worse);
         assert_eq!(judge([20_000.0, 2.0, 8.0]), Verdict::Worse);
         assert_eq!(judge([29_400.0, 3.0, 7.0]), Verdict::Better);
-        assert_eq!(super::judge(Some(&before), [31_500.0, 3.0, 7.0], 0.06), Verdict::Same);
-        assert_eq!(super::judge(None, before, TOLERANCE), Verdict::New);
+        assert_eq!(super::judge(Some(&before), [30_000.0, 4.0, 7.0], 1.0), Verdict::Same);
+        assert_eq!(super::judge(Some(&before), [30_601.0, 4.0, 7.0], 1.0), Verdict::Worse);
+        assert_eq!(super::judge(None, before, 0.0), Verdict::New);
     }
 
     #[test]
@@ -144,14 +149,14 @@ mod tests {
         let counts = Counts { instructions: 9.7, calls: 2.976, allocations: 7.0, wakes: 0.0 };
         let rows = BTreeMap::from([("hit 1 KB".to_owned(), rounded(counts))]);
         let figures = Figures { toolchain: "rustc 1".to_owned(), rows };
-        let limit = Limit { percent: 6.0, reason: "two nodes".to_owned() };
+        let limit = Limit { calls: 1.0, reason: "two nodes".to_owned() };
         let limits = BTreeMap::from([("relay".to_owned(), limit)]);
         let mut ledger = Ledger { limits, ..Ledger::default() };
         ledger.write(&file, "dev", figures).unwrap();
         let mut ledger = Ledger::read(&file).unwrap();
         ledger.write(&file, "release", Figures::default()).unwrap();
         let read = Ledger::read(&file).unwrap();
-        assert_eq!((read.tolerance("relay"), read.tolerance("hit 1 KB")), (0.06, TOLERANCE));
+        assert_eq!((read.more_calls("relay"), read.more_calls("hit 1 KB")), (1.0, 0.0));
         let read = read.of("dev");
         fs::remove_file(&file).unwrap();
         assert_eq!((&*read.toolchain, read.rows["hit 1 KB"]), ("rustc 1", [10.0, 2.98, 7.0]));

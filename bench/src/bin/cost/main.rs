@@ -76,7 +76,7 @@ fn main() -> Result<()> {
     }
     let figures = measure(&rows, gate, |row, rounds, figures| {
         let is_worse =
-            ledger::judge(last.rows.get(row), figures, ledger.tolerance(row)) == Verdict::Worse;
+            ledger::judge(last.rows.get(row), figures, ledger.more_calls(row)) == Verdict::Worse;
         rounds < MOST_ROUNDS && (writes || is_worse)
     })?;
     let mut worse = compare(&figures, &last, &ledger);
@@ -144,7 +144,7 @@ fn compare(figures: &BTreeMap<String, [f64; 3]>, last: &Figures, ledger: &Ledger
     );
     for (name, now) in figures {
         let before = last.rows.get(name);
-        let verdict = ledger::judge(before, *now, ledger.tolerance(name));
+        let verdict = ledger::judge(before, *now, ledger.more_calls(name));
         print!("{name:34}");
         for (at, digits) in [0, 2, 2].into_iter().enumerate() {
             let change = before.map(|before| 100.0 * (now[at] / before[at] - 1.0));
