@@ -5,7 +5,7 @@ use crate::{
     Bench, Result,
     client::Way,
     table::{Table, Target},
-    world::{Outcome, World, default_site},
+    world::{Links, Outcome, World, default_site},
 };
 
 const COLUMNS: &[&str] = &[
@@ -86,13 +86,14 @@ pub(crate) fn narrow(bench: &Bench) -> Result<Table> {
         own / 1_000_000
     );
     let mut table = Table::new(title, COLUMNS);
+    let links = Links { origin: NARROW, ..Links::default() };
     for (name, files, size) in [("one file", 1, shared), ("own files", clients, own)] {
         if !bench.wants(name) {
             continue;
         }
         let (mut sent, mut failed) = (Vec::new(), 0);
         for round in 0..bench.rounds {
-            let world = World::with_origin(bench, &[default_site()], NARROW)?;
+            let world = World::over(bench, &[default_site()], links)?;
             let url = |at: usize| {
                 world.at_node(at, &default_site().host, size, &format!("file-{}", at % files))
             };

@@ -20,6 +20,7 @@ mod bench;
 mod client;
 mod crowds;
 mod faults;
+mod links;
 mod options;
 #[path = "../../origin.rs"]
 mod origin;
@@ -41,6 +42,9 @@ const CASES: &[(&str, Measure)] = &[
     ("many clients", shapes::crowd),
     ("large crowd", crowds::large),
     ("narrow origin", crowds::narrow),
+    ("full links", links::full),
+    ("ways", links::ways),
+    ("distances", links::distances),
     ("slow node", faults::slow),
     ("killed node", faults::killed),
     ("window sweep", sweep::sweep),

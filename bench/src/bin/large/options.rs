@@ -11,7 +11,8 @@ Usage: large [OPTIONS]      (as root: the hosts are network namespaces)
 
   --only NAME     cases whose name contains NAME; may be repeated
   --part NAME     parts of a case: `direct` of one and many clients, a retry mode of slow and
-                  killed node, a window of the sweep; may be repeated
+                  killed node, a window of the sweep, rates of nodes and origin in full links and
+                  ways (10/50); may be repeated
   --rounds N      pairs or fetches of which the median is shown [default: 3]
   --quick         smaller files, fewer clients, a coarse grid: to see that everything works
   --json          tables as JSON

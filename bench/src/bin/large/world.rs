@@ -32,13 +32,9 @@ const CLIENT_PORT: u16 = 80;
 const PEER_PORT: u16 = 7070;
 const ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9180);
 
-/// Both directions of the origin, in bits per second.
-pub(crate) const ORIGIN_RATE: u64 = 50_000_000;
-const NODE_RATE: u64 = 100_000_000;
 /// How much slower the slow node is.
 pub(crate) const SLOWER: u32 = 20;
-/// One way to the switch: 40 ms from the origin to anybody and back, 20 ms among all others.
-const ORIGIN_DELAY: Duration = Duration::from_millis(15);
+/// One way from a node or a client to the switch: 20 ms from one to another and back.
 const DELAY: Duration = Duration::from_millis(5);
 /// Packets: more than what is under way at 50 Mbit/s in 40 ms.
 const QUEUE: usize = 250;
@@ -46,7 +42,26 @@ const QUEUE: usize = 250;
 /// Of sites that do not say otherwise: above the largest piece of the sweep.
 pub(crate) const THRESHOLD: u64 = 1_100_000;
 
+/// The links of the origin and of each node, the same in both directions.
+#[derive(Clone, Copy)]
+pub(crate) struct Links {
+    /// Bits per second.
+    pub(crate) origin: u64,
+    pub(crate) node: u64,
+    /// One way from the origin to the switch.
+    pub(crate) origin_delay: Duration,
+}
+
+impl Default for Links {
+    /// 40 ms from the origin to anybody and back.
+    fn default() -> Self {
+        let origin_delay = Duration::from_millis(15);
+        Self { origin: 50_000_000, node: 100_000_000, origin_delay }
+    }
+}
+
 /// A site: how large files are fetched that are asked for by this host name.
+#[derive(Clone)]
 pub(crate) struct Site {
     pub(crate) host: String,
     /// From how many bytes on files are fetched in pieces.
@@ -114,11 +129,11 @@ impl Outcome {
 impl World {
     /// Starts everything.
     pub(crate) fn new(bench: &Bench, sites: &[Site]) -> Result<Self> {
-        Self::with_origin(bench, sites, ORIGIN_RATE)
+        Self::over(bench, sites, Links::default())
     }
 
-    /// The same with another rate of the origin's link.
-    pub(crate) fn with_origin(bench: &Bench, sites: &[Site], rate: u64) -> Result<Self> {
+    /// The same over other links.
+    pub(crate) fn over(bench: &Bench, sites: &[Site], links: Links) -> Result<Self> {
         let mut network = Network::new(1);
         let origin_host = network.host("origin")?;
         let clients = network.host("clients")?;
@@ -127,11 +142,11 @@ impl World {
             .collect::<std::result::Result<_, _>>()?;
         let shape = |rate, delay| Shape { rate, delay, queue: QUEUE, ..Shape::default() };
         let access = |address, shape: Shape| Access::at(address).sending(shape).receiving(shape);
-        let origin = access(ORIGIN, shape(Some(rate), ORIGIN_DELAY));
+        let origin = access(ORIGIN, shape(Some(links.origin), links.origin_delay));
         let mut ends =
             vec![(&origin_host, origin), (&clients, access(CLIENTS, shape(None, DELAY)))];
         for (node, host) in hosts.iter().enumerate() {
-            ends.push((host, access(address(node), shape(Some(NODE_RATE), DELAY))));
+            ends.push((host, access(address(node), shape(Some(links.node), DELAY))));
         }
         let wire = network.join(&ends)?;
         let listener =
