@@ -47,6 +47,27 @@ impl Pull<'_> {
         self.tell(path, recorded)
     }
 
+    /// Puts a file that is in memory in its place, if that is possible without an incomplete file.
+    pub(super) fn place_bytes(
+        &self,
+        path: &[u8],
+        bytes: &[u8],
+        name: &str,
+        plan: &SyncPlan,
+    ) -> bool {
+        if self.request.delay || self.request.sparse || plan.room.contains_key(path) {
+            return false;
+        }
+        let digest = plan.fetch[path].digest;
+        let written = self
+            .attributes(path)
+            .and_then(|attributes| self.tree.write(path, name, bytes, &attributes));
+        written.is_ok_and(|stat| {
+            self.state.lock().record(path, digest, &stat);
+            true
+        })
+    }
+
     /// Whether a fetched file will have a place.
     pub(super) fn has_place(&self, path: &[u8], plan: &SyncPlan) -> bool {
         self.request.delay

@@ -204,6 +204,9 @@ impl Pull<'_> {
         aim(&mut get, url);
         get.path = self.tree.staged(&name);
         (get.digest, get.length) = (Some(wanted.digest), Some(wanted.size));
+        get.connections = if wanted.size >= LONG { OF_LONG } else { 1 };
+        // The other transfers fill the path.
+        get.spreads = false;
         let seeded = match self.seed(&mut get, *wanted, chunks) {
             Ok(seeded) => seeded,
             Err(TargetError::Full(_)) => {
@@ -267,6 +270,10 @@ impl Pull<'_> {
     ) -> ControlFlow<()> {
         let wanted = &plan.fetch[path];
         let name = staged_name(path, &wanted.digest);
+        if self.place_bytes(path, bytes, &name, plan) {
+            self.count_fetched(path, wanted.size);
+            return ControlFlow::Continue(());
+        }
         let staged = self.tree.create(&name).and_then(|mut file| file.write_all(bytes));
         match staged {
             Err(why) if matches!(why.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => {
@@ -286,10 +293,14 @@ impl Pull<'_> {
     pub(super) fn install_fetched(&self, path: &[u8], name: &str, plan: &SyncPlan) {
         let wanted = plan.fetch[path];
         if self.install(path, wanted, name, plan) {
-            let mut report = self.report.lock();
-            report.fetched.push(shown(path));
-            report.bytes += wanted.size;
+            self.count_fetched(path, wanted.size);
         }
+    }
+
+    fn count_fetched(&self, path: &[u8], size: u64) {
+        let mut report = self.report.lock();
+        report.fetched.push(shown(path));
+        report.bytes += size;
     }
 
     /// The other transfers would only fill the remaining space.
@@ -304,7 +315,8 @@ impl Pull<'_> {
 }
 
 impl<'p> Sources<'p> {
-    /// Runs of the pack come first, then the files that are in none, in the order of paths.
+    /// Long files come first, so that none of them is left to fill the path alone, then runs of the pack, then the
+    /// other files in the order of paths.
     fn queue(
         &mut self,
         plan: &'p SyncPlan,
@@ -325,6 +337,11 @@ impl<'p> Sources<'p> {
                 queue.push_back(Work::File(path));
             }
         }
+        queue.make_contiguous().sort_by_key(|work| match work {
+            Work::File(path) if plan.fetch[*path].size >= LONG => 0,
+            Work::Run(_) => 1,
+            Work::File(_) | Work::Copy { .. } => 2,
+        });
         queue
     }
 
@@ -338,5 +355,9 @@ impl<'p> Sources<'p> {
 const TICK: Duration = Duration::from_millis(50);
 /// The gaps of one file that are fetched at a time.
 const MOST_GAPS: u32 = 8;
+/// A file of so many bytes is a long one.
+const LONG: u64 = 4 << 20;
+/// The connections of a long file: the path is shared with runs of the pack, of which there are more.
+const OF_LONG: u32 = 2;
 const FULL: &str =
     "no space is left; the received bytes are kept: make room and run the same command again";

@@ -4,14 +4,17 @@
 use std::{
     ffi::OsStr,
     fs::{self, File},
-    io,
-    os::{fd::OwnedFd, unix::ffi::OsStrExt as _},
+    io::{self, Write as _},
+    os::{
+        fd::{AsRawFd as _, OwnedFd},
+        unix::ffi::OsStrExt as _,
+    },
     path::{Path, PathBuf},
 };
 
 use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, Stat, fchmod, fstat, linkat, mkdirat, openat, renameat,
-    statat, symlinkat, unlinkat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fchmod, fstat, linkat, mkdirat, openat,
+    renameat, statat, symlinkat, unlinkat,
 };
 use tempfile::TempDir;
 
@@ -155,6 +158,39 @@ impl Destination {
         Ok(openat(&self.staging, name, flags, Mode::from_raw_mode(0o600))?.into())
     }
 
+    /// Writes a file in its own directory, where it has no name before it is complete, and gives it the name.
+    /// File systems lay out the files of a directory near each other, which those of `staging` are not. `staged` is a
+    /// free name in that one, for the moment before the new file replaces an old one.
+    ///
+    /// # Errors
+    /// That of the file system, which may have no files without names, or no /proc to name them.
+    pub(super) fn write(
+        &self,
+        path: &[u8],
+        staged: &str,
+        bytes: &[u8],
+        attributes: &Attributes,
+    ) -> io::Result<Stat> {
+        let (parent, last) = self.parent(path, true)?;
+        let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+        let mut file = File::from(openat(&parent, ".", flags, Mode::from_raw_mode(0o600))?);
+        file.write_all(bytes)?;
+        attributes.set(&file)?;
+        let nameless = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let name = |directory: &OwnedFd, name: &OsStr| {
+            linkat(CWD, &nameless, directory, name, AtFlags::SYMLINK_FOLLOW)
+        };
+        match name(&parent, last) {
+            Err(rustix::io::Errno::EXIST) => {
+                name(&self.staging, staged.as_ref())?;
+                renameat(&self.staging, staged, &parent, last)?;
+            }
+            result => result?,
+        }
+        // A new name changes the time of the inode's change.
+        Ok(fstat(&file)?)
+    }
+
     /// Checks whether a file or a link can be installed at this path.
     pub(super) fn has_place(&self, path: &[u8]) -> io::Result<()> {
         let (parent, last) = self.parent(path, true)?;
@@ -271,10 +307,14 @@ impl Destination {
             if parts.peek().is_none() {
                 return Ok((directory, part));
             }
-            if create {
-                make(&directory, part, 0o755)?;
-            }
-            let next = openat(&directory, part, DIRECTORY, Mode::empty());
+            let open = || openat(&directory, part, DIRECTORY, Mode::empty());
+            let next = match open() {
+                Err(rustix::io::Errno::NOENT) if create => {
+                    make(&directory, part, 0o755)?;
+                    open()
+                }
+                result => result,
+            };
             directory = next.map_err(|why| odd(part.as_bytes(), why))?;
         }
         Err(io::ErrorKind::InvalidInput.into())
