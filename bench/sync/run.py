@@ -95,7 +95,7 @@ def serve(here, given):
     here.write("rsyncd.conf", f"""use chroot = no\nuid = root\ngid = root\npid file = {own}/rsyncd.pid
 lock file = {own}/rsyncd.lock\n[tree]\npath = {own}/www/tree\nread only = yes\n""")
     here.write("node.toml", f"""name = "n"\n[[listen]]\naddress = "{ADDRESS}:8080"\n[[site]]\nhosts = "*"
-origin = "http://{ADDRESS}"\ncache = {{ default_ttl = "60s" }}\n""")
+origin = "http://{ADDRESS}"\ndefault_ttl = "60s"\n""")
     return (f"nginx -c {own}/nginx.conf & rsync --daemon --no-detach --config {own}/rsyncd.conf --address {ADDRESS} & "
             f"while sleep 0.2; do {given.levada} run -c {own}/node.toml 2>> {own}/node.log & echo $! > {own}/node; wait $!; done")
 
@@ -109,16 +109,15 @@ class Bench:
         more = ["--pack", "64KiB"] if program != self.given.old else []
         run(program, "sync", *more, self.tree)
 
-    def pull(self, name, program, url=f"http://{ADDRESS}/tree.manifest"):
-        target = f"{self.folder}/{name}"
+    def pull(self, name, program, target, url=f"http://{ADDRESS}/tree.manifest"):
         if name == "rsync":
             command = ["rsync", "-a", "--delete", f"rsync://{ADDRESS}/tree/", f"{target}/"]
         else:
             command = [program, "sync", "-q", "--delete", url, target]
-        return command, target
+        return command
 
-    def measure(self, name, program):
-        command, target = self.pull(name, program)
+    def measure(self, name, program, target):
+        command = self.pull(name, program, target)
         before, began = device_bytes(), time.monotonic()
         done = subprocess.run(command, capture_output=True, text=True)
         took = time.monotonic() - began
@@ -137,25 +136,22 @@ class Bench:
             programs["old"] = self.given.old
         shutil.rmtree(f"{self.folder}/www", ignore_errors=True)
         make(self.tree, chance)
-        for sub in programs:
-            shutil.rmtree(f"{self.folder}/{sub}", ignore_errors=True)
         results = {sub: [] for sub in programs}
-        for _ in range(self.given.rounds):
-            for sub, program in programs.items():
-                target = f"{self.folder}/{sub}"
-                if alter:
-                    # The destination has the tree before the change, with its times.
-                    if not os.path.exists(target):
-                        run("cp", "-a", self.tree, target)
-                else:
-                    shutil.rmtree(target, ignore_errors=True)
+        for turn in range(self.given.rounds):
+            # A file system that has just removed a tree makes the next one slowly: each pull has a directory of its own.
+            targets = {sub: f"{self.folder}/{name[:2]}-{sub}-{0 if alter else turn}" for sub in programs}
+            for target in targets.values():
+                # The destination has the tree before the change, with its times.
+                if alter and not os.path.exists(target):
+                    run("cp", "-a", self.tree, target)
             if alter:
-                time.sleep(0.01)
+                time.sleep(1.1)  # rsync compares whole seconds
                 alter(self.tree, chance)
-            for sub, program in programs.items():
+            # Each one is first in its turn.
+            for sub in sorted(programs, reverse=turn % 2 == 1):
                 if sub != "rsync":
-                    self.publish(program)
-                results[sub].append(self.measure(sub, program))
+                    self.publish(programs[sub])
+                results[sub].append(self.measure(sub, programs[sub], targets[sub]))
         for sub, runs in results.items():
             seconds, sent = [r[0] for r in runs], statistics.median(r[1] for r in runs)
             ratio = statistics.median(a[0] / b[0] for a, b in zip(runs, results["rsync"]))
@@ -181,11 +177,9 @@ class Bench:
                 began = time.monotonic()
                 pulls = []
                 for follower in range(count):
-                    target = f"{own}/follower{follower}"
-                    shutil.rmtree(target, ignore_errors=True)
-                    command = self.pull("rsync", "")[0] if name == "rsync" else \
-                        self.pull(name, levada, f"http://{ADDRESS}:8080/tree.manifest")[0]
-                    pulls.append((subprocess.Popen([*command[:-1], target], stdout=subprocess.DEVNULL), target))
+                    target = f"{own}/follower{follower}-{name}-{number}"
+                    command = self.pull(name, levada, target, f"http://{ADDRESS}:8080/tree.manifest")
+                    pulls.append((subprocess.Popen(command, stdout=subprocess.DEVNULL), target))
                 for pull, target in pulls:
                     if pull.wait() != 0 or differences(self.tree, target):
                         raise SystemExit(f"{name}: a follower failed")
