@@ -21,7 +21,7 @@ use levada_client::command::{CommandStatus, output};
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ClassifyArgs {
-    /// The access log: any format that `levada sim` reads, also compressed with gzip or xz.
+    /// The access log: any format that `levada sim` reads, also compressed with gzip, xz or zstd.
     log: PathBuf,
     /// Groups with a smaller share of the requests, in percent, are reported as the rest.
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = percent)]

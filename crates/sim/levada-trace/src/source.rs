@@ -1,7 +1,7 @@
 //! Decompression, chosen by the first bytes of a file.
 //!
 //! All decompressors stream: gzip needs 32 KiB, xz its dictionary (8 MiB by default, 64 MiB for `xz
-//! -9`), which is refused above [`XZ_MEMORY_KIB`].
+//! -9`), which is refused above [`XZ_MEMORY_KIB`], zstd its window, which the library refuses above 128 MiB.
 
 use std::io::{self, Cursor, Read};
 
@@ -16,7 +16,6 @@ const MAGIC: usize = 6;
 
 /// Compressions that are not supported: magic number, name, command that decompresses.
 const FOREIGN: &[(&[u8], &str, &str)] = &[
-    (b"\x28\xb5\x2f\xfd", "zstd", "zstd -d"),
     (b"BZh", "bzip2", "bunzip2"),
     (b"\x04\x22\x4d\x18", "lz4", "lz4 -d"),
     (b"PK\x03\x04", "zip", "unzip"),
@@ -40,11 +39,14 @@ pub(crate) fn decompress(
         return Ok(Err(Foreign { name, remedy }));
     }
     let (xz, gzip) = (head.starts_with(b"\xfd7zXZ\0"), head.starts_with(b"\x1f\x8b"));
+    let zstd = head.starts_with(b"\x28\xb5\x2f\xfd");
     let whole = Cursor::new(head).chain(file);
     Ok(Ok(if xz {
         Box::new(XzReader::new_mem_limit(io::BufReader::new(whole), true, XZ_MEMORY_KIB))
     } else if gzip {
         Box::new(MultiGzDecoder::new(whole))
+    } else if zstd {
+        Box::new(zstd::Decoder::new(whole)?)
     } else {
         Box::new(whole)
     }))
@@ -72,6 +74,14 @@ mod tests {
         };
         let rotated = [member("one\n"), member("two\n")].concat();
         assert_eq!(text(rotated).unwrap(), "one\ntwo\n");
+    }
+
+    #[test]
+    fn zstd_of_several_frames_is_read_to_the_end() {
+        let frame = |part: &str| zstd::encode_all(part.as_bytes(), 3).unwrap();
+        let rotated = [frame("one\n"), frame("two\n")].concat();
+        assert_eq!(text(rotated.clone()).unwrap(), "one\ntwo\n");
+        assert!(text(rotated[..rotated.len() - 3].to_vec()).is_err(), "a cut file is an error");
     }
 
     #[test]

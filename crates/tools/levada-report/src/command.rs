@@ -23,8 +23,8 @@ enum LogsCommand {
 
 /// Summarises access logs: requests, bytes, hit ratio, errors, latency, and what causes most of them.
 ///
-/// Reads the formats of docs/operate/traces.md, plain or compressed with gzip or xz: those of Levada, nginx,
-/// Apache, Caddy, HAProxy, Envoy, Squid and others. All files are summarised together.
+/// Reads the formats of docs/operate/traces.md, plain or compressed with gzip, xz or zstd: those of Levada,
+/// nginx, Apache, Caddy, HAProxy, Envoy, Squid and others. All files are summarised together.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 struct ReportArgs {
@@ -66,7 +66,7 @@ const EXAMPLES: &str = "\
 Examples:
   levada logs report /var/log/levada/access.log
   levada logs report access.log access.log.*.gz --html report.html
-  zstdcat access.log.zst | levada logs report - --json | jq '.hit_ratio'
+  bzcat access.log.bz2 | levada logs report - --json | jq '.hit_ratio'
 
 Exit codes:
   0  done
