@@ -26,7 +26,7 @@ pub use format::{FORMATS, LineFormat};
 pub use generate::{IBM, Model, Population, RICE};
 pub use lines::MAX_LINE;
 pub use reader::{LineBatch, LineError, OpenError, TraceReader, open};
-pub use record::{LineProblem, LogRecord, TimeTaken};
+pub use record::{LineProblem, LogRecord, StatedSize, TimeTaken};
 pub use summary::TraceSummary;
 pub use trace::{CutReason, SkipReason, Skipped, Trace, TraceLimits, TraceObject};
 pub use workload::Workload;

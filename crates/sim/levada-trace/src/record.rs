@@ -1,5 +1,7 @@
 //! One line of a log, and the errors of a line.
 
+use levada_types::Key;
+
 /// A request as described by a log or a trace. A fact that the line does not state is `None`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LogRecord {
@@ -26,6 +28,54 @@ pub struct LogRecord {
     pub user_agent: Option<String>,
     /// The result of the cache as logged, such as `HIT` or `TCP_MEM_HIT`.
     pub cache: Option<String>,
+}
+
+impl LogRecord {
+    /// The name of the requested object: host and path with query, as far as the log has them.
+    pub fn object_name(&self) -> String {
+        [self.host.as_deref().unwrap_or(""), &self.target].concat()
+    }
+
+    /// The key of [`LogRecord::object_name`].
+    pub fn object_key(&self) -> Key {
+        match &self.host {
+            Some(_) => Key::of(self.object_name().as_bytes()),
+            None => Key::of(self.target.as_bytes()),
+        }
+    }
+
+    /// The size of the object as far as this response states it: a response with 206 is a part, one with 304 has
+    /// no body.
+    pub fn stated_size(&self) -> StatedSize {
+        match (self.status, self.bytes) {
+            (Some(304), _) | (_, None) => StatedSize::Unknown,
+            (Some(206), Some(bytes)) => StatedSize::AtLeast(bytes),
+            (_, Some(bytes)) => StatedSize::Whole(bytes),
+        }
+    }
+}
+
+/// The size of an object in bytes, as far as responses state it. The largest statement is the best: aborted
+/// transfers are shorter, and a whole response is better than any part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StatedSize {
+    /// Not stated.
+    #[default]
+    Unknown,
+    /// A part of the object has this size.
+    AtLeast(u64),
+    /// The whole object has this size.
+    Whole(u64),
+}
+
+impl StatedSize {
+    /// The size; a lower bound if only a part is known.
+    pub fn bytes(self) -> Option<u64> {
+        match self {
+            Self::Unknown => None,
+            Self::AtLeast(bytes) | Self::Whole(bytes) => Some(bytes),
+        }
+    }
 }
 
 /// The time that a request took, in seconds, and the event that ended it.

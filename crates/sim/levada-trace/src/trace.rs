@@ -9,7 +9,7 @@ use levada_types::{ByteSize, Key, Timestamp};
 
 use crate::{
     reader::LineError,
-    record::{LineProblem, LogRecord},
+    record::{LineProblem, LogRecord, StatedSize},
 };
 
 /// A requested object.
@@ -39,6 +39,21 @@ pub struct TraceLimits {
     pub requests: usize,
     /// Reading stops when the trace is estimated to need more memory than this.
     pub memory: ByteSize,
+}
+
+impl TraceLimits {
+    /// The reason why a record does not count, by its method and status.
+    pub fn refuse(&self, record: &LogRecord) -> Option<SkipReason> {
+        if record.method != "GET" {
+            return Some(SkipReason::Method);
+        }
+        let status = record.status;
+        // In a log, a record with a time but without a status is a request without a response.
+        let counts = status.map_or(record.time.is_none() || record.bytes > Some(0), |status| {
+            self.statuses.contains(&status)
+        });
+        (!counts).then_some(SkipReason::Status)
+    }
 }
 
 impl Default for TraceLimits {
@@ -107,11 +122,23 @@ impl Skipped {
         self.counts.iter().sum()
     }
 
-    fn add(&mut self, reason: SkipReason, count: u64) {
+    /// Counts lines that are skipped for this reason.
+    pub fn add(&mut self, reason: SkipReason, count: u64) {
         self.counts[reason as usize] += count;
     }
 
-    fn add_unreadable(&mut self, error: LineError) {
+    /// Adds the lines of another part of the file.
+    pub fn merge(&mut self, other: Self) {
+        for (count, more) in self.counts.iter_mut().zip(other.counts) {
+            *count += more;
+        }
+        let room = EXAMPLES.saturating_sub(self.examples.len());
+        self.examples.extend(other.examples.into_iter().take(room));
+        self.cut = self.cut.or(other.cut);
+    }
+
+    /// Counts an unreadable line, or notes that the file is damaged.
+    pub fn add_unreadable(&mut self, error: LineError) {
         if matches!(error.problem, LineProblem::Broken(_)) {
             self.cut = Some(CutReason::Broken);
         } else {
@@ -169,7 +196,6 @@ impl Trace {
     ///
     /// Times are kept if every counted record has one. They start at zero and never decrease: a
     /// server writes a line when the response ends, so lines may be out of order.
-    /// backwards: a server writes a line when the response ends, so lines may be out of order.
     pub fn from_reader(
         records: impl IntoIterator<Item = Result<LogRecord, LineError>>,
         limits: &TraceLimits,
@@ -184,7 +210,7 @@ impl Trace {
                     continue;
                 }
             };
-            if let Some(reason) = refuse(&record, limits) {
+            if let Some(reason) = limits.refuse(&record) {
                 skipped.add(reason, 1);
                 continue;
             }
@@ -224,49 +250,12 @@ impl Trace {
     }
 }
 
-fn refuse(record: &LogRecord, limits: &TraceLimits) -> Option<SkipReason> {
-    if record.method != "GET" {
-        return Some(SkipReason::Method);
-    }
-    let status = record.status;
-    // In a log, a record with a time but without a status is a request without a response.
-    let counts = status.map_or(record.time.is_none() || record.bytes > Some(0), |status| {
-        limits.statuses.contains(&status)
-    });
-    (!counts).then_some(SkipReason::Status)
-}
-
-/// The knowledge about an object's size; later variants are better.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Knowledge {
-    Nothing,
-    AtLeast(u64),
-    Whole(u64),
-}
-
-impl Knowledge {
-    fn of(record: &LogRecord) -> Self {
-        match (record.status, record.bytes) {
-            (Some(304), _) | (_, None) => Self::Nothing,
-            (Some(206), Some(bytes)) => Self::AtLeast(bytes),
-            (_, Some(bytes)) => Self::Whole(bytes),
-        }
-    }
-
-    fn size(self) -> Option<u64> {
-        match self {
-            Self::Nothing => None,
-            Self::AtLeast(size) | Self::Whole(size) => Some(size),
-        }
-    }
-}
-
 #[derive(Default)]
 struct TraceCollector {
     /// Names are looked up by their 64-bit key, so that each is stored once.
     ids: HashMap<Key, u32>,
     names: Vec<Box<str>>,
-    sizes: Vec<Knowledge>,
+    sizes: Vec<StatedSize>,
     requests: Vec<u32>,
     times: Vec<f64>,
     name_bytes: u64,
@@ -288,7 +277,7 @@ impl TraceCollector {
     }
 
     fn take(&mut self, record: &LogRecord) {
-        let name = [record.host.as_deref().unwrap_or(""), &record.target].concat();
+        let name = record.object_name();
         let next = self.names.len() as u32;
         let id = match self.ids.entry(Key::of(name.as_bytes())) {
             Entry::Occupied(known) => *known.get(),
@@ -296,12 +285,12 @@ impl TraceCollector {
                 free.insert(next);
                 self.name_bytes += name.len() as u64;
                 self.names.push(name.into_boxed_str());
-                self.sizes.push(Knowledge::Nothing);
+                self.sizes.push(StatedSize::Unknown);
                 next
             }
         };
         let size = &mut self.sizes[id as usize];
-        *size = (*size).max(Knowledge::of(record));
+        *size = (*size).max(record.stated_size());
         self.requests.push(id);
         // If one record has no time, `times` is shorter than `requests` and is not used.
         self.times.extend(record.time);
@@ -313,7 +302,7 @@ impl TraceCollector {
         let mut objects = Vec::new();
         let new_ids: Vec<Option<u32>> = (self.names.into_iter().zip(self.sizes))
             .map(|(name, known)| {
-                objects.push(TraceObject { name, size: known.size()? });
+                objects.push(TraceObject { name, size: known.bytes()? });
                 Some(objects.len() as u32 - 1)
             })
             .collect();
