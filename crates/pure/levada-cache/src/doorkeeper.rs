@@ -19,7 +19,14 @@ const PLACES: std::ops::RangeInclusive<u64> = 1 << 10..=1 << 22;
 impl Doorkeeper {
     /// A doorkeeper for a tier of `bytes`. Draw `seed` at random if clients can choose keys.
     pub fn new(bytes: u64, seed: u64) -> Self {
+        Self::scaled(bytes, 1.0, seed)
+    }
+
+    /// The doorkeeper of a tier of `bytes` for a sample of the objects: it remembers this share of the keys, from
+    /// above 0 to 1, and at least one.
+    pub fn scaled(bytes: u64, rate: f64, seed: u64) -> Self {
         let places = (bytes / OBJECT).clamp(*PLACES.start(), *PLACES.end());
+        let places = (places as f64 * rate).round().max(1.0);
         Self { seen: vec![0; places as usize].into(), seed }
     }
 
