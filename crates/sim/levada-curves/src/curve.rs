@@ -68,7 +68,10 @@ impl Admission {
 pub struct CurveReport {
     /// Requests, sampled or not, for objects of known size.
     pub requests: u64,
-    /// The bytes of these requests, each with the size of its object; an estimate if `rate` is below 1.
+    /// Requests that are left out, because no response states the size of their object; an estimate if `rate` is
+    /// below 1.
+    pub sizeless_requests: u64,
+    /// The bytes of `requests`, each with the size of its object; an estimate if `rate` is below 1.
     pub bytes: u64,
     /// Distinct objects; an estimate if `rate` is below 1.
     pub objects: u64,
@@ -118,13 +121,19 @@ pub struct CurvePoint {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CurveError {
     /// There were no requests.
-    #[error("there are no requests to compute a curve from; give a log with GET requests of status 200, 206 or 304")]
+    #[error(
+        "there are no requests to compute a curve from; give a log with GET requests of status 200, 206 or 304"
+    )]
     NoRequests,
     /// No response states the size of an object.
-    #[error("no response states its size, which the curves need; log the bytes sent (nginx: $body_bytes_sent)")]
+    #[error(
+        "no response states its size, which the curves need; log the bytes sent (nginx: $body_bytes_sent)"
+    )]
     NoSizes,
     /// The sample is too small for an estimate with an error.
-    #[error("only {objects} of the objects were sampled, too few to state an error; set the rate to 1, or give a longer log")]
+    #[error(
+        "only {objects} of the objects were sampled, too few to state an error; set the rate to 1, or give a longer log"
+    )]
     TooFewSampled {
         /// Objects in the sample.
         objects: u64,

@@ -22,6 +22,15 @@
 //! let report: CurveReport = curves.finish()?;                            // or CurveError
 //! ```
 
+mod compute;
 mod curve;
+mod distance;
+mod estimate;
+mod part;
+mod read;
+mod sample;
+mod simulate;
 
 pub use curve::{Admission, CacheCurve, CurveError, CurveOptions, CurvePoint, CurveReport};
+pub use read::{ReadLogs, read};
+pub use sample::{Curves, SampleFilter, Totals};
