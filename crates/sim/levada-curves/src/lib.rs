@@ -22,15 +22,21 @@
 //! let report: CurveReport = curves.finish()?;                            // or CurveError
 //! ```
 
+pub mod command;
 mod compute;
 mod curve;
 mod distance;
 mod estimate;
+mod page;
 mod part;
 mod read;
+mod remarks;
 mod sample;
 mod simulate;
+mod text;
 
 pub use curve::{Admission, CacheCurve, CurveError, CurveOptions, CurvePoint, CurveReport};
+pub use page::page;
 pub use read::{ReadLogs, read};
 pub use sample::{Curves, SampleFilter, Totals};
+pub use text::text;

@@ -183,11 +183,10 @@ impl Sample {
         let mut before = std::mem::take(&mut self.objects);
         let mut ids = vec![u32::MAX; before.len()];
         self.ids.clear();
-        let mut next = 0;
-        for (id, object) in ids.iter_mut().zip(&before).filter(|(_, object)| is_in(object.key)) {
+        let in_sample = ids.iter_mut().zip(&before).filter(|(_, object)| is_in(object.key));
+        for (next, (id, object)) in (0..).zip(in_sample) {
             self.ids.insert(object.key, next);
             *id = next;
-            next += 1;
         }
         before.retain(|object| is_in(object.key));
         self.objects = before;

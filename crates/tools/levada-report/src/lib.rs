@@ -25,6 +25,7 @@ pub use command::{LogsArgs, run};
 pub use page::page;
 pub use ranking::{Ranked, RankedName};
 pub use read::read;
+pub use shown::grouped;
 pub use summary::{
     CacheCount, Interval, LatencySummary, SlowRequest, StatusCount, Summary, Unreadable,
 };

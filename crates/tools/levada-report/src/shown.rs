@@ -37,8 +37,8 @@ pub(crate) fn percent(part: u64, whole: u64) -> String {
     }
 }
 
-/// A number with its thousands apart.
-pub(crate) fn grouped(number: u64) -> String {
+/// A number with its thousands apart: `1,234,567`.
+pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {

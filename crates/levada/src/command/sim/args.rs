@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use levada_config::text::{Rate, Size, Time};
+use levada_curves::command::CacheArgs;
 
 /// Simulates policies, numbers of servers and latencies.
 ///
@@ -23,6 +24,7 @@ pub(crate) enum SimCommand {
     Paper(PaperArgs),
     Matrix(MatrixArgs),
     Large(LargeArgs),
+    Cache(CacheArgs),
 }
 
 /// Lists scenarios, papers, topologies, workloads, metrics, policies and evictions.
@@ -59,12 +61,10 @@ pub(crate) enum List {
 #[derive(Args, Debug)]
 #[command(after_help = RUN_EXAMPLES)]
 pub(crate) struct SimRunArgs {
-    /// The scenario file, or the name of one that comes with Levada; docs/simulate/scenarios.md
-    /// describes its keys.
+    /// The scenario file, or the name of one that comes with Levada; docs/simulate/scenarios.md describes its keys.
     #[arg(value_name = "SCENARIO.toml")]
     pub(crate) scenario: PathBuf,
-    /// Policies instead of the file's, one run each. Parameters in the file apply only to the
-    /// file's policy.
+    /// Policies instead of the file's, one run each. Parameters in the file apply only to the file's policy.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub(crate) policy: Vec<String>,
     /// Numbers of servers instead of the file's, one run each.
@@ -210,8 +210,7 @@ pub(crate) enum Retry {
 /// Execution and storage of runs.
 #[derive(Args, Debug)]
 pub(crate) struct SweepArgs {
-    /// Number of runs at a time. The default is one per core; each takes up to some hundred
-    /// megabytes.
+    /// Number of runs at a time. The default is one per core; each takes up to some hundred megabytes.
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) jobs: Option<u16>,
     /// Directory of finished runs, so that the same command continues from there. The default is

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! args                            what is asked for
-//! list - run - paper - matrix - large   one file per subcommand
+//! list - run - paper - matrix - large   one file per subcommand; cache is in levada-curves
 //! sweep - store - stop - progress many runs: in parallel, kept, interrupted, shown
 //! render                          reports as text, CSV, JSON and pages with figures
 //! ```
@@ -49,6 +49,7 @@ pub(crate) fn run(args: &SimArgs) -> anyhow::Result<CommandStatus> {
         SimCommand::Paper(args) => paper::run(args),
         SimCommand::Matrix(args) => matrix::run(args),
         SimCommand::Large(args) => large::run(args),
+        SimCommand::Cache(args) => levada_curves::command::run(args),
     }
 }
 
