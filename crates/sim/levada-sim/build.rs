@@ -11,6 +11,7 @@ const CRATES: &[&str] = &[
     "pure/levada-fetch",
     "sim/levada-trace",
     "sim/levada-topology",
+    "sim/levada-outcome",
     "sim/levada-sim",
 ];
 

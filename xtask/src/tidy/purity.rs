@@ -14,6 +14,7 @@ const PURE: &[&str] = &[
     "levada-trace",
     "levada-fetch",
     "levada-topology",
+    "levada-outcome",
     "levada-sim",
     "levada-paper",
     "levada-rules",

@@ -22,7 +22,6 @@ pub mod large;
 mod library;
 pub mod machine;
 mod network;
-mod outcome;
 mod progress;
 pub mod prototype;
 pub mod queueing;
@@ -37,11 +36,11 @@ mod workload;
 mod world;
 
 pub use library::{Library, Source};
-pub use network::{Fidelity, Transfer, Transferred, transfer};
-pub use outcome::{
+pub use levada_outcome::{
     End, LinkUse, METRICS, Metric, Outcome, ParseReadingError, Reading, RegionUse, Remark, Series,
     ServerUse, Unit,
 };
+pub use network::{Fidelity, Transfer, Transferred, transfer};
 pub use progress::Progress;
 pub use regions::{Region, Regions};
 pub use run::run;
