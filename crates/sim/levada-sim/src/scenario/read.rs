@@ -95,6 +95,11 @@ impl Scenario {
         let tree = serde_json::to_value(self).expect("a scenario is data");
         let mut changed = tree.clone();
         for (key, value) in changes {
+            if is_without_number(value) {
+                problems
+                    .add(key, "`nan` and `inf` are no values here: write a number, such as 250.0");
+                continue;
+            }
             let mut alone = tree.clone();
             if let Err(what) = put(&mut alone, key, value.clone(), false) {
                 problems.add(key, what);
@@ -111,6 +116,17 @@ impl Scenario {
             self.clone()
         });
         (scenario, problems)
+    }
+}
+
+/// Whether a number is infinite or none. JSON has no such numbers, so they were read as null, which TOML
+/// does not have.
+fn is_without_number(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(list) => list.iter().any(is_without_number),
+        Value::Object(table) => table.values().any(is_without_number),
+        _ => false,
     }
 }
 
@@ -211,6 +227,16 @@ mod tests {
         assert_eq!(places, ["cache.memory", "measures.a", "servers.activ", "servers.count"]);
         assert!(problems[2].what.contains("did you mean `active`"), "{}", problems[2]);
         assert!(problems[0].what.contains("64MiB"), "{}", problems[0]);
+    }
+
+    #[test]
+    fn number_that_is_none_is_refused_with_the_remedy() {
+        let text = "[workload]\nrate = nan\nsteps = [1.0, -inf]\n";
+        let Problems(problems) = Scenario::from_toml(text).unwrap_err();
+        let places: Vec<_> = problems.iter().map(|p| p.place.as_str()).collect();
+        assert_eq!(places, ["workload.rate", "workload.steps"]);
+        assert!(problems.iter().all(|p| p.what.contains("such as 250.0")), "{problems:?}");
+        assert!(Scenario::default().with([("workload.rate", "nan")]).is_err());
     }
 
     #[test]
