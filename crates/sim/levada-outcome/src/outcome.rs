@@ -76,6 +76,16 @@ pub enum Metric {
     OriginRequests,
     /// Bytes that came from other regions, with headers.
     LongBytes,
+    /// Requests that got no whole answer because a server failed.
+    Lost,
+    /// Tries of requests at another server because one had failed.
+    Retried,
+    /// Misses after a failure that are more than before the first failure, mean over the failures.
+    LossMisses,
+    /// Time from a failure until misses are as before the first failure, mean over the failures.
+    Recovery,
+    /// The 95th percentile of the latency of requests sent while a server was away.
+    AwayP95,
     /// Simulated time.
     Duration,
     /// Events of the kernel, and of the network where it has its own.
@@ -118,6 +128,11 @@ pub const METRICS: &[Metric] = &[
     Metric::FirstP95,
     Metric::OriginRequests,
     Metric::LongBytes,
+    Metric::Lost,
+    Metric::Retried,
+    Metric::LossMisses,
+    Metric::Recovery,
+    Metric::AwayP95,
     Metric::Duration,
     Metric::Events,
     Metric::Dropped,
@@ -184,6 +199,11 @@ impl Metric {
             Self::FirstP95 => "first_p95",
             Self::OriginRequests => "origin_requests",
             Self::LongBytes => "long_bytes",
+            Self::Lost => "lost",
+            Self::Retried => "retried",
+            Self::LossMisses => "loss_misses",
+            Self::Recovery => "recovery",
+            Self::AwayP95 => "away_p95",
             Self::Duration => "duration",
             Self::Events => "events",
             Self::Dropped => "packets_dropped",
@@ -225,6 +245,11 @@ impl Metric {
             Self::FirstP95 => "first, 95th percentile",
             Self::OriginRequests => "at the origin / object",
             Self::LongBytes => "bytes over long links",
+            Self::Lost => "lost",
+            Self::Retried => "tried again",
+            Self::LossMisses => "more misses / failure",
+            Self::Recovery => "recovery",
+            Self::AwayP95 => "one away, 95th percentile",
             Self::Duration => "simulated",
             Self::Events => "events",
             Self::Dropped => "packets dropped",
@@ -243,6 +268,8 @@ impl Metric {
             | Self::LatencySd
             | Self::FirstP50
             | Self::FirstP95
+            | Self::Recovery
+            | Self::AwayP95
             | Self::Duration => Unit::Seconds,
             Self::HitRatio
             | Self::MissRatio
@@ -264,6 +291,9 @@ impl Metric {
             | Self::Imbalance
             | Self::OriginRequests
             | Self::LongBytes
+            | Self::Lost
+            | Self::Retried
+            | Self::LossMisses
             | Self::Replicas
             | Self::Events
             | Self::Dropped => Unit::Count,

@@ -35,17 +35,17 @@ mod slab;
 mod workload;
 mod world;
 
-pub use library::{Library, Source};
 pub use levada_outcome::{
     End, LinkUse, METRICS, Metric, Outcome, ParseReadingError, Reading, RegionUse, Remark, Series,
     ServerUse, Unit,
 };
+pub use library::{Library, Source};
 pub use network::{Fidelity, Transfer, Transferred, transfer};
 pub use progress::Progress;
 pub use regions::{Region, Regions};
 pub use run::run;
 pub use scenario::{
-    Arrivals, Cache, Flash, Measure, NetworkModel, Policy, Prepared, Problem, Problems, Scenario,
-    Servers, Share, Size, Time, TopologyChoice, Workload,
+    Arrivals, Cache, Failure, Flash, Measure, NetworkModel, Policy, Prepared, Problem, Problems,
+    Scenario, Servers, Share, Size, Time, TopologyChoice, Workload,
 };
 pub use world::BYTES_PER_REQUEST;

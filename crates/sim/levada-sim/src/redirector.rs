@@ -29,6 +29,8 @@ pub(crate) struct Redirectors {
 struct Redirector {
     policy: usize,
     cluster: Cluster,
+    /// Requests in a row that found each server down.
+    refused: Vec<u32>,
 }
 
 /// Counts a request at its redirector, and in the global view where there is one, until it drops.
@@ -66,7 +68,7 @@ impl Redirectors {
                 Some(loads) => cluster.with_global_loads(loads.clone()),
                 None => cluster,
             };
-            Redirector { policy: n % instances, cluster }
+            Redirector { policy: n % instances, cluster, refused: vec![0; servers.len()] }
         });
         let of_client = clients.iter().map(|client| {
             let nearest = routes.nearest(*client, places).expect("there is a redirector");
@@ -82,23 +84,59 @@ impl Redirectors {
         }
     }
 
-    /// Picks the server for a request of `client` and counts the request there; `None` when no
-    /// server is up.
+    /// Picks the server for a request of `client`, other than one that was `tried`, and counts the
+    /// request there; `None` when no server is up.
     pub(crate) fn pick(
         &mut self,
         request: &Request,
         client: u32,
+        tried: Option<NodeIndex>,
         now: Timestamp,
     ) -> Option<(NodeIndex, Counted)> {
         let redirector = &self.redirectors[self.of(client)];
         let mut context = PickContext { now, rng: &mut self.rng };
         let policy = &mut self.policies[redirector.policy];
-        let node = policy.pick(request, &redirector.cluster, &mut context)?.node;
+        let others = tried.map(|tried| redirector.cluster.without(&[tried]));
+        let cluster = others.as_ref().unwrap_or(&redirector.cluster);
+        let node = policy.pick(request, cluster, &mut context)?.node;
         let counted = Counted {
             _here: redirector.cluster.loads().begin(node),
             _everywhere: self.global.as_ref().map(|loads| loads.begin(node)),
         };
         Some((node, counted))
+    }
+
+    /// A request of `client` found `server` down: so many in a row eject it, as at a node.
+    pub(crate) fn refused(&mut self, client: u32, server: NodeIndex) {
+        let at = self.of(client);
+        let refused = &mut self.redirectors[at].refused[server.get()];
+        *refused += 1;
+        if *refused == EJECT_AFTER {
+            self.see(at, server, false);
+        }
+    }
+
+    /// All redirectors learn whether `server` is up.
+    pub(crate) fn notice(&mut self, server: NodeIndex, up: bool) {
+        (0..self.redirectors.len()).for_each(|at| self.see(at, server, up));
+    }
+
+    fn see(&mut self, at: usize, server: NodeIndex, up: bool) {
+        let redirector = &mut self.redirectors[at];
+        redirector.refused[server.get()] = 0;
+        if redirector.cluster.is_up(server) == up {
+            return;
+        }
+        let mut nodes = redirector.cluster.nodes().to_vec();
+        nodes[server.get()].up = up;
+        let cluster = Cluster::new(nodes, redirector.cluster.loads().clone());
+        redirector.cluster = match &self.global {
+            Some(loads) => cluster.with_global_loads(loads.clone()),
+            None => cluster,
+        };
+        if !up {
+            self.policies[redirector.policy].failed(server, &redirector.cluster);
+        }
     }
 
     /// The number of `client`'s redirector.
@@ -145,6 +183,9 @@ fn cluster(
     let loads = LoadTable::new(nodes.len());
     Cluster::new(nodes, loads)
 }
+
+/// Failed requests in a row that eject a server: a node's default.
+const EJECT_AFTER: u32 = 3;
 
 /// Seeds the policies' random numbers apart from others.
 const CHANCE: u64 = 0x7069_636b;

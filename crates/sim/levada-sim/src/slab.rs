@@ -22,6 +22,11 @@ impl<T> Slab<T> {
         self.places.len() - self.free.len()
     }
 
+    /// All numbers that were ever in use. The entries of those that are free are old.
+    pub(crate) fn numbers(&self) -> std::ops::Range<u32> {
+        0..self.places.len() as u32
+    }
+
     pub(crate) fn insert(&mut self, thing: T) -> u32 {
         match self.free.pop() {
             Some(number) => {

@@ -12,6 +12,8 @@
 //! closed         the capacity is free for the next request in the queue
 //! ```
 
+mod failures;
+
 use std::{collections::VecDeque, ops::ControlFlow};
 
 use levada_cache::eviction::find_eviction;
@@ -77,6 +79,12 @@ enum Event {
     Tick,
     /// Counts replicas.
     Sample,
+    /// The next server of this list of failures fails.
+    Fail(u32),
+    /// This server is back.
+    Return(u32),
+    /// Front-ends learn whether this server is up.
+    Notice(u32),
 }
 
 impl From<NetworkEvent> for Event {
@@ -108,6 +116,8 @@ struct Request {
     client: u32,
     server: u32,
     stage: Stage,
+    /// Earlier tries, which found another server down.
+    tries: u8,
     /// The next block to transmit.
     block: u32,
     /// The fill that it follows; [`NONE`] when the whole file is in memory.
@@ -119,8 +129,10 @@ struct Request {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// On its way, or in the server's queue.
+    /// On its way.
     Arriving,
+    /// In the server's queue.
+    Waiting,
     /// The CPU sets the connection up.
     Connecting,
     /// The CPU hands a block to the network.
@@ -131,6 +143,10 @@ enum Stage {
     Sending,
     /// The CPU takes the connection down.
     Closing,
+    /// Its server has failed; an event for it is still to come.
+    Lost,
+    /// Removed.
+    Gone,
 }
 
 /// Bytes of memory per request in flight on the network in bulk: its own state, the state of its
@@ -142,6 +158,7 @@ pub const BYTES_PER_REQUEST: usize =
 /// meanwhile become followers.
 #[derive(Clone, Copy, Debug)]
 struct Fill {
+    /// The server that reads it; [`NONE`] after this server has failed.
     server: u32,
     document: u32,
     /// The server whose memory it comes from; [`NONE`] for the disk.
@@ -159,10 +176,7 @@ impl<'a> World<'a> {
         servers_at.truncate(scenario.servers.count);
         let clients_at = topology.places_of(Role::Client).collect::<Vec<_>>();
         let redirectors_at = topology.places_of(Role::Redirector).collect::<Vec<_>>();
-        let eviction = find_eviction(&scenario.cache.eviction).expect("it was checked");
-        let largest = scenario.cache.max_object.map_or(u64::MAX, |size| size.0);
-        let memory = || Memory::new((eviction.build)(scenario.cache.memory.0), largest);
-        let server = |_: &u32| Server::new(scenario.servers.disks, memory());
+        let server = |_: &u32| Server::new(scenario.servers.disks, memory(scenario));
         let servers: Vec<_> = servers_at.iter().map(server).collect();
         let network = Network::new(&scenario.network, topology, routes, &servers_at, &clients_at);
         Self {
@@ -243,6 +257,7 @@ impl<'a> World<'a> {
         self.fill_memories();
         self.agenda.schedule(self.now, Event::Tick);
         self.agenda.schedule(Timestamp(self.sample), Event::Sample);
+        self.begin_failures();
         self.next_send = self.demand.next_time(self.now);
         if self.demand.is_closed() {
             for _ in 0..self.prepared.outstanding() {
@@ -255,7 +270,7 @@ impl<'a> World<'a> {
     fn fill_memories(&mut self) {
         for number in 0..self.prepared.scenario.cache.warm_requests {
             let (client, document) = self.demand.before(number);
-            let Some((server, _)) = self.redirect(client, document) else { return };
+            let Some((server, _)) = self.redirect(client, document, None) else { return };
             let memory = &mut self.servers[server as usize].memory;
             if memory.find(document).is_none() {
                 let Document { key, size } = self.documents[document as usize];
@@ -279,6 +294,7 @@ impl<'a> World<'a> {
             Event::Cpu(request) => match self.requests[request].stage {
                 Stage::Connecting => self.lookup(request),
                 Stage::Transmitting => self.transmitted(request),
+                Stage::Lost => self.remove(request),
                 _ => self.closed(request),
             },
             Event::Block(fill) => self.block_fetched(fill),
@@ -292,6 +308,9 @@ impl<'a> World<'a> {
                 self.collector.sample(self.now, &self.servers);
                 self.agenda.schedule(Timestamp(self.now.0 + self.sample), Event::Sample);
             }
+            Event::Fail(list) => self.fail_next(list),
+            Event::Return(server) => self.come_back(server),
+            Event::Notice(server) => self.notice(server),
         }
     }
 
@@ -305,19 +324,39 @@ impl<'a> World<'a> {
             return;
         }
         front_end.admitted += 1;
-        self.forward(self.now, client, document);
+        if !self.forward(self.now, client, document) {
+            self.leave(client);
+        }
     }
 
-    /// The network carries a request, which was sent at `sent`, to the chosen server.
-    fn forward(&mut self, sent: Timestamp, client: u32, document: u32) {
-        let Some((server, counted)) = self.redirect(client, document) else { return };
+    /// The network carries a request, which was sent at `sent`, to the chosen server. Returns false if
+    /// no server is up: the request is lost.
+    fn forward(&mut self, sent: Timestamp, client: u32, document: u32) -> bool {
+        let Some((server, counted)) = self.redirect(client, document, None) else {
+            self.collector.lost(self.now);
+            return false;
+        };
         self.collector.sent(self.now, document, server);
+        self.open(sent, client, document, server, counted, 0);
+        true
+    }
+
+    fn open(
+        &mut self,
+        sent: Timestamp,
+        client: u32,
+        document: u32,
+        server: u32,
+        counted: Counted,
+        tries: u8,
+    ) {
         let request = self.requests.insert(Request {
             sent,
             document,
             client,
             server,
             stage: Stage::Arriving,
+            tries,
             block: 0,
             fill: NONE,
             next: NONE,
@@ -327,12 +366,17 @@ impl<'a> World<'a> {
         self.failed |= self.requests.len() > self.most_in_flight;
     }
 
-    /// The client's redirector chooses the server. This takes no time, because the redirector is where
-    /// the client's network begins.
-    fn redirect(&mut self, client: u32, document: u32) -> Option<(u32, Counted)> {
+    /// The client's redirector chooses the server, other than one that was `tried`. This takes no time,
+    /// because the redirector is where the client's network begins.
+    fn redirect(
+        &mut self,
+        client: u32,
+        document: u32,
+        tried: Option<NodeIndex>,
+    ) -> Option<(u32, Counted)> {
         let Document { key, size } = self.documents[document as usize];
         let request = PolicyRequest { key, class: ServiceClass::Normal, size: Some(size) };
-        let (node, counted) = self.redirectors.pick(&request, client, self.now)?;
+        let (node, counted) = self.redirectors.pick(&request, client, tried, self.now)?;
         Some((node.0, counted))
     }
 
@@ -355,11 +399,16 @@ impl<'a> World<'a> {
     /// a queue has failed (OSDI'02 Sec. 4.3).
     fn serve_locally(&mut self, request: u32) {
         let server = &mut self.servers[self.requests[request].server as usize];
+        if !server.is_up {
+            self.refused(request);
+            return;
+        }
         if server.active < self.active_limit {
             server.active += 1;
             self.connect(request);
             return;
         }
+        self.requests[request].stage = Stage::Waiting;
         server.waiting.push(request, &mut self.requests);
         self.failed |= server.waiting.length > self.queue_limit;
     }
@@ -453,6 +502,10 @@ impl<'a> World<'a> {
 
     /// A block was read: the fill goes on, and so do the requests that wait for this block.
     fn block_fetched(&mut self, fill: u32) {
+        if self.fills[fill].server == NONE {
+            self.fills.remove(fill);
+            return;
+        }
         self.fills[fill].done += 1;
         let Fill { server, document, holder, done, followers } = self.fills[fill];
         let Document { key, size } = self.documents[document as usize];
@@ -532,27 +585,46 @@ impl<'a> World<'a> {
 
     /// Everything is acknowledged: the load falls, and the connection is taken down.
     fn finish(&mut self, request: u32) {
+        if self.requests[request].stage == Stage::Lost {
+            self.remove(request);
+            return;
+        }
         self.requests[request].counted = None;
         self.requests[request].stage = Stage::Closing;
         self.collector.over(self.now, self.requests[request].server);
         self.cpu(request, self.cost_at(request).connection);
-        let front_end = &mut self.front_ends[self.redirectors.of(self.requests[request].client)];
-        front_end.admitted -= 1;
-        if let Some((sent, client, document)) = front_end.waiting.pop_front() {
-            front_end.admitted += 1;
-            self.forward(sent, client, document);
-        }
+        self.leave(self.requests[request].client);
         let more = self.demand.played() < self.prepared.most_requests();
         if self.demand.is_closed() && more && !self.demand.is_at_its_end() {
             self.send();
         }
     }
 
+    /// A request of `client` is over: its front-end admits the next that waits.
+    fn leave(&mut self, client: u32) {
+        let at = self.redirectors.of(client);
+        loop {
+            let front_end = &mut self.front_ends[at];
+            front_end.admitted -= 1;
+            let Some((sent, client, document)) = front_end.waiting.pop_front() else { return };
+            front_end.admitted += 1;
+            if self.forward(sent, client, document) {
+                return;
+            }
+        }
+    }
+
+    fn remove(&mut self, request: u32) {
+        self.requests[request].stage = Stage::Gone;
+        self.requests.remove(request);
+    }
+
     /// The connection is down: the next in the queue is served.
     fn closed(&mut self, request: u32) {
         let server = &mut self.servers[self.requests[request].server as usize];
         server.finished += 1;
-        self.requests.remove(request);
+        self.remove(request);
+        let server = &mut self.servers[self.requests[request].server as usize];
         match server.waiting.pop(&self.requests) {
             Some(next) => self.connect(next),
             None => server.active -= 1,
@@ -626,6 +698,13 @@ impl Origin {
         let come = self.link.take(now, u64::try_from(nanoseconds).unwrap_or(u64::MAX));
         Timestamp(come.0 + if number == 0 { self.latency } else { 0 })
     }
+}
+
+/// The empty memory of a server.
+fn memory(scenario: &Scenario) -> Memory {
+    let eviction = find_eviction(&scenario.cache.eviction).expect("it was checked");
+    let largest = scenario.cache.max_object.map_or(u64::MAX, |size| size.0);
+    Memory::new((eviction.build)(scenario.cache.memory.0), largest)
 }
 
 /// The requests that each front-end may have outstanding. A closed loop limits itself.

@@ -38,6 +38,9 @@ impl Collector {
             put(&mut outcome, Metric::Moved, self.moved as f64 / self.sent as f64);
         }
         self.add_latencies(&mut outcome);
+        if let Some(losses) = &self.losses {
+            losses.conclude(self.warm_up, &mut outcome);
+        }
         self.add_servers(&mut outcome, ending);
         self.add_links(&mut outcome, ending);
         self.add_curves(&mut outcome);

@@ -2,6 +2,7 @@
 
 mod conclude;
 mod histogram;
+mod losses;
 
 use std::collections::VecDeque;
 
@@ -10,6 +11,7 @@ use levada_policy::ParameterValue;
 use levada_topology::Topology;
 use levada_types::Timestamp;
 
+use self::losses::Losses;
 use crate::{End, Prepared, network::Network, server::Server, workload::Ramp};
 
 /// The interval of points of curves and of utilisation checkpoints, in nanoseconds: the step of the
@@ -40,6 +42,8 @@ pub(crate) struct Collector {
     low: u32,
     replicas: Vec<(f64, f64)>,
     seen: Vec<u32>,
+    /// Where servers fail.
+    losses: Option<Losses>,
 }
 
 /// Requests sent around one rate.
@@ -101,17 +105,14 @@ impl Collector {
             low: (0.4 * t_low).ceil() as u32,
             replicas: Vec::new(),
             seen: vec![0; documents],
+            losses: (!prepared.scenario.servers.failure.is_empty()).then(Losses::new),
         }
     }
 
     /// Counts a request for `document` that was sent to `server`.
     pub(crate) fn sent(&mut self, now: Timestamp, document: u32, server: u32) {
+        self.arrived(now, server);
         let warm_up = self.warm_up;
-        let load = &mut self.loads[server as usize];
-        if load.outstanding + 1 == self.low && now >= warm_up {
-            load.low += now.0 - load.since.0.max(warm_up.0);
-        }
-        load.outstanding += 1;
         let last = &mut self.last_server[document as usize];
         if now >= warm_up {
             self.sent += 1;
@@ -120,8 +121,20 @@ impl Collector {
         *last = server;
     }
 
+    #[inline]
+    fn arrived(&mut self, now: Timestamp, server: u32) {
+        let load = &mut self.loads[server as usize];
+        if load.outstanding + 1 == self.low && now >= self.warm_up {
+            load.low += now.0 - load.since.0.max(self.warm_up.0);
+        }
+        load.outstanding += 1;
+    }
+
     /// Counts a request as a hit or a miss.
     pub(crate) fn looked_up(&mut self, now: Timestamp, hit: bool) {
+        if let Some(losses) = &mut self.losses {
+            losses.looked_up(now, hit);
+        }
         if now >= self.warm_up {
             self.hits += u64::from(hit);
             self.misses += u64::from(!hit);
@@ -139,6 +152,9 @@ impl Collector {
         let latency = at.0.saturating_sub(sent.0);
         if sent >= self.warm_up {
             self.latency.add(latency);
+            if let Some(losses) = &mut self.losses {
+                losses.answered(sent, latency);
+            }
         }
         for window in &mut self.windows {
             if (window.from..window.to).contains(&sent) {
@@ -152,12 +168,18 @@ impl Collector {
 
     /// Records that a request to `server` ended.
     pub(crate) fn over(&mut self, now: Timestamp, server: u32) {
+        self.left(now, server);
+        self.finished += u64::from(now >= self.warm_up);
+    }
+
+    /// Records that `server` has one request less.
+    #[inline]
+    pub(crate) fn left(&mut self, now: Timestamp, server: u32) {
         let load = &mut self.loads[server as usize];
         load.outstanding -= 1;
         if load.outstanding + 1 == self.low {
             load.since = now;
         }
-        self.finished += u64::from(now >= self.warm_up);
     }
 
     /// Called every [`TICK`].

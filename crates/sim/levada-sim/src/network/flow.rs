@@ -153,6 +153,9 @@ impl Flow {
             NetworkEvent::Wake | NetworkEvent::LastByte(_) => return,
         };
         let state = self.transfers[transfer as usize];
+        if state.asks == 0 {
+            return arrivals.push(Arrival::Acknowledged(transfer));
+        }
         let (lost, part) = self.lost_since_begin(transfer, &state, now);
         let missing = (state.base.0 + state.takes + lost).saturating_sub(now.0);
         let elapsed = now.0 - state.base.0;
@@ -169,6 +172,16 @@ impl Flow {
         let at = Timestamp(now.0 - back);
         arrivals.push(Arrival::LastByte { transfer, first: state.first, at });
         arrivals.push(Arrival::Acknowledged(transfer));
+    }
+
+    /// The server is gone: the transfer asks for nothing more. An end that was scheduled is reported as
+    /// [`Arrival::Acknowledged`] alone.
+    pub(crate) fn abort(&mut self, transfer: u32, now: Timestamp) {
+        let state = self.transfers[transfer as usize];
+        if state.asks > 0 {
+            self.release(&state, now);
+            self.transfers[transfer as usize].asks = 0;
+        }
     }
 
     /// A transfer begins its demand on its links.

@@ -93,6 +93,13 @@ impl Network {
         }
     }
 
+    /// The server of a transfer is gone. Packets have no failures: a scenario with both is refused.
+    pub(crate) fn abort(&mut self, transfer: u32, now: Timestamp) {
+        if let Self::Flow(flow) = self {
+            flow.abort(transfer, now);
+        }
+    }
+
     /// Handles an event of the network and appends arrivals to `arrivals`. The caller guarantees that
     /// it opens no transfer and makes no bytes ready before `until`, except for events in the agenda.
     pub(crate) fn handle<E: Copy + From<NetworkEvent>>(

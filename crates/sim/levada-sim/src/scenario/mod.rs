@@ -4,6 +4,7 @@
 //! servers. A file gives the keys that differ; `key=value` pairs, as sweeps and `--set` use them,
 //! change one key each. [`Scenario::prepare`] checks it.
 
+mod failure;
 mod prepare;
 mod read;
 mod value;
@@ -96,6 +97,35 @@ pub struct Servers {
     pub slow: Share,
     /// Capacity of these links, in bits per second.
     pub slow_bits_per_second: u64,
+    /// How often a request is tried while servers fail, each time at another one, as long as no byte of
+    /// its answer has come.
+    pub tries: u32,
+    /// Time until front-ends know that a server has failed, and that it is back. Three requests in a row
+    /// that find no server tell them at once.
+    pub noticed_after: Time,
+    /// Servers that fail and return.
+    pub failure: Vec<Failure>,
+}
+
+/// Servers that fail, one after the other, and return.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Failure {
+    /// Numbers of the servers that fail in turn, from 0. Without it, all of them do.
+    pub servers: Vec<u32>,
+    /// When the first one fails.
+    pub at: Time,
+    /// How long a server is away. It returns with its disk and an empty memory.
+    pub r#for: Time,
+    /// Time from one failure to the next. Without it, there is one failure.
+    pub every: Option<Time>,
+}
+
+impl Default for Failure {
+    fn default() -> Self {
+        let (at, r#for) = (Time(Duration::from_secs(60)), Time(Duration::from_secs(10)));
+        Self { servers: Vec::new(), at, r#for, every: None }
+    }
 }
 
 impl Default for Servers {
@@ -112,6 +142,9 @@ impl Default for Servers {
             origin_latency: Time(Duration::from_millis(40)),
             slow: Share(0.0),
             slow_bits_per_second: 10_000_000,
+            tries: 3,
+            noticed_after: Time(Duration::from_secs(3)),
+            failure: Vec::new(),
         }
     }
 }

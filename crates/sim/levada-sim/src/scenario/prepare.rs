@@ -65,6 +65,7 @@ impl Scenario {
         let mut problems = Problems::default();
         self.check_numbers(&mut problems);
         self.check_policy(&mut problems);
+        self.check_failures(&mut problems);
         if let Some(settings) = &self.cap {
             cap::check(settings, &mut problems);
             return problems.or(Prepared { scenario: self.clone(), ..Prepared::default() });

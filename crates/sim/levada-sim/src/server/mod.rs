@@ -24,6 +24,8 @@ pub(crate) struct Server {
     /// Finished requests.
     pub(crate) finished: u64,
     pub(crate) hits: u64,
+    /// Whether it runs.
+    pub(crate) is_up: bool,
 }
 
 impl Server {
@@ -36,7 +38,18 @@ impl Server {
             waiting: Line::default(),
             finished: 0,
             hits: 0,
+            is_up: true,
         }
+    }
+
+    /// The process ends: its work and `memory` are lost, the disks keep their files.
+    pub(crate) fn fail(&mut self, now: Timestamp, memory: Memory) {
+        self.is_up = false;
+        self.cpu.stop(now);
+        self.disks.iter_mut().for_each(|disk| disk.stop(now));
+        self.memory = memory;
+        self.active = 0;
+        self.waiting = Line::default();
     }
 
     /// Files are spread over the disks round robin; each file is whole on one disk.

@@ -18,6 +18,12 @@ impl Station {
         self.free
     }
 
+    /// Ends all work at once, and forgets the queue.
+    pub(crate) fn stop(&mut self, now: Timestamp) {
+        self.promised = self.worked(now);
+        self.free = self.free.min(now);
+    }
+
     /// Working time so far, in nanoseconds.
     pub(crate) fn worked(&self, now: Timestamp) -> u64 {
         // The last busy period ends at `free`; the part of it after now is still to come.

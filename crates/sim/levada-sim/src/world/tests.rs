@@ -378,3 +378,119 @@ fn a_seed_draws_the_places_of_servers_in_hash_orders() {
     let busiest = |seed| play(&room(&[("seed", seed)])).servers.into_iter().map(|s| s.requests);
     assert_ne!(busiest("1").collect::<Vec<_>>(), busiest("2").collect::<Vec<_>>());
 }
+
+/// The room with some failures, for long enough to see them.
+fn failing(failures: &str, changes: &[(&str, &str)]) -> Prepared {
+    let base = [("servers.failure", failures), ("measure.requests", "40000")];
+    room(&[&base[..], changes].concat())
+}
+
+#[test]
+fn failing_servers_lose_and_move_requests_under_every_policy() {
+    let entries = POLICIES.iter().flat_map(|file| file.iter());
+    for entry in entries.filter(|entry| entry.name != "wrr/gms") {
+        let prepared = failing(
+            r#"[{ at = "1s", for = "1s", every = "700ms" }]"#,
+            &[
+                ("policy.name", entry.name),
+                ("measure.requests", "4000"),
+                ("cache.memory", "1GiB"),
+                ("cache.warm_requests", "40000"),
+            ],
+        );
+        let mut world = World::new(&prepared);
+        world.begin();
+        while world.demand.played() < 4_000 {
+            world.next();
+        }
+        world.next_send = None;
+        while world.requests.len() > 0 {
+            world.next();
+        }
+        assert_eq!(world.redirectors.outstanding(), 0, "{}", entry.name);
+        let finished: u64 = world.servers.iter().map(|server| server.finished).sum();
+        let outcome = world.conclude(End::Done);
+        let [lost, retried] = [crate::Metric::Lost, crate::Metric::Retried]
+            .map(|metric| reading(&outcome, metric) as u64);
+        // A connection that was being closed is in neither count.
+        assert!((3_900..=4_000).contains(&(finished + lost)), "{}: {finished} {lost}", entry.name);
+        assert!(lost < 1_000 && retried > 0, "{}: {lost} {retried}", entry.name);
+    }
+}
+
+#[test]
+fn server_returns_with_an_empty_memory_and_misses_recover() {
+    let warm = [("cache.memory", "1GiB"), ("cache.warm_requests", "40000")];
+    let one = r#"[{ servers = [2], at = "20s", for = "10s" }]"#;
+    let outcome = play(&failing(one, &warm));
+    let of = |metric| reading(&outcome, metric);
+    // Everything was in memory, so that each miss after the failure is one more.
+    let misses = of(crate::Metric::MissRatio) * of(crate::Metric::Requests);
+    let more = of(crate::Metric::LossMisses);
+    assert!(more > 100.0 && more <= misses && more > 0.9 * misses, "{more} {misses}");
+    let recovery = of(crate::Metric::Recovery);
+    assert!((15.0..=80.0).contains(&recovery), "{recovery}: it begins again at the return");
+    assert!(of(crate::Metric::AwayP95) > 0.0);
+    let calm = play(&room(&warm));
+    assert_eq!(calm.reading(crate::Metric::Lost), None, "no failure, no such readings");
+}
+
+#[test]
+fn requests_find_the_other_servers_before_the_failure_is_noticed() {
+    let one = |tries, noticed: &str| {
+        let changes = [("servers.tries", tries), ("servers.noticed_after", noticed)];
+        play(&failing(r#"[{ servers = [0], at = "10s", for = "20s" }]"#, &changes))
+    };
+    let (again, never) = (one("3", "5s"), one("1", "5s"));
+    let lost = |outcome| reading(outcome, crate::Metric::Lost);
+    assert_eq!(reading(&never, crate::Metric::Retried), 0.0);
+    assert!(lost(&never) >= lost(&again) + 3.0, "three of them eject the server");
+    assert!(lost(&never) < 60.0, "later ones do not find it");
+}
+
+#[test]
+fn all_servers_away_is_a_loss_and_no_hang() {
+    let all =
+        r#"[{ at = "1s", for = "2s" , servers = [0] }, { at = "1s", for = "2s", servers = [1] }]"#;
+    for limit in [&[][..], &[("workload.outstanding", "10")]] {
+        let changes = [&[("servers.count", "2"), ("measure.requests", "2000")], limit].concat();
+        let outcome = play(&failing(all, &changes));
+        assert!(reading(&outcome, crate::Metric::Lost) > 400.0);
+        assert_eq!(outcome.end, End::Done);
+    }
+}
+
+#[test]
+fn failures_that_cannot_be_are_refused_with_what_to_set() {
+    let wrong = |failures, changes: &[(&str, &str)]| {
+        let mut library = Library::without_files();
+        library.keep("small", RICE.scaled(100, 1_000).generate(1));
+        let base =
+            [("workload.trace", "small"), ("servers.count", "4"), ("servers.failure", failures)];
+        let scenario = Scenario::default().with([&base[..], changes].concat()).unwrap();
+        scenario.prepare(&mut library).unwrap_err().to_string()
+    };
+    for (failures, changes, said) in [
+        (
+            "[{ servers = [4] }]",
+            &[][..],
+            "servers.failure[0]: there is no server 4: `servers` are numbers from 0 to 3",
+        ),
+        (r#"[{}, { for = "0s" }]"#, &[], "servers.failure[1]: `for` must be a time above 0"),
+        (r#"[{ every = "0s" }]"#, &[], "`every` must be a time above 0"),
+        (r#"[{ servers = [1], for = "5s", every = "5s" }]"#, &[], "its turn again, after 5s"),
+        (
+            "[{}]",
+            &[("network.fidelity", "packet")],
+            "network.fidelity: servers fail in the network in bulk only",
+        ),
+        ("[{}]", &[("workload.arrivals", "closed")], "workload.arrivals: a closed loop"),
+        ("[{}]", &[("policy.name", "wrr/gms")], "policy.name: its servers read"),
+        ("[]", &[("servers.tries", "0")], "servers.tries: a request is tried once at least"),
+    ] {
+        let refusal = wrong(failures, changes);
+        assert!(refusal.contains(said), "{refusal}");
+    }
+    let unknown = Scenario::default().with([("servers.failure", "[{ ta = \"1s\" }]")]).unwrap_err();
+    assert!(unknown.to_string().contains("servers.failure: unknown field `ta`"), "{unknown}");
+}
