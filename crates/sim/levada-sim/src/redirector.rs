@@ -63,7 +63,7 @@ impl Redirectors {
             .map(|_| build(name, parameters, &deployment).expect("it was checked"))
             .collect();
         let redirectors = places.iter().enumerate().map(|(n, place)| {
-            let cluster = cluster(scenario.seed, topology, routes, *place, servers);
+            let cluster = cluster(scenario, topology, routes, *place, servers);
             let cluster = match &global {
                 Some(loads) => cluster.with_global_loads(loads.clone()),
                 None => cluster,
@@ -164,10 +164,10 @@ impl Redirectors {
 }
 
 /// The servers as `place` sees them: their distance is the round-trip time on the idle network,
-/// relative to that of the nearest (OSDI'02 Sec. 3.5). The seed is part of their names, so that it
-/// draws their places in hash orders, too.
+/// relative to that of the nearest (OSDI'02 Sec. 3.5). The seed is part of names that are not given, so
+/// that it draws their places in hash orders, too.
 fn cluster(
-    seed: u64,
+    scenario: &Scenario,
     topology: &Topology,
     routes: &Routes,
     place: PlaceIndex,
@@ -175,9 +175,12 @@ fn cluster(
 ) -> Cluster {
     let latency = |server: &PlaceIndex| routes.latency_ns(place, *server).max(1) as f64;
     let nearest = servers.iter().map(latency).fold(f64::INFINITY, f64::min);
-    let nodes = servers.iter().map(|server| Node {
+    let drawn = |server: &PlaceIndex| {
+        format!("{}/{}", topology.places[*server as usize].name, scenario.seed)
+    };
+    let nodes = servers.iter().enumerate().map(|(n, server)| Node {
         distance: latency(server) / nearest,
-        ..Node::new(&format!("{}/{seed}", topology.places[*server as usize].name))
+        ..Node::new(&scenario.servers.names.get(n).cloned().unwrap_or_else(|| drawn(server)))
     });
     let nodes: Vec<_> = nodes.collect();
     let loads = LoadTable::new(nodes.len());

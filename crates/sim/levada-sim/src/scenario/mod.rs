@@ -97,6 +97,9 @@ pub struct Servers {
     pub slow: Share,
     /// Capacity of these links, in bits per second.
     pub slow_bits_per_second: u64,
+    /// Names of the first servers in hash orders, as nodes have them. The names of others follow from the
+    /// seed.
+    pub names: Vec<String>,
     /// How often a request is tried while servers fail, each time at another one, as long as no byte of
     /// its answer has come.
     pub tries: u32,
@@ -142,6 +145,7 @@ impl Default for Servers {
             origin_latency: Time(Duration::from_millis(40)),
             slow: Share(0.0),
             slow_bits_per_second: 10_000_000,
+            names: Vec::new(),
             tries: 3,
             noticed_after: Time(Duration::from_secs(3)),
             failure: Vec::new(),

@@ -494,3 +494,15 @@ fn failures_that_cannot_be_are_refused_with_what_to_set() {
     let unknown = Scenario::default().with([("servers.failure", "[{ ta = \"1s\" }]")]).unwrap_err();
     assert!(unknown.to_string().contains("servers.failure: unknown field `ta`"), "{unknown}");
 }
+
+#[test]
+fn servers_with_the_names_of_nodes_have_their_places_in_hash_orders() {
+    let requests = |changes: &[(&str, &str)]| {
+        let outcome = play(&room(changes));
+        outcome.servers.iter().map(|server| server.requests).collect::<Vec<_>>()
+    };
+    let drawn: Vec<_> = (0..8).map(|n| format!("\"server-{n}/0\"")).collect();
+    assert_eq!(requests(&[("servers.names", &format!("[{}]", drawn.join(",")))]), requests(&[]));
+    let own = (0..8).map(|n| format!("\"node{n}\"")).collect::<Vec<_>>().join(",");
+    assert_ne!(requests(&[("servers.names", &format!("[{own}]"))]), requests(&[]));
+}

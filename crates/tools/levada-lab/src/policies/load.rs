@@ -226,7 +226,7 @@ fn served_by(headers: &http::HeaderMap) -> (usize, bool) {
 /// The limit of the 95th percentile, beyond which a cluster does not carry its load.
 pub(super) const LIMIT: Duration = Duration::from_millis(500);
 /// How long a client waits for an answer: many times [`LIMIT`], so that slow answers are measured, not cut off.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const DOCUMENTS: usize = 2_000;
 const HOT: usize = 10;
 const HOT_SIZE: u64 = 6_000;

@@ -18,6 +18,7 @@ use levada_testbed::{cluster::until_interrupted, emulation::strategy::Strategy};
 use self::{
     cluster::{ClusterHosts, NodeSpec},
     load::{Documents, LIMIT, Load},
+    predict::Predicted,
     scenario::ScenarioOutcome,
 };
 
@@ -36,8 +37,8 @@ struct PolicyRow {
     scenario: PoliciesScenario,
     policy: &'static str,
     outcome: ScenarioOutcome,
-    /// The capacity that the simulator says, for scenarios that have one.
-    predicted: Option<f64>,
+    /// What the simulator says, for scenarios with a capacity.
+    predicted: Option<Predicted>,
 }
 
 /// Measures every policy in every scenario.

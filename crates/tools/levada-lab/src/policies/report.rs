@@ -62,7 +62,7 @@ pub(super) fn row(report: &mut LabReport, row: &PolicyRow) -> anyhow::Result<()>
         row.scenario.name(),
         row.policy,
         or_dash(capacity),
-        or_dash(row.predicted.map(|rate| format!("{rate:.0}"))),
+        or_dash(row.predicted.map(|predicted| format!("{:.0}", predicted.capacity))),
         or_dash(period.map(milliseconds)),
         or_dash(period.map(|period| percent(period.hit_ratio))),
         or_dash(period.map(|period| percent(period.busiest))),
@@ -88,7 +88,7 @@ pub(super) fn end(report: LabReport, rows: &[PolicyRow]) -> anyhow::Result<Comma
     }
     for row in rows {
         if let (Some(predicted), ScenarioOutcome::Capacity(_)) = (row.predicted, &row.outcome) {
-            let ratio = row.merit() / predicted;
+            let ratio = row.merit() / predicted.capacity;
             if !(0.9..=1.1).contains(&ratio) {
                 let text = format!(
                     "{}: the simulator is right within 10 % of {} (measured {ratio:.2} of what it says)",
@@ -135,7 +135,9 @@ impl PolicyRow {
         let mut value = json!({
             "scenario": self.scenario.name(),
             "policy": self.policy,
-            "simulated_capacity": self.predicted,
+            "simulated_capacity": self.predicted.map(|predicted| predicted.capacity),
+            "simulated_hit_ratio": self.predicted.map(|predicted| predicted.hit_ratio),
+            "simulated_p95_ms": self.predicted.map(|predicted| predicted.p95 * 1e3),
         });
         let period = |period: &Period| {
             json!({
