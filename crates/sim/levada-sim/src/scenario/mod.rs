@@ -7,7 +7,6 @@
 mod failure;
 mod prepare;
 mod read;
-mod value;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -17,9 +16,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Fidelity, cap, regions};
 
+pub use levada_outcome::{Share, Size, Time};
 pub use prepare::Prepared;
 pub use read::{Problem, Problems};
-pub use value::{Share, Size, Time};
 
 /// A whole scenario.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
