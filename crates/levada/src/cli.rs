@@ -6,6 +6,7 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 use levada_fleet_cli::{FleetArgs, join::JoinArgs};
 use levada_kubernetes::KubernetesArgs;
 use levada_lab::LabArgs;
+use levada_plan::PlanArgs;
 use levada_report::LogsArgs;
 
 use crate::command::{
@@ -31,8 +32,7 @@ pub(crate) struct Cli {
 /// Options of the event log, on standard error.
 #[derive(Args, Debug)]
 pub(crate) struct Logging {
-    /// The level of the event log: off, error, warn, info, debug, trace, or a filter such as
-    /// `info,levada_edge=debug`.
+    /// The level of the event log: off, error, warn, info, debug, trace, or a filter: `info,levada_edge=debug`.
     #[arg(long, global = true, value_name = "LEVEL", env = "LEVADA_LOG", default_value = "info")]
     pub(crate) log_level: String,
     /// More of the event log, whatever its level: -v is Levada's debug level, -vv everything.
@@ -83,6 +83,7 @@ pub(crate) enum Command {
     Sim(SimArgs),
     Lab(LabArgs),
     Logs(LogsArgs),
+    Plan(PlanArgs),
     Man(ManArgs),
     Completions(CompletionsArgs),
 }
@@ -104,8 +105,7 @@ pub(crate) struct RunArgs {
     /// Reloads when this file or a file in this directory changes. May be repeated.
     #[arg(long, value_name = "PATH")]
     pub(crate) watch: Vec<PathBuf>,
-    /// Ends at once when standard input does, for a parent program that must leave no node behind,
-    /// even if it is killed.
+    /// Ends at once when standard input does, for a parent that must leave no node behind, even if it is killed.
     #[arg(long, hide = true)]
     pub(crate) stop_with_stdin: bool,
 }

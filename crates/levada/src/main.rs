@@ -51,6 +51,7 @@ fn main() -> ExitCode {
         Command::Sim(args) => command::sim::run(args),
         Command::Lab(args) => levada_lab::run(args),
         Command::Logs(args) => levada_report::run(args),
+        Command::Plan(args) => levada_plan::run(args),
         Command::Man(args) => command::man::run(args),
         Command::Completions(args) => command::completions::run(args),
     });

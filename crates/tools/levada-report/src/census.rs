@@ -148,7 +148,7 @@ impl Census {
 
 /// Whether a cache answered without the body from elsewhere, by the result in the words of Levada, nginx or
 /// Squid. `None` where another server's cache decided.
-fn is_hit(result: &str) -> Option<bool> {
+pub fn is_hit(result: &str) -> Option<bool> {
     let result = result.to_ascii_lowercase();
     match result.as_str() {
         "none" | "relayed" | "pieces" | "tag_none" | "none_none" => None,

@@ -1,0 +1,178 @@
+//! What is left out of a log before it is planned from, and what is wrong with the rest.
+
+use std::collections::HashSet;
+
+use anyhow::bail;
+use serde::Serialize;
+
+use crate::read::{Log, NO_CLIENT};
+
+/// The state of a log, after it was cleaned.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Cleaning {
+    /// Requests to plan from.
+    pub(crate) requests: u64,
+    /// Different objects among them.
+    pub(crate) objects: u64,
+    /// The bytes of these objects.
+    pub(crate) object_bytes: u64,
+    /// Requests that no cache could answer.
+    pub(crate) passed: u64,
+    /// The lines that were left out, as a sentence.
+    pub(crate) skipped: String,
+    /// Requests that came before the request of the line above.
+    pub(crate) unsorted: u64,
+    /// Requests that were left out because the clock had jumped.
+    pub(crate) jumped: u64,
+    /// Clients that look like scanners.
+    pub(crate) scanners: Vec<Scanner>,
+    /// Whether their requests were left out.
+    pub(crate) without_scans: bool,
+    /// Limits to the meaning of a plan from this log.
+    pub(crate) remarks: Vec<String>,
+}
+
+/// A client that looks like a scanner.
+#[derive(Debug, Serialize)]
+pub(crate) struct Scanner {
+    pub(crate) client: String,
+    pub(crate) requests: u64,
+    /// Why it looks so.
+    pub(crate) reason: String,
+}
+
+/// Fewest requests of a scanner whose requests find nothing.
+const MISSING: u64 = 100;
+/// Fewest requests of a scanner that requests what nobody else does.
+const ALONE: u64 = 1000;
+/// A longer time without requests, in seconds, separates clocks.
+const JUMP: f64 = 7.0 * 86_400.0;
+
+/// Cleans the log and sorts its requests by time.
+///
+/// # Errors
+/// If nothing is left, in one sentence with the remedy.
+pub(crate) fn clean(log: &mut Log, without_scans: bool) -> anyhow::Result<Cleaning> {
+    if log.requests.is_empty() {
+        bail!(
+            "there is no request that a cache could answer (GET with status 200, 206 or 304): {}; give another log",
+            log.skipped
+        );
+    }
+    log.drop_sizeless();
+    if log.requests.is_empty() {
+        bail!("no response states its size; log the bytes sent (nginx: $body_bytes_sent)");
+    }
+    let mut cleaning = Cleaning { without_scans, passed: log.passed, ..Cleaning::default() };
+    cleaning.scanners = scanners(log, without_scans);
+    if log.requests.is_empty() {
+        bail!("all requests come from scanners; plan without --without-scans, or from another log");
+    }
+    if log.requests.iter().all(|request| request.time.is_finite()) {
+        cleaning.unsorted =
+            log.requests.windows(2).filter(|pair| pair[1].time < pair[0].time).count() as u64;
+        log.requests.sort_by(|a, b| a.time.total_cmp(&b.time));
+        cleaning.jumped = drop_jumped(log);
+    }
+    describe(log, &mut cleaning);
+    Ok(cleaning)
+}
+
+fn scanners(log: &mut Log, without_scans: bool) -> Vec<Scanner> {
+    let alone = requests_alone(log);
+    let mut scans = vec![false; log.clients.len()];
+    let mut found = Vec::new();
+    for (id, client) in log.clients.iter().enumerate() {
+        let is_missing = client.requests >= MISSING && client.missing * 10 >= client.requests * 9;
+        let is_alone = client.requests >= ALONE && alone[id] * 100 >= client.requests * 95;
+        if is_missing || is_alone {
+            scans[id] = true;
+            found.push(Scanner {
+                client: client.name.clone(),
+                requests: client.requests,
+                reason: match is_missing {
+                    true => format!("{} responses with 404", client.missing),
+                    false => format!("{} objects that nobody else requested", alone[id]),
+                },
+            });
+        }
+    }
+    if without_scans {
+        log.retain(|request| request.client == NO_CLIENT || !scans[request.client as usize]);
+    }
+    found.sort_by_key(|scanner| std::cmp::Reverse(scanner.requests));
+    found
+}
+
+/// For each client, its different objects that no other client requested.
+fn requests_alone(log: &Log) -> Vec<u64> {
+    const SEVERAL: u32 = u32::MAX - 1;
+    let mut owners = vec![NO_CLIENT; log.objects.len()];
+    for request in &log.requests {
+        let owner = &mut owners[request.object as usize];
+        *owner = match *owner {
+            NO_CLIENT => request.client,
+            same if same == request.client => same,
+            _ => SEVERAL,
+        };
+    }
+    let mut alone = vec![0; log.clients.len()];
+    for owner in owners {
+        if let Some(count) = alone.get_mut(owner as usize) {
+            *count += 1;
+        }
+    }
+    // A client alone in the log is the site's only one: nobody else could have requested anything.
+    if log.clients.len() == 1 {
+        alone.fill(0);
+    }
+    alone
+}
+
+/// Keeps the requests between two long gaps that are most, if the others are less than one in twenty.
+fn drop_jumped(log: &mut Log) -> u64 {
+    let times: Vec<f64> = log.requests.iter().map(|request| request.time).collect();
+    let gaps = (1..times.len()).filter(|at| times[*at] - times[at - 1] > JUMP);
+    let bounds: Vec<usize> = [0].into_iter().chain(gaps).chain([times.len()]).collect();
+    let longest = bounds.windows(2).map(|pair| (pair[1] - pair[0], pair[0])).max();
+    let Some((count, begin)) = longest else { return 0 };
+    if count == times.len() || (times.len() - count) * 20 > times.len() {
+        return 0;
+    }
+    log.requests = log.requests[begin..begin + count].to_vec();
+    (times.len() - count) as u64
+}
+
+fn describe(log: &Log, cleaning: &mut Cleaning) {
+    let seen: HashSet<u32> = log.requests.iter().map(|request| request.object).collect();
+    cleaning.requests = log.requests.len() as u64;
+    cleaning.objects = seen.len() as u64;
+    cleaning.object_bytes = seen.iter().map(|id| log.objects[*id as usize].bytes()).sum();
+    cleaning.skipped = log.skipped.to_string();
+    let mut remark = |applies: bool, text: &str| {
+        if applies {
+            cleaning.remarks.push(text.to_owned());
+        }
+    };
+    let unreadable = log.skipped.count(levada_trace::SkipReason::Unreadable);
+    remark(
+        seen.len() == 1,
+        "all requests are for one object: every memory that holds it is large enough",
+    );
+    remark(
+        seen.len() > 1 && seen.len() == log.requests.len(),
+        "no object was requested twice: no cache can help",
+    );
+    remark(
+        log.requests.len() < 1000,
+        "there are fewer than 1,000 requests: the figures mean little; give a longer log",
+    );
+    remark(
+        unreadable as usize > log.requests.len(),
+        "most lines cannot be read: check that the log has one format",
+    );
+    remark(
+        log.skipped.cut.is_some(),
+        "a log could not be read to its end: the plan is from the part before",
+    );
+}

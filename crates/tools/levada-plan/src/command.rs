@@ -1,0 +1,302 @@
+//! `levada plan` on the command line.
+
+use std::{
+    fs,
+    io::{IsTerminal as _, Write as _},
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use levada_cache::eviction::{EVICTIONS, EvictionEntry, find_eviction};
+use levada_client::command::{CommandStatus, output};
+use levada_policy::{Deployment, build};
+use levada_sim::Library;
+use levada_types::{AdminAddress, ByteSize, parse_duration};
+
+use crate::{
+    aims::Aims,
+    answer::answer,
+    backtest::backtest,
+    clean::{Cleaning, clean},
+    configuration,
+    costs::{Costs, Prices, origin_latency},
+    curve::{Curve, Requests, curve},
+    evaluate::{Surroundings, scenario},
+    page::page,
+    peak::{Load, loads, peak},
+    read::{Log, read},
+    report::Plan,
+    search::{Question, search},
+    text::text,
+};
+
+/// Plans a cluster from access logs: how many nodes, how much memory, which policy and eviction.
+///
+/// Reads the formats of docs/operate/traces.md, plain or compressed with gzip, xz or zstd. Simulates candidates at
+/// the rate of the peak hour, and says which is the smallest that meets the aims. docs/simulate/plan.md describes it.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct PlanArgs {
+    /// The logs; `-` is standard input.
+    #[arg(required = true, value_name = "LOG")]
+    logs: Vec<PathBuf>,
+    /// The aims, such as `p99=200ms,origin=500Mbit/s,hit=0.9,cpu=0.8`.
+    #[arg(long, value_name = "AIM=VALUE,...")]
+    slo: Option<Aims>,
+    /// The aims hold with this many nodes less.
+    #[arg(long, value_name = "NODES", default_value_t = 0)]
+    survive: u16,
+    /// Plans for this many times the rate of the log.
+    #[arg(long, value_name = "FACTOR", default_value = "1x", value_parser = growth)]
+    growth: f64,
+    /// Requests per second at the peak, instead of the log's.
+    #[arg(long, value_name = "RATE", value_parser = positive)]
+    rate: Option<f64>,
+    /// Numbers of nodes to try.
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,2,3,4,6,8", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    nodes: Vec<u16>,
+    /// Memory of a node to try. The default is five sizes, the largest of which holds all objects.
+    #[arg(long, value_name = "SIZE,...", value_delimiter = ',', value_parser = size)]
+    memory: Vec<ByteSize>,
+    /// Policies to try.
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "adaptive,bounded_hash", value_parser = policy)]
+    policy: Vec<String>,
+    /// Evictions to try; the one with the highest curve is simulated.
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "gdsf,s3fifo,lru", value_parser = eviction)]
+    eviction: Vec<&'static EvictionEntry>,
+    /// Leaves out the requests of clients that look like scanners.
+    #[arg(long)]
+    without_scans: bool,
+    /// CPU costs of a node.
+    #[arg(long, value_name = "FILE")]
+    costs: Option<PathBuf>,
+    /// Learns the CPU costs from the metrics of this running node.
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "costs")]
+    node: Option<AdminAddress>,
+    /// Prices of nodes, memory and traffic.
+    #[arg(long, value_name = "FILE")]
+    price: Option<PathBuf>,
+    /// The time of the origin for an object, if the log does not say it.
+    #[arg(long, value_name = "TIME", default_value = "40ms", value_parser = time)]
+    origin_latency: Duration,
+    /// The time of a bit from a node to a client.
+    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = time)]
+    client_latency: Duration,
+    /// Simulates less: two runs of 10,000 requests for each candidate.
+    #[arg(long)]
+    quick: bool,
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
+    /// Also writes a page.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Also writes a configuration for each node, and a scenario, into this directory.
+    #[arg(long, value_name = "DIRECTORY")]
+    config: Option<PathBuf>,
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
+    number.ok_or_else(|| format!("`{text}` must be a number above 0, such as 250"))
+}
+
+fn growth(text: &str) -> Result<f64, String> {
+    let number = positive(text.strip_suffix('x').unwrap_or(text)).ok();
+    number
+        .filter(|factor| (1.0..=100.0).contains(factor))
+        .ok_or_else(|| format!("`{text}` must be from 1x to 100x, such as 2x"))
+}
+
+fn size(text: &str) -> Result<ByteSize, String> {
+    let size: ByteSize = text.parse().map_err(|error| format!("{error}"))?;
+    (size.0 > 0).then_some(size).ok_or_else(|| "must be above 0, such as 1GiB".to_owned())
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    parse_duration(text).map_err(|error| error.to_string())
+}
+
+fn policy(text: &str) -> Result<String, String> {
+    let built = build(text, &Default::default(), &Deployment::default());
+    built
+        .map(|_| text.to_owned())
+        .map_err(|_| "there is no such policy; `levada policies` lists them".to_owned())
+}
+
+fn eviction(text: &str) -> Result<&'static EvictionEntry, String> {
+    find_eviction(text).ok_or_else(|| {
+        let known: Vec<_> = EVICTIONS.iter().map(|entry| entry.name).collect();
+        format!("there are {}", known.join(", "))
+    })
+}
+
+/// Reads the logs, plans, and prints the plan.
+///
+/// # Errors
+/// When a log cannot be read or nothing can be planned from it, or a file cannot be written.
+pub fn run(args: &PlanArgs) -> anyhow::Result<CommandStatus> {
+    let progress = Progress(std::io::stderr().is_terminal());
+    let mut log = read(&args.logs, &mut |lines| progress.say(&format!("read {lines} lines")))?;
+    let cleaning = clean(&mut log, args.without_scans)?;
+    let (plan, loads, around) = plan(args, &mut log, cleaning, &progress)?;
+    progress.say("");
+    if let Some(file) = &args.html {
+        fs::write(file, page(&plan)).with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    if let Some(directory) = &args.config {
+        let candidate = &plan.answer.row.candidate;
+        let (load, _) = &loads[0];
+        let mut scenario = scenario(candidate, load, &around, load.warm, load.measured());
+        let file = args.logs.first().filter(|file| file.as_os_str() != "-");
+        let file = file.map_or_else(|| Ok("access.log".into()), fs::canonicalize)?;
+        scenario.workload.trace = file.display().to_string();
+        configuration::write(directory, candidate, &scenario)?;
+    }
+    output::print(args.json, &plan, |out| out.write_all(text(&plan).as_bytes()))?;
+    Ok(CommandStatus::of(plan.answer.met))
+}
+
+type Loads = Vec<(Load, Vec<Curve>)>;
+
+fn plan(
+    args: &PlanArgs,
+    log: &mut Log,
+    cleaning: Cleaning,
+    progress: &Progress,
+) -> anyhow::Result<(Plan, Loads, Surroundings)> {
+    let peak = peak(log, args.rate)?;
+    let (parts, most) = if args.quick { (2, 20_000) } else { (3, 150_000) };
+    let (costs, costs_from) = costs(args, peak.mean_bytes)?;
+    let logged = origin_latency(log);
+    let around = Surroundings {
+        cpu: costs.speed(peak.mean_bytes),
+        origin_latency: logged.unwrap_or(args.origin_latency),
+        client_latency: args.client_latency,
+        mean_bytes: peak.mean_bytes,
+        passed: log.passed_bytes as f64 * 8e-6 / log.requests.len() as f64,
+        parts,
+    };
+    progress.say("computing curves");
+    let loads: Loads = (loads(log, &peak, args.growth, most).into_iter())
+        .map(|load| {
+            let curves = curves(&load, &args.eviction);
+            (load, curves)
+        })
+        .collect();
+    let first = args.eviction.first().context("give an eviction")?;
+    let backtest = backtest(log, first, cleaning.object_bytes);
+    let mut library = Library::without_files();
+    loads.iter().for_each(|(load, _)| library.keep(load.model, load.trace.clone()));
+    let best = loads[0].1.iter().map(Curve::best).fold(0.0, f64::max);
+    let aims = aims(args.slo, best);
+    let memory = match args.memory.is_empty() {
+        true => default_memory(cleaning.object_bytes),
+        false => args.memory.iter().map(|size| size.0).collect(),
+    };
+    let nodes: Vec<usize> = args.nodes.iter().map(|nodes| usize::from(*nodes)).collect();
+    let question = Question {
+        nodes: &nodes,
+        memory: &memory,
+        policies: &args.policy,
+        aims,
+        survive: args.survive.into(),
+        prices: args.price.as_deref().map(Prices::read).transpose()?,
+        cpu_seconds: costs.seconds(peak.mean_bytes),
+    };
+    let (rows, excluded) =
+        search(&question, &loads, &mut library, &around, &mut |done, all, begin| {
+            progress.candidates(done, all, begin);
+        })?;
+    let Some(answer) = answer(&rows, excluded) else {
+        bail!("there is no candidate; give --nodes and --memory")
+    };
+    let plan = Plan {
+        backtest,
+        log: cleaning,
+        peak,
+        growth: args.growth,
+        aims,
+        costs,
+        costs_from,
+        origin_latency: around.origin_latency.as_secs_f64(),
+        origin_latency_from: match logged {
+            Some(_) => "the median of the log's misses".to_owned(),
+            None => "--origin-latency; the log does not say it".to_owned(),
+        },
+        curves: loads[0].1.clone(),
+        rows,
+        excluded,
+        answer,
+    };
+    Ok((plan, loads, around))
+}
+
+fn curves(load: &Load, evictions: &[&'static EvictionEntry]) -> Vec<Curve> {
+    let objects = load.trace.objects();
+    let requests = Requests {
+        requests: load.trace.requests(),
+        warm: load.warm,
+        size: &|id| objects[id as usize].size,
+        key: &|id| levada_types::Key::of(objects[id as usize].name.as_bytes()),
+    };
+    let all: u64 = objects.iter().map(|object| object.size).sum();
+    evictions.iter().map(|entry| curve(&requests, entry, all)).collect()
+}
+
+/// The aims as given; the hit ratio that is nearly the best, if there are none.
+fn aims(given: Option<Aims>, best: f64) -> Aims {
+    let mut aims = given.unwrap_or_default();
+    if aims.p99.is_none() && aims.origin.is_none() && aims.hit.is_none() {
+        aims.hit = Some(best * 0.95);
+    }
+    aims.cpu = aims.cpu.or(Some(0.8));
+    aims
+}
+
+/// Powers of two, each a quarter of the next; the largest holds all objects.
+fn default_memory(all: u64) -> Vec<u64> {
+    let most = all.max(1 << 20).checked_next_power_of_two().unwrap_or(1 << 62);
+    let mut sizes: Vec<u64> = (0..5).map(|step| (most >> (2 * step)).max(1 << 20)).collect();
+    sizes.reverse();
+    sizes.dedup();
+    sizes
+}
+
+fn costs(args: &PlanArgs, mean: f64) -> anyhow::Result<(Costs, String)> {
+    Ok(match (&args.node, &args.costs) {
+        (Some(node), _) => (Costs::of_node(node, mean)?, format!("from {node}")),
+        (None, Some(file)) => (Costs::read(file)?, format!("from {}", file.display())),
+        (None, None) => (Costs::default(), "a default; give --node or --costs".to_owned()),
+    })
+}
+
+/// Progress on a terminal.
+struct Progress(bool);
+
+impl Progress {
+    fn say(&self, text: &str) {
+        if self.0 {
+            eprint!("\r\u{1b}[K{text}");
+        }
+    }
+
+    fn candidates(&self, done: usize, all: usize, begin: Instant) {
+        let left = begin.elapsed().as_secs_f64() / done.max(1) as f64 * (all - done) as f64;
+        let left = if done > 0 { format!(", about {left:.0} s left") } else { String::new() };
+        self.say(&format!("candidate {} of {all}{left}", done + 1));
+    }
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  levada plan access.log
+  levada plan access.log.*.gz --slo p99=200ms,origin=500Mbit/s,hit=0.9 --survive 1 --growth 2x
+  levada plan access.log --nodes 2,4 --memory 1GiB,4GiB --html plan.html --config cluster
+
+Exit codes:
+  0  a candidate meets the aims
+  1  no candidate meets them; the nearest is shown
+  2  a log cannot be read, or nothing can be planned from it";

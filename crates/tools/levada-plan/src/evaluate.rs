@@ -1,0 +1,172 @@
+//! A candidate in the simulator, at the rate of the peak hour.
+
+use std::{collections::BTreeMap, ops::ControlFlow, time::Duration};
+
+use anyhow::bail;
+use levada_policy::ParameterValue;
+use levada_sim::{
+    Arrivals, Cache, End, Library, Measure, Metric, NetworkModel, Policy, Scenario, Servers, Size,
+    Time, TopologyChoice, Workload, run,
+};
+use serde::Serialize;
+
+use crate::{curve::Curve, peak::Load};
+
+/// A cluster that might do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Candidate {
+    pub(crate) nodes: usize,
+    /// Bytes of each node.
+    pub(crate) memory: u64,
+    pub(crate) policy: String,
+    pub(crate) eviction: &'static str,
+}
+
+/// What all candidates have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct Surroundings {
+    /// Speed of the simulated CPU.
+    pub(crate) cpu: f64,
+    pub(crate) origin_latency: Duration,
+    /// From a node to a client.
+    pub(crate) client_latency: Duration,
+    /// Mean bytes of a requested object.
+    pub(crate) mean_bytes: f64,
+    /// Mbit/s of the requests that no cache can answer, for each request per second of others.
+    pub(crate) passed: f64,
+    /// Runs of each load.
+    pub(crate) parts: usize,
+}
+
+/// The mean of some runs, the least and the most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct Range {
+    pub(crate) mean: f64,
+    pub(crate) least: f64,
+    pub(crate) most: f64,
+}
+
+impl Range {
+    fn of(values: &[f64]) -> Self {
+        Self {
+            mean: values.iter().sum::<f64>() / values.len().max(1) as f64,
+            least: values.iter().copied().fold(f64::INFINITY, f64::min),
+            most: values.iter().copied().fold(0.0, f64::max),
+        }
+    }
+}
+
+/// The figures of a candidate.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct Figures {
+    pub(crate) hit: Range,
+    pub(crate) byte_hit: Range,
+    /// Mbit/s from the origin.
+    pub(crate) origin: Range,
+    /// The share of the time in which the busiest node's CPU works.
+    pub(crate) cpu: Range,
+    /// Seconds.
+    pub(crate) p99: Range,
+    /// A node failed under the load in one of the runs.
+    pub(crate) overloaded: bool,
+}
+
+/// The scenario of a candidate under a load: requests `begin..begin + count` of its trace are measured.
+pub(crate) fn scenario(
+    candidate: &Candidate,
+    load: &Load,
+    around: &Surroundings,
+    begin: usize,
+    count: usize,
+) -> Scenario {
+    let time = |time: Duration| ParameterValue::Text(format!("{}us", time.as_micros()));
+    Scenario {
+        title: "levada plan".to_owned(),
+        seed: 1 + begin as u64,
+        topology: TopologyChoice {
+            name: "star".to_owned(),
+            file: None,
+            parameters: BTreeMap::from([
+                ("server_latency".to_owned(), time(Duration::from_micros(100))),
+                ("client_latency".to_owned(), time(around.client_latency)),
+                ("server_mbps".to_owned(), ParameterValue::Number(10_000.0)),
+                ("client_mbps".to_owned(), ParameterValue::Number(100.0)),
+            ]),
+        },
+        servers: Servers {
+            count: candidate.nodes,
+            cpu: around.cpu,
+            origin_bits_per_second: Some(100_000_000_000),
+            origin_latency: Time(around.origin_latency),
+            ..Servers::default()
+        },
+        workload: Workload {
+            trace: load.model.to_owned(),
+            clients: 200,
+            arrivals: Arrivals::Constant,
+            rate: load.rate,
+            repeat: Some(true),
+            ..Workload::default()
+        },
+        policy: Policy { name: candidate.policy.clone(), parameters: BTreeMap::new() },
+        cache: Cache {
+            memory: Size(candidate.memory),
+            eviction: candidate.eviction.to_owned(),
+            max_object: None,
+            warm_requests: begin as u64,
+        },
+        network: NetworkModel {
+            segment: 1460,
+            initial_window: 10,
+            window: 200,
+            ..NetworkModel::default()
+        },
+        measure: Measure { requests: Some(count as u64), ..Measure::default() },
+        ..Scenario::default()
+    }
+}
+
+/// Runs the candidate under each load, in parts.
+///
+/// # Errors
+/// If a policy or eviction does not exist, or nothing was measured.
+pub(crate) fn evaluate(
+    candidate: &Candidate,
+    loads: &[(Load, Vec<Curve>)],
+    library: &mut Library,
+    around: &Surroundings,
+) -> anyhow::Result<Figures> {
+    let (mut hits, mut bytes, mut origins, mut cpus, mut p99s) =
+        (vec![], vec![], vec![], vec![], vec![]);
+    let mut overloaded = false;
+    for (load, curves) in loads {
+        let count = (load.measured() / around.parts).max(1);
+        for part in 0..around.parts.min(load.measured()) {
+            let scenario = scenario(candidate, load, around, load.warm + part * count, count);
+            let prepared = match scenario.prepare(library) {
+                Ok(prepared) => prepared,
+                Err(problems) => bail!("the candidate cannot be simulated: {problems}"),
+            };
+            let outcome = run(&prepared, &mut |_| ControlFlow::Continue(()));
+            overloaded |= outcome.end == End::Overload;
+            let reading = |metric: Metric| outcome.reading(metric).unwrap_or(0.0);
+            let hit = reading(Metric::HitRatio);
+            let curve = curves.iter().find(|curve| curve.eviction == candidate.eviction);
+            let byte_hit = curve.map_or(hit, |curve| curve.byte_hit(hit));
+            hits.push(hit);
+            bytes.push(byte_hit);
+            let megabits = around.mean_bytes * 8e-6;
+            origins.push(load.rate * (megabits * (1.0 - byte_hit) + around.passed));
+            cpus.push(outcome.servers.iter().map(|server| server.cpu).fold(0.0, f64::max));
+            p99s.push(reading(Metric::LatencyP99));
+        }
+    }
+    Ok(Figures {
+        hit: Range::of(&hits),
+        byte_hit: Range::of(&bytes),
+        origin: Range::of(&origins),
+        cpu: Range::of(&cpus),
+        p99: Range::of(&p99s),
+        overloaded,
+    })
+}

@@ -1,0 +1,28 @@
+//! `levada plan`: how many nodes, how much memory, which policy and eviction, from access logs.
+//!
+//! ```text
+//! logs ── read ── clean ── peak ──┬── backtest: the log's own hit ratio, predicted
+//!                                 └── curve: one cache, by size ── search: candidates ── evaluate: levada-sim
+//!                                                                      │
+//!                            answer: the smallest that meets the aims ─┴── text, page, JSON, configuration
+//! ```
+//!
+//! The evictions are those of `levada-cache` and the policies those of `levada-policy`, which a node runs.
+
+mod aims;
+mod answer;
+mod backtest;
+mod clean;
+mod command;
+mod configuration;
+mod costs;
+mod curve;
+mod evaluate;
+mod page;
+mod peak;
+mod read;
+mod report;
+mod search;
+mod text;
+
+pub use command::{PlanArgs, run};

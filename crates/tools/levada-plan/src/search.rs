@@ -1,0 +1,160 @@
+//! Which candidates are simulated: those that one large cache of their whole memory does not exclude.
+
+use std::{collections::HashMap, time::Instant};
+
+use levada_sim::Library;
+use serde::Serialize;
+
+use crate::{
+    aims::Aims,
+    costs::Prices,
+    curve::Curve,
+    evaluate::{Candidate, Figures, Surroundings, evaluate},
+    peak::Load,
+};
+
+/// A simulated candidate.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Row {
+    #[serde(flatten)]
+    pub(crate) candidate: Candidate,
+    #[serde(flatten)]
+    pub(crate) figures: Figures,
+    /// With fewer nodes, as `--survive` says.
+    pub(crate) survived: Option<Figures>,
+    /// Money, if prices are given.
+    pub(crate) price: Option<f64>,
+    /// The aims that it does not meet.
+    pub(crate) missed: Vec<String>,
+    /// How far it is from them, as a sum of parts of the aims.
+    pub(crate) distance: f64,
+}
+
+/// The questions of a plan.
+pub(crate) struct Question<'a> {
+    pub(crate) nodes: &'a [usize],
+    pub(crate) memory: &'a [u64],
+    pub(crate) policies: &'a [String],
+    pub(crate) aims: Aims,
+    pub(crate) survive: usize,
+    pub(crate) prices: Option<Prices>,
+    /// CPU seconds of one request.
+    pub(crate) cpu_seconds: f64,
+}
+
+/// The simulated candidates, the cheapest first, and the number of those that were excluded.
+pub(crate) fn search(
+    question: &Question<'_>,
+    loads: &[(Load, Vec<Curve>)],
+    library: &mut Library,
+    around: &Surroundings,
+    watch: &mut dyn FnMut(usize, usize, Instant),
+) -> anyhow::Result<(Vec<Row>, usize)> {
+    let all = candidates(question, loads);
+    let total = all.len();
+    let mut hopeful: Vec<Candidate> =
+        all.iter().filter(|candidate| could_do(candidate, question, loads)).cloned().collect();
+    // Impossible aims: the largest candidates show the nearest that is possible.
+    if hopeful.is_empty() {
+        let most = all.iter().map(|candidate| candidate.nodes as u64 * candidate.memory).max();
+        hopeful = all.into_iter().filter(|c| Some(c.nodes as u64 * c.memory) == most).collect();
+    }
+    let begin = Instant::now();
+    let mut known: HashMap<(usize, u64, String), Figures> = HashMap::new();
+    let mut rows = Vec::new();
+    for (done, candidate) in hopeful.iter().enumerate() {
+        watch(done, hopeful.len(), begin);
+        let mut figures_of = |nodes: usize| -> anyhow::Result<Figures> {
+            let key = (nodes, candidate.memory, candidate.policy.clone());
+            if let Some(figures) = known.get(&key) {
+                return Ok(*figures);
+            }
+            let fewer = Candidate { nodes, ..candidate.clone() };
+            let figures = evaluate(&fewer, loads, library, around)?;
+            known.insert(key, figures);
+            Ok(figures)
+        };
+        let figures = figures_of(candidate.nodes)?;
+        let left = candidate.nodes.checked_sub(question.survive).filter(|left| *left > 0);
+        let survived = match left {
+            Some(left) if question.survive > 0 => Some(figures_of(left)?),
+            _ => None,
+        };
+        rows.push(row(candidate, figures, survived, question));
+    }
+    rows.sort_by(|a, b| {
+        cost(a).total_cmp(&cost(b)).then(a.candidate.nodes.cmp(&b.candidate.nodes))
+    });
+    let excluded = total - rows.len();
+    Ok((rows, excluded))
+}
+
+/// Money, or nodes with memory as what decides between equals.
+fn cost(row: &Row) -> f64 {
+    let Candidate { nodes, memory, .. } = row.candidate;
+    row.price.unwrap_or(nodes as f64 * 1e15 + memory as f64)
+}
+
+fn row(
+    candidate: &Candidate,
+    figures: Figures,
+    survived: Option<Figures>,
+    question: &Question<'_>,
+) -> Row {
+    let mut missed = question.aims.missed(&figures);
+    if let Some(survived) = &survived {
+        let fewer = question.aims.missed(survived).into_iter();
+        missed
+            .extend(fewer.map(|(text, by)| (format!("without {}: {text}", question.survive), by)));
+    } else if question.survive > 0 {
+        missed.push((format!("no node is left without {}", question.survive), 10.0));
+    }
+    let price = question
+        .prices
+        .map(|prices| prices.of(candidate.nodes, candidate.memory, figures.origin.mean));
+    Row {
+        candidate: candidate.clone(),
+        figures,
+        survived,
+        price,
+        distance: missed.iter().map(|(_, by)| by).sum(),
+        missed: missed.into_iter().map(|(text, _)| text).collect(),
+    }
+}
+
+/// All combinations, each with the eviction whose curve is the highest.
+fn candidates(question: &Question<'_>, loads: &[(Load, Vec<Curve>)]) -> Vec<Candidate> {
+    let mut all = Vec::new();
+    for &nodes in question.nodes {
+        for &memory in question.memory {
+            let hit = |curve: &&Curve| curve.hit(memory * nodes as u64);
+            let curves = loads.first().map_or(&[][..], |(_, curves)| curves);
+            let best = curves.iter().max_by(|a, b| hit(a).total_cmp(&hit(b)));
+            let eviction = best.map_or("gdsf", |curve| curve.eviction);
+            // With one node there is nothing to choose.
+            let policies = if nodes == 1 { &question.policies[..1] } else { question.policies };
+            all.extend(policies.iter().map(|policy| Candidate {
+                nodes,
+                memory,
+                policy: policy.clone(),
+                eviction,
+            }));
+        }
+    }
+    all
+}
+
+/// Whether one cache of all memory, and all CPUs as one, could meet the aims. Two points of the hit ratio are left
+/// for the error of the curve.
+fn could_do(candidate: &Candidate, question: &Question<'_>, loads: &[(Load, Vec<Curve>)]) -> bool {
+    const ERROR: f64 = 0.02;
+    let left = candidate.nodes.saturating_sub(question.survive);
+    let most = question.aims.cpu.unwrap_or(1.0).min(1.0);
+    left > 0
+        && loads.iter().all(|(load, curves)| {
+            let curve = curves.iter().find(|curve| curve.eviction == candidate.eviction);
+            let hit = curve.map_or(1.0, |curve| curve.hit(candidate.memory * left as u64));
+            load.rate * question.cpu_seconds <= most * left as f64
+                && question.aims.hit.is_none_or(|aim| hit + ERROR >= aim)
+        })
+}

@@ -1,0 +1,176 @@
+//! Plans from generated logs.
+
+use std::{fs, path::Path};
+
+use clap::Parser;
+use levada_cache::eviction::{Keyed, find_eviction};
+use levada_client::command::CommandStatus;
+use levada_plan::{PlanArgs, run};
+use levada_types::{Key, Rng};
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    args: PlanArgs,
+}
+
+fn planned(log: &Path, options: &str) -> anyhow::Result<CommandStatus> {
+    let log = log.display().to_string();
+    let line = ["plan", &log].into_iter().chain(options.split_whitespace());
+    run(&Line::try_parse_from(line)?.args)
+}
+
+/// A log of one hour, whose cache was an LRU of `memory`: what it answered is in the last field.
+fn log(requests: u64, memory: u64) -> Vec<String> {
+    let (mut rng, mut cache) =
+        (Rng::new(7), Keyed::new((find_eviction("lru").unwrap().build)(memory)));
+    (0..requests)
+        .map(|n| {
+            let object = (500.0 * rng.unit().powi(3)) as u64;
+            let bytes = 1000 + object * 37 % 9000;
+            let hit = cache.request(Key::of(&object.to_le_bytes()), bytes);
+            let (second, result) = (n * 3600 / requests, if hit { "HIT" } else { "MISS" });
+            let (minute, second) = (second / 60, second % 60);
+            format!(
+                "10.0.0.{} - - [06/Feb/2009:12:{minute:02}:{second:02} +0000] \"GET /{object} HTTP/1.1\" 200 {bytes} \
+                 \"-\" \"-\" 0.050 {result}",
+                n % 20
+            )
+        })
+        .collect()
+}
+
+fn written(lines: &[String]) -> tempfile::NamedTempFile {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), lines.join("\n") + "\n").unwrap();
+    file
+}
+
+/// The plan as its page says it.
+fn page(lines: &[String], options: &str) -> (CommandStatus, String) {
+    let (file, directory) = (written(lines), tempfile::tempdir().unwrap());
+    let html = directory.path().join("plan.html");
+    let options = format!("--quick --nodes 1,2 --html {} {options}", html.display());
+    let status = planned(file.path(), &options).unwrap();
+    (status, fs::read_to_string(html).unwrap())
+}
+
+#[test]
+fn the_backtest_predicts_the_hit_ratio_within_two_points() {
+    let (_, page) = page(&log(4000, 400_000), "--eviction lru");
+    let error = page.split("points").next().unwrap().rsplit(": ").next().unwrap();
+    let errors: Vec<f64> =
+        error.split(" and ").map(|number| number.trim().parse().unwrap()).collect();
+    assert!(errors.len() == 2 && errors.iter().all(|error| error.abs() <= 2.0), "{error}");
+}
+
+#[test]
+fn the_smallest_cluster_that_meets_the_aims_is_chosen_and_can_be_configured() {
+    let (file, directory) = (written(&log(4000, 400_000)), tempfile::tempdir().unwrap());
+    let options = format!(
+        "--quick --nodes 1,2,3 --survive 1 --slo hit=0.85 --memory 256KiB,4MiB --config {}",
+        directory.path().display()
+    );
+    assert_eq!(planned(file.path(), &options).unwrap(), CommandStatus::Success);
+    let text = fs::read_to_string(directory.path().join("node-2/levada.toml")).unwrap();
+    assert!(text.contains("memory = \"4MiB\"") && text.contains("name = \"node-2\""), "{text}");
+    assert!(!directory.path().join("node-3").exists(), "two nodes survive the loss of one");
+    let scenario = fs::read_to_string(directory.path().join("scenario.toml")).unwrap();
+    let (scenario, problems) = levada_sim::Scenario::read_toml(&scenario);
+    assert!(problems.0.is_empty(), "{problems}");
+    assert_eq!(scenario.servers.count, 2);
+}
+
+#[test]
+fn impossible_aims_have_a_nearest_candidate() {
+    let (status, page) = page(&log(2000, 400_000), "--slo hit=1,p99=1ms");
+    assert_eq!(status, CommandStatus::ProblemsFound);
+    assert!(page.contains("The nearest that is possible is"), "{page}");
+    assert!(page.contains("set more --nodes or --memory"), "{page}");
+}
+
+#[test]
+fn growth_has_two_models_and_prices_decide() {
+    let prices = tempfile::NamedTempFile::new().unwrap();
+    fs::write(prices.path(), "node = 10.0\nmemory_gib = 1.0\n").unwrap();
+    let (_, page) =
+        page(&log(2000, 400_000), &format!("--growth 2x --price {}", prices.path().display()));
+    assert!(page.contains("planned for 2 times") && page.contains("price 10."), "{page}");
+}
+
+#[test]
+fn scanners_are_shown_and_can_be_left_out() {
+    let mut lines = log(2000, 400_000);
+    lines.extend((0..200).map(|n| {
+        format!(
+            "6.6.6.6 - - [06/Feb/2009:12:30:00 +0000] \"GET /admin{n} HTTP/1.1\" 404 10 \"-\" \"-\""
+        )
+    }));
+    lines.extend((0..1200).map(|n| {
+        format!(
+            "7.7.7.7 - - [06/Feb/2009:12:30:00 +0000] \"GET /all{n} HTTP/1.1\" 200 10 \"-\" \"-\""
+        )
+    }));
+    let (_, with) = page(&lines, "");
+    for client in ["6.6.6.6 looks like a scanner", "7.7.7.7 looks like a scanner", "3,200 requests"]
+    {
+        assert!(with.contains(client), "{client}: {with}");
+    }
+    assert!(with.contains("out of order and have been sorted"), "{with}");
+    assert!(page(&lines, "--without-scans").1.contains("2,000 requests for"));
+}
+
+#[test]
+fn logs_that_are_not_as_they_should_be_are_described() {
+    let line = |time: &str, path: &str| {
+        format!("1.1.1.1 - - [{time} +0000] \"GET {path} HTTP/1.1\" 200 10 \"-\" \"-\"")
+    };
+    let noon = "06/Feb/2009:12:00:00";
+    let one = vec![line(noon, "/a"); 50];
+    let all: Vec<_> = (0..50).map(|n| line(noon, &format!("/{n}"))).collect();
+    let mut jumped = vec![line(noon, "/a"); 50];
+    jumped.push(line("06/Feb/2039:12:00:00", "/b"));
+    let mut mixed = one.clone();
+    mixed.extend(vec!["1700000000.123 5 10.0.0.1 TCP_HIT/200 10 GET http://a/".to_owned(); 60]);
+    for (lines, sentence) in [
+        (&one, "all requests are for one object"),
+        (&one, "fewer than 1,000 requests"),
+        (&one, "less than an hour"),
+        (&one, "the model is not checked"),
+        (&all, "no object was requested twice"),
+        (&jumped, "1 requests after a jump of the clock"),
+        (&mixed, "most lines cannot be read"),
+    ] {
+        let (_, page) = page(lines, "");
+        assert!(page.contains(sentence), "{sentence}: {page}");
+    }
+}
+
+#[test]
+fn what_cannot_be_planned_is_one_sentence_with_the_remedy() {
+    let line = "1.1.1.1 - - [06/Feb/2009:12:00:00 +0000] \"GET /a HTTP/1.1\"";
+    for (text, options, sentence) in [
+        ("", "", "no lines"),
+        ("\u{0}\u{1}\u{2} binary", "", "format"),
+        ("1 a 10\n2 b 20\n", "", "--rate"),
+        (&format!("{line} 200 -\n"), "", "$body_bytes_sent"),
+        (&format!("{line} 404 10\n"), "", "give another log"),
+        ("1 a 10\n", "--rate nan", "above 0"),
+        ("1 a 10\n", "--growth 0x", "from 1x to 100x"),
+        ("1 a 10\n", "--policy none", "levada policies"),
+        ("1 a 10\n", "--slo hit=2", "from 0 to 1"),
+    ] {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), text).unwrap();
+        let error = format!("{:#}", planned(file.path(), options).unwrap_err());
+        assert!(error.contains(sentence), "{sentence}: {error}");
+    }
+}
+
+#[test]
+fn a_trace_without_times_is_planned_at_a_given_rate() {
+    let lines: Vec<_> = (0..2000).map(|n| format!("{n} {} 1000", n % 37)).collect();
+    let (status, page) = page(&lines, "--rate 50");
+    assert_eq!(status, CommandStatus::Success);
+    assert!(page.contains("50.0 requests/s as given"), "{page}");
+}
