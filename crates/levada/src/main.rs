@@ -12,8 +12,7 @@ use levada_client::command::CommandStatus;
 use cli::{Cli, Command};
 use command::configuration::start_error;
 
-/// The system allocator took a tenth of the instructions of a proxied request, most of them for
-/// small allocations of the HTTP implementation.
+/// The system allocator took a tenth of the instructions of a proxied request, most for small pieces of HTTP.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

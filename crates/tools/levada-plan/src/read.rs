@@ -70,7 +70,7 @@ pub(crate) struct Log {
 
 /// Most requests that are kept: about 3 GB with their objects. The lines after them are not read.
 const MOST_REQUESTS: usize = 100_000_000;
-/// Most clients that are told apart.
+/// Most clients that are counted separately.
 const MOST_CLIENTS: usize = 1_000_000;
 /// Most times of misses that are kept.
 const MOST_TIMES: usize = 1_000_000;
