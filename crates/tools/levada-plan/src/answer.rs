@@ -42,7 +42,7 @@ pub(crate) fn answer(rows: &[Row], excluded: usize) -> Option<Answer> {
             .collect();
         if reasons.is_empty() && excluded > 0 {
             reasons.push(
-                "smaller candidates cannot meet the aims even as one large cache with one fast CPU"
+                "smaller candidates have too few nodes to lose one, or cannot meet the aims as one large cache with one fast CPU"
                     .to_owned(),
             );
         } else if reasons.is_empty() {

@@ -25,6 +25,9 @@ pub(crate) struct Peak {
     pub(crate) range: (usize, usize),
 }
 
+/// Requests to measure at least, where the log has them.
+const LEAST: usize = 5_000;
+
 /// Finds the peak. `rate` replaces the rate of the log.
 ///
 /// # Errors
@@ -57,8 +60,12 @@ pub(crate) fn peak(log: &Log, rate: Option<f64>) -> anyhow::Result<Peak> {
             }
         }
         peak.hours = Some(span / 3600.0);
-        peak.hour = Some(hour(requests[peak.range.0].time));
         peak.rate = rate.unwrap_or(best as f64 / span.min(3600.0));
+        peak.hour = Some(hour(requests[peak.range.0].time));
+        // A quiet hour has too few requests for figures: those around it are measured at its rate.
+        let lacking = LEAST.min(requests.len() / 2).saturating_sub(best);
+        let end = (peak.range.1 + lacking / 2).min(requests.len());
+        peak.range = (end.saturating_sub(best + lacking), end);
         // A short log has no requests before its peak: its first half fills the memories.
         if peak.range.0 < requests.len() / 4 {
             peak.range.0 = (peak.range.0 + peak.range.1) / 2;

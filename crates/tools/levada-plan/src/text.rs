@@ -52,7 +52,7 @@ fn write(out: &mut String, plan: &Plan) -> fmt::Result {
     if plan.excluded > 0 {
         writeln!(
             out,
-            "  {} further candidates cannot meet the aims even as one large cache",
+            "  {} further candidates cannot meet the aims: they have too few nodes to lose one, or not as one large cache",
             plan.excluded
         )?;
     }
@@ -78,10 +78,15 @@ fn line(row: &Row, figures: &Figures, verdict: &str) -> String {
         candidate.eviction,
         range(figures.hit, 100.0, 1),
         range(figures.byte_hit, 100.0, 1),
-        range(figures.origin, 1.0, 1),
+        range(figures.origin, 1.0, digits(figures.origin.mean)),
         range(figures.cpu, 100.0, 0),
         range(figures.p99, 1e3, 0),
     )
+}
+
+/// The digits after the point of a rate, which may be small.
+const fn digits(rate: f64) -> usize {
+    if rate < 1.0 { 3 } else { 1 }
 }
 
 /// Whether the aims are met, with the price.
@@ -124,7 +129,8 @@ pub(crate) fn log(plan: &Plan) -> Vec<String> {
         ),
         match (peak.hours, peak.hour) {
             (Some(hours), Some(hour)) => format!(
-                "{hours:.1} hours; the peak hour begins at {hour:02} h UTC with {:.1} requests/s of {} on average",
+                "{hours:.1} hours; the peak hour begins at {hour:02} h UTC with {:.*} requests/s of {} on average",
+                digits(peak.rate),
                 peak.rate,
                 ByteSize(peak.mean_bytes as u64)
             ),
