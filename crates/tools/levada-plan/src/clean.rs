@@ -1,4 +1,4 @@
-//! What is left out of a log before it is planned from, and what is wrong with the rest.
+//! Cleans a log: leaves out lines that no plan follows from, and names the faults of the rest.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! What serving costs: CPU time, the time of the origin, money.
+//! The costs of serving: CPU time, the time of the origin, money.
 
 use std::{fs, path::Path, time::Duration};
 

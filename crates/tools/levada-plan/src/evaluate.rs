@@ -22,7 +22,7 @@ pub(crate) struct Candidate {
     pub(crate) eviction: &'static str,
 }
 
-/// What all candidates have in common.
+/// The conditions that all candidates have in common.
 #[derive(Clone, Debug)]
 pub(crate) struct Surroundings {
     /// Speed of the simulated CPU.

@@ -116,7 +116,7 @@ pub(crate) fn backtest(plan: &Plan) -> String {
     )
 }
 
-/// What was read, as sentences.
+/// The log as it was read, in sentences.
 pub(crate) fn log(plan: &Plan) -> Vec<String> {
     let (log, peak) = (&plan.log, &plan.peak);
     let mut lines = vec![

@@ -37,7 +37,7 @@ struct PolicyRow {
     scenario: PoliciesScenario,
     policy: &'static str,
     outcome: ScenarioOutcome,
-    /// What the simulator says, for scenarios with a capacity.
+    /// The figures of the simulator, for scenarios with a capacity.
     predicted: Option<Predicted>,
 }
 
