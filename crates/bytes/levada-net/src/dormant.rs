@@ -7,14 +7,16 @@
 //!
 //! ```text
 //! a write ──> sets `wrote`, lists it once  (the cost on the hot path: two flags)
-//! sweep: wrote since the last sweep?       it makes progress: check again next time
+//! sweep: wrote since the last sweep?       it seems to make progress: check again next time, and once
+//!                                          a second whether timeouts have begun
 //!        nothing outstanding?              removed from the list until it writes again
 //!        too many timeouts in a row, for   reset
 //!        the losses of others, or the
 //!        path is cut?
 //! ```
 //!
-//! So connections that are idle, or that send fast, cost no system call, unless another one is suspected. A
+//! So connections that are idle cost no system call, and those that send fast one a second, unless another one is
+//! suspected. Writes of a few bytes go on for long after their client has vanished: the kernel has room for them. A
 //! client that has closed its window answers window probes: it is slow, not dormant. `path` tells a full link
 //! from a client that is gone. Where it drops much, `probes` ask the silent clients; without the right to do so,
 //! the watch waits for more timeouts, and keeps them short.
@@ -28,7 +30,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed},
     },
     task::{Context, Poll},
     time::{Duration, Instant},
@@ -76,6 +78,8 @@ pub struct WatchedConnection<T> {
     network: OnceLock<ClientNetwork>,
     wrote: AtomicBool,
     listed: AtomicBool,
+    /// Sweeps since the kernel's state of it was looked at.
+    unseen: AtomicU8,
     silence: Mutex<Silence>,
     /// Whether it was ever probed.
     was_probed: AtomicBool,
@@ -158,21 +162,27 @@ impl<T> DormancyWatch<T> {
         paths: &mut Paths,
         suspects: &mut Vec<Suspect<T>>,
     ) -> bool {
-        if connection.wrote.swap(false, Relaxed) {
-            if connection.awaits_answer()
-                && let Some((info, network)) = connection.state()
-            {
-                connection.note_answer(&info, network, now, paths);
-            }
+        let has_written = connection.wrote.swap(false, Relaxed);
+        if has_written && !connection.awaits_answer() && !connection.is_due() {
             return true;
         }
-        // A write from now on lists it again.
-        connection.listed.store(false, Relaxed);
-        // Without an answer it was closed, or the system gives no information.
-        let Some((info, network)) = connection.state() else { return false };
+        if !has_written {
+            // A write from now on lists it again.
+            connection.listed.store(false, Relaxed);
+        }
+        let Some((info, network)) = connection.state() else {
+            // It was closed, or the system gives no information.
+            connection.listed.store(false, Relaxed);
+            return false;
+        };
         if connection.awaits_answer() {
             connection.note_answer(&info, network, now, paths);
         }
+        if has_written && info.retransmits == 0 && info.probes == 0 {
+            connection.unseen.store(0, Relaxed);
+            return true;
+        }
+        connection.listed.store(false, Relaxed);
         if let Some(measured) = self.measured.get().filter(|_| !info.rtt.is_zero()) {
             measured(&connection.about, info.rtt);
         }
@@ -208,17 +218,18 @@ impl<T> DormancyWatch<T> {
         suspects: &[Suspect<T>],
     ) {
         paths.begin(now);
-        for (nth, connection) in moving.iter().enumerate() {
-            if nth < SAMPLES {
-                let Some((info, network)) = connection.state() else { continue };
-                paths.moves(network, now.checked_sub(info.last_ack).unwrap_or(now));
-                paths.sample(network, &info);
-            } else if let Some(network) = connection.network() {
-                paths.moves(network, now);
-            }
-        }
         for Suspect { info, network, .. } in suspects {
             paths.waits(*network, info, now);
+        }
+        for (nth, connection) in moving.iter().enumerate() {
+            let Some(network) = connection.network() else { continue };
+            // That the kernel has taken data says nothing about the client.
+            if nth < SAMPLES || paths.may_be_cut(network, now) {
+                let Some((info, network)) = connection.state() else { continue };
+                paths.heard(network, now.checked_sub(info.last_ack).unwrap_or(now));
+                paths.sample(network, &info);
+            }
+            paths.moves(network);
         }
         paths.settle(self.retries, now);
     }
@@ -310,6 +321,8 @@ impl<T> Suspect<T> {
     }
 }
 
+/// Sweeps after which a connection that goes on writing is looked at: those of a second.
+const UNSEEN: u8 = 10;
 /// The most clients that are probed after a sweep.
 const PROBES: usize = 256;
 /// They are probed in so many portions, with so much time between two.
@@ -318,7 +331,7 @@ const PORTIONS: usize = 16;
 const PORTION_INTERVAL: Duration = Duration::from_millis(5);
 /// Retransmission timeouts are limited to no less than this, Linux' least limit.
 const SHORTEST_TIMEOUT: Duration = Duration::from_secs(1);
-/// The connections that move of which the losses are looked at.
+/// The connections that move of which the losses are looked at, where their path does not seem to be cut.
 const SAMPLES: usize = 64;
 
 fn network_of(socket: BorrowedFd<'_>) -> Option<ClientNetwork> {
@@ -388,6 +401,11 @@ impl<T> WatchedConnection<T> {
             None => {}
         }
         false
+    }
+
+    /// Whether the kernel's state is to be looked at although it goes on writing.
+    fn is_due(&self) -> bool {
+        self.unseen.fetch_add(1, Relaxed) >= UNSEEN
     }
 
     fn awaits_answer(&self) -> bool {
@@ -492,6 +510,7 @@ impl<T> WatchedConnection<T> {
             network: OnceLock::new(),
             wrote: AtomicBool::new(false),
             listed: AtomicBool::new(false),
+            unseen: AtomicU8::default(),
             silence: Mutex::default(),
             was_probed: AtomicBool::new(false),
         })

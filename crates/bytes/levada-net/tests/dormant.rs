@@ -192,3 +192,48 @@ fn path_that_is_cut_while_its_link_is_full_is_noticed_by_the_silence_of_all() {
         assert!(sweeps <= 30, "{given_up:?}");
     });
 }
+
+#[test]
+fn many_clients_that_vanish_at_once_are_given_up_although_the_node_goes_on_writing() {
+    const CLIENTS: usize = 150;
+    if levada_skip::possible(possible()).is_none() {
+        return;
+    }
+    let mut network = Network::new(1);
+    let [server, clients] = ["server", "clients"].map(|name| network.host(name).unwrap());
+    let at = |last| Access::at(Ipv4Addr::new(10, 0, 0, last));
+    let wire = network.join(&[(&server, at(1)), (&clients, at(2))]).unwrap();
+    let here = Ipv4Addr::new(10, 0, 0, 1);
+    let listener = server.namespace().run(|| TcpListener::bind((here, 0))).unwrap().unwrap();
+    let at = listener.local_addr().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (watch, mut readers) = (DormancyWatch::new(1), Vec::new());
+        for _ in 0..CLIENTS {
+            readers.push(clients.namespace().run(|| TcpStream::connect(at)).unwrap().unwrap());
+            let (stream, _) = listener.accept().unwrap();
+            stream.set_nonblocking(true).unwrap();
+            let stream = tokio::net::TcpStream::from_std(stream).unwrap();
+            let connection = WatchedConnection::new(());
+            let mut stream = MonitoredStream::new(stream, Some(watch.clone()), connection);
+            tokio::spawn(async move {
+                // As of a live event: at each sweep, most connections have written since the one before.
+                while stream.write_all(&[7; 20]).await.is_ok() {
+                    tokio::time::sleep(SWEEP).await;
+                }
+            });
+        }
+        for _ in 0..10 {
+            tokio::time::sleep(SWEEP).await;
+            watch.sweep(|_, info| panic!("given up: {info:?}"));
+        }
+        wire.up(1).cut(true);
+        let (mut sweeps, mut given_up) = (0, Vec::new());
+        while given_up.len() < CLIENTS {
+            sweeps += 1;
+            tokio::time::sleep(SWEEP).await;
+            watch.sweep(|_, info| given_up.push((sweeps, info.retransmits)));
+            assert!(sweeps <= 30, "{} of {CLIENTS}: {given_up:?}", given_up.len());
+        }
+    });
+}

@@ -116,10 +116,17 @@ impl Paths {
         });
     }
 
-    /// A connection makes progress, and its client was heard.
-    pub(super) fn moves(&mut self, network: ClientNetwork, heard: Instant) {
-        self.heard(network, heard);
+    /// A connection takes data.
+    pub(super) fn moves(&mut self, network: ClientNetwork) {
         self.each(network, |path| path.moving += 1);
+    }
+
+    /// Whether so many wait, and nobody was heard for so long, that the path to `network` is cut unless somebody
+    /// is heard soon.
+    pub(super) fn may_be_cut(&self, network: ClientNetwork, now: Instant) -> bool {
+        let may_be =
+            |path: &Path| path.waiting >= SEVERAL && path.heard.is_none_or(|at| now - at >= WHILE);
+        may_be(&self.all) || self.networks.get(&network).is_some_and(may_be)
     }
 
     /// The kernel's state of a connection with data that is not acknowledged.
@@ -141,10 +148,12 @@ impl Paths {
 
     /// The kernel's state of a connection that is acknowledged.
     pub(super) fn sample(&mut self, network: ClientNetwork, info: &TcpInfo) {
-        let sent = info.acknowledged / u64::from(info.segment.max(1));
+        // If it waits for an answer, it may be the first on a path that is cut, and not one that loses more.
+        let waits = info.unacked > 0 && info.last_ack > answer_time(info);
+        let (sent, lost) = if waits { sent_before_silence(info) } else { sent_and_lost(info, 0) };
         self.each(network, |path| {
-            path.sent += sent + u64::from(info.retransmitted);
-            path.lost += u64::from(info.retransmitted);
+            path.sent += sent;
+            path.lost += lost;
             path.samples += 1;
             path.round_trips += info.rtt;
             path.answer_times += answer_time(info);
@@ -266,12 +275,23 @@ pub(super) fn answer_time(info: &TcpInfo) -> Duration {
     info.rtt + 4 * info.rtt_deviation
 }
 
-/// What a connection has seen of its path before it fell silent: without the retransmissions of this timeout and
-/// the probe before it (RFC 8985 Sec. 7).
+/// The segments that a connection has sent, and those of them that were lost: without the last `open`
+/// retransmissions.
+fn sent_and_lost(info: &TcpInfo, open: u32) -> (u64, u64) {
+    let lost = u64::from(info.retransmitted.saturating_sub(open));
+    (info.acknowledged / u64::from(info.segment.max(1)) + lost, lost)
+}
+
+/// The same before it fell silent: without the retransmissions of this timeout and the probe before it (RFC 8985
+/// Sec. 7).
+fn sent_before_silence(info: &TcpInfo) -> (u64, u64) {
+    sent_and_lost(info, u32::from(info.retransmits) + 1)
+}
+
+/// What a connection has seen of its path before it fell silent.
 fn own_path(own: &TcpInfo) -> Path {
-    let lost = u64::from(own.retransmitted).saturating_sub(u64::from(own.retransmits) + 1);
-    let sent = own.acknowledged / u64::from(own.segment.max(1));
-    Path { sent: sent + lost, lost, ..Path::default() }
+    let (sent, lost) = sent_before_silence(own);
+    Path { sent, lost, ..Path::default() }
 }
 
 #[cfg(test)]
@@ -355,7 +375,10 @@ mod tests {
             paths.begin(now);
             paths.answered(network(2), Answer { answered, lost: 0 });
             (0..silent).for_each(|_| paths.waits(network(2), &super::tests::silent(), now));
-            (0..moving).for_each(|_| paths.moves(network(2), now));
+            for _ in 0..moving {
+                paths.moves(network(2));
+                paths.heard(network(2), now);
+            }
             (paths.tell(network(2), &sent(10, 0), &probes, now), paths.is_choked(network(2)))
         };
         assert_eq!(told(4, 0, 1), (None, false));
@@ -392,6 +415,17 @@ mod tests {
         assert_eq!(judged(Duration::ZERO, &[sent(850, 150)]), 6);
         assert_eq!(judged(Duration::from_secs(59), &[]), 6, "all others have ended");
         assert_eq!(judged(Duration::from_secs(1), &[]), 1, "nobody remembers");
+    }
+
+    #[test]
+    fn retransmissions_that_are_not_answered_yet_are_no_losses() {
+        let mut paths = Paths::default();
+        let timeout = TcpInfo { unacked: 1, retransmits: 1, last_ack: 500 * MS, ..sent(8, 2) };
+        (0..20).for_each(|_| paths.waits(network(2), &timeout, Instant::now()));
+        assert_eq!(paths.tolerance(network(2), &timeout, 1), 1);
+        let again = TcpInfo { last_ack: MS, rtt: 10 * MS, ..timeout };
+        (0..20).for_each(|_| paths.waits(network(2), &again, Instant::now()));
+        assert_eq!(paths.tolerance(network(2), &timeout, 1), 5, "others were answered");
     }
 
     #[test]
