@@ -8,7 +8,6 @@ const CRATES: &[&str] = &[
     "pure/levada-types",
     "pure/levada-policy",
     "pure/levada-cache",
-    "pure/levada-fetch",
     "sim/levada-trace",
     "sim/levada-topology",
     "sim/levada-outcome",

@@ -15,7 +15,7 @@ use levada_types::Timestamp;
 
 /// Pending events. `E` should be small, because entries are moved often.
 #[derive(Debug)]
-pub(crate) struct Agenda<E> {
+pub struct Agenda<E> {
     /// The events of the current slot and of those before it, the next one last.
     near: Vec<Entry<E>>,
     slots: Vec<Vec<Entry<E>>>,
@@ -33,11 +33,9 @@ pub(crate) struct Agenda<E> {
 const SLOT_BITS: u32 = 18;
 const SLOTS: usize = 1 << 14;
 
-impl<E: Copy> Agenda<E> {
-    /// Size of a pending event, in bytes.
-    pub(crate) const BYTES_PER_EVENT: usize = size_of::<Entry<E>>();
-
-    pub(crate) fn new() -> Self {
+impl<E> Default for Agenda<E> {
+    /// Without events, at the beginning of time.
+    fn default() -> Self {
         Self {
             near: Vec::new(),
             slots: (0..SLOTS).map(|_| Vec::new()).collect(),
@@ -47,11 +45,29 @@ impl<E: Copy> Agenda<E> {
             distant: 0,
         }
     }
+}
+
+impl<E: Copy> Iterator for Agenda<E> {
+    type Item = (Timestamp, E);
+
+    /// Takes out the next event.
+    #[inline]
+    fn next(&mut self) -> Option<(Timestamp, E)> {
+        if self.near.is_empty() {
+            self.turn(Timestamp(u64::MAX));
+        }
+        self.near.pop().map(|entry| (entry.time, entry.event))
+    }
+}
+
+impl<E: Copy> Agenda<E> {
+    /// Size of a pending event, in bytes.
+    pub const BYTES_PER_EVENT: usize = size_of::<Entry<E>>();
 
     /// The time of the next event, if it is due by `until`. The wheel turns no further than that, so
     /// that what is scheduled from then on finds its own slot.
     #[inline]
-    pub(crate) fn next_time(&mut self, until: Timestamp) -> Option<Timestamp> {
+    pub fn next_time(&mut self, until: Timestamp) -> Option<Timestamp> {
         if self.near.is_empty() {
             self.turn(until);
         }
@@ -60,7 +76,7 @@ impl<E: Copy> Agenda<E> {
 
     /// Schedules `event` for `time`, after the events that were scheduled for that time before.
     #[inline]
-    pub(crate) fn schedule(&mut self, time: Timestamp, event: E) {
+    pub fn schedule(&mut self, time: Timestamp, event: E) {
         let slot = slot(time);
         if slot <= self.current {
             let place = self.near.partition_point(|other| other.time > time);
@@ -71,15 +87,6 @@ impl<E: Copy> Agenda<E> {
             self.far.insert((time, self.distant), event);
             self.distant += 1;
         }
-    }
-
-    /// Takes out the next event.
-    #[inline]
-    pub(crate) fn next(&mut self) -> Option<(Timestamp, E)> {
-        if self.near.is_empty() {
-            self.turn(Timestamp(u64::MAX));
-        }
-        self.near.pop().map(|entry| (entry.time, entry.event))
     }
 
     #[inline]
@@ -153,7 +160,7 @@ mod tests {
     fn events_come_by_time_then_by_scheduling() {
         // The spreads lie within a slot, within the wheel, and far beyond it.
         for spread in [1_000, 100_000_000, 1_000_000_000_000] {
-            let mut agenda = Agenda::new();
+            let mut agenda = Agenda::default();
             let mut rng = Rng::new(1);
             let mut expected = Vec::new();
             for number in 0..10_000 {
@@ -162,17 +169,14 @@ mod tests {
                 expected.push((time, number));
             }
             expected.sort_unstable();
-            let mut seen = Vec::new();
-            while let Some(event) = agenda.next() {
-                seen.push(event);
-            }
+            let seen: Vec<_> = agenda.collect();
             assert_eq!(seen, expected);
         }
     }
 
     #[test]
     fn what_is_scheduled_meanwhile_finds_its_place() {
-        let (mut agenda, mut rng) = (Agenda::new(), Rng::new(2));
+        let (mut agenda, mut rng) = (Agenda::default(), Rng::new(2));
         let mut pending = std::collections::BTreeSet::new();
         let mut now = 0;
         for number in 0..200_000u32 {

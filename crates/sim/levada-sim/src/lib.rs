@@ -18,7 +18,6 @@
 pub mod cap;
 mod collect;
 mod kernel;
-pub mod large;
 mod library;
 pub mod machine;
 mod network;
@@ -49,3 +48,11 @@ pub use scenario::{
     Scenario, Servers, Share, Size, Time, TopologyChoice, Workload,
 };
 pub use world::BYTES_PER_REQUEST;
+
+/// The network of packets by itself, with the event queue that drives it: for worlds of other crates.
+pub mod packets {
+    pub use crate::{
+        kernel::Agenda,
+        network::{Arrival, NetworkEvent, PacketNetwork},
+    };
+}

@@ -87,7 +87,7 @@ enum QueueEvent {
 
 /// First come, first served: the sum of all times in the system, in ns.
 fn in_turn(mut arrivals: JobArrivals, jobs: u64) -> f64 {
-    let (mut agenda, mut station) = (Agenda::new(), Station::default());
+    let (mut agenda, mut station) = (Agenda::default(), Station::default());
     let (mut sum, mut come) = (0.0, 0);
     agenda.schedule(arrivals.next(Timestamp::ZERO), QueueEvent::Arrival);
     while let Some((now, event)) = agenda.next() {
@@ -110,7 +110,7 @@ fn in_turn(mut arrivals: JobArrivals, jobs: u64) -> f64 {
 /// present from the beginning would have received. It is the same for all jobs, so each job leaves
 /// when `served` reaches a value known at its arrival. Only the next departure is in the agenda.
 fn shared(mut arrivals: JobArrivals, jobs: u64) -> f64 {
-    let mut agenda = Agenda::new();
+    let mut agenda = Agenda::default();
     // The value of `served` at which each job is done, largest first.
     let mut present: Vec<(f64, Timestamp)> = Vec::new();
     let (mut served, mut changed, mut change) = (0.0, Timestamp::ZERO, 0);

@@ -181,7 +181,7 @@ impl<'a> World<'a> {
         let network = Network::new(&scenario.network, topology, routes, &servers_at, &clients_at);
         Self {
             now: Timestamp::ZERO,
-            agenda: Agenda::new(),
+            agenda: Agenda::default(),
             demand: Demand::new(scenario, trace.clone(), &documents, clients_at.len() as u32),
             next_send: None,
             redirectors: Redirectors::new(

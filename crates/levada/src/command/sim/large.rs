@@ -8,7 +8,7 @@ use std::{
 use anyhow::ensure;
 use levada_client::command::{CommandStatus, output};
 use levada_fetch::{Mode, Plan};
-use levada_sim::large::{Case, Fetched, Line, Settings, compare};
+use levada_large::{Case, Fetched, Line, Settings, compare};
 use serde_json::{Value as Json, json};
 
 use super::args::{LargeArgs, Retry};

@@ -73,7 +73,7 @@ impl<'a> SessionWorld<'a> {
         let nodes = (0..servers).map(|server| Node::new(&format!("server-{server}"))).collect();
         Self {
             settings,
-            agenda: Agenda::new(),
+            agenda: Agenda::default(),
             tree,
             servers: (0..servers)
                 .map(|_| WebServer::new(&settings.hardware, eviction, cache_bytes))

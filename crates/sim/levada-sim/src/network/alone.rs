@@ -46,7 +46,7 @@ pub fn transfer(
     let places = |role| topology.places_of(role).collect::<Vec<_>>();
     let (servers, clients) = (places(Role::Server), places(Role::Client));
     let mut network = Network::new(model, topology, &routes, &servers, &clients);
-    let mut agenda = Agenda::new();
+    let mut agenda = Agenda::default();
     for (n, transfer) in (0..).zip(transfers) {
         agenda.schedule(transfer.at, TransferEvent::Open(n));
     }

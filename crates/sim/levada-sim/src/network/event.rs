@@ -4,7 +4,7 @@ use levada_types::Timestamp;
 
 /// An arrival at an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Arrival {
+pub enum Arrival {
     /// The server has the whole request of this transfer.
     Request(u32),
     /// The client has the last byte of the response.
@@ -23,7 +23,7 @@ pub(crate) enum Arrival {
 
 /// An event of the network, with its transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NetworkEvent {
+pub enum NetworkEvent {
     /// It is time for the next events of the network's own queue.
     Wake,
     /// The server has received the request.

@@ -26,12 +26,12 @@ use levada_types::Timestamp;
 use crate::{kernel::Agenda, scenario::NetworkModel};
 
 pub use alone::{Transfer, Transferred, transfer};
-pub(crate) use event::{Arrival, NetworkEvent};
+pub use event::{Arrival, NetworkEvent};
 pub use fidelity::Fidelity;
 pub(crate) use flow::BYTES_PER_TRANSFER;
 use flow::Flow;
 pub(crate) use packet::MAX_WINDOW;
-pub(crate) use packet::PacketNetwork;
+pub use packet::PacketNetwork;
 
 /// The network of a run.
 #[derive(Debug)]

@@ -155,7 +155,7 @@ impl<'a> PrototypeWorld<'a> {
     fn new(plan: &'a Plan, policy: Box<dyn Policy>) -> Self {
         let nodes = (0..plan.servers).map(|server| Node::new(&server_name(server))).collect();
         let machine = |_| Machine::new(&plan.hardware, plan.eviction, plan.memory);
-        let mut agenda = Agenda::new();
+        let mut agenda = Agenda::default();
         let client = |(number, mut visitor): (u32, Visitor)| {
             let (think, next) = visitor.next(&plan.site);
             agenda.schedule(Timestamp::ZERO + think, PrototypeEvent::Ask { client: number });

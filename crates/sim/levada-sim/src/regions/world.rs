@@ -123,7 +123,7 @@ impl<'a> RegionWorld<'a> {
             nodes: nodes(prepared, regions, map),
             sent: vec![0; all],
             rng: Rng::new(scenario.seed ^ CHANCE),
-            agenda: Agenda::new(),
+            agenda: Agenda::default(),
             kept: BTreeMap::new(),
             exchanges: Slab::new(),
             fills: Slab::new(),

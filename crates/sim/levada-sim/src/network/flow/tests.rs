@@ -36,7 +36,7 @@ impl Net {
             [Role::Server, Role::Client].map(|role| topology.places_of(role).collect::<Vec<_>>());
         let tcp = Tcp::from(&scenario.network);
         let flow = Flow::new(tcp, &topology, &routes, &servers, &clients);
-        Self { flow, agenda: Agenda::new(), now: Timestamp::ZERO, events: 0 }
+        Self { flow, agenda: Agenda::default(), now: Timestamp::ZERO, events: 0 }
     }
 
     fn send(&mut self, transfer: u32, client: u32, bytes: u64) {

@@ -34,7 +34,7 @@ pub(crate) use levada_topology::tcp::MAX_WINDOW;
 
 /// The packet network: see the module.
 #[derive(Debug)]
-pub(crate) struct PacketNetwork {
+pub struct PacketNetwork {
     settings: TcpSettings,
     paths: Paths,
     /// Links by [`Hop::index`](levada_topology::Hop::index).
@@ -115,7 +115,8 @@ struct Timer {
 }
 
 impl PacketNetwork {
-    pub(crate) fn new(
+    /// An idle network. Servers and clients are numbered in the order given.
+    pub fn new(
         model: &NetworkModel,
         topology: &Topology,
         routes: &Routes,
@@ -141,7 +142,7 @@ impl PacketNetwork {
     }
 
     /// See [`Network::open`](super::Network::open).
-    pub(crate) fn open<E: Copy + From<NetworkEvent>>(
+    pub fn open<E: Copy + From<NetworkEvent>>(
         &mut self,
         transfer: u32,
         client: u32,
@@ -163,7 +164,7 @@ impl PacketNetwork {
     }
 
     /// See [`Network::ready`](super::Network::ready).
-    pub(crate) fn ready<E: Copy + From<NetworkEvent>>(
+    pub fn ready<E: Copy + From<NetworkEvent>>(
         &mut self,
         transfer: u32,
         bytes: u64,
@@ -178,14 +179,14 @@ impl PacketNetwork {
     }
 
     /// How many bytes of the response the client has in order. The transfer is not over yet.
-    pub(crate) fn received(&self, transfer: u32) -> u64 {
+    pub fn received(&self, transfer: u32) -> u64 {
         let connection = &self.connections[self.of_transfer[transfer as usize]];
         if connection.transfer == transfer { connection.received(&self.settings) } else { 0 }
     }
 
     /// Both ends drop the connection: nothing more is sent or reported. Packets under way still occupy
     /// the links.
-    pub(crate) fn close(&mut self, transfer: u32) {
+    pub fn close(&mut self, transfer: u32) {
         let number = self.of_transfer[transfer as usize];
         let connection = &mut self.connections[number];
         if connection.transfer == transfer && !connection.is_over() {
@@ -195,7 +196,7 @@ impl PacketNetwork {
     }
 
     /// See [`Network::handle`](super::Network::handle).
-    pub(crate) fn handle<E: Copy + From<NetworkEvent>>(
+    pub fn handle<E: Copy + From<NetworkEvent>>(
         &mut self,
         event: NetworkEvent,
         now: Timestamp,
@@ -357,17 +358,17 @@ impl PacketNetwork {
     }
 
     /// Bytes carried by a direction of a link.
-    pub(crate) fn carried(&self, hop: usize) -> u64 {
+    pub fn carried(&self, hop: usize) -> u64 {
         self.links[hop].carried
     }
 
     /// Packets dropped at full queues, over all links.
-    pub(crate) fn dropped(&self) -> u64 {
+    pub fn dropped(&self) -> u64 {
         self.links.iter().map(|link| link.dropped).sum()
     }
 
     /// Number of events: packets at the end of a link, and timers.
-    pub(crate) fn events(&self) -> u64 {
+    pub fn events(&self) -> u64 {
         self.events
     }
 }

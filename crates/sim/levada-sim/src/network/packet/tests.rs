@@ -60,7 +60,7 @@ impl TestNetwork {
         let model = NetworkModel { fidelity: crate::Fidelity::Packet, ..model.clone() };
         let (servers, clients) = (places(Role::Server), places(Role::Client));
         Self {
-            agenda: Agenda::new(),
+            agenda: Agenda::default(),
             network: Network::new(&model, topology, &routes, &servers, &clients),
             transfers: Vec::new(),
             seen: Vec::new(),

@@ -9,17 +9,14 @@ use std::{
 
 use levada_fetch::{Chunked, PieceCounts};
 use levada_policy::{NodeIndex, PickContext};
+use levada_sim::packets::{Agenda, Arrival, NetworkEvent, PacketNetwork};
 use levada_types::{Key, Request, Timestamp};
 
-use super::{
+use crate::{
     Fault, Fetched, Settings, World,
     agent::Agent,
     flight::{Flight, Flights, Name, State},
     wire,
-};
-use crate::{
-    kernel::Agenda,
-    network::{Arrival, NetworkEvent, PacketNetwork},
 };
 
 /// How often nodes pass on what has come and look at their timers.
@@ -95,7 +92,7 @@ impl<'a> Run<'a> {
         let settings = world.settings;
         let victim = settings.nodes / 2 + 1;
         let victim = victim.min(settings.nodes - 1);
-        let mut agenda = Agenda::new();
+        let mut agenda = Agenda::default();
         let mut agents = Vec::new();
         let askable: Vec<_> = (0..settings.nodes).filter(|node| *node != victim).collect();
         for client in 0..settings.clients {

@@ -1,6 +1,6 @@
 //! The fetches that large-file settings are judged by: first and cached, undisturbed and with a fault.
 
-use super::{Fault, Fetched, Settings, World};
+use crate::{Fault, Fetched, Settings, World};
 
 /// One of the fetches that [`compare`] plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use levada_sim::{Fidelity, NetworkModel, Size, Time, packets::PacketNetwork};
 use levada_topology::{Link, PlaceIndex, Role, Topology};
 
-use super::{Fault, Line, Settings};
-use crate::{Fidelity, NetworkModel, Size, Time, network::PacketNetwork};
+use crate::{Fault, Line, Settings};
 
 /// Two Ethernet packets, the least that segmentation offload sends at once. The receiver of the packet
 /// network holds 64 segments, and 64 of these fill 75 Mbit/s at 20 ms.

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, rc::Rc};
 use levada_fetch::{Chunked, Progress, Request, RequestId};
 use levada_types::Timestamp;
 
-use super::{
+use crate::{
     Settings,
     flight::{Flight, State},
     run::Run,
