@@ -76,6 +76,14 @@ pub enum Metric {
     OriginRequests,
     /// Bytes that came from other regions, with headers.
     LongBytes,
+    /// Requests that the origin answers, per second.
+    OriginRate,
+    /// Bits of bodies that the origin sends, per second.
+    OriginEgress,
+    /// The same in the busiest second.
+    OriginPeak,
+    /// Time that a request waits at the origin before it is worked on, mean.
+    OriginWait,
     /// Requests that got no whole answer because a server failed.
     Lost,
     /// Tries of requests at another server because one had failed.
@@ -128,6 +136,10 @@ pub const METRICS: &[Metric] = &[
     Metric::FirstP95,
     Metric::OriginRequests,
     Metric::LongBytes,
+    Metric::OriginRate,
+    Metric::OriginEgress,
+    Metric::OriginPeak,
+    Metric::OriginWait,
     Metric::Lost,
     Metric::Retried,
     Metric::LossMisses,
@@ -143,6 +155,8 @@ pub const METRICS: &[Metric] = &[
 pub enum Unit {
     /// Requests per second.
     PerSecond,
+    /// Bits per second.
+    BitsPerSecond,
     /// Seconds.
     Seconds,
     /// A part of one, printed in percent.
@@ -156,6 +170,7 @@ impl Unit {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::PerSecond => "req/s",
+            Self::BitsPerSecond => "bit/s",
             Self::Seconds => "s",
             Self::Part => "%",
             Self::Count => "",
@@ -199,6 +214,10 @@ impl Metric {
             Self::FirstP95 => "first_p95",
             Self::OriginRequests => "origin_requests",
             Self::LongBytes => "long_bytes",
+            Self::OriginRate => "origin_rate",
+            Self::OriginEgress => "origin_egress",
+            Self::OriginPeak => "origin_peak",
+            Self::OriginWait => "origin_wait",
             Self::Lost => "lost",
             Self::Retried => "retried",
             Self::LossMisses => "loss_misses",
@@ -245,6 +264,10 @@ impl Metric {
             Self::FirstP95 => "first, 95th percentile",
             Self::OriginRequests => "at the origin / object",
             Self::LongBytes => "bytes over long links",
+            Self::OriginRate => "to the origin",
+            Self::OriginEgress => "from the origin",
+            Self::OriginPeak => "from the origin, busiest second",
+            Self::OriginWait => "wait at the origin",
             Self::Lost => "lost",
             Self::Retried => "tried again",
             Self::LossMisses => "more misses / failure",
@@ -259,7 +282,10 @@ impl Metric {
     /// The unit in which the metric counts.
     pub const fn unit(self) -> Unit {
         match self {
-            Self::Capacity | Self::Sustained | Self::Throughput => Unit::PerSecond,
+            Self::Capacity | Self::Sustained | Self::Throughput | Self::OriginRate => {
+                Unit::PerSecond
+            }
+            Self::OriginEgress | Self::OriginPeak => Unit::BitsPerSecond,
             Self::LatencyMean
             | Self::LatencyP50
             | Self::LatencyP90
@@ -270,6 +296,7 @@ impl Metric {
             | Self::FirstP95
             | Self::Recovery
             | Self::AwayP95
+            | Self::OriginWait
             | Self::Duration => Unit::Seconds,
             Self::HitRatio
             | Self::MissRatio

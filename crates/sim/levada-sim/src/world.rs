@@ -13,6 +13,10 @@
 //! ```
 
 mod failures;
+mod fills;
+mod origin;
+
+pub(crate) use origin::Egress;
 
 use std::{collections::VecDeque, ops::ControlFlow};
 
@@ -21,6 +25,7 @@ use levada_policy::{NodeIndex, RequestOutcome};
 use levada_topology::{Role, Topology};
 use levada_types::{Request as PolicyRequest, ServiceClass, Timestamp};
 
+use self::{fills::Fill, origin::Origin};
 use crate::{
     End, Outcome, Prepared, Progress, Remark,
     collect::{Collector, Ending, TICK},
@@ -28,7 +33,7 @@ use crate::{
     network::{Arrival, BYTES_PER_TRANSFER, Network, NetworkEvent},
     redirector::{Counted, Redirectors},
     scenario::{Arrivals, Scenario, Servers},
-    server::{Cost, Line, Memory, Place, Server, Station, block_bytes, blocks},
+    server::{Cost, Line, Memory, Place, Server, block_bytes, blocks},
     slab::{NONE, Slab},
     workload::{Demand, Document, documents},
 };
@@ -72,8 +77,10 @@ pub(crate) struct World<'a> {
 enum Event {
     /// The CPU has finished the work of this request's stage.
     Cpu(u32),
-    /// A disk, or the CPU of another server, has a block for this fill.
+    /// A disk, the origin's link or the CPU of another server has a block for this fill.
     Block(u32),
+    /// The origin begins to send the body of this fill.
+    Answer(u32),
     Network(NetworkEvent),
     /// Takes a checkpoint.
     Tick,
@@ -91,13 +98,6 @@ impl From<NetworkEvent> for Event {
     fn from(event: NetworkEvent) -> Self {
         Self::Network(event)
     }
-}
-
-/// The origin that servers fetch from in place of their disks, behind one link that they share.
-struct Origin {
-    link: Station,
-    bits_per_second: u64,
-    latency: u64,
 }
 
 /// The admission of one front-end: requests outstanding, and those that wait with the times at which
@@ -154,20 +154,6 @@ enum Stage {
 pub const BYTES_PER_REQUEST: usize =
     size_of::<Request>() + BYTES_PER_TRANSFER + 12 * 4 + Agenda::<Event>::BYTES_PER_EVENT;
 
-/// A file on its way from the disk, or from another server's memory. Requests for the same file
-/// meanwhile become followers.
-#[derive(Clone, Copy, Debug)]
-struct Fill {
-    /// The server that reads it; [`NONE`] after this server has failed.
-    server: u32,
-    document: u32,
-    /// The server whose memory it comes from; [`NONE`] for the disk.
-    holder: u32,
-    /// Blocks read so far.
-    done: u32,
-    followers: Line,
-}
-
 impl<'a> World<'a> {
     pub(crate) fn new(prepared: &'a Prepared) -> Self {
         let Prepared { scenario, topology, routes, trace, .. } = prepared;
@@ -196,11 +182,8 @@ impl<'a> World<'a> {
             collector: Collector::new(prepared, documents.len(), servers.len()),
             documents,
             costs: (0..servers.len()).map(|n| Cost::new(&scenario.servers, n)).collect(),
-            origin: scenario.servers.origin_bits_per_second.map(|bits_per_second| Origin {
-                link: Station::default(),
-                bits_per_second,
-                latency: scenario.servers.origin_latency.0.as_nanos() as u64,
-            }),
+            origin: (scenario.origin.as_ref())
+                .map(|origin| Origin::new(origin, Timestamp::ZERO + scenario.measure.warm_up.0)),
             front_ends: vec![FrontEnd::default(); redirectors_at.len()],
             admitted_limit: admitted_limit(scenario, redirectors_at.len()),
             active_limit: scenario.servers.active,
@@ -298,6 +281,7 @@ impl<'a> World<'a> {
                 _ => self.closed(request),
             },
             Event::Block(fill) => self.block_fetched(fill),
+            Event::Answer(fill) => self.answered(fill),
             Event::Network(event) => self.arrived(event),
             Event::Tick => {
                 let offered = self.demand.rate(self.now).unwrap_or(0.0);
@@ -451,90 +435,6 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Begins a fill and serves the request from it.
-    fn fill(&mut self, request: u32, holder: u32) {
-        let Request { document, server, .. } = self.requests[request];
-        let followers = Line::default();
-        let fill = self.fills.insert(Fill { server, document, holder, done: 0, followers });
-        self.servers[server as usize].memory.begin_fill(document, fill);
-        self.serve_from_fill(request, fill);
-        self.fetch_block(fill);
-    }
-
-    /// The request follows the fill.
-    fn serve_from_fill(&mut self, request: u32, fill: u32) {
-        self.requests[request].fill = fill;
-        self.fills[fill].followers.push(request, &mut self.requests);
-        self.respond(request);
-    }
-
-    /// Another server that has `document` in memory, where servers fetch from each other (WRR/GMS of
-    /// ASPLOS'98). The lookup counts as a use at the holder.
-    fn holder(&mut self, document: u32, asking: u32) -> u32 {
-        if !self.global_memory {
-            return NONE;
-        }
-        let others = (0..).zip(&mut self.servers).filter(|(server, _)| *server != asking);
-        let mut having =
-            others.filter_map(|(server, at)| Some((server, at.memory.find(document)?)));
-        having
-            .find(|(_, place)| matches!(place, Place::Memory(_)))
-            .map_or(NONE, |(server, _)| server)
-    }
-
-    /// The disk reads the next block, or the server that has it in memory sends it, at the cost of
-    /// sending it to a client. Receiving costs nothing: LARD's paper leaves this open, and zero
-    /// favours WRR/GMS.
-    fn fetch_block(&mut self, fill: u32) {
-        let Fill { server, document, holder, done, .. } = self.fills[fill];
-        let bytes = block_bytes(self.documents[document as usize].size, done);
-        let at = if holder != NONE {
-            let cost = self.costs[holder as usize].transmit(bytes);
-            self.servers[holder as usize].cpu.take(self.now, cost)
-        } else if let Some(origin) = &mut self.origin {
-            origin.fetch(self.now, done, bytes)
-        } else {
-            let cost = self.costs[server as usize].read(done, bytes);
-            self.servers[server as usize].disk_of(document).take(self.now, cost)
-        };
-        self.agenda.schedule(at, Event::Block(fill));
-    }
-
-    /// A block was read: the fill goes on, and so do the requests that wait for this block.
-    fn block_fetched(&mut self, fill: u32) {
-        if self.fills[fill].server == NONE {
-            self.fills.remove(fill);
-            return;
-        }
-        self.fills[fill].done += 1;
-        let Fill { server, document, holder, done, followers } = self.fills[fill];
-        let Document { key, size } = self.documents[document as usize];
-        let whole = done == blocks(size);
-        if whole {
-            let memory = &mut self.servers[server as usize].memory;
-            if holder == NONE {
-                memory.end_fill(document, key, size);
-            } else {
-                // WRR/GMS keeps one copy in all memories together, as one large memory would.
-                memory.forget(document);
-            }
-            self.fills.remove(fill);
-        } else {
-            self.fetch_block(fill);
-        }
-        let mut follower = followers.first;
-        while follower != NONE {
-            let next = self.requests[follower].next;
-            if whole {
-                self.requests[follower].fill = NONE;
-            }
-            if self.requests[follower].stage == Stage::Filling {
-                self.transmit(follower);
-            }
-            follower = next;
-        }
-    }
-
     /// The CPU transmits the next block if it has been read; otherwise the request waits for it.
     fn respond(&mut self, request: u32) {
         let Request { fill, block, .. } = self.requests[request];
@@ -659,6 +559,7 @@ impl<'a> World<'a> {
             names: servers.map(|place| place.name.to_string()).collect(),
             topology,
             network: &self.network,
+            egress: self.origin.as_ref().map(Origin::egress),
         };
         Outcome { remarks, ..self.collector.conclude(&ending) }
     }
@@ -688,15 +589,6 @@ impl<'a> World<'a> {
         }
         remarks.extend(self.prepared.scenario.unreachable_threshold(self.front_ends.len() as u64));
         remarks
-    }
-}
-
-impl Origin {
-    /// The time at which block `number` of a document has come.
-    fn fetch(&mut self, now: Timestamp, number: u32, bytes: u64) -> Timestamp {
-        let nanoseconds = u128::from(bytes) * 8_000_000_000 / u128::from(self.bits_per_second);
-        let come = self.link.take(now, u64::try_from(nanoseconds).unwrap_or(u64::MAX));
-        Timestamp(come.0 + if number == 0 { self.latency } else { 0 })
     }
 }
 

@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, ops::ControlFlow, time::Duration};
 use anyhow::bail;
 use levada_policy::ParameterValue;
 use levada_sim::{
-    Arrivals, Cache, End, Library, Measure, Metric, NetworkModel, Policy, Scenario, Servers, Size,
-    Time, TopologyChoice, Workload, run,
+    Arrivals, Cache, End, Library, Measure, Metric, NetworkModel, Origin, Policy, Scenario,
+    Servers, Size, Time, TopologyChoice, Workload, run,
 };
 use serde::Serialize;
 
@@ -93,13 +93,8 @@ pub(crate) fn scenario(
                 ("client_mbps".to_owned(), ParameterValue::Number(100.0)),
             ]),
         },
-        servers: Servers {
-            count: candidate.nodes,
-            cpu: around.cpu,
-            origin_bits_per_second: Some(100_000_000_000),
-            origin_latency: Time(around.origin_latency),
-            ..Servers::default()
-        },
+        servers: Servers { count: candidate.nodes, cpu: around.cpu, ..Servers::default() },
+        origin: Some(Origin { latency: Time(around.origin_latency), ..Origin::default() }),
         workload: Workload {
             trace: load.model.to_owned(),
             clients: 200,

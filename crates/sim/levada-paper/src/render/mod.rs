@@ -10,7 +10,7 @@ use levada_sim::Unit;
 /// A number with the digits that its unit needs.
 pub fn number(value: f64, unit: Unit) -> String {
     match unit {
-        Unit::PerSecond => format!("{value:.0}"),
+        Unit::PerSecond | Unit::BitsPerSecond => format!("{value:.0}"),
         Unit::Part => format!("{:.1}", value * 100.0),
         Unit::Count if value.abs() >= 100.0 || value.fract() == 0.0 => format!("{value:.0}"),
         Unit::Seconds | Unit::Count => format!("{value:.2}"),

@@ -4,7 +4,7 @@ use levada_topology::{Hop, Role};
 use levada_types::Timestamp;
 
 use super::{Collector, Ending, LOOK_BACK, TICK, histogram::Histogram};
-use crate::{End, LinkUse, Metric, Outcome, Reading, Series, ServerUse};
+use crate::{End, LinkUse, Metric, Outcome, Reading, Series, ServerUse, world::Egress};
 
 impl Collector {
     /// The outcome of a run with this end.
@@ -40,6 +40,9 @@ impl Collector {
         self.add_latencies(&mut outcome);
         if let Some(losses) = &self.losses {
             losses.conclude(self.warm_up, &mut outcome);
+        }
+        if let Some(egress) = &ending.egress {
+            add_origin(&mut outcome, egress, measured);
         }
         self.add_servers(&mut outcome, ending);
         self.add_links(&mut outcome, ending);
@@ -162,6 +165,18 @@ impl Collector {
             y: "servers per object in memory".to_owned(),
             points: std::mem::take(&mut self.replicas),
         });
+    }
+}
+
+fn add_origin(outcome: &mut Outcome, egress: &Egress, measured: f64) {
+    let per_second = |count: u64| if measured > 0.0 { count as f64 / measured } else { 0.0 };
+    outcome.readings.extend([
+        (Metric::OriginRate.into(), per_second(egress.requests)),
+        (Metric::OriginEgress.into(), 8.0 * per_second(egress.bytes)),
+        (Metric::OriginPeak.into(), 8.0 * egress.peak as f64),
+    ]);
+    if let (waited, asked @ 1..) = egress.waited {
+        outcome.readings.insert(Metric::OriginWait.into(), waited as f64 / 1e9 / asked as f64);
     }
 }
 

@@ -12,7 +12,7 @@ use levada_topology::Topology;
 use levada_types::Timestamp;
 
 use self::losses::Losses;
-use crate::{End, Prepared, network::Network, server::Server, workload::Ramp};
+use crate::{End, Prepared, network::Network, server::Server, workload::Ramp, world::Egress};
 
 /// The interval of points of curves and of utilisation checkpoints, in nanoseconds: the step of the
 /// papers' ramp.
@@ -230,4 +230,6 @@ pub(crate) struct Ending<'a> {
     pub(crate) names: Vec<String>,
     pub(crate) topology: &'a Topology,
     pub(crate) network: &'a Network,
+    /// The readings of the origin, where there is one.
+    pub(crate) egress: Option<Egress>,
 }

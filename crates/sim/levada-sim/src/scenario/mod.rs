@@ -5,6 +5,7 @@
 //! change one key each. [`Scenario::prepare`] checks it.
 
 mod failure;
+mod origin;
 mod prepare;
 mod read;
 
@@ -32,6 +33,8 @@ pub struct Scenario {
     pub topology: TopologyChoice,
     /// The servers.
     pub servers: Servers,
+    /// The origin that servers fetch from. Without it, they read all documents from their disks.
+    pub origin: Option<Origin>,
     /// The workload: clients, documents and the times of requests.
     pub workload: Workload,
     /// The policy and its parameters, as in a node's configuration.
@@ -87,11 +90,6 @@ pub struct Servers {
     pub disk: f64,
     /// Speeds of the first servers, by which `cpu` and `disk` are multiplied; all others have 1.
     pub speeds: Vec<f64>,
-    /// Capacity of one link to the origin, in bits per second. With it, servers fetch documents over
-    /// this link, which all of them share, instead of reading them from disk.
-    pub origin_bits_per_second: Option<u64>,
-    /// Time that the origin takes for each document, in addition to its transfer.
-    pub origin_latency: Time,
     /// The part of the servers behind slow links (OSDI'02 Sec. 5.4.1).
     pub slow: Share,
     /// Capacity of these links, in bits per second.
@@ -107,6 +105,34 @@ pub struct Servers {
     pub noticed_after: Time,
     /// Servers that fail and return.
     pub failure: Vec<Failure>,
+}
+
+/// The origin of all servers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Origin {
+    /// Time from a request to the first byte of its answer, once the origin works on it.
+    pub latency: Time,
+    /// Requests that it works on or sends to at a time; others wait, first come, first served. Without it
+    /// there is no limit.
+    pub at_once: Option<u32>,
+    /// Requests that it begins to work on in a second, at equal intervals; others wait. Without it there is
+    /// no limit.
+    pub requests_per_second: Option<f64>,
+    /// Capacity of its link, in bits per second, which all bodies share block by block. Without it they
+    /// take no time.
+    pub bits_per_second: Option<u64>,
+}
+
+impl Default for Origin {
+    fn default() -> Self {
+        Self {
+            latency: Time(Duration::from_millis(40)),
+            at_once: None,
+            requests_per_second: None,
+            bits_per_second: None,
+        }
+    }
 }
 
 /// Servers that fail, one after the other, and return.
@@ -140,8 +166,6 @@ impl Default for Servers {
             disks: 1,
             disk: 1.0,
             speeds: Vec::new(),
-            origin_bits_per_second: None,
-            origin_latency: Time(Duration::from_millis(40)),
             slow: Share(0.0),
             slow_bits_per_second: 10_000_000,
             names: Vec::new(),

@@ -65,6 +65,7 @@ impl Scenario {
         let mut problems = Problems::default();
         self.check_numbers(&mut problems);
         self.check_policy(&mut problems);
+        self.check_origin(&mut problems);
         self.check_failures(&mut problems);
         if let Some(settings) = &self.cap {
             cap::check(settings, &mut problems);
@@ -161,11 +162,6 @@ impl Scenario {
             !servers.speeds.iter().all(|speed| positive(*speed)),
             "servers.speeds",
             "each must be a number above 0; 1 is as fast as the others",
-        );
-        problems.add_if(
-            servers.origin_bits_per_second == Some(0),
-            "servers.origin_bits_per_second",
-            "a link must carry something",
         );
         problems.add_if(
             servers.slow_bits_per_second == 0,

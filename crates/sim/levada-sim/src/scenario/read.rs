@@ -8,7 +8,7 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
-use super::Scenario;
+use super::{Origin, Scenario};
 use crate::{cap, regions};
 
 /// A problem of a scenario.
@@ -163,6 +163,7 @@ fn put(tree: &mut Value, key: &str, value: Value, mut open: bool) -> Result<(), 
             *at = match within {
                 "cap" => serde_json::to_value(cap::Settings::default()),
                 "regions" => serde_json::to_value(regions::Regions::default()),
+                "origin" => serde_json::to_value(Origin::default()),
                 _ => {
                     // This table begins empty; its own type knows its keys.
                     open = true;

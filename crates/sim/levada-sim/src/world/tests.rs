@@ -313,17 +313,6 @@ fn clients_are_dealt_to_several_front_ends() {
 }
 
 #[test]
-fn servers_share_the_link_to_the_origin() {
-    let play =
-        |bits| play(&room(&[("servers.origin_bits_per_second", bits), ("cache.memory", "0")]));
-    // The requests come within 10 s.
-    let (narrow, wide) = (play("8000000"), play("80000000"));
-    assert_eq!(reading(&narrow, crate::Metric::DiskUtilisation), 0.0);
-    let seconds = |outcome| reading(outcome, crate::Metric::Duration);
-    assert!(seconds(&narrow) > 20.0 && seconds(&wide) < 12.0);
-}
-
-#[test]
 fn an_admission_limit_holds_requests_back_in_an_open_loop() {
     let limited = [("workload.outstanding", "40"), ("workload.rate", "4000")];
     let prepared = room(&[&limited[..], &[("topology.front_ends", "4")]].concat());
@@ -505,4 +494,68 @@ fn servers_with_the_names_of_nodes_have_their_places_in_hash_orders() {
     assert_eq!(requests(&[("servers.names", &format!("[{}]", drawn.join(",")))]), requests(&[]));
     let own = (0..8).map(|n| format!("\"node{n}\"")).collect::<Vec<_>>().join(",");
     assert_ne!(requests(&[("servers.names", &format!("[{own}]"))]), requests(&[]));
+}
+
+/// A minute of servers without caches before an origin, which gets 300 requests a second.
+fn origin(changes: &[(&str, &str)]) -> Outcome {
+    let uncached = [
+        ("cache.memory", "0"),
+        ("servers.cpu", "1000"),
+        ("workload.arrivals", "constant"),
+        ("workload.rate", "300"),
+        ("measure.warm_up", "10s"),
+        ("measure.duration", "70s"),
+        ("origin.latency", "20ms"),
+    ];
+    play(&prepare(&[&uncached[..], changes].concat()))
+}
+
+#[test]
+fn servers_share_the_link_to_the_origin() {
+    let (narrow, wide) = (
+        origin(&[("origin.bits_per_second", "20000000")]),
+        origin(&[("origin.bits_per_second", "500000000")]),
+    );
+    assert_eq!(reading(&narrow, crate::Metric::DiskUtilisation), 0.0);
+    let egress = reading(&narrow, crate::Metric::OriginEgress);
+    assert!((0.99..=1.01).contains(&(egress / 20e6)), "the link is full: {egress}");
+    let peak = reading(&narrow, crate::Metric::OriginPeak);
+    assert!((1.0..1.02).contains(&(peak / 20e6)), "a second has a block more at most: {peak}");
+    let rate = reading(&wide, crate::Metric::OriginRate);
+    assert!((0.9..1.0).contains(&(rate / 300.0)), "fills are shared: {rate}");
+}
+
+/// A place for each of 20 ms, and requests at random times that nothing merges: an M/D/1 queue of half its load.
+#[test]
+fn waiting_for_the_only_place_at_an_origin_agrees_with_the_closed_form() {
+    let alone = [("origin.at_once", "1"), ("workload.rate", "25"), ("measure.duration", "1000s")];
+    let outcome = origin(&alone);
+    let (waited, rate) = (
+        reading(&outcome, crate::Metric::OriginWait),
+        reading(&outcome, crate::Metric::OriginRate),
+    );
+    let load = rate * 0.02;
+    let expected = 0.02 * load / (2.0 * (1.0 - load));
+    assert!((waited / expected - 1.0).abs() < 0.05, "{waited} {expected}");
+}
+
+#[test]
+fn an_origin_begins_no_more_requests_a_second_than_it_may() {
+    let outcome = origin(&[("origin.requests_per_second", "40")]);
+    let rate = reading(&outcome, crate::Metric::OriginRate);
+    assert!((39.5..=40.1).contains(&rate), "{rate}");
+    assert!(reading(&outcome, crate::Metric::OriginWait) > 1.0);
+}
+
+#[test]
+fn places_at_an_origin_are_free_again_when_servers_fail() {
+    let changes = [
+        ("origin.at_once", "2"),
+        ("origin.latency", "2ms"),
+        ("servers.failure", "[{ at = \"5s\", for = \"2s\", every = \"3s\" }]"),
+    ];
+    let outcome = origin(&changes);
+    assert_eq!(outcome.end, End::Done);
+    let throughput = reading(&outcome, crate::Metric::Throughput);
+    assert!(throughput > 270.0, "{throughput}");
 }

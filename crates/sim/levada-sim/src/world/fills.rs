@@ -1,0 +1,146 @@
+//! Files on their way into a server's memory: from the origin, from its disk, or from another server's memory.
+//!
+//! One request starts the fill, block by block; requests for the same file meanwhile follow it and are
+//! served as its blocks arrive.
+
+use super::{Event, Request, Stage, World};
+use crate::{
+    server::{Line, Place, block_bytes, blocks},
+    slab::NONE,
+    workload::Document,
+};
+
+/// A file on its way from the disk, or from another server's memory. Requests for the same file
+/// meanwhile become followers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fill {
+    /// The server that reads it; [`NONE`] after this server has failed.
+    pub(super) server: u32,
+    pub(super) document: u32,
+    /// The server whose memory it comes from; [`NONE`] for the disk.
+    pub(super) holder: u32,
+    /// Blocks read so far.
+    pub(super) done: u32,
+    pub(super) followers: Line,
+}
+
+impl World<'_> {
+    /// Begins a fill and serves the request from it.
+    pub(super) fn fill(&mut self, request: u32, holder: u32) {
+        let Request { document, server, .. } = self.requests[request];
+        let followers = Line::default();
+        let fill = self.fills.insert(Fill { server, document, holder, done: 0, followers });
+        self.servers[server as usize].memory.begin_fill(document, fill);
+        self.serve_from_fill(request, fill);
+        self.fetch_block(fill);
+    }
+
+    /// The request follows the fill.
+    pub(super) fn serve_from_fill(&mut self, request: u32, fill: u32) {
+        self.requests[request].fill = fill;
+        self.fills[fill].followers.push(request, &mut self.requests);
+        self.respond(request);
+    }
+
+    /// Another server that has `document` in memory, where servers fetch from each other (WRR/GMS of
+    /// ASPLOS'98). The lookup counts as a use at the holder.
+    pub(super) fn holder(&mut self, document: u32, asking: u32) -> u32 {
+        if !self.global_memory {
+            return NONE;
+        }
+        let others = (0..).zip(&mut self.servers).filter(|(server, _)| *server != asking);
+        let mut having =
+            others.filter_map(|(server, at)| Some((server, at.memory.find(document)?)));
+        having
+            .find(|(_, place)| matches!(place, Place::Memory(_)))
+            .map_or(NONE, |(server, _)| server)
+    }
+
+    /// The disk reads the next block, the origin sends it, or the server that has it in memory does, at the
+    /// cost of sending it to a client. Receiving costs nothing: LARD's paper leaves this open, and zero
+    /// favours WRR/GMS.
+    fn fetch_block(&mut self, fill: u32) {
+        let Fill { server, document, holder, done, .. } = self.fills[fill];
+        let bytes = block_bytes(self.documents[document as usize].size, done);
+        let at = if holder != NONE {
+            let cost = self.costs[holder as usize].transmit(bytes);
+            self.servers[holder as usize].cpu.take(self.now, cost)
+        } else if let Some(origin) = &mut self.origin {
+            if done == 0 {
+                return origin.ask(self.now, fill, &mut self.agenda);
+            }
+            origin.send(self.now, bytes)
+        } else {
+            let cost = self.costs[server as usize].read(done, bytes);
+            self.servers[server as usize].disk_of(document).take(self.now, cost)
+        };
+        self.agenda.schedule(at, Event::Block(fill));
+    }
+
+    /// The origin has the answer: its first block is sent.
+    pub(super) fn answered(&mut self, fill: u32) {
+        let Fill { server, document, .. } = self.fills[fill];
+        if server == NONE {
+            return self.give_up(fill);
+        }
+        let bytes = block_bytes(self.documents[document as usize].size, 0);
+        let origin = self.origin.as_mut().expect("it has answered");
+        origin.answers(self.now);
+        let at = origin.send(self.now, bytes);
+        self.agenda.schedule(at, Event::Block(fill));
+    }
+
+    /// The server of a fill has failed.
+    fn give_up(&mut self, fill: u32) {
+        self.left_origin(fill);
+        self.fills.remove(fill);
+    }
+
+    /// A fill that came from the origin asks it no more.
+    fn left_origin(&mut self, fill: u32) {
+        if let Some(origin) = &mut self.origin
+            && self.fills[fill].holder == NONE
+        {
+            origin.leave(self.now, &mut self.fills, &mut self.agenda);
+        }
+    }
+
+    /// A block was read: the fill goes on, and so do the requests that wait for this block.
+    pub(super) fn block_fetched(&mut self, fill: u32) {
+        let Fill { server, document, holder, done, .. } = self.fills[fill];
+        if let Some(origin) = self.origin.as_mut().filter(|_| holder == NONE) {
+            origin.sent(self.now, block_bytes(self.documents[document as usize].size, done));
+        }
+        if server == NONE {
+            return self.give_up(fill);
+        }
+        self.fills[fill].done += 1;
+        let Fill { server, document, holder, done, followers } = self.fills[fill];
+        let Document { key, size } = self.documents[document as usize];
+        let whole = done == blocks(size);
+        if whole {
+            self.left_origin(fill);
+            let memory = &mut self.servers[server as usize].memory;
+            if holder == NONE {
+                memory.end_fill(document, key, size);
+            } else {
+                // WRR/GMS keeps one copy in all memories together, as one large memory would.
+                memory.forget(document);
+            }
+            self.fills.remove(fill);
+        } else {
+            self.fetch_block(fill);
+        }
+        let mut follower = followers.first;
+        while follower != NONE {
+            let next = self.requests[follower].next;
+            if whole {
+                self.requests[follower].fill = NONE;
+            }
+            if self.requests[follower].stage == Stage::Filling {
+                self.transmit(follower);
+            }
+            follower = next;
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The origin: a place for each fetch, its time, and one link that all bodies share.
+//!
+//! ```text
+//! ask ── no place: waits ── its turn by the rate ── latency ── Event::Answer ── send, block by block ── leave
+//! ```
+
+use std::collections::VecDeque;
+
+use levada_types::Timestamp;
+
+use super::{Event, Fill};
+use crate::{
+    kernel::Agenda,
+    scenario,
+    server::Station,
+    slab::{NONE, Slab},
+};
+
+/// The origin of all servers.
+pub(crate) struct Origin {
+    latency: u64,
+    at_once: u32,
+    /// Nanoseconds from the beginning of one request to that of the next.
+    gap: u64,
+    turns: Station,
+    link: Station,
+    bits_per_second: Option<u64>,
+    busy: u32,
+    /// Fills that wait for a place, with the times at which they asked.
+    waiting: VecDeque<(Timestamp, u32)>,
+    egress: Egress,
+}
+
+/// The readings of the origin: waiting of the whole run, all else from the end of the warm-up on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Egress {
+    warm_up: Timestamp,
+    /// Requests that it has answered.
+    pub(crate) requests: u64,
+    /// Time that requests waited for a place and for their turn, in nanoseconds, and their number.
+    pub(crate) waited: (u64, u64),
+    /// Bytes of all bodies.
+    pub(crate) bytes: u64,
+    /// Bytes of the busiest second.
+    pub(crate) peak: u64,
+    second: u64,
+    within: u64,
+}
+
+impl Origin {
+    pub(super) fn new(origin: &scenario::Origin, warm_up: Timestamp) -> Self {
+        let gap = origin.requests_per_second.map_or(0.0, |rate| 1e9 / rate);
+        Self {
+            latency: origin.latency.0.as_nanos() as u64,
+            at_once: origin.at_once.unwrap_or(u32::MAX),
+            gap: gap.round() as u64,
+            turns: Station::default(),
+            link: Station::default(),
+            bits_per_second: origin.bits_per_second,
+            busy: 0,
+            waiting: VecDeque::new(),
+            egress: Egress { warm_up, ..Egress::default() },
+        }
+    }
+
+    /// A fill asks for its document. It waits if the origin has as many requests as it takes at once.
+    pub(super) fn ask(&mut self, now: Timestamp, fill: u32, agenda: &mut Agenda<Event>) {
+        if self.busy < self.at_once {
+            self.begin(now, now, fill, agenda);
+        } else {
+            self.waiting.push_back((now, fill));
+        }
+    }
+
+    /// It begins to answer a request.
+    pub(super) fn answers(&mut self, now: Timestamp) {
+        self.egress.requests += u64::from(now >= self.egress.warm_up);
+    }
+
+    /// The time at which `bytes` of a body will have come.
+    pub(super) fn send(&mut self, now: Timestamp, bytes: u64) -> Timestamp {
+        let take = |rate: u64| {
+            let nanoseconds = u128::from(bytes) * 8_000_000_000 / u128::from(rate);
+            self.link.take(now, u64::try_from(nanoseconds).unwrap_or(u64::MAX))
+        };
+        self.bits_per_second.map_or(now, take)
+    }
+
+    /// A block of a body has come.
+    pub(super) fn sent(&mut self, now: Timestamp, bytes: u64) {
+        self.egress.sent(now, bytes);
+    }
+
+    /// A fetch is over, or its server has failed: the next in the queue begins.
+    pub(super) fn leave(
+        &mut self,
+        now: Timestamp,
+        fills: &mut Slab<Fill>,
+        agenda: &mut Agenda<Event>,
+    ) {
+        self.busy -= 1;
+        while let Some((since, fill)) = self.waiting.pop_front() {
+            if fills[fill].server != NONE {
+                return self.begin(since, now, fill, agenda);
+            }
+            fills.remove(fill);
+        }
+    }
+
+    pub(crate) fn egress(&self) -> Egress {
+        self.egress
+    }
+
+    fn begin(&mut self, since: Timestamp, now: Timestamp, fill: u32, agenda: &mut Agenda<Event>) {
+        self.busy += 1;
+        let turn = Timestamp(self.turns.take(now, self.gap).0 - self.gap);
+        self.egress.waited.0 += turn.since(since).as_nanos() as u64;
+        self.egress.waited.1 += 1;
+        agenda.schedule(Timestamp(turn.0 + self.latency), Event::Answer(fill));
+    }
+}
+
+impl Egress {
+    fn sent(&mut self, at: Timestamp, bytes: u64) {
+        if at < self.warm_up {
+            return;
+        }
+        self.bytes += bytes;
+        let second = at.0 / 1_000_000_000;
+        if second != self.second {
+            (self.second, self.within) = (second, 0);
+        }
+        self.within += bytes;
+        self.peak = self.peak.max(self.within);
+    }
+}
