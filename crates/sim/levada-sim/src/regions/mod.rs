@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Time,
-    scenario::{Arrivals, Problems, Scenario, Size},
+    scenario::{Arrivals, Policy, Problems, Scenario, Size},
 };
 
 /// Nodes in regions, and their way to the origin.
@@ -28,6 +28,8 @@ pub struct Regions {
     pub origin: String,
     /// The region through which the nodes of all others ask the origin. With `""` every region asks by itself.
     pub shield: String,
+    /// The policy that chooses the node of the shield that is asked, and its parameters.
+    pub shield_policy: Policy,
     /// Whether the nodes of all regions are one cluster, as without `region` in their configuration: policies
     /// choose among all of them.
     pub one_cluster: bool,
@@ -75,6 +77,7 @@ impl Default for Regions {
         Self {
             origin: String::new(),
             shield: String::new(),
+            shield_policy: Policy { name: "hrw".to_owned(), ..Policy::default() },
             one_cluster: false,
             node_time: Time(Duration::from_millis(1)),
             origin_time: Time(Duration::from_millis(1)),
@@ -152,9 +155,15 @@ pub(crate) fn check(scenario: &Scenario, regions: &Regions, problems: &mut Probl
         "workload.arrivals",
         "regions are simulated at \"constant\" or \"recorded\" times",
     );
-    let one_for_all =
-        [Need::GlobalLoads, Need::GlobalCache].iter().any(|need| scenario.needs(*need));
-    problems.add_if(one_for_all, "policy.name", "nodes that decide by themselves cannot run it");
+    regions.shield_policy.check("regions.shield_policy", problems);
+    let policies =
+        [("policy", &scenario.policy), ("regions.shield_policy", &regions.shield_policy)];
+    for (place, policy) in policies {
+        let one_for_all =
+            [Need::GlobalLoads, Need::GlobalCache].iter().any(|need| policy.needs(*need));
+        let what = "nodes that decide by themselves cannot run it";
+        problems.add_if(one_for_all, &format!("{place}.name"), what);
+    }
     regions.map(problems);
 }
 

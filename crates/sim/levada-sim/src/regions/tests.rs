@@ -65,6 +65,24 @@ fn origin_is_asked_once_by_way_of_the_shield_however_many_ask_at_once() {
 }
 
 #[test]
+fn every_policy_of_a_shield_has_the_origin_asked_once_by_each_of_its_nodes_at_most() {
+    let entries = levada_policy::POLICIES.iter().flat_map(|file| file.iter());
+    for entry in entries.filter(|entry| entry.runs_on_an_edge()) {
+        let changes = [
+            ("regions.shield_policy.name", entry.name),
+            // All ask at once, and nodes of the shield choose each other.
+            ("regions.fill", "1ms"),
+            ("policy.name", "round_robin"),
+        ];
+        let outcome = outcome(&changes);
+        let asked = outcome.reading(Metric::OriginRequests).unwrap_or(f64::NAN);
+        assert!((1.0..=4.0).contains(&asked), "{}: {asked}", entry.name);
+        let is_hash = ["hrw", "ring_hash", "maglev", "modulo"].contains(&entry.name);
+        assert!(!is_hash || asked == 1.0, "{}: {asked}", entry.name);
+    }
+}
+
+#[test]
 fn bytes_cross_the_long_links_once_for_each_region() {
     let shield = outcome(&[]);
     let links: Vec<_> = shield.links.iter().map(|link| (&*link.from, &*link.to)).collect();
@@ -129,6 +147,9 @@ round_trips = { eu = \"90ms\" }
 name = \"ap\"
 nodes = 1
 round_trips = { us = \"150ms\" }
+[regions.shield_policy]
+name = \"hwr\"
+busy = 3
 [policy]
 name = \"fdr-global\"
 ";
@@ -142,6 +163,7 @@ name = \"fdr-global\"
         "regions.shield: there is no region `sa`",
         "regions.shield: one cluster without regions has no shield",
         "workload.arrivals: regions are simulated at \"constant\" or \"recorded\" times",
+        "regions.shield_policy.name: there is no policy `hwr`; `levada policies` lists them",
         "policy.name: nodes that decide by themselves cannot run it",
         "regions.region.0: there is no region `af`",
         "regions.region.1: the round trip between `eu` and `us` is 80ms at one end and 90ms",

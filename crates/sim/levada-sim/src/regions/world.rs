@@ -4,7 +4,7 @@
 //! send      a client's request comes to a node of its region, each in turn
 //! arrive    this node's policy chooses a node, which is asked once; the origin answers
 //! lookup    memory, a fill in progress, or a new fill
-//! fill      single flight: the shield's node by highest random weight, or the origin, is asked
+//! fill      single flight: the shield's node that this node's policy for it chooses, or the origin, is asked
 //! answer    the parts of the body, each as soon as it has come, go back to whoever asked
 //! ended     the client has everything: the load at the chosen node falls
 //! ```
@@ -14,13 +14,13 @@
 
 use std::{collections::BTreeMap, ops::ControlFlow, time::Duration};
 
-use levada_policy::{NodeIndex, Outstanding, PickContext, RequestOutcome, rendezvous};
+use levada_policy::PickContext;
 use levada_topology::{KeptConnection, Part, RegionMap};
 use levada_types::{Request, Rng, Timestamp};
 
 use super::{
     Regions,
-    node::{RegionNode, nodes},
+    node::{Chosen, RegionNode, nodes},
     report::RegionReport,
 };
 use crate::{
@@ -85,7 +85,7 @@ struct Exchange {
     /// Whether the answer is that nothing has changed.
     renews: bool,
     /// The node that the policy chose, and its load.
-    chosen: Option<(NodeIndex, Outstanding)>,
+    chosen: Option<Chosen>,
 }
 
 #[derive(Clone, Copy)]
@@ -105,6 +105,9 @@ struct Fill {
     node: u32,
     document: u32,
     renews: bool,
+    begun: u64,
+    /// The node of the shield that is asked, and its load.
+    chosen: Option<Chosen>,
     /// The answer, and the time at which it becomes stale.
     come: Option<(Vec<Part>, u64)>,
     followers: Vec<u32>,
@@ -257,14 +260,10 @@ impl<'a> RegionWorld<'a> {
         if !matches!(asker, Asker::Client { .. }) {
             return self.lookup(exchange);
         }
-        let Document { key, size } = self.documents[document as usize];
-        let node = &mut self.nodes[place as usize];
-        let request = Request { size: Some(size), ..Request::new(key) };
+        let request = self.request(document);
         let mut context = PickContext { now: Timestamp(self.now), rng: &mut self.rng };
-        let pick = node.policy.pick(&request, &node.cluster, &mut context).map(|pick| pick.node);
-        let chosen = pick.expect("every node is up");
-        let to = node.members[chosen.get()];
-        self.exchanges[exchange].chosen = Some((chosen, node.cluster.loads().begin(chosen)));
+        let (to, chosen) = self.nodes[place as usize].serving.of(&request, &mut context);
+        self.exchanges[exchange].chosen = Some(chosen);
         if to == place {
             return self.lookup(exchange);
         }
@@ -293,32 +292,50 @@ impl<'a> RegionWorld<'a> {
         }
     }
 
-    /// Begins a fill: the shield's node that is responsible is asked, or the origin.
+    /// Begins a fill: the node that the shield's policy chooses is asked, or the origin.
     fn fill(&mut self, exchange: u32, renews: bool) {
-        let Exchange { document, place: node, .. } = self.exchanges[exchange];
-        let fill = Fill { node, document, renews, come: None, followers: vec![exchange] };
+        let Exchange { document, place: node, asker, .. } = self.exchanges[exchange];
+        let (upstream, chosen) = self.upstream(node, document, asker);
+        let (begun, followers) = (self.now, vec![exchange]);
+        let fill = Fill { node, document, renews, begun, chosen, come: None, followers };
         let fill = self.fills.insert(fill);
         let own = &mut self.nodes[node as usize];
         match renews {
             true => drop(own.stale.entry(document).and_modify(|(_, renewal)| *renewal = fill)),
             false => own.memory.begin_fill(document, fill),
         }
-        let shield = self.map.find(&self.regions.shield);
-        let upstream = match shield.filter(|shield| *shield != self.region_of(node)) {
-            Some(shield) => self.responsible(shield, document),
-            None => self.nodes.len() as u32,
-        };
         self.ask(Some(node), upstream, document, renews, Asker::Fill(fill));
     }
 
-    fn responsible(&self, shield: usize, document: u32) -> u32 {
-        let of_shield = (0..).zip(&self.nodes).filter(|(_, node)| node.region == shield);
-        let nodes = of_shield.map(|(at, node)| (NodeIndex(at), &node.own));
-        rendezvous(self.documents[document as usize].key, nodes)[0].0
+    /// The place that a node asks for an object. It asks the origin if it was asked by another one's fill, or is the
+    /// chosen node itself.
+    fn upstream(&mut self, node: u32, document: u32, asker: Asker) -> (u32, Option<Chosen>) {
+        let (origin, request) = (self.nodes.len() as u32, self.request(document));
+        let shield = self.nodes[node as usize].shield.as_mut();
+        let Some(shield) = shield.filter(|_| !matches!(asker, Asker::Fill(_))) else {
+            return (origin, None);
+        };
+        let mut context = PickContext { now: Timestamp(self.now), rng: &mut self.rng };
+        let (chosen, load) = shield.of(&request, &mut context);
+        if chosen == node { (origin, None) } else { (chosen, Some(load)) }
+    }
+
+    /// A request for an object, as policies see it.
+    fn request(&self, document: u32) -> Request {
+        let Document { key, size } = self.documents[document as usize];
+        Request { size: Some(size), ..Request::new(key) }
     }
 
     /// The exchange waits for a fill, of which a part may have come.
     fn follow(&mut self, exchange: u32, fill: u32) {
+        let Exchange { document, place, asker, renews, .. } = self.exchanges[exchange];
+        // Two nodes that ask each other do not wait for each other.
+        let is_asked_elsewhere =
+            self.fills[fill].chosen.is_some() && self.fills[fill].come.is_none();
+        if matches!(asker, Asker::Fill(_)) && is_asked_elsewhere {
+            let origin = self.nodes.len() as u32;
+            return self.ask(Some(place), origin, document, renews, Asker::Exchange(exchange));
+        }
         match self.fills[fill].come.clone() {
             Some((parts, expires)) => self.answer_by(exchange, fill, &parts, expires),
             None => self.fills[fill].followers.push(exchange),
@@ -385,8 +402,15 @@ impl<'a> RegionWorld<'a> {
 
     /// A fill is over.
     fn stored(&mut self, fill: u32) {
-        let Fill { node, document, renews, ref mut come, .. } = self.fills[fill];
-        let expires = come.take().map_or(u64::MAX, |(_, expires)| expires);
+        let Fill { node, document, renews, begun, .. } = self.fills[fill];
+        let come = self.fills[fill].come.take();
+        let expires = come.map_or(u64::MAX, |(_, expires)| expires);
+        if let Some(chosen) = self.fills[fill].chosen.take()
+            && let Some(shield) = &mut self.nodes[node as usize].shield
+        {
+            let mut context = PickContext { now: Timestamp(self.now), rng: &mut self.rng };
+            shield.ended(chosen, Duration::from_nanos(self.now - begun), &mut context);
+        }
         self.fills.remove(fill);
         let Document { key, size } = self.documents[document as usize];
         let node = &mut self.nodes[node as usize];
@@ -401,14 +425,12 @@ impl<'a> RegionWorld<'a> {
     /// The client has everything: the load falls, and the policy learns how long it took.
     fn ended(&mut self, exchange: u32) {
         let Exchange { place, sent, .. } = self.exchanges[exchange];
-        let chosen = self.exchanges[exchange].chosen.take().map(|(chosen, _)| chosen);
+        let chosen = self.exchanges[exchange].chosen.take();
         self.exchanges.remove(exchange);
-        let policy = &mut self.nodes[place as usize].policy;
-        if let Some(node) = chosen.filter(|_| policy.observes()) {
-            let latency = Duration::from_nanos(self.now - sent);
-            let outcome = RequestOutcome { node, latency, service_time: latency, ok: true };
+        if let Some(chosen) = chosen {
             let mut context = PickContext { now: Timestamp(self.now), rng: &mut self.rng };
-            policy.observe(&outcome, &mut context);
+            let latency = Duration::from_nanos(self.now - sent);
+            self.nodes[place as usize].serving.ended(chosen, latency, &mut context);
         }
     }
 

@@ -10,7 +10,7 @@ use levada_topology::{MAX_CLIENTS, MAX_SERVERS, Role, Routes, Shape, Topology};
 use levada_trace::{Trace, generate::GENERATORS};
 use levada_types::format_duration;
 
-use super::{Arrivals, Problems, Scenario};
+use super::{Arrivals, Policy, Problems, Scenario};
 use crate::{Fidelity, Library, Remark, cap, network::MAX_WINDOW, regions};
 
 /// The size of a packet with its headers is a 16-bit number.
@@ -64,7 +64,7 @@ impl Scenario {
     pub fn prepare(&self, library: &mut Library) -> Result<Prepared, Problems> {
         let mut problems = Problems::default();
         self.check_numbers(&mut problems);
-        self.check_policy(&mut problems);
+        self.policy.check("policy", &mut problems);
         self.check_origin(&mut problems);
         self.check_failures(&mut problems);
         if let Some(settings) = &self.cap {
@@ -304,23 +304,6 @@ impl Scenario {
         );
     }
 
-    fn check_policy(&self, problems: &mut Problems) {
-        match build(&self.policy.name, &self.policy.parameters, &Deployment::default()) {
-            Ok(_) => {}
-            Err(BuildError::UnknownPolicy(name)) => {
-                problems.add(
-                    "policy.name",
-                    format!("there is no policy `{name}`; `levada policies` lists them"),
-                );
-            }
-            Err(BuildError::Parameters(errors)) => {
-                for error in errors {
-                    problems.add(format!("policy.{}", error.name()), error.to_string());
-                }
-            }
-        }
-    }
-
     /// Whether the trace begins again at its end.
     pub(crate) fn repeats(&self) -> bool {
         let generated = || GENERATORS.iter().any(|made| made.name == self.workload.trace);
@@ -352,7 +335,7 @@ impl Scenario {
 
     /// The policy's needs beyond keys and local loads; empty for an unknown policy.
     pub(crate) fn needs(&self, need: Need) -> bool {
-        find(&self.policy.name).is_some_and(|entry| entry.needs.contains(&need))
+        self.policy.needs(need)
     }
 
     fn topology(&self, library: &mut Library, problems: &mut Problems) -> (Topology, Routes) {
@@ -440,3 +423,28 @@ impl Scenario {
 
 /// The shortest interval between counts of replicas.
 const LEAST_SAMPLE: Duration = Duration::from_millis(100);
+
+impl Policy {
+    /// Whether it needs this beyond keys and local loads; an unknown policy needs nothing.
+    pub(crate) fn needs(&self, need: Need) -> bool {
+        find(&self.name).is_some_and(|entry| entry.needs.contains(&need))
+    }
+
+    /// Adds what is wrong with the policy in the table `place` to `problems`.
+    pub(crate) fn check(&self, place: &str, problems: &mut Problems) {
+        match build(&self.name, &self.parameters, &Deployment::default()) {
+            Ok(_) => {}
+            Err(BuildError::UnknownPolicy(name)) => {
+                problems.add(
+                    format!("{place}.name"),
+                    format!("there is no policy `{name}`; `levada policies` lists them"),
+                );
+            }
+            Err(BuildError::Parameters(errors)) => {
+                for error in errors {
+                    problems.add(format!("{place}.{}", error.name()), error.to_string());
+                }
+            }
+        }
+    }
+}

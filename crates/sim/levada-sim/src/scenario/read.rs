@@ -184,7 +184,8 @@ fn put(tree: &mut Value, key: &str, value: Value, mut open: bool) -> Result<(), 
             return Ok(());
         };
         // Policies and topologies declare and check their own parameters.
-        open = open || (matches!(name, "policy" | "topology") && next.is_object());
+        open =
+            open || (matches!(name, "policy" | "shield_policy" | "topology") && next.is_object());
         (at, rest, within) = (next, inner, name);
     }
 }
