@@ -30,7 +30,7 @@ use self::idle::Idle;
 use crate::{
     cap::resource::{Resource, SliceEnd},
     scenario::Servers,
-    server::{Cost, block_bytes, blocks},
+    server::{BLOCK, Cost, block_bytes, blocks},
     slab::Slab,
 };
 
@@ -75,13 +75,17 @@ pub enum Work {
     },
 }
 
-/// An answered request. `J` names it.
+/// A block of an answer has been handed to the network. `J` names the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answered<J> {
     /// The name of the request.
     pub job: J,
-    /// The time of the answer: not later than the time given to the machine.
+    /// The time: not later than the time given to the machine.
     pub at: Timestamp,
+    /// Bytes of the answer so far.
+    pub bytes: u64,
+    /// Whether it is the last block: the request is answered.
+    pub whole: bool,
 }
 
 /// Totals of a machine since its beginning.
@@ -211,7 +215,7 @@ impl<J: Copy> Machine<J> {
         [self.cpu.end, self.disk.end].into_iter().flatten().min()
     }
 
-    /// Advances to `now` and appends the requests answered meanwhile.
+    /// Advances to `now` and appends the blocks sent meanwhile.
     pub fn advance(&mut self, now: Timestamp, answered: &mut Vec<Answered<J>>) {
         while let Some(time) = self.next_time().filter(|time| *time <= now) {
             if self.cpu.end == Some(time) {
@@ -300,15 +304,18 @@ impl<J: Copy> Machine<J> {
         self.cpu.take(job, self.cost.transmit(bytes), now);
     }
 
-    /// The CPU has handed a block to the network. With the last block, the request is answered.
+    /// The CPU has handed a block to the network.
     fn transmitted(&mut self, job: u32, now: Timestamp, answered: &mut Vec<Answered<J>>) {
         self.jobs[job].block += 1;
-        if self.jobs[job].block < blocks(self.jobs[job].work.bytes()) {
+        let Job { name, work, block, .. } = self.jobs[job];
+        let whole = block == blocks(work.bytes());
+        let bytes = if whole { work.bytes() } else { u64::from(block) * BLOCK };
+        answered.push(Answered { job: name, at: now, bytes, whole });
+        if !whole {
             return self.go_on(job, now);
         }
         self.idle.end(now);
         self.answered += 1;
-        answered.push(Answered { job: self.jobs[job].name, at: now });
         self.jobs[job].stage = JobStage::Closing;
         self.cpu.take(job, self.cost.connection, now);
     }

@@ -215,7 +215,7 @@ impl<'a> PrototypeWorld<'a> {
     fn work(&mut self, server: u32, now: Timestamp) {
         let mut answered = std::mem::take(&mut self.answered);
         self.servers[server as usize].advance(now, &mut answered);
-        for Answered { job, at } in answered.drain(..) {
+        for Answered { job, at, .. } in answered.drain(..).filter(|answered| answered.whole) {
             let client = &mut self.clients[job as usize];
             client.outstanding = None;
             if self.policy.observes() {

@@ -5,7 +5,7 @@ mod cost;
 mod memory;
 mod station;
 
-pub(crate) use cost::{Cost, block_bytes, blocks};
+pub(crate) use cost::{BLOCK, Cost, block_bytes, blocks};
 pub(crate) use memory::{Memory, Place};
 pub(crate) use station::Station;
 

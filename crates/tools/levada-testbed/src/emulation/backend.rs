@@ -1,6 +1,6 @@
 //! `levada lab backend`: a machine of levada-sim that runs in real time and answers requests.
 //!
-//! The machine computes when a request is answered, and a timer waits until then. The timer may be
+//! The machine computes when each block of an answer is sent, and a timer waits until then. The timer may be
 //! late, the machine is not: it computes further times from the exact time, not from the late one.
 
 use std::{
@@ -13,15 +13,19 @@ use std::{
 
 use anyhow::Context as _;
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode};
-use http_body_util::Full;
-use hyper::body::Incoming;
+use futures_util::stream::{self, BoxStream};
+use http::{Method, Request, Response, StatusCode, header::CONTENT_LENGTH};
+use http_body_util::{Either, Full, StreamBody};
+use hyper::body::{Frame, Incoming};
 use levada_sim::machine::{Answered, Hardware, Machine, Usage, Work};
 use levada_types::{Key, Timestamp};
 use serde::{Deserialize, Serialize};
 use tokio::{
     net::TcpListener,
-    sync::{Notify, oneshot},
+    sync::{
+        Notify,
+        mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    },
     time::Instant,
 };
 
@@ -96,7 +100,8 @@ struct Backend {
 
 struct State {
     machine: Machine<u64>,
-    waiting: HashMap<u64, oneshot::Sender<()>>,
+    /// Bytes of each answer that may be sent.
+    waiting: HashMap<u64, UnboundedSender<u64>>,
     next: u64,
     answered: Vec<Answered<u64>>,
     late: Late,
@@ -158,55 +163,63 @@ impl Backend {
     fn advance(&self, state: &mut State) -> Timestamp {
         let now = self.now();
         state.machine.advance(now, &mut state.answered);
-        for Answered { job, at } in state.answered.drain(..) {
+        for Answered { job, at, bytes, whole } in state.answered.drain(..) {
+            // A client that has gone away does not wait.
+            let _ = state.waiting.get(&job).map(|client| client.send(bytes));
+            if !whole {
+                continue;
+            }
+            state.waiting.remove(&job);
             let late = (now.since(at).as_micros() as f64 * self.time_scale) as u64;
             state.late.answers += 1;
             state.late.sum += late;
             state.late.most = state.late.most.max(late);
-            // A client that has gone away does not wait.
-            let _ = state.waiting.remove(&job).map(|client| client.send(()));
         }
         now
     }
 
-    /// Waits until the machine has done the work.
-    async fn work(&self, work: Work) {
-        let answer = {
+    /// Gives the machine the work. The result says how many bytes of the answer may be sent, until all may.
+    fn begin(&self, work: Work) -> UnboundedReceiver<u64> {
+        let (sender, sent) = unbounded_channel();
+        {
             let mut state = self.state();
             let now = self.advance(&mut state);
-            let (sender, answer) = oneshot::channel();
             let job = state.next;
             state.next += 1;
             state.waiting.insert(job, sender);
             state.machine.take(job, work, now);
-            answer
-        };
+        }
         self.asked.notify_one();
-        // The sender lives as long as the process.
-        let _ = answer.await;
+        sent
     }
 
-    async fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    async fn answer(&self, request: &Request<Incoming>) -> Response<BackendBody> {
         let target = request.uri().path();
         if request.method() != Method::GET {
-            return text(StatusCode::METHOD_NOT_ALLOWED, "only GET\n");
+            return text(StatusCode::METHOD_NOT_ALLOWED, "only GET\n").map(Either::Left);
         }
         if target == USAGE {
-            return self.usage();
+            return self.usage().map(Either::Left);
         }
         let Some(work) = self.work_for(target) else {
             return text(
                 StatusCode::NOT_FOUND,
                 "/file/NAME/BYTES, /service/NAME/BYTES or /-/usage\n",
-            );
+            )
+            .map(Either::Left);
         };
-        self.work(work).await;
+        let mut sent = self.begin(work);
+        // The head goes with the first block.
+        let first = sent.recv().await.unwrap_or_default();
         let key = Key::of(target.as_bytes());
         let content = match work {
             Work::File { bytes, .. } => self.state().file(key, bytes),
             Work::Service { bytes, .. } => made(key, bytes),
         };
-        Response::new(Full::new(content))
+        let length = content.len();
+        let mut response = Response::new(Either::Right(blocks(content, first, sent)));
+        response.headers_mut().insert(CONTENT_LENGTH, length.into());
+        response
     }
 
     fn usage(&self) -> Response<Full<Bytes>> {
@@ -230,6 +243,22 @@ impl Backend {
         }
     }
 }
+
+/// The body of an answer whose first bytes may be sent: all others follow when `sent` says so.
+fn blocks(content: Bytes, first: u64, sent: UnboundedReceiver<u64>) -> BlockStream {
+    let state = (content, 0, Some(first), sent);
+    StreamBody::new(Box::pin(stream::unfold(state, |(content, from, next, mut sent)| async move {
+        let until = match next {
+            Some(until) => until,
+            None => sent.recv().await?,
+        } as usize;
+        let block = content.slice(from..until);
+        Some((Ok(Frame::data(block)), (content, until, None, sent)))
+    })))
+}
+
+type BackendBody = Either<Full<Bytes>, BlockStream>;
+type BlockStream = StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
 
 /// Contents of files that the machine has in memory.
 struct Files {
