@@ -8,7 +8,7 @@ use levada_client::command::option::{rate, time};
 /// Compares policies in real processes: capacity, cold starts and crowds.
 ///
 /// Two front-ends choose among cache nodes, each behind a link of limited rate, for requests that
-/// arrive whether or not earlier ones have been answered. Next to every capacity is the simulator's
+/// arrive whether or not earlier ones have been answered. Next to every figure is the simulator's
 /// for the same cluster.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -18,7 +18,7 @@ pub(crate) struct PoliciesArgs {
         long,
         value_name = "NAME,...",
         value_delimiter = ',',
-        default_value = "adaptive,fdr,bounded_hash,lard/r,p2c",
+        default_value = "adaptive,bounded_hash,fdr,lard/r,maglev",
         default_value_if("quick", "true", "adaptive,fdr,bounded_hash")
     )]
     pub(crate) policy: Vec<String>,
@@ -27,7 +27,7 @@ pub(crate) struct PoliciesArgs {
         long,
         value_name = "NAME,...",
         value_delimiter = ',',
-        default_value = "links,links-flash,disk,disk-flash,cold,crowd",
+        default_value = "links,links-flash,disk,disk-flash,mixed,cold,crowd,killed",
         default_value_if("quick", "true", "disk,cold,crowd")
     )]
     pub(crate) scenario: Vec<PoliciesScenario>,
@@ -40,13 +40,13 @@ pub(crate) struct PoliciesArgs {
     /// The first rate of a ramp, in requests per second.
     #[arg(long, value_name = "N", default_value_t = 110.0, value_parser = per_second)]
     pub(crate) from: f64,
-    /// Time at the first rate before a ramp or a crowd.
+    /// Time at the first rate before a ramp, a crowd or the first node that is killed.
     #[arg(long, value_name = "TIME", default_value = "30s", default_value_if("quick", "true", "15s"), value_parser = time)]
     pub(crate) warm_up: Duration,
     /// Length of a step of a ramp.
     #[arg(long, value_name = "TIME", default_value = "8s", default_value_if("quick", "true", "4s"), value_parser = time)]
     pub(crate) step: Duration,
-    /// Length of a cold start, and of a crowd.
+    /// Length of a cold start, of a crowd, and of the time in which nodes are killed.
     #[arg(long, value_name = "TIME", default_value = "60s", default_value_if("quick", "true", "45s"), value_parser = time)]
     pub(crate) duration: Duration,
     /// The seed of all random numbers.
@@ -55,6 +55,9 @@ pub(crate) struct PoliciesArgs {
     /// Fewer policies and scenarios, and shorter times: done in less than ten minutes.
     #[arg(long)]
     pub(crate) quick: bool,
+    /// Prints a table in Markdown at the end: all figures beside the simulator's.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) table: bool,
     /// Prints JSON; progress goes to standard error.
     #[arg(long)]
     pub(crate) json: bool,
@@ -71,10 +74,14 @@ pub(crate) enum PoliciesScenario {
     Disk,
     /// The same with a quarter of the requests for one of ten documents.
     DiskFlash,
+    /// As `disk`, and the disk of every second node has half the speed.
+    Mixed,
     /// Empty caches with disks meet 150 requests per second.
     Cold,
     /// Within one second, half of 170 requests per second are for one document.
     Crowd,
+    /// Every 20 s of 130 requests per second the next node is killed, and started again after 5 s.
+    Killed,
 }
 
 impl PoliciesScenario {
@@ -93,6 +100,7 @@ Examples:
   levada lab policies --quick
   levada lab policies --scenario disk,disk-flash --policy adaptive,bounded_hash
   levada lab policies --scenario crowd --policy adaptive --nodes 4 --seed 2 --json
+  levada lab policies --table
 
 It needs Linux, root, /dev/net/tun and iproute2.
 

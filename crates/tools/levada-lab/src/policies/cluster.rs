@@ -10,7 +10,10 @@
 //! limit it. So a node's link is the bottleneck, or its origin, whose disk is emulated: it stands for
 //! the node's own disk.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    time::Duration,
+};
 
 use levada_client::command::node::{Addresses, configuration_head};
 use levada_net::{
@@ -29,8 +32,10 @@ use crate::args::policies::PoliciesArgs;
 pub(super) struct NodeSpec<'a> {
     /// The inline table of the policy.
     pub(super) policy: &'a str,
-    /// Speed of the emulated disks, relative to that of ASPLOS'98.
-    pub(super) disk: f64,
+    /// Speeds of the emulated disks, relative to that of ASPLOS'98.
+    pub(super) disks: Vec<f64>,
+    /// How often a front-end tries a request.
+    pub(super) tries: u32,
     /// Capacity of a node's memory, in bytes.
     pub(super) memory: u64,
 }
@@ -39,7 +44,8 @@ pub(super) struct NodeSpec<'a> {
 pub(super) struct NodeCluster {
     /// The front-ends' addresses for clients.
     pub(super) fronts: Vec<SocketAddr>,
-    _programs: (Nodes, Vec<BackendProcess>),
+    nodes: Nodes,
+    _backends: Vec<BackendProcess>,
 }
 
 /// The hosts, without programs.
@@ -83,7 +89,7 @@ impl ClusterHosts {
         let (mut nodes, mut backends) = (Nodes::new(PREFIX)?, Vec::new());
         for (at, _) in (0..).zip(&self.nodes) {
             let origin = SocketAddr::from((ORIGIN, ORIGIN_PORT + u16::from(at)));
-            let disk = format!("--disk={}", spec.disk);
+            let disk = format!("--disk={}", spec.disks[usize::from(at)]);
             let options =
                 ["--memory=0B".into(), "--cpu=1000".into(), disk, format!("--listen={origin}")];
             backends.push(BackendProcess::start(None, &options).await?);
@@ -98,13 +104,31 @@ impl ClusterHosts {
             let clients = SocketAddr::from((Ipv4Addr::LOCALHOST, 8080 + number));
             let addresses = addresses(clients, (Ipv4Addr::LOCALHOST, ADMIN_PORT + number));
             let name = format!("front{number}");
-            let text = front_configuration(&name, addresses, spec.policy, self.nodes.len());
+            let text = front_configuration(&name, addresses, spec, self.nodes.len());
             nodes.all.push(nodes.node(&name, addresses, &text)?);
             fronts.push(clients);
         }
         // The front-ends are on the hub, as the caller is.
         nodes.start(|at, node| spawn_on(self.nodes.get(at), || node.spawn())).await?;
-        Ok(NodeCluster { fronts, _programs: (nodes, backends) })
+        Ok(NodeCluster { fronts, nodes, _backends: backends })
+    }
+}
+
+impl NodeCluster {
+    /// Kills a cache node, and starts it again after `away` with an empty memory.
+    ///
+    /// # Errors
+    /// If it does not start again, with its log.
+    pub(super) async fn kill(
+        &mut self,
+        hosts: &ClusterHosts,
+        at: usize,
+        away: Duration,
+    ) -> anyhow::Result<()> {
+        let node = &mut self.nodes.all[at];
+        node.kill().await;
+        tokio::time::sleep(away).await;
+        spawn_on(hosts.nodes.get(at), || node.spawn())
     }
 }
 
@@ -129,13 +153,13 @@ health_check = {{ interval = "0s" }}
         )
 }
 
-fn front_configuration(name: &str, own: Addresses, policy: &str, nodes: usize) -> String {
+fn front_configuration(name: &str, own: Addresses, spec: &NodeSpec<'_>, nodes: usize) -> String {
+    let NodeSpec { policy, tries, .. } = spec;
     let mut text = configuration_head(name, own.clients, own.admin)
         + &format!(
             r#"
 [limits]
-# A failure is counted, not hidden.
-tries = 1
+tries = {tries}
 
 [[site]]
 hosts = "*"

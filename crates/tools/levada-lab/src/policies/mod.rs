@@ -8,6 +8,7 @@ mod load;
 mod predict;
 mod report;
 mod scenario;
+mod table;
 
 use std::time::Duration;
 
@@ -18,7 +19,6 @@ use levada_testbed::{cluster::until_interrupted, emulation::strategy::Strategy};
 use self::{
     cluster::{ClusterHosts, NodeSpec},
     load::{Documents, LIMIT, Load},
-    predict::Predicted,
     scenario::ScenarioOutcome,
 };
 
@@ -37,8 +37,20 @@ struct PolicyRow {
     scenario: PoliciesScenario,
     policy: &'static str,
     outcome: ScenarioOutcome,
-    /// The figures of the simulator, for scenarios with a capacity.
-    predicted: Option<Predicted>,
+    /// The figures of the simulator.
+    predicted: Figures,
+}
+
+/// What is compared with the simulator.
+#[derive(Clone, Copy, Debug, Default)]
+struct Figures {
+    /// The highest rate of a ramp that was carried; `None` for other scenarios, and if not even the first
+    /// was.
+    capacity: Option<f64>,
+    /// At this rate, or in the measured time, the part of the requests found in memory.
+    hit_ratio: f64,
+    /// The 95th percentile of the latency there, in seconds.
+    p95: f64,
 }
 
 /// Measures every policy in every scenario.
@@ -52,7 +64,7 @@ pub(super) fn run(args: &PoliciesArgs) -> anyhow::Result<CommandStatus> {
     let mut rows = Vec::new();
     for scenario in args.scenario.iter().copied() {
         for strategy in &setup.strategies {
-            let predicted = predict::capacity(args, &setup, scenario, strategy)?;
+            let predicted = predict::predict(args, &setup, scenario, strategy)?;
             let Some(outcome) = one(args, &setup, &hosts, scenario, strategy)? else {
                 return Ok(CommandStatus::ProblemsFound);
             };
@@ -60,6 +72,9 @@ pub(super) fn run(args: &PoliciesArgs) -> anyhow::Result<CommandStatus> {
             report::row(&mut report, &row)?;
             rows.push(row);
         }
+    }
+    if args.table {
+        table::print(&rows)?;
     }
     report::end(report, &rows)
 }
@@ -73,12 +88,17 @@ fn one(
     strategy: &Strategy,
 ) -> anyhow::Result<Option<ScenarioOutcome>> {
     let policy = strategy.table(1.0);
-    let spec = NodeSpec { policy: &policy, disk: scenario::disk(scenario), memory: setup.memory };
+    let spec = NodeSpec {
+        policy: &policy,
+        disks: scenario::disks(scenario, args.nodes),
+        tries: scenario::tries(scenario),
+        memory: setup.memory,
+    };
     // This thread makes all its connections on the hub.
     until_interrupted(Some(&hosts.hub), async || {
-        let cluster = hosts.start(&spec).await?;
+        let mut cluster = hosts.start(&spec).await?;
         let load = Load::new(&setup.documents, &cluster.fronts, args.seed.into());
-        Ok(scenario::play(scenario, args, load).await)
+        scenario::play(scenario, args, load, (hosts, &mut cluster)).await
     })
 }
 

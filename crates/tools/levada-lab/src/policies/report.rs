@@ -6,8 +6,10 @@ use levada_testbed::emulation::report::{Claim, LabReport, percent};
 use levada_types::{ByteSize, format_duration};
 use serde_json::{Value, json};
 
-use super::{PoliciesSetup, PolicyRow, cluster::FRONTS, load::Period, scenario::ScenarioOutcome};
-use crate::args::policies::PoliciesArgs;
+use super::{
+    Figures, PoliciesSetup, PolicyRow, cluster::FRONTS, load::Period, scenario::ScenarioOutcome,
+};
+use crate::args::policies::{PoliciesArgs, PoliciesScenario};
 
 /// Prints the setup.
 pub(super) fn begin(args: &PoliciesArgs, setup: &PoliciesSetup) -> anyhow::Result<LabReport> {
@@ -36,37 +38,31 @@ pub(super) fn begin(args: &PoliciesArgs, setup: &PoliciesSetup) -> anyhow::Resul
     Ok(LabReport::begin(args.json, emulated, HEAD)?)
 }
 
-/// The headings of the table.
+/// The headings of the table. In brackets are the simulator's figures.
 const HEAD: &str =
-    "scenario     policy         capacity simulated  p95 (ms)      hits    busiest   settled";
+    "scenario     policy        capacity (sim.) p95, ms  (sim.)  hits   (sim.)  busiest  settled";
 
 /// One policy in one scenario.
 pub(super) fn row(report: &mut LabReport, row: &PolicyRow) -> anyhow::Result<()> {
-    let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
-    let capacity = match &row.outcome {
-        ScenarioOutcome::Capacity(carried) => Some(
-            carried.as_ref().map_or_else(|| "none".to_owned(), |(rate, _)| format!("{rate:.0}")),
-        ),
-        _ => None,
-    };
     let settled = match &row.outcome {
-        ScenarioOutcome::Crowd { settled, .. } => Some(
-            settled
-                .map_or_else(|| "never".to_owned(), |after| format!("{}", format_duration(after))),
-        ),
-        _ => None,
+        ScenarioOutcome::Crowd { settled: Some(after), .. } => {
+            format!("{}", format_duration(*after))
+        }
+        ScenarioOutcome::Crowd { settled: None, .. } => "never".to_owned(),
+        _ => "-".to_owned(),
     };
-    let period = row.period();
+    let busiest = row.period().map_or_else(|| "-".to_owned(), |period| percent(period.busiest));
+    let (real, simulated) = (row.figures().texts(row), row.predicted.texts(row));
     let line = format!(
-        "{:<12} {:<13} {:>9} {:>9} {:>9} {:>9} {:>10} {:>9}",
+        "{:<12} {:<13} {:>8} {:>7} {:>7} {:>7} {:>6} {:>7} {busiest:>8} {settled:>8}",
         row.scenario.name(),
         row.policy,
-        or_dash(capacity),
-        or_dash(row.predicted.map(|predicted| format!("{:.0}", predicted.capacity))),
-        or_dash(period.map(milliseconds)),
-        or_dash(period.map(|period| percent(period.hit_ratio))),
-        or_dash(period.map(|period| percent(period.busiest))),
-        or_dash(settled),
+        real[0],
+        simulated[0],
+        real[2],
+        simulated[2],
+        real[1],
+        simulated[1],
     );
     Ok(report.row(&line, row.to_json())?)
 }
@@ -87,46 +83,110 @@ pub(super) fn end(report: LabReport, rows: &[PolicyRow]) -> anyhow::Result<Comma
         claims.push(Claim { text, holds: relative >= 0.95 });
     }
     for row in rows {
-        if let (Some(predicted), ScenarioOutcome::Capacity(_)) = (row.predicted, &row.outcome) {
-            let ratio = row.merit() / predicted.capacity;
-            if !(0.9..=1.1).contains(&ratio) {
-                let text = format!(
-                    "{}: the simulator is right within 10 % of {} (measured {ratio:.2} of what it says)",
-                    row.scenario.name(),
-                    row.policy
-                );
-                claims.push(Claim { text, holds: false });
-            }
+        claims.extend(misjudged(row));
+        if let Some(other) = rows.iter().find(|other| row.is_misordered_with(other)) {
+            let text = format!(
+                "{}: the simulator does not put {} before {}",
+                row.scenario.name(),
+                other.policy,
+                row.policy
+            );
+            claims.push(Claim { text, holds: false });
         }
     }
     Ok(report.end(&claims, &[])?)
 }
 
+/// The claim that the simulated capacity is right, if it is not.
+fn misjudged(row: &PolicyRow) -> Option<Claim> {
+    let what = match (row.figures().capacity, row.predicted.capacity) {
+        _ if !row.is_ramp() => return None,
+        (None, None) => return None,
+        (Some(real), Some(simulated)) => {
+            let ratio = real / simulated;
+            if (0.9..=1.1).contains(&ratio) {
+                return None;
+            }
+            format!("measured {ratio:.2} of what it says")
+        }
+        (Some(_), None) => "it says that not even the first rate is carried".to_owned(),
+        (None, Some(_)) => "not even the first rate was carried".to_owned(),
+    };
+    let text = format!(
+        "{}: the simulator is right within 10 % of {} ({what})",
+        row.scenario.name(),
+        row.policy
+    );
+    Some(Claim { text, holds: false })
+}
+
+impl Figures {
+    /// The figure by which policies are compared; more is better.
+    fn merit(&self, scenario: PoliciesScenario) -> f64 {
+        match scenario {
+            PoliciesScenario::Cold | PoliciesScenario::Killed => self.hit_ratio,
+            PoliciesScenario::Crowd => 1.0 / self.p95.max(f64::MIN_POSITIVE),
+            _ => self.capacity.unwrap_or(0.0),
+        }
+    }
+
+    /// Capacity, hit ratio and 95th percentile as tables show them.
+    pub(super) fn texts(&self, row: &PolicyRow) -> [String; 3] {
+        let dash = || "-".to_owned();
+        if row.is_ramp() && self.capacity.is_none() {
+            return ["none".to_owned(), dash(), dash()];
+        }
+        let late = self.p95 >= 3600.0;
+        let p95 = if late { dash() } else { format!("{:.0}", self.p95 * 1e3) };
+        let capacity = self.capacity.map_or_else(dash, |rate| format!("{rate:.0}"));
+        [capacity, percent(self.hit_ratio), p95]
+    }
+}
+
 impl PolicyRow {
+    fn is_ramp(&self) -> bool {
+        matches!(self.outcome, ScenarioOutcome::Capacity(_))
+    }
+
+    /// Whether `other` is better by more than a twentieth, and the simulator says that it is worse.
+    pub(super) fn is_misordered_with(&self, other: &Self) -> bool {
+        let simulated = |row: &Self| row.predicted.merit(row.scenario);
+        other.scenario == self.scenario
+            && other.merit() > self.merit() * 1.05
+            && simulated(other) < simulated(self)
+    }
+
+    /// The measured figures.
+    pub(super) fn figures(&self) -> Figures {
+        let period = self.period();
+        Figures {
+            capacity: match &self.outcome {
+                ScenarioOutcome::Capacity(carried) => carried.as_ref().map(|(rate, _)| *rate),
+                _ => None,
+            },
+            hit_ratio: period.map_or(0.0, |period| period.hit_ratio),
+            p95: period.map_or(0.0, |period| period.p95.as_secs_f64()),
+        }
+    }
+
     /// The period that the figures are of.
     fn period(&self) -> Option<&Period> {
         match &self.outcome {
             ScenarioOutcome::Capacity(carried) => carried.as_ref().map(|(_, period)| period),
-            ScenarioOutcome::Cold(last) => Some(last),
+            ScenarioOutcome::Cold(period) | ScenarioOutcome::Killed(period) => Some(period),
             ScenarioOutcome::Crowd { onset, .. } => Some(onset),
         }
     }
 
-    /// The figure by which policies are compared; more is better.
     fn merit(&self) -> f64 {
-        match &self.outcome {
-            ScenarioOutcome::Capacity(carried) => carried.as_ref().map_or(0.0, |(rate, _)| *rate),
-            ScenarioOutcome::Cold(last) => last.hit_ratio,
-            ScenarioOutcome::Crowd { onset, .. } => {
-                1.0 / onset.p95.as_secs_f64().max(f64::MIN_POSITIVE)
-            }
-        }
+        self.figures().merit(self.scenario)
     }
 
     fn measure(&self) -> &'static str {
         match &self.outcome {
             ScenarioOutcome::Capacity(_) => "capacity",
             ScenarioOutcome::Cold(_) => "the hit ratio of the last third",
+            ScenarioOutcome::Killed(_) => "the hit ratio",
             ScenarioOutcome::Crowd { .. } => "the 95th percentile of the first ten seconds",
         }
     }
@@ -135,9 +195,9 @@ impl PolicyRow {
         let mut value = json!({
             "scenario": self.scenario.name(),
             "policy": self.policy,
-            "simulated_capacity": self.predicted.map(|predicted| predicted.capacity),
-            "simulated_hit_ratio": self.predicted.map(|predicted| predicted.hit_ratio),
-            "simulated_p95_ms": self.predicted.map(|predicted| predicted.p95 * 1e3),
+            "simulated_capacity": self.predicted.capacity,
+            "simulated_hit_ratio": self.predicted.hit_ratio,
+            "simulated_p95_ms": self.predicted.p95 * 1e3,
         });
         let period = |period: &Period| {
             json!({
@@ -154,6 +214,7 @@ impl PolicyRow {
                 value["at_capacity"] = json!(carried.as_ref().map(|(_, last)| period(last)));
             }
             ScenarioOutcome::Cold(last) => value["last_third"] = period(last),
+            ScenarioOutcome::Killed(all) => value["all"] = period(all),
             ScenarioOutcome::Crowd { onset, settled, all } => {
                 value["first_ten_seconds"] = period(onset);
                 value["settled_after_s"] = json!(settled.map(|after| after.as_secs_f64()));

@@ -1,10 +1,14 @@
-//! The events that the cluster meets: a ramp, a cold start, or a crowd.
+//! The events that the cluster meets: a ramp, a cold start, a crowd, or nodes that are killed.
 
 use std::time::Duration;
 
-use tokio::time::Instant;
+use anyhow::anyhow;
+use tokio::time::{Instant, sleep_until};
 
-use super::load::{Crowd, LIMIT, Load, Period};
+use super::{
+    cluster::{ClusterHosts, NodeCluster},
+    load::{Crowd, LIMIT, Load, Period},
+};
 use crate::args::policies::{PoliciesArgs, PoliciesScenario};
 
 /// The results of a scenario.
@@ -15,6 +19,8 @@ pub(super) enum ScenarioOutcome {
     Capacity(Option<(f64, Period)>),
     /// The last third of a cold start.
     Cold(Period),
+    /// The time in which nodes are killed.
+    Killed(Period),
     Crowd {
         /// The first ten seconds.
         onset: Period,
@@ -24,13 +30,24 @@ pub(super) enum ScenarioOutcome {
     },
 }
 
-/// Speed of the emulated disks, relative to that of ASPLOS'98. That disk is too fast to limit a node behind
+/// Speeds of the nodes' emulated disks.
+pub(super) fn disks(scenario: PoliciesScenario, nodes: u8) -> Vec<f64> {
+    let slow = if scenario == PoliciesScenario::Mixed { 0.5 } else { 1.0 };
+    (0..nodes).map(|at| disk(scenario) * if at % 2 == 1 { slow } else { 1.0 }).collect()
+}
+
+/// How often front-ends try a request: a failure is counted, not hidden, but where nodes are killed.
+pub(super) fn tries(scenario: PoliciesScenario) -> u32 {
+    if scenario == PoliciesScenario::Killed { 3 } else { 1 }
+}
+
+/// Speed of an emulated disk, relative to that of ASPLOS'98. That disk is too fast to limit a node behind
 /// a slow link: one request in seven is a miss, and takes it 32 ms.
-pub(super) fn disk(scenario: PoliciesScenario) -> f64 {
+fn disk(scenario: PoliciesScenario) -> f64 {
     match scenario {
         PoliciesScenario::Links | PoliciesScenario::LinksFlash | PoliciesScenario::Crowd => 1000.0,
-        PoliciesScenario::Disk | PoliciesScenario::DiskFlash => 0.25,
-        PoliciesScenario::Cold => 1.0,
+        PoliciesScenario::Disk | PoliciesScenario::DiskFlash | PoliciesScenario::Mixed => 0.25,
+        PoliciesScenario::Cold | PoliciesScenario::Killed => 1.0,
     }
 }
 
@@ -50,12 +67,14 @@ pub(super) async fn play(
     scenario: PoliciesScenario,
     args: &PoliciesArgs,
     load: Load<'_>,
-) -> ScenarioOutcome {
-    match scenario {
+    (hosts, cluster): (&ClusterHosts, &mut NodeCluster),
+) -> anyhow::Result<ScenarioOutcome> {
+    Ok(match scenario {
         PoliciesScenario::Cold => cold(args, load).await,
         PoliciesScenario::Crowd => one_document(args, load).await,
+        PoliciesScenario::Killed => killed(args, load, hosts, cluster).await?,
         _ => ramp(args, crowd(scenario), load).await,
-    }
+    })
 }
 
 /// Raises the rate until [`MISSED`] steps in a row are not carried.
@@ -90,6 +109,30 @@ async fn cold(args: &PoliciesArgs, mut load: Load<'_>) -> ScenarioOutcome {
     ScenarioOutcome::Cold(load.judge(last))
 }
 
+/// Kills one node after the other.
+async fn killed(
+    args: &PoliciesArgs,
+    mut load: Load<'_>,
+    hosts: &ClusterHosts,
+    cluster: &mut NodeCluster,
+) -> anyhow::Result<ScenarioOutcome> {
+    let (before, _) = load.offer(KILLED_RATE, args.warm_up, None).await;
+    let begin = before + args.warm_up;
+    let killing = async {
+        for turn in 0.. {
+            sleep_until(begin + KILLED_EVERY * turn).await;
+            cluster.kill(hosts, (turn % u32::from(args.nodes)) as usize, KILLED_FOR).await?;
+        }
+        Ok(())
+    };
+    let period = tokio::select! {
+        ended = killing => return Err(ended.err().unwrap_or_else(|| anyhow!("there is no end of turns"))),
+        period = load.offer(KILLED_RATE, args.duration, None) => period,
+    };
+    tokio::time::sleep(LIMIT).await;
+    Ok(ScenarioOutcome::Killed(load.judge(period)))
+}
+
 /// Has half of the requests ask for one document from one moment on.
 async fn one_document(args: &PoliciesArgs, mut load: Load<'_>) -> ScenarioOutcome {
     load.offer(CROWD_RATE, args.warm_up, None).await;
@@ -114,7 +157,13 @@ pub(super) const MISSED: u32 = 2;
 /// Growth of a ramp at each step.
 const GROWTH: f64 = 1.05;
 /// Requests per second.
-const COLD_RATE: f64 = 150.0;
-const CROWD_RATE: f64 = 170.0;
-const ONSET: Duration = Duration::from_secs(10);
+pub(super) const COLD_RATE: f64 = 150.0;
+pub(super) const CROWD_RATE: f64 = 170.0;
+pub(super) const KILLED_RATE: f64 = 130.0;
+/// The first seconds of a crowd.
+pub(super) const ONSET: Duration = Duration::from_secs(10);
+/// Time from one node that is killed to the next.
+pub(super) const KILLED_EVERY: Duration = Duration::from_secs(20);
+/// Time until a node that was killed is started again: as long as it is ejected by a node's defaults.
+pub(super) const KILLED_FOR: Duration = Duration::from_secs(5);
 const SECOND: Duration = Duration::from_secs(1);
