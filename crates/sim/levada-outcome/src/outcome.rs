@@ -31,8 +31,11 @@ pub enum Metric {
     LatencySd,
     /// Share of requests found in memory.
     HitRatio,
-    /// Share of requests that waited for a disk, whether they began the read or joined one.
+    /// Share of requests that waited for a disk or for a body from the origin, whether they began the
+    /// read or joined one.
     MissRatio,
+    /// Share of requests for a copy that had expired and that the origin confirmed without a body.
+    Confirmed,
     /// Part of the time in which the CPU worked before the failure, mean over the servers.
     CpuUtilisation,
     /// Standard deviation of the CPU utilisation over the servers.
@@ -116,6 +119,7 @@ pub const METRICS: &[Metric] = &[
     Metric::LatencySd,
     Metric::HitRatio,
     Metric::MissRatio,
+    Metric::Confirmed,
     Metric::CpuUtilisation,
     Metric::CpuUtilisationSd,
     Metric::DiskUtilisation,
@@ -194,6 +198,7 @@ impl Metric {
             Self::LatencySd => "latency_sd",
             Self::HitRatio => "hit_ratio",
             Self::MissRatio => "miss_ratio",
+            Self::Confirmed => "confirmed",
             Self::CpuUtilisation => "cpu",
             Self::CpuUtilisationSd => "cpu_sd",
             Self::DiskUtilisation => "disk",
@@ -244,6 +249,7 @@ impl Metric {
             Self::LatencySd => "standard deviation",
             Self::HitRatio => "hits",
             Self::MissRatio => "misses",
+            Self::Confirmed => "confirmed",
             Self::CpuUtilisation => "CPU",
             Self::CpuUtilisationSd => "CPU, deviation",
             Self::DiskUtilisation => "disk",
@@ -300,6 +306,7 @@ impl Metric {
             | Self::Duration => Unit::Seconds,
             Self::HitRatio
             | Self::MissRatio
+            | Self::Confirmed
             | Self::CpuUtilisation
             | Self::CpuUtilisationSd
             | Self::DiskUtilisation

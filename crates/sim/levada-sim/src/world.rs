@@ -14,9 +14,8 @@
 
 mod failures;
 mod fills;
+mod freshness;
 mod origin;
-
-pub(crate) use origin::Egress;
 
 use std::{collections::VecDeque, ops::ControlFlow};
 
@@ -25,10 +24,14 @@ use levada_policy::{NodeIndex, RequestOutcome};
 use levada_topology::{Role, Topology};
 use levada_types::{Request as PolicyRequest, ServiceClass, Timestamp};
 
-use self::{fills::Fill, origin::Origin};
+use self::{
+    fills::{Fill, FillKind},
+    freshness::Freshness,
+    origin::Origin,
+};
 use crate::{
     End, Outcome, Prepared, Progress, Remark,
-    collect::{Collector, Ending, TICK},
+    collect::{Collector, Ending, Found, TICK},
     kernel::Agenda,
     network::{Arrival, BYTES_PER_TRANSFER, Network, NetworkEvent},
     redirector::{Counted, Redirectors},
@@ -52,6 +55,8 @@ pub(crate) struct World<'a> {
     /// The costs of each server.
     costs: Vec<Cost>,
     origin: Option<Origin>,
+    /// Where documents expire or are purged.
+    freshness: Option<Freshness>,
     front_ends: Vec<FrontEnd>,
     /// Requests that a front-end may have outstanding in an open loop.
     admitted_limit: u64,
@@ -86,6 +91,8 @@ enum Event {
     Tick,
     /// Counts replicas.
     Sample,
+    /// What this list of purges names is purged.
+    Purge(u32),
     /// The next server of this list of failures fails.
     Fail(u32),
     /// This server is back.
@@ -180,6 +187,7 @@ impl<'a> World<'a> {
             ),
             network,
             collector: Collector::new(prepared, documents.len(), servers.len()),
+            freshness: Freshness::new(&scenario.freshness, &documents, scenario.seed),
             documents,
             costs: (0..servers.len()).map(|n| Cost::new(&scenario.servers, n)).collect(),
             origin: (scenario.origin.as_ref())
@@ -241,6 +249,7 @@ impl<'a> World<'a> {
         self.agenda.schedule(self.now, Event::Tick);
         self.agenda.schedule(Timestamp(self.sample), Event::Sample);
         self.begin_failures();
+        self.begin_purges();
         self.next_send = self.demand.next_time(self.now);
         if self.demand.is_closed() {
             for _ in 0..self.prepared.outstanding() {
@@ -255,10 +264,10 @@ impl<'a> World<'a> {
             let (client, document) = self.demand.before(number);
             let Some((server, _)) = self.redirect(client, document, None) else { return };
             let memory = &mut self.servers[server as usize].memory;
-            if memory.find(document).is_none() {
-                let Document { key, size } = self.documents[document as usize];
+            let is_kept = self.freshness.as_ref().is_none_or(|fresh| fresh.is_kept(document));
+            if is_kept && memory.find(document).is_none() {
                 memory.begin_fill(document, NONE);
-                memory.end_fill(document, key, size);
+                self.keep(server, document);
             }
         }
     }
@@ -292,6 +301,7 @@ impl<'a> World<'a> {
                 self.collector.sample(self.now, &self.servers);
                 self.agenda.schedule(Timestamp(self.now.0 + self.sample), Event::Sample);
             }
+            Event::Purge(list) => self.purge(list),
             Event::Fail(list) => self.fail_next(list),
             Event::Return(server) => self.come_back(server),
             Event::Notice(server) => self.notice(server),
@@ -417,8 +427,18 @@ impl<'a> World<'a> {
     /// begins.
     fn lookup(&mut self, request: u32) {
         let Request { document, server: at, .. } = self.requests[request];
+        if self.freshness.as_ref().is_some_and(|freshness| !freshness.is_kept(document)) {
+            self.collector.looked_up(self.now, Found::Missing);
+            return self.fill(request, NONE, FillKind::Passing);
+        }
         let server = &mut self.servers[at as usize];
         let place = server.memory.find(document);
+        if self.freshness.is_some()
+            && matches!(place, Some(Place::Memory(_)))
+            && self.waits_for_renewal(request, at, document)
+        {
+            return;
+        }
         let holder = if place.is_none() { self.holder(document, at) } else { NONE };
         let hit = match place {
             Some(Place::Memory(_)) => true,
@@ -427,11 +447,11 @@ impl<'a> World<'a> {
         };
         let server = &mut self.servers[at as usize];
         server.hits += u64::from(hit);
-        self.collector.looked_up(self.now, hit);
+        self.collector.looked_up(self.now, if hit { Found::Fresh } else { Found::Missing });
         match place {
             Some(Place::Memory(_)) => self.transmit(request),
             Some(Place::Fill(fill)) => self.serve_from_fill(request, fill),
-            None => self.fill(request, holder),
+            None => self.fill(request, holder, FillKind::Kept),
         }
     }
 

@@ -4,7 +4,7 @@ use levada_topology::{Hop, Role};
 use levada_types::Timestamp;
 
 use super::{Collector, Ending, LOOK_BACK, TICK, histogram::Histogram};
-use crate::{End, LinkUse, Metric, Outcome, Reading, Series, ServerUse, world::Egress};
+use crate::{End, LinkUse, Metric, Outcome, Reading, Series, ServerUse};
 
 impl Collector {
     /// The outcome of a run with this end.
@@ -29,10 +29,13 @@ impl Collector {
             put(&mut outcome, Metric::Throughput, self.finished as f64 / measured);
             put(&mut outcome, Metric::Idle, self.idle(ending.now) / measured);
         }
-        if self.hits + self.misses > 0 {
-            let all = (self.hits + self.misses) as f64;
+        let all = (self.hits + self.confirmed + self.misses) as f64;
+        if all > 0.0 {
             put(&mut outcome, Metric::HitRatio, self.hits as f64 / all);
             put(&mut outcome, Metric::MissRatio, self.misses as f64 / all);
+            if self.expires {
+                put(&mut outcome, Metric::Confirmed, self.confirmed as f64 / all);
+            }
         }
         if self.sent > 0 {
             put(&mut outcome, Metric::Moved, self.moved as f64 / self.sent as f64);
@@ -42,7 +45,7 @@ impl Collector {
             losses.conclude(self.warm_up, &mut outcome);
         }
         if let Some(egress) = &ending.egress {
-            add_origin(&mut outcome, egress, measured);
+            egress.conclude(measured, &mut outcome);
         }
         self.add_servers(&mut outcome, ending);
         self.add_links(&mut outcome, ending);
@@ -165,18 +168,6 @@ impl Collector {
             y: "servers per object in memory".to_owned(),
             points: std::mem::take(&mut self.replicas),
         });
-    }
-}
-
-fn add_origin(outcome: &mut Outcome, egress: &Egress, measured: f64) {
-    let per_second = |count: u64| if measured > 0.0 { count as f64 / measured } else { 0.0 };
-    outcome.readings.extend([
-        (Metric::OriginRate.into(), per_second(egress.requests)),
-        (Metric::OriginEgress.into(), 8.0 * per_second(egress.bytes)),
-        (Metric::OriginPeak.into(), 8.0 * egress.peak as f64),
-    ]);
-    if let (waited, asked @ 1..) = egress.waited {
-        outcome.readings.insert(Metric::OriginWait.into(), waited as f64 / 1e9 / asked as f64);
     }
 }
 

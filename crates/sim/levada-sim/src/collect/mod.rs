@@ -1,18 +1,20 @@
 //! Measurement during a run, and its conclusion.
 
 mod conclude;
+mod egress;
 mod histogram;
 mod losses;
 
 use std::collections::VecDeque;
 
+pub(crate) use egress::Egress;
 pub(crate) use histogram::Histogram;
 use levada_policy::ParameterValue;
 use levada_topology::Topology;
 use levada_types::Timestamp;
 
 use self::losses::Losses;
-use crate::{End, Prepared, network::Network, server::Server, workload::Ramp, world::Egress};
+use crate::{End, Prepared, network::Network, server::Server, workload::Ramp};
 
 /// The interval of points of curves and of utilisation checkpoints, in nanoseconds: the step of the
 /// papers' ramp.
@@ -30,11 +32,15 @@ pub(crate) struct Collector {
     windows: Vec<RateWindow>,
     ticks: Vec<Tick>,
     checkpoints: VecDeque<Checkpoint>,
-    /// After the warm-up: requests sent, finished, found in memory, and read from disk.
+    /// After the warm-up: requests sent, finished, found in memory, found there after the origin's
+    /// confirmation, and fetched.
     sent: u64,
     finished: u64,
     hits: u64,
+    confirmed: u64,
     misses: u64,
+    /// Whether documents expire.
+    expires: bool,
     moved: u64,
     last_server: Vec<u32>,
     loads: Vec<ServerLoad>,
@@ -44,6 +50,17 @@ pub(crate) struct Collector {
     seen: Vec<u32>,
     /// Where servers fail.
     losses: Option<Losses>,
+}
+
+/// What a lookup has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// A copy in memory that may answer at once.
+    Fresh,
+    /// A copy in memory that the origin has confirmed first.
+    Confirmed,
+    /// No copy, or one that may not answer.
+    Missing,
 }
 
 /// Requests sent around one rate.
@@ -98,7 +115,9 @@ impl Collector {
             sent: 0,
             finished: 0,
             hits: 0,
+            confirmed: 0,
             misses: 0,
+            expires: !prepared.scenario.freshness.class.is_empty(),
             moved: 0,
             last_server: vec![u32::MAX; documents],
             loads: vec![ServerLoad::default(); servers],
@@ -130,14 +149,16 @@ impl Collector {
         load.outstanding += 1;
     }
 
-    /// Counts a request as a hit or a miss.
-    pub(crate) fn looked_up(&mut self, now: Timestamp, hit: bool) {
+    /// Counts what a lookup has found.
+    pub(crate) fn looked_up(&mut self, now: Timestamp, found: Found) {
+        let hit = found == Found::Fresh;
         if let Some(losses) = &mut self.losses {
-            losses.looked_up(now, hit);
+            losses.looked_up(now, found != Found::Missing);
         }
         if now >= self.warm_up {
             self.hits += u64::from(hit);
-            self.misses += u64::from(!hit);
+            self.confirmed += u64::from(found == Found::Confirmed);
+            self.misses += u64::from(found == Found::Missing);
         }
         self.tick(now).hits += u64::from(hit);
     }

@@ -35,6 +35,8 @@ pub struct Scenario {
     pub servers: Servers,
     /// The origin that servers fetch from. Without it, they read all documents from their disks.
     pub origin: Option<Origin>,
+    /// Documents that expire and are purged. By default all are fresh for ever.
+    pub freshness: Freshness,
     /// The workload: clients, documents and the times of requests.
     pub workload: Workload,
     /// The policy and its parameters, as in a node's configuration.
@@ -132,6 +134,48 @@ impl Default for Origin {
             requests_per_second: None,
             bits_per_second: None,
         }
+    }
+}
+
+/// Documents that expire and are purged.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Freshness {
+    /// Classes of documents; those of no class never expire.
+    pub class: Vec<FreshnessClass>,
+    /// Purges.
+    pub purge: Vec<Purge>,
+}
+
+/// Documents with the same directives.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct FreshnessClass {
+    /// Its part of all documents.
+    pub share: Share,
+    /// `Cache-Control` as the origin sends it: servers decide by it as nodes do. With `"no-store"` the
+    /// documents are fetched for each request.
+    pub cache_control: String,
+    /// Mean time between changes at the origin, which come at random. A copy that has expired is fetched again
+    /// if its document has changed, and confirmed without a body if not. Without it nothing changes.
+    pub changes: Option<Time>,
+}
+
+/// A purge, which all servers carry out at once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Purge {
+    /// When it comes.
+    pub at: Time,
+    /// Time from one to the next, each of other documents. Without it there is one.
+    pub every: Option<Time>,
+    /// The part of all documents that it names.
+    pub share: Share,
+}
+
+impl Default for Purge {
+    fn default() -> Self {
+        Self { at: Time(Duration::from_secs(60)), every: None, share: Share(1.0) }
     }
 }
 

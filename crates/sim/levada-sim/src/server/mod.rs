@@ -6,7 +6,7 @@ mod memory;
 mod station;
 
 pub(crate) use cost::{BLOCK, Cost, block_bytes, blocks};
-pub(crate) use memory::{Memory, Place};
+pub(crate) use memory::{Memory, Place, Stored};
 pub(crate) use station::Station;
 
 use levada_types::Timestamp;

@@ -19,20 +19,45 @@ pub(super) struct Fill {
     pub(super) document: u32,
     /// The server whose memory it comes from; [`NONE`] for the disk.
     pub(super) holder: u32,
+    pub(super) kind: FillKind,
     /// Blocks read so far.
     pub(super) done: u32,
     pub(super) followers: Line,
 }
 
+/// What becomes of a fill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FillKind {
+    /// Memory keeps it.
+    Kept,
+    /// It answers its requests only.
+    Passing,
+    /// The origin is asked whether a document in memory has changed.
+    Renewal,
+}
+
 impl World<'_> {
     /// Begins a fill and serves the request from it.
-    pub(super) fn fill(&mut self, request: u32, holder: u32) {
+    pub(super) fn fill(&mut self, request: u32, holder: u32, kind: FillKind) {
         let Request { document, server, .. } = self.requests[request];
-        let followers = Line::default();
-        let fill = self.fills.insert(Fill { server, document, holder, done: 0, followers });
-        self.servers[server as usize].memory.begin_fill(document, fill);
+        let fill = self.begin_fill(server, document, holder, kind);
+        if kind == FillKind::Kept {
+            self.servers[server as usize].memory.begin_fill(document, fill);
+        }
         self.serve_from_fill(request, fill);
+    }
+
+    pub(super) fn begin_fill(
+        &mut self,
+        server: u32,
+        document: u32,
+        holder: u32,
+        kind: FillKind,
+    ) -> u32 {
+        let followers = Line::default();
+        let fill = self.fills.insert(Fill { server, document, holder, kind, done: 0, followers });
         self.fetch_block(fill);
+        fill
     }
 
     /// The request follows the fill.
@@ -79,13 +104,18 @@ impl World<'_> {
 
     /// The origin has the answer: its first block is sent.
     pub(super) fn answered(&mut self, fill: u32) {
-        let Fill { server, document, .. } = self.fills[fill];
+        let Fill { server, document, kind, .. } = self.fills[fill];
+        if let Some(origin) = &mut self.origin {
+            origin.answers(self.now);
+        }
         if server == NONE {
             return self.give_up(fill);
         }
+        if kind == FillKind::Renewal && self.is_confirmed(fill) {
+            return;
+        }
         let bytes = block_bytes(self.documents[document as usize].size, 0);
         let origin = self.origin.as_mut().expect("it has answered");
-        origin.answers(self.now);
         let at = origin.send(self.now, bytes);
         self.agenda.schedule(at, Event::Block(fill));
     }
@@ -115,28 +145,50 @@ impl World<'_> {
             return self.give_up(fill);
         }
         self.fills[fill].done += 1;
-        let Fill { server, document, holder, done, followers } = self.fills[fill];
-        let Document { key, size } = self.documents[document as usize];
-        let whole = done == blocks(size);
-        if whole {
-            self.left_origin(fill);
-            let memory = &mut self.servers[server as usize].memory;
-            if holder == NONE {
-                memory.end_fill(document, key, size);
-            } else {
+        let Fill { server, document, holder, kind, done, followers } = self.fills[fill];
+        let size = self.documents[document as usize].size;
+        if done == blocks(size) {
+            if holder != NONE {
                 // WRR/GMS keeps one copy in all memories together, as one large memory would.
-                memory.forget(document);
+                self.servers[server as usize].memory.forget(document);
+            } else if kind == FillKind::Kept {
+                self.keep(server, document);
             }
-            self.fills.remove(fill);
-        } else {
-            self.fetch_block(fill);
+            return self.end_fill(fill);
         }
+        self.fetch_block(fill);
+        self.go_on(followers);
+    }
+
+    /// A server keeps a document that has come.
+    pub(super) fn keep(&mut self, server: u32, document: u32) {
+        let Document { key, size } = self.documents[document as usize];
+        let memory = &mut self.servers[server as usize].memory;
+        memory.end_fill(document, key, size);
+        let freshness = self.freshness.as_ref();
+        if let Some(stored) = freshness.and_then(|freshness| freshness.stored(document, self.now)) {
+            memory.note(document, stored);
+        }
+    }
+
+    /// A fill is over: what follows it has all.
+    pub(super) fn end_fill(&mut self, fill: u32) {
+        self.left_origin(fill);
+        let followers = self.fills[fill].followers;
+        self.fills.remove(fill);
+        let mut follower = followers.first;
+        while follower != NONE {
+            self.requests[follower].fill = NONE;
+            follower = self.requests[follower].next;
+        }
+        self.go_on(followers);
+    }
+
+    /// Requests that wait for the next block, or for all of them, go on.
+    fn go_on(&mut self, followers: Line) {
         let mut follower = followers.first;
         while follower != NONE {
             let next = self.requests[follower].next;
-            if whole {
-                self.requests[follower].fill = NONE;
-            }
             if self.requests[follower].stage == Stage::Filling {
                 self.transmit(follower);
             }

@@ -10,6 +10,7 @@ use levada_types::Timestamp;
 
 use super::{Event, Fill};
 use crate::{
+    collect::Egress,
     kernel::Agenda,
     scenario,
     server::Station,
@@ -31,22 +32,6 @@ pub(crate) struct Origin {
     egress: Egress,
 }
 
-/// The readings of the origin: waiting of the whole run, all else from the end of the warm-up on.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Egress {
-    warm_up: Timestamp,
-    /// Requests that it has answered.
-    pub(crate) requests: u64,
-    /// Time that requests waited for a place and for their turn, in nanoseconds, and their number.
-    pub(crate) waited: (u64, u64),
-    /// Bytes of all bodies.
-    pub(crate) bytes: u64,
-    /// Bytes of the busiest second.
-    pub(crate) peak: u64,
-    second: u64,
-    within: u64,
-}
-
 impl Origin {
     pub(super) fn new(origin: &scenario::Origin, warm_up: Timestamp) -> Self {
         let gap = origin.requests_per_second.map_or(0.0, |rate| 1e9 / rate);
@@ -59,7 +44,7 @@ impl Origin {
             bits_per_second: origin.bits_per_second,
             busy: 0,
             waiting: VecDeque::new(),
-            egress: Egress { warm_up, ..Egress::default() },
+            egress: Egress::new(warm_up),
         }
     }
 
@@ -74,7 +59,7 @@ impl Origin {
 
     /// It begins to answer a request.
     pub(super) fn answers(&mut self, now: Timestamp) {
-        self.egress.requests += u64::from(now >= self.egress.warm_up);
+        self.egress.answered(now);
     }
 
     /// The time at which `bytes` of a body will have come.
@@ -114,23 +99,7 @@ impl Origin {
     fn begin(&mut self, since: Timestamp, now: Timestamp, fill: u32, agenda: &mut Agenda<Event>) {
         self.busy += 1;
         let turn = Timestamp(self.turns.take(now, self.gap).0 - self.gap);
-        self.egress.waited.0 += turn.since(since).as_nanos() as u64;
-        self.egress.waited.1 += 1;
+        self.egress.waited(turn.since(since));
         agenda.schedule(Timestamp(turn.0 + self.latency), Event::Answer(fill));
-    }
-}
-
-impl Egress {
-    fn sent(&mut self, at: Timestamp, bytes: u64) {
-        if at < self.warm_up {
-            return;
-        }
-        self.bytes += bytes;
-        let second = at.0 / 1_000_000_000;
-        if second != self.second {
-            (self.second, self.within) = (second, 0);
-        }
-        self.within += bytes;
-        self.peak = self.peak.max(self.within);
     }
 }

@@ -559,3 +559,84 @@ fn places_at_an_origin_are_free_again_when_servers_fail() {
     let throughput = reading(&outcome, crate::Metric::Throughput);
     assert!(throughput > 270.0, "{throughput}");
 }
+
+/// All documents have these directives, and memory for all of them is full from the beginning.
+fn expiring(cache_control: &str, changes: &[(&str, &str)]) -> Outcome {
+    let class = format!("[{{ share = 1.0, cache_control = \"{cache_control}\" }}]");
+    let base = [
+        ("freshness.class", class.as_str()),
+        ("policy.name", "hrw"),
+        ("cache.memory", "1GiB"),
+        ("cache.warm_requests", "40000"),
+    ];
+    origin(&[&base[..], changes].concat())
+}
+
+#[test]
+fn copies_that_expire_are_confirmed_without_a_body() {
+    let outcome = expiring("max-age=5", &[]);
+    let of = |metric| reading(&outcome, metric);
+    let (misses, confirmed) = (of(crate::Metric::MissRatio), of(crate::Metric::Confirmed));
+    assert_eq!((misses, of(crate::Metric::OriginEgress)), (0.0, 0.0));
+    assert!((0.1..0.9).contains(&confirmed), "{confirmed}");
+    let always = expiring("no-cache, max-age=5", &[]);
+    assert_eq!(reading(&always, crate::Metric::Confirmed), 1.0);
+}
+
+#[test]
+fn copies_of_documents_that_changed_are_fetched_again() {
+    let changing = "[{ share = 1.0, cache_control = \"no-cache, max-age=5\", changes = \"1ms\" }]";
+    let outcome = expiring("max-age=5", &[("freshness.class", changing)]);
+    assert!(reading(&outcome, crate::Metric::MissRatio) > 0.99);
+    assert!(reading(&outcome, crate::Metric::OriginEgress) > 1e6);
+}
+
+#[test]
+fn copies_are_served_stale_while_they_are_revalidated() {
+    let outcome = expiring("max-age=5, stale-while-revalidate=1000", &[]);
+    assert_eq!(reading(&outcome, crate::Metric::HitRatio), 1.0);
+    assert!(reading(&outcome, crate::Metric::OriginRate) > 10.0);
+}
+
+#[test]
+fn documents_that_may_not_be_stored_are_fetched_for_each_request() {
+    let classes = "[{ share = 0.3, cache_control = \"no-store\" }]";
+    let outcome = expiring("", &[("freshness.class", classes)]);
+    let (misses, asked) =
+        (reading(&outcome, crate::Metric::MissRatio), reading(&outcome, crate::Metric::OriginRate));
+    assert!((0.1..0.6).contains(&misses), "{misses}");
+    assert!((asked / (300.0 * misses) - 1.0).abs() < 0.05, "{asked} {misses}");
+}
+
+#[test]
+fn what_is_purged_is_fetched_again() {
+    let purges = |share: &str| format!("[{{ at = \"20s\", every = \"1s\", share = {share} }}]");
+    let misses = |share| {
+        let purges = purges(share);
+        let outcome = expiring("max-age=1000", &[("freshness.purge", purges.as_str())]);
+        reading(&outcome, crate::Metric::MissRatio)
+    };
+    let (none, some, all) = (misses("0.0"), misses("0.2"), misses("1.0"));
+    assert_eq!(none, 0.0);
+    assert!(some > 0.02 && all > 1.5 * some, "{some} {all}");
+}
+
+#[test]
+fn freshness_that_cannot_be_is_refused_with_what_to_set() {
+    let class =
+        "[{ share = 0.7, cache_control = \"a\\u0001\" }, { share = 0.7, changes = \"0s\" }]";
+    let scenario = Scenario::default()
+        .with([("freshness.class", class), ("freshness.purge", "[{ every = \"0s\" }]")])
+        .unwrap();
+    let problems = scenario.prepare(&mut Library::without_files()).unwrap_err();
+    let places: Vec<_> = problems.0.iter().map(|problem| problem.place.as_str()).collect();
+    let expected = [
+        "freshness",
+        "freshness.class",
+        "freshness.class[0]",
+        "freshness.class[1]",
+        "freshness.class[1]",
+        "freshness.purge[0]",
+    ];
+    assert_eq!(places, expected);
+}

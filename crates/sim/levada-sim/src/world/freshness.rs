@@ -1,0 +1,223 @@
+//! Documents that expire, change and are purged. A node's own rules decide by the fields that the origin sends:
+//! `levada_cache::may_store` and `serve`.
+//!
+//! ```text
+//! lookup ── not storable ──────────────────────────────────── pass: a fetch of its own, nothing is kept
+//!        ── in memory ── fresh, or stale while revalidated ── transmit
+//!                     ── stale ── a renewal, which requests follow ── unchanged: transmit
+//!                                                                  ── changed: an ordinary fill
+//! ```
+
+use std::time::{Duration, SystemTime};
+
+use http::{HeaderMap, Method, StatusCode};
+use levada_cache::{
+    CacheRules, OriginExchange, RequestDirectives, ServeDecision, may_store, serve,
+};
+use levada_types::{Key, Rng, Timestamp, weigh};
+
+use super::{
+    Event, World,
+    fills::{Fill, FillKind},
+};
+use crate::{
+    collect::Found,
+    scenario,
+    server::{Place, Stored},
+    slab::NONE,
+    workload::Document,
+};
+
+/// The classes of all documents.
+pub(super) struct Freshness {
+    classes: Vec<Class>,
+    /// The class of each document; beyond the last one for documents that never expire.
+    of: Vec<u8>,
+    rng: Rng,
+}
+
+struct Class {
+    fields: HeaderMap,
+    is_storable: bool,
+    /// Mean time between changes, in nanoseconds.
+    changes: Option<f64>,
+}
+
+impl Freshness {
+    /// `None` where nothing expires or is purged.
+    pub(super) fn new(
+        settings: &scenario::Freshness,
+        documents: &[Document],
+        seed: u64,
+    ) -> Option<Self> {
+        if settings.class.is_empty() && settings.purge.is_empty() {
+            return None;
+        }
+        let of = documents.iter().map(|document| class_of(&settings.class, document.key));
+        let classes = settings.class.iter().map(|class| {
+            let fields = class.fields().unwrap_or_default();
+            let is_storable = storable(&fields, Timestamp::ZERO).is_some();
+            let changes = class.changes.map(|time| time.0.as_nanos() as f64);
+            Class { fields, is_storable, changes }
+        });
+        Some(Self { classes: classes.collect(), of: of.collect(), rng: Rng::new(seed ^ CHANCE) })
+    }
+
+    fn class(&self, document: u32) -> Option<&Class> {
+        self.classes.get(usize::from(self.of[document as usize]))
+    }
+
+    /// Whether a server keeps `document` at all.
+    pub(super) fn is_kept(&self, document: u32) -> bool {
+        self.class(document).is_none_or(|class| class.is_storable)
+    }
+
+    /// What a server notes with a document that has come or was confirmed at `now`; `None` if it never expires.
+    pub(super) fn stored(&self, document: u32, now: Timestamp) -> Option<Stored> {
+        let freshness = storable(&self.class(document)?.fields, now)?;
+        Some(Stored { freshness, since: now, renewal: NONE })
+    }
+
+    /// Whether the origin's document has changed since then: changes come at random times.
+    fn has_changed(&mut self, document: u32, since: Timestamp, now: Timestamp) -> bool {
+        let Some(mean) = self.class(document).and_then(|class| class.changes) else { return false };
+        let unchanged = libm::exp(-((now.0 - since.0) as f64) / mean);
+        self.rng.unit() >= unchanged
+    }
+}
+
+impl World<'_> {
+    /// Whether `document`, which the server has in memory, must be confirmed before it answers `request`,
+    /// which then waits.
+    pub(super) fn waits_for_renewal(&mut self, request: u32, server: u32, document: u32) -> bool {
+        let stored = self.servers[server as usize].memory.stored(document);
+        let Some(Stored { freshness, renewal, .. }) = stored.copied() else { return false };
+        let waits = match serve(&freshness, &RequestDirectives::default(), wall(self.now)) {
+            ServeDecision::Fresh { .. } => return false,
+            ServeDecision::Stale { .. } => false,
+            ServeDecision::Validate | ServeDecision::GatewayTimeout => true,
+        };
+        let fill = if renewal == NONE { self.renew(server, document) } else { renewal };
+        if waits {
+            self.serve_from_fill(request, fill);
+        }
+        waits
+    }
+
+    /// Asks the origin whether a document has changed.
+    fn renew(&mut self, server: u32, document: u32) -> u32 {
+        let fill = self.begin_fill(server, document, NONE, FillKind::Renewal);
+        if let Some(stored) = self.servers[server as usize].memory.stored(document) {
+            stored.renewal = fill;
+        }
+        fill
+    }
+
+    /// The origin answers a renewal. Returns whether nothing has changed: requests that wait go on with what is in
+    /// memory. Otherwise the body follows, as in an ordinary fill.
+    pub(super) fn is_confirmed(&mut self, fill: u32) -> bool {
+        let (server, document) = (self.fills[fill].server, self.fills[fill].document);
+        let memory = &mut self.servers[server as usize].memory;
+        // A copy that was purged, or came again, meanwhile is not confirmed by this answer.
+        let stored = memory.stored(document).copied().filter(|stored| stored.renewal == fill);
+        let freshness = self.freshness.as_mut().expect("documents expire");
+        let changed =
+            stored.is_none_or(|stored| freshness.has_changed(document, stored.since, self.now));
+        let found = if changed { Found::Missing } else { Found::Confirmed };
+        let mut follower = self.fills[fill].followers.first;
+        while follower != NONE {
+            self.collector.looked_up(self.now, found);
+            follower = self.requests[follower].next;
+        }
+        let memory = &mut self.servers[server as usize].memory;
+        if changed {
+            let being_fetched = matches!(memory.place(document), Some(Place::Fill(_)));
+            self.fills[fill].kind = match being_fetched {
+                true => FillKind::Passing,
+                false => {
+                    memory.remove(document);
+                    memory.begin_fill(document, fill);
+                    FillKind::Kept
+                }
+            };
+            return false;
+        }
+        if let Some(stored) = freshness.stored(document, self.now) {
+            memory.note(document, stored);
+        }
+        self.end_fill(fill);
+        true
+    }
+
+    pub(super) fn begin_purges(&mut self) {
+        for (list, purge) in (0..).zip(&self.prepared.scenario.freshness.purge) {
+            self.agenda.schedule(Timestamp::ZERO + purge.at.0, Event::Purge(list));
+        }
+    }
+
+    /// A purge reaches all servers at once, as far as the time of a simulation goes.
+    pub(super) fn purge(&mut self, list: u32) {
+        let purge = &self.prepared.scenario.freshness.purge[list as usize];
+        if let Some(every) = purge.every {
+            self.agenda.schedule(self.now + every.0, Event::Purge(list));
+        }
+        let seed = self.freshness.as_mut().map_or(0, |freshness| freshness.rng.bits());
+        let share = purge.share.0;
+        let is_purged = |key: Key| part(key, seed) < share;
+        for fill in self.fills.numbers() {
+            let Fill { server, document, kind, .. } = self.fills[fill];
+            let key = self.documents[document as usize].key;
+            if server != NONE && kind == FillKind::Kept && is_purged(key) {
+                // It may be the old version: it goes to those who wait for it, and is not kept.
+                let memory = &mut self.servers[server as usize].memory;
+                if memory.place(document) == Some(Place::Fill(fill)) {
+                    memory.forget(document);
+                    self.fills[fill].kind = FillKind::Passing;
+                }
+            }
+        }
+        for server in &mut self.servers {
+            let purged: Vec<_> = (server.memory.documents())
+                .filter(|document| is_purged(self.documents[*document as usize].key))
+                .collect();
+            purged.into_iter().for_each(|document| server.memory.remove(document));
+        }
+    }
+}
+
+fn storable(fields: &HeaderMap, now: Timestamp) -> Option<levada_cache::Freshness> {
+    let exchange = OriginExchange {
+        method: &Method::GET,
+        request: &HeaderMap::new(),
+        status: StatusCode::OK,
+        response: fields,
+        requested: wall(now),
+        received: wall(now),
+    };
+    may_store(&exchange, &CacheRules::default()).ok().map(|storable| storable.freshness)
+}
+
+/// The number of the class of a document. Classes have their shares of all documents.
+fn class_of(classes: &[scenario::FreshnessClass], key: Key) -> u8 {
+    let at = part(key, CHANCE);
+    let mut until = 0.0;
+    let found = classes.iter().position(|class| {
+        until += class.share.0;
+        at < until
+    });
+    found.unwrap_or(classes.len()) as u8
+}
+
+/// A number from 0 to 1 for a key.
+fn part(key: Key, seed: u64) -> f64 {
+    (weigh(key, seed) >> 11) as f64 / (1u64 << 53) as f64
+}
+
+/// The wall clock of simulated time.
+fn wall(now: Timestamp) -> SystemTime {
+    SystemTime::UNIX_EPOCH + BEGINNING + Duration::from_nanos(now.0)
+}
+
+const BEGINNING: Duration = Duration::from_secs(1_000_000_000);
+/// Seeds the classes and changes apart from other random numbers.
+const CHANCE: u64 = 0x66_7265_7368;
