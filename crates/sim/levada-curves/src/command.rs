@@ -38,7 +38,7 @@ pub struct CacheArgs {
     #[arg(long, value_name = "REQUESTS", default_value_t = 4_000_000, value_parser = clap::value_parser!(u32).range(1_000..=200_000_000))]
     sample: u32,
     /// The largest error that is acceptable, in points of a hit ratio; above it, the exit code is 1.
-    #[arg(long, value_name = "POINTS", value_parser = points)]
+    #[arg(long, value_name = "POINTS", value_parser = points, allow_negative_numbers = true)]
     error: Option<f64>,
     /// Another seed samples other objects.
     #[arg(long, value_name = "N", default_value_t = 1)]

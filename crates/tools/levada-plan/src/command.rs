@@ -46,7 +46,7 @@ pub struct PlanArgs {
     #[arg(long, value_name = "AIM=VALUE,...")]
     slo: Option<Aims>,
     /// The aims hold with this many nodes less.
-    #[arg(long, value_name = "NODES", default_value_t = 0)]
+    #[arg(long, value_name = "NODES", default_value_t = 0, value_parser = lost, allow_negative_numbers = true)]
     survive: u16,
     /// Plans for this many times the rate of the log.
     #[arg(long, value_name = "FACTOR", default_value = "1x", value_parser = growth)]
@@ -288,6 +288,11 @@ impl Progress {
         let left = if done > 0 { format!(", about {left:.0} s left") } else { String::new() };
         self.say(&format!("candidate {} of {all}{left}", done + 1));
     }
+}
+
+fn lost(text: &str) -> Result<u16, &'static str> {
+    let number = text.parse().ok().filter(|nodes| *nodes < 1000);
+    number.ok_or("must be a number of nodes below 1000, such as 1; 0 plans for no loss")
 }
 
 const EXAMPLES: &str = "\
