@@ -196,7 +196,8 @@ fn policies_are_compared_behind_links_of_limited_rate() {
     assert!(crowd["all"]["requests"].as_u64() > Some(200), "{report:#}");
     assert!(crowd["settled_after_s"].is_null(), "{report:#}");
     assert!(links["capacity"].is_null(), "{report:#}");
-    assert_eq!(links["simulated_capacity"], 0.0, "{report:#}");
+    assert!(links["simulated_capacity"].is_null(), "{report:#}");
+    assert!(!report.to_string().contains("NaN"), "{report:#}");
 }
 
 #[test]

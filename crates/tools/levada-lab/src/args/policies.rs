@@ -55,7 +55,7 @@ pub(crate) struct PoliciesArgs {
     /// Fewer policies and scenarios, and shorter times: done in less than ten minutes.
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Prints a table in Markdown at the end: all figures beside the simulator's.
+    /// Prints a table in Markdown at the end: each figure with the simulator's.
     #[arg(long, conflicts_with = "json")]
     pub(crate) table: bool,
     /// Prints JSON; progress goes to standard error.
@@ -106,5 +106,5 @@ It needs Linux, root, /dev/net/tun and iproute2.
 
 Exit codes:
   0  the first policy is at least 0.95 of the best in every scenario
-  1  it is not in one of them, or the simulator is wrong by more than a tenth
+  1  it is not in one of them, or the simulator is wrong by more than a tenth or in the order
   2  it could not run";

@@ -1,4 +1,4 @@
-//! The table of all cells in Markdown: each figure beside the simulator's, and whether the simulator puts the
+//! The table of all cells in Markdown: each figure with the simulator's, and whether the simulator puts the
 //! policies into the order that they have.
 
 use std::io::{self, Write as _};
