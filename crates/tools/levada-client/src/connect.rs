@@ -21,6 +21,7 @@ use hyper::{
 };
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use parking_lot::Mutex;
+use rustix::net::sockopt::set_socket_recv_buffer_size;
 use rustls::{ClientConfig, pki_types::ServerName};
 use tokio::{
     io::{AsyncRead, AsyncWrite, BufReader},
@@ -78,7 +79,7 @@ pub struct Client {
 }
 
 /// Whether it uses TLS, host, port.
-type Origin = (bool, String, u16);
+pub(crate) type Origin = (bool, String, u16);
 
 /// The reason why there is no connection.
 #[derive(Debug, thiserror::Error)]
@@ -164,6 +165,8 @@ pub(crate) struct HttpConnection {
     pub(crate) round_trip: Duration,
     /// Whether it has carried a response before.
     pub(crate) used: bool,
+    /// Whether its receive window is limited.
+    pub(crate) is_limited: bool,
 }
 
 enum Sender {
@@ -197,11 +200,21 @@ impl Client {
     ) -> Result<HttpConnection, ConnectError> {
         let origin = redirect::origin(uri);
         let idle = if fresh { None } else { self.idle(&origin) };
-        if let Some(link) = idle {
-            return Ok(link);
+        match idle {
+            Some(link) => Ok(link),
+            None => self.fresh_link(origin, None).await,
         }
+    }
+
+    /// A new connection to `origin`. It receives at most about `window` bytes in a round trip, if that
+    /// is given.
+    pub(crate) async fn fresh_link(
+        &self,
+        origin: Origin,
+        window: Option<usize>,
+    ) -> Result<HttpConnection, ConnectError> {
         let limit = self.settings.connect_timeout;
-        match timeout(limit, self.connect(&origin)).await {
+        match timeout(limit, self.connect(&origin, window)).await {
             Ok(Ok(link)) => Ok(link),
             Ok(Err(error)) => {
                 if !error.is_cut() {
@@ -221,7 +234,8 @@ impl Client {
         self.direct.lock().insert(redirect::origin(uri));
     }
 
-    fn idle(&self, origin: &Origin) -> Option<HttpConnection> {
+    /// A connection that was kept.
+    pub(crate) fn idle(&self, origin: &Origin) -> Option<HttpConnection> {
         let mut idle = self.idle.lock();
         let links = idle.get_mut(origin)?;
         while let Some(link) = links.pop() {
@@ -236,12 +250,16 @@ impl Client {
     pub(crate) fn keep(&self, link: HttpConnection) {
         let mut idle = self.idle.lock();
         let links = idle.entry(link.origin.clone()).or_default();
-        if link.is_open() && links.len() < MOST_IDLE {
+        if link.is_open() && !link.is_limited && links.len() < MOST_IDLE {
             links.push(link);
         }
     }
 
-    async fn connect(&self, origin: &Origin) -> Result<HttpConnection, ConnectError> {
+    async fn connect(
+        &self,
+        origin: &Origin,
+        window: Option<usize>,
+    ) -> Result<HttpConnection, ConnectError> {
         let (tls, host, port) = origin;
         let via_proxy = self.settings.proxy.as_ref();
         let (to_host, to_port) = match (via_proxy, &self.settings.connect_to) {
@@ -250,6 +268,10 @@ impl Client {
             (None, _) => (host, *port),
         };
         let Opened { stream, address, round_trip } = self.tcp(origin, to_host, to_port).await?;
+        if let Some(window) = window {
+            let limited = set_socket_recv_buffer_size(&stream, window);
+            limited.map_err(|why| ConnectError::Io { address, why: why.into() })?;
+        }
         let sender = match via_proxy {
             _ if !tls => http1_over(TokioIo::new(stream)).await?,
             None => secured(self.tls_config()?, host, address, stream).await?,
@@ -259,7 +281,8 @@ impl Client {
             }
         };
         let (origin, opened) = (origin.clone(), Instant::now());
-        Ok(HttpConnection { sender, origin, address, opened, round_trip, used: false })
+        let is_limited = window.is_some();
+        Ok(HttpConnection { sender, origin, address, opened, round_trip, used: false, is_limited })
     }
 
     /// The address that was used before, or the first one that answers.

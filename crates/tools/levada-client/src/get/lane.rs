@@ -1,7 +1,10 @@
 //! A lane: one of the parallel connections that fetch a file. It sends the requests that
 //! `levada_fetch::resume` chooses, and reports their results.
 
-use std::{pin::pin, time::Duration};
+mod silence;
+mod spare;
+
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Response, header};
@@ -12,8 +15,9 @@ use levada_fetch::{
     Algorithm,
     resume::{After, Ask, Next, Place, Trouble, Verdict},
 };
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
+use self::spare::Spare;
 use super::{
     ConnectionReport, DisconnectReason, GetError, content_disposition,
     head::{answer, fields},
@@ -29,19 +33,22 @@ pub(super) struct Lane<'a> {
     work: &'a ActiveTransfer<'a>,
     id: u32,
     link: Option<HttpConnection>,
+    spare: Spare<'a>,
+    /// Whether the spare connection has replaced one that was only silent.
+    has_doubted: bool,
     /// The index of the last connection in the history, and the time of its last byte.
     before: Option<(Option<usize>, Instant)>,
 }
 
 impl<'a> Lane<'a> {
     pub(super) fn new(work: &'a ActiveTransfer<'a>, id: u32) -> Self {
-        Self { work, id, link: None, before: None }
+        Self { work, id, link: None, spare: Spare::default(), has_doubted: false, before: None }
     }
 
     /// Runs until this lane has no more work.
     pub(super) async fn run(mut self) -> Result<(), GetError> {
         loop {
-            let next = self.work.state.lock().resume.ask(self.id);
+            let next = self.work.ask(self.id);
             let Next::Ask(ask) = next else { break };
             match self.exchange(&ask).await? {
                 After::Again(pause) if pause.is_zero() => {}
@@ -111,7 +118,9 @@ impl<'a> Lane<'a> {
             }
         }
         let mut progressed = Progressed::default();
-        let read = self.read(response.into_body(), link.opened, &mut progressed).await;
+        let opened = link.opened;
+        let read =
+            self.read(response.into_body(), opened, opened.max(begun), &mut progressed).await;
         let ended = *read.as_ref().unwrap_or(&DisconnectReason::Refused);
         let last = progressed.last.unwrap_or(begun);
         self.record(&link, begun, last, status, ended, progressed);
@@ -119,7 +128,9 @@ impl<'a> Lane<'a> {
         match ended {
             DisconnectReason::Complete => {
                 link.used = true;
-                self.link = Some(link);
+                // Once the route stays, windows may grow again.
+                let is_useful = !link.is_limited || self.work.state.lock().is_restless();
+                self.link = is_useful.then_some(link);
             }
             DisconnectReason::Reset | DisconnectReason::EarlyClose | DisconnectReason::Stall => {
                 self.work.route_moved();
@@ -138,7 +149,7 @@ impl<'a> Lane<'a> {
         loop {
             let mut link = match self.link.take().filter(|link| link.is_to(&uri) && !fresh) {
                 Some(link) => link,
-                None => match self.work.client.link(&uri, fresh).await {
+                None => match self.connection(&uri, fresh).await {
                     Ok(link) => link,
                     Err(error) if error.is_cut() && self.work.has_connected() => {
                         return Ok(SendResult::Cut);
@@ -151,11 +162,12 @@ impl<'a> Lane<'a> {
             let proxy = self.work.client.settings.proxy.as_ref();
             let limit = request.stall.unwrap_or(HEAD_TIMEOUT);
             let opened = link.opened;
-            let waited = self.wait(opened, limit, link.get(&uri, &fields, proxy)).await;
+            let waited = self.wait(opened, None, limit, link.get(&uri, &fields, proxy)).await;
             let mut response = match waited {
                 Some(Ok(response)) => response,
                 // A kept connection may have been closed in the meantime, which is not an error.
                 Some(Err(_)) if link.used => {
+                    self.work.route_moved();
                     fresh = true;
                     continue;
                 }
@@ -236,20 +248,29 @@ impl<'a> Lane<'a> {
         &mut self,
         mut body: Incoming,
         opened: Instant,
+        begun: Instant,
         progressed: &mut Progressed,
     ) -> Result<DisconnectReason, GetError> {
         loop {
             let asked = Instant::now();
             let limit = self.work.state.lock().stall.limit();
-            let data = match self.wait(opened, limit, body.frame()).await {
+            let data = match self.wait(opened, Some(begun), limit, body.frame()).await {
                 Some(None) => return Ok(DisconnectReason::Complete),
                 Some(Some(Ok(frame))) => match frame.into_data() {
                     Ok(data) => data,
                     Err(_trailers) => continue,
                 },
-                Some(Some(Err(error))) => return Ok(DisconnectReason::of(&error)),
+                Some(Some(Err(error))) => {
+                    if self.spare.is_some() {
+                        self.work.state.lock().flight.doubted(Instant::now(), false);
+                    }
+                    return Ok(DisconnectReason::of(&error));
+                }
                 None => {
-                    self.work.state.lock().stall.failed();
+                    self.has_doubted = self.spare.is_some();
+                    if !self.has_doubted {
+                        self.work.state.lock().stall.failed();
+                    }
                     return Ok(DisconnectReason::Stall);
                 }
             };
@@ -257,6 +278,7 @@ impl<'a> Lane<'a> {
             if progressed.last.is_none() {
                 self.resumed(now);
             }
+            self.judge_doubt(now, now.duration_since(begun));
             progressed.last = Some(now);
             let length = data.len();
             let wanted = self.take(data, now.duration_since(asked), progressed)?;
@@ -268,28 +290,6 @@ impl<'a> Lane<'a> {
                 });
             }
             self.work.client.pace.spent(length).await;
-        }
-    }
-
-    /// Waits for what a connection brings next, or until it has been silent for too long.
-    async fn wait<T>(
-        &self,
-        opened: Instant,
-        usual: Duration,
-        next: impl Future<Output = T>,
-    ) -> Option<T> {
-        let after = |time: Duration| Instant::now() + time.min(LONGEST_SILENCE);
-        let mut deadline = after(self.work.patience(opened, usual));
-        let mut next = pin!(next);
-        loop {
-            tokio::select! {
-                biased;
-                next = &mut next => return Some(next),
-                () = self.work.moved.notified() => {
-                    deadline = deadline.min(after(self.work.patience(opened, usual)));
-                }
-                () = sleep_until(deadline) => return None,
-            }
         }
     }
 
@@ -405,8 +405,6 @@ async fn drained(body: &mut Incoming) -> bool {
 
 /// How long a response may take to begin.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
-/// A deadline of a day is none.
-const LONGEST_SILENCE: Duration = Duration::from_secs(86_400);
 /// How long the rest of a body may take that is read so that its connection can be used again.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 const MOST_DRAINED: usize = 64 << 10;

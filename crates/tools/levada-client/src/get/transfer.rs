@@ -7,7 +7,7 @@ use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use http::Uri;
 use levada_fetch::{
     Algorithm, Digest, Patience, Timeout,
-    resume::{After, Known, Resume, ResumeSettings, Trouble},
+    resume::{After, Known, Next, Resume, ResumeSettings, Trouble},
 };
 use parking_lot::Mutex;
 use tokio::{
@@ -22,7 +22,11 @@ use super::{
     report::History,
     target::{Target, TargetError},
 };
-use crate::{Client, Hasher};
+use crate::{
+    Client, Hasher,
+    connect::{ConnectError, HttpConnection},
+    redirect,
+};
 
 impl Client {
     /// Fetches a file. Received bytes are kept after an error, so that the same call resumes later.
@@ -97,6 +101,13 @@ pub(super) struct DownloadState {
     /// The URL after redirects.
     pub(super) location: Uri,
     pub(super) name: Option<String>,
+}
+
+impl DownloadState {
+    /// Whether the route has moved lately.
+    pub(super) fn is_restless(&self) -> bool {
+        self.moved.is_some_and(|moved| moved.elapsed() < CALM)
+    }
 }
 
 impl<'a> ActiveTransfer<'a> {
@@ -205,9 +216,34 @@ impl<'a> ActiveTransfer<'a> {
         let connections = state.flight.connections();
         if self.request.spreads && connections > 1 {
             state.lanes = state.lanes.max(connections);
-            state.resume.ask_for_pieces_of(state.flight.range());
             self.more.notify_one();
         }
+    }
+
+    /// The next request of a lane.
+    pub(super) fn ask(&self, lane: u32) -> Next {
+        let state = &mut *self.state.lock();
+        if state.lanes > self.request.connections {
+            state.resume.ask_for_pieces_of(state.flight.range());
+        }
+        state.resume.ask(lane)
+    }
+
+    /// A new connection. While the route keeps moving its window is limited: one that grows until
+    /// packets are lost costs the bytes behind the lost ones when the route moves again.
+    pub(super) async fn fresh_link(&self, uri: &Uri) -> Result<HttpConnection, ConnectError> {
+        let window = match &*self.state.lock() {
+            state if state.is_restless() => state.flight.window(state.lanes),
+            _ => None,
+        };
+        self.client.fresh_link(redirect::origin(uri), window).await
+    }
+
+    /// The time from which on a lane, which sent its request at `asked`, opens a spare connection.
+    pub(super) fn doubtful_from(&self, asked: Instant) -> Option<Instant> {
+        let state = self.state.lock();
+        let spreads = state.lanes > self.request.connections;
+        spreads.then(|| state.flight.doubtful_from(asked)).flatten()
     }
 
     /// Whether a connection has carried a request, so that the server is known to be there.
@@ -337,6 +373,8 @@ const STALL_TIMEOUT: Patience = Patience {
     ..Patience::PAPER
 };
 const LONG: u64 = 1 << 20;
+/// A route that has not moved for so long stays.
+const CALM: Duration = Duration::from_secs(5);
 /// The interval at which the state is saved: a killed program fetches so much again.
 const SAVE_INTERVAL: Duration = Duration::from_secs(1);
 /// The interval at which the file is synchronised with the disk, which is slow.
