@@ -36,13 +36,23 @@ pub(super) struct Lane<'a> {
     spare: Spare<'a>,
     /// Whether the spare connection has replaced one that was only silent.
     has_doubted: bool,
+    /// How many handshakes were cut.
+    cuts: u32,
     /// The index of the last connection in the history, and the time of its last byte.
     before: Option<(Option<usize>, Instant)>,
 }
 
 impl<'a> Lane<'a> {
     pub(super) fn new(work: &'a ActiveTransfer<'a>, id: u32) -> Self {
-        Self { work, id, link: None, spare: Spare::default(), has_doubted: false, before: None }
+        Self {
+            work,
+            id,
+            link: None,
+            spare: Spare::default(),
+            has_doubted: false,
+            cuts: 0,
+            before: None,
+        }
     }
 
     /// Runs until this lane has no more work.
@@ -151,7 +161,7 @@ impl<'a> Lane<'a> {
                 Some(link) => link,
                 None => match self.connection(&uri, fresh).await {
                     Ok(link) => link,
-                    Err(error) if error.is_cut() && self.work.has_connected() => {
+                    Err(error) if error.is_cut() && self.expects_answer() => {
                         return Ok(SendResult::Cut);
                     }
                     Err(error) if error.is_outage() => return Ok(SendResult::Outage(error)),

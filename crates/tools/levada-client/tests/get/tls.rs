@@ -4,6 +4,7 @@
 use std::{
     convert::Infallible,
     net::SocketAddr,
+    ops::Range,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
@@ -33,11 +34,16 @@ struct Secure {
 }
 
 async fn secure(bytes: Vec<u8>, breaks: u32, protocols: &[&[u8]]) -> Secure {
-    secure_with(bytes, breaks, protocols, 0).await
+    secure_with(bytes, breaks, protocols, 0..0).await
 }
 
-/// A server that resets the connection of this number in the handshake.
-async fn secure_with(bytes: Vec<u8>, breaks: u32, protocols: &[&[u8]], resets: u32) -> Secure {
+/// A server that resets the connections of these numbers in the handshake.
+async fn secure_with(
+    bytes: Vec<u8>,
+    breaks: u32,
+    protocols: &[&[u8]],
+    resets: Range<u32>,
+) -> Secure {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let authority = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(authority.path(), made.cert.pem()).unwrap();
@@ -58,7 +64,7 @@ async fn secure_with(bytes: Vec<u8>, breaks: u32, protocols: &[&[u8]], resets: u
         let mut connections = 0;
         while let Ok((mut stream, _)) = listener.accept().await {
             connections += 1;
-            if connections == resets {
+            if resets.contains(&connections) {
                 let _ = stream.read_u8().await;
                 stream.set_zero_linger().unwrap();
                 continue;
@@ -140,14 +146,17 @@ async fn broken_transfers_go_on_over_both_versions_of_http() {
 }
 
 #[tokio::test]
-async fn handshake_that_is_reset_is_an_outage_at_first_and_a_moved_route_later() {
+async fn handshake_that_is_reset_means_a_moved_route_unless_all_first_ones_are() {
     for protocol in [&b"h2"[..], b"http/1.1"] {
         let bytes = content(2_000_000, 1);
-        let server = secure_with(bytes.clone(), 1, &[protocol], 2).await;
-        let case = case(&server);
-        case.get_with(&Client::new(trusting(&server)).unwrap()).await.1.unwrap();
-        case.assert_whole(&bytes);
-        let server = secure_with(bytes, 0, &[protocol], 1).await;
+        // The first two connections, and the one after the break.
+        for (breaks, resets) in [(0, 1..3), (1, 2..3)] {
+            let server = secure_with(bytes.clone(), breaks, &[protocol], resets).await;
+            let case = case(&server);
+            case.get_with(&Client::new(trusting(&server)).unwrap()).await.1.unwrap();
+            case.assert_whole(&bytes);
+        }
+        let server = secure_with(bytes, 0, &[protocol], 1..u32::MAX).await;
         let case = self::case(&server);
         let error = case.get_with(&Client::new(trusting(&server)).unwrap()).await.1.unwrap_err();
         assert!(matches!(error, GetError::Connect(_)), "{error}");

@@ -72,7 +72,16 @@ impl Lane<'_> {
             None => self.work.fresh_link(uri).await,
         }
     }
+
+    /// Whether a handshake that is cut shows that the route has moved: always if the server has
+    /// answered before. Without an answer it may as well not speak TLS.
+    pub(super) fn expects_answer(&mut self) -> bool {
+        self.cuts += 1;
+        self.work.has_connected() || self.cuts <= FIRST_CUTS
+    }
 }
 
 /// A deadline of a day is none.
 const LONGEST_SILENCE: Duration = Duration::from_secs(86_400);
+/// How many handshakes with a server that has never answered may be cut.
+const FIRST_CUTS: u32 = 2;
