@@ -6,7 +6,7 @@ use hyper::body::Incoming;
 use levada_cache::ContentRange;
 use levada_fetch::resume::{Answer, AnswerPart, Ask, FileVersion};
 
-use super::GetRequest;
+use super::{GetError, GetRequest};
 use crate::{digest::repr_digest, proxy, redirect};
 
 /// The fields of a request. Credentials are sent only to the server that the user named, not to the
@@ -42,6 +42,19 @@ pub(super) fn fields(request: &GetRequest, uri: &Uri, ask: &Ask) -> Vec<(HeaderN
         }
     }
     fields
+}
+
+/// The URL to which a response redirects from `uri`. Only a file whose digest is verified may be fetched
+/// without TLS then.
+pub(super) fn redirected(
+    uri: &Uri,
+    response: &Response<Incoming>,
+    is_verified: bool,
+) -> Result<Uri, GetError> {
+    redirect::target(uri, response.headers(), is_verified).map_err(|stop| match stop {
+        redirect::RedirectRefusal::Nowhere => GetError::Nowhere(uri.clone()),
+        redirect::RedirectRefusal::Insecure(to) => GetError::Insecure(to),
+    })
 }
 
 /// Fields that a user cannot set, because the transfer depends on them.

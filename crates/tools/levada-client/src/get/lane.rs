@@ -20,13 +20,10 @@ use tokio::time::{Instant, sleep, timeout};
 use self::spare::Spare;
 use super::{
     ConnectionReport, DisconnectReason, GetError, content_disposition,
-    head::{answer, fields},
+    head::{answer, fields, redirected},
     transfer::ActiveTransfer,
 };
-use crate::{
-    connect::{ConnectError, HttpConnection},
-    redirect,
-};
+use crate::connect::{ConnectError, HttpConnection};
 
 /// One of the connections that fetch in parallel.
 pub(super) struct Lane<'a> {
@@ -188,12 +185,7 @@ impl<'a> Lane<'a> {
             };
             match response.status().as_u16() {
                 301 | 302 | 303 | 307 | 308 => {
-                    let known = request.digest.is_some();
-                    let to = redirect::target(&uri, response.headers(), known);
-                    let to = to.map_err(|stop| match stop {
-                        redirect::RedirectRefusal::Nowhere => GetError::Nowhere(uri.clone()),
-                        redirect::RedirectRefusal::Insecure(to) => GetError::Insecure(to),
-                    })?;
+                    let to = redirected(&uri, &response, request.digest.is_some())?;
                     hops += 1;
                     if hops > request.redirects {
                         return Err(GetError::Redirects(request.redirects, to));

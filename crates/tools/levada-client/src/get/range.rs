@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use http::{Response, Uri};
+use http::Response;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use levada_fetch::resume::{Answer, AnswerPart, Ask, Trouble};
@@ -13,10 +13,10 @@ use tokio::time::timeout;
 
 use super::{
     DownloadProgress, GetError, GetRequest,
-    head::{answer, fields},
+    head::{answer, fields, redirected},
     lane::ends_here,
 };
-use crate::{Client, connect::HttpConnection, redirect};
+use crate::{Client, connect::HttpConnection};
 
 /// The range to read, and the length of its file.
 #[derive(Clone, Debug)]
@@ -33,6 +33,9 @@ enum ReadEnd {
     Broken,
 }
 
+/// Uses the next bytes of a range, and says whether more are wanted.
+pub(crate) type Take<'a> = dyn FnMut(&[u8]) -> ControlFlow<()> + Send + 'a;
+
 impl Client {
     /// Passes the bytes of a range to `take`, in order. A connection that breaks off is replaced while
     /// there is progress.
@@ -44,42 +47,41 @@ impl Client {
         request: &GetRequest,
         wanted: &FileRange,
         progress: &DownloadProgress,
-        take: &mut (dyn FnMut(&[u8]) -> ControlFlow<()> + Send),
+        take: &mut Take<'_>,
     ) -> Result<(), GetError> {
+        let left = wanted.clone();
+        let mut reading = RangeTransfer { client: self, request, wanted, left, progress, take };
         tokio::select! {
-            result = self.read_on(request, wanted, progress, take) => result,
+            result = reading.run() => result,
             () = progress.until_stopped() => Err(GetError::Stopped),
         }
     }
+}
 
-    async fn read_on(
-        &self,
-        request: &GetRequest,
-        wanted: &FileRange,
-        progress: &DownloadProgress,
-        take: &mut (dyn FnMut(&[u8]) -> ControlFlow<()> + Send),
-    ) -> Result<(), GetError> {
-        let mut left = wanted.clone();
+/// A range that is being read.
+struct RangeTransfer<'a> {
+    client: &'a Client,
+    request: &'a GetRequest,
+    wanted: &'a FileRange,
+    left: FileRange,
+    progress: &'a DownloadProgress,
+    take: &'a mut Take<'a>,
+}
+
+impl RangeTransfer<'_> {
+    async fn run(&mut self) -> Result<(), GetError> {
         let mut poor = 0;
-        let stall = request.stall.unwrap_or(STALL);
+        let stall = self.request.stall.unwrap_or(STALL);
         loop {
-            let before = left.range.start;
-            let opened =
-                timeout(HEAD_TIMEOUT.max(stall), self.open(request, &left, poor > 0)).await;
-            let end = match opened {
-                Ok(Ok(Some((body, link)))) => {
-                    let held = before - wanted.range.start;
-                    self.read_body(body, link, &mut left, stall, take, |more| {
-                        progress.set(None, held + more);
-                    })
-                    .await
-                }
+            let before = self.left.range.start;
+            let end = match timeout(HEAD_TIMEOUT.max(stall), self.open(poor > 0)).await {
+                Ok(Ok(Some((response, link)))) => self.read(response, link, stall).await,
                 Ok(Ok(None)) | Err(_) => ReadEnd::Broken,
                 Ok(Err(error)) => return Err(error),
             };
             match end {
                 ReadEnd::Done => return Ok(()),
-                ReadEnd::Broken if left.range.start > before => poor = 0,
+                ReadEnd::Broken if self.left.range.start > before => poor = 0,
                 ReadEnd::Broken => poor += 1,
             }
             if poor >= ATTEMPTS {
@@ -91,19 +93,18 @@ impl Client {
     /// Sends the request, after redirects. `None` if the connection ended before the response.
     async fn open(
         &self,
-        request: &GetRequest,
-        wanted: &FileRange,
         fresh: bool,
     ) -> Result<Option<(Response<Incoming>, HttpConnection)>, GetError> {
+        let (client, request, wanted) = (self.client, self.request, &self.left);
         let mut uri = request.url.clone();
         let (mut fresh, mut hops) = (fresh, 0);
         // A server without ranges can serve a whole file.
         let whole = wanted.range == (0..wanted.total);
         let range = (!whole).then_some((wanted.range.start, Some(wanted.range.end)));
         loop {
-            let mut link = self.link(&uri, fresh).await?;
+            let mut link = client.link(&uri, fresh).await?;
             let fields = fields(request, &uri, &Ask { range, if_range: None });
-            let response = match link.get(&uri, &fields, self.settings.proxy.as_ref()).await {
+            let response = match link.get(&uri, &fields, client.settings.proxy.as_ref()).await {
                 Ok(response) => response,
                 // A kept connection may have been closed in the meantime.
                 Err(_) if link.used && !fresh => {
@@ -116,7 +117,8 @@ impl Client {
                 check(&answer(&response), wanted)?;
                 return Ok(Some((response, link)));
             }
-            uri = next_uri(request, &uri, &response)?;
+            // The reader verifies digests.
+            uri = redirected(&uri, &response, true)?;
             hops += 1;
             if hops > request.redirects {
                 return Err(GetError::Redirects(request.redirects, uri));
@@ -124,37 +126,33 @@ impl Client {
         }
     }
 
-    async fn read_body(
-        &self,
+    async fn read(
+        &mut self,
         response: Response<Incoming>,
         mut link: HttpConnection,
-        left: &mut FileRange,
         stall: Duration,
-        take: &mut (dyn FnMut(&[u8]) -> ControlFlow<()> + Send),
-        mut progressed: impl FnMut(u64),
     ) -> ReadEnd {
         let mut body = response.into_body();
-        let begun = left.range.start;
         loop {
             let Ok(Some(Ok(frame))) = timeout(stall, body.frame()).await else {
                 return ReadEnd::Broken;
             };
             let Ok(mut data) = frame.into_data() else { continue };
-            let wanted = left.range.end - left.range.start;
-            data.truncate(usize::try_from(wanted).unwrap_or(usize::MAX));
-            left.range.start += data.len() as u64;
-            progressed(left.range.start - begun);
-            if take(&data).is_break() {
+            let left = &mut self.left.range;
+            data.truncate(usize::try_from(left.end - left.start).unwrap_or(usize::MAX));
+            left.start += data.len() as u64;
+            self.progress.set(None, left.start - self.wanted.range.start);
+            if (self.take)(&data).is_break() {
                 return ReadEnd::Done;
             }
-            if left.range.is_empty() {
+            if left.is_empty() {
                 if ends_here(&mut body).await {
                     link.used = true;
-                    self.keep(link);
+                    self.client.keep(link);
                 }
                 return ReadEnd::Done;
             }
-            self.pace.spent(data.len()).await;
+            self.client.pace.spent(data.len()).await;
         }
     }
 }
@@ -181,18 +179,6 @@ fn check(answer: &Answer, wanted: &FileRange) -> Result<(), GetError> {
         }
         _ => Ok(()),
     }
-}
-
-fn next_uri(
-    request: &GetRequest,
-    uri: &Uri,
-    response: &Response<Incoming>,
-) -> Result<Uri, GetError> {
-    // The reader verifies digests.
-    redirect::target(uri, response.headers(), true).map_err(|stop| match stop {
-        redirect::RedirectRefusal::Nowhere => GetError::Nowhere(request.url.clone()),
-        redirect::RedirectRefusal::Insecure(to) => GetError::Insecure(to),
-    })
 }
 
 const STALL: Duration = Duration::from_secs(10);
