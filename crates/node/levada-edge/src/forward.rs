@@ -272,7 +272,7 @@ pub(crate) fn at_node(context: &RequestContext) -> AtNode {
     let route = resource.told_route().map(|route| (ROUTE, Some(route)));
     let mut fields: Vec<_> = route.into_iter().chain(head).collect();
     if let Some(piece) = piece {
-        fields.extend([(PIECE, Some(HeaderValue::from(piece.ahead))), (RANGE, None)]);
+        fields.extend([(PIECE, Some(piece.wanted())), (RANGE, None)]);
     }
     let notices = piece.map(|piece| piece.notices.clone());
     AtNode { uri, fields, notices, is_costly: *head_is_enough || piece.is_some() }

@@ -277,9 +277,9 @@ async fn dispatch(
     let RequestContext { connection, resource, parts, body, .. } = &*context;
     // A request that was forwarded once is served on this node. An unsafe request goes to the origin. A
     // site with a switch has its own servers.
-    let settled = connection.listener == ListenerKind::Peer
-        || resource.passed
-        || resource.site.switch.is_some();
+    let is_peer = connection.listener == ListenerKind::Peer;
+    let relays = is_peer && resource.piece.as_ref().is_some_and(|piece| piece.may_relay);
+    let settled = is_peer && !relays || resource.passed || resource.site.switch.is_some();
     let peers =
         node.peers.as_ref().filter(|_| !settled && parts.method.is_safe() && body.is_none());
     let Some(peers) = peers else {
@@ -289,8 +289,9 @@ async fn dispatch(
     let (pick, chosen) = {
         let now = peers.now();
         let pick = redirect(node, &now, resource, class)?;
-        record.decided(resource, pick, now.member(pick.node).slot);
-        let is_me = pick.node == now.me();
+        let slot = now.member(pick.node).slot;
+        record.decided(resource, pick, slot);
+        let is_me = pick.node == now.me() || relays && !relays_from(node, slot, resource);
         if resource.site.redirects() && resource.piece.is_none() && !is_me {
             return redirect_client(&now, resource, pick.node);
         }
@@ -308,6 +309,12 @@ async fn dispatch(
         record.outstanding = Some(now.loads().begin(now.me()));
     }
     serve_locally(node, context, record).await
+}
+
+/// Whether a piece that this node was asked for in the place of the node in `slot` comes from there.
+fn relays_from(node: &Node, slot: usize, resource: &Resource) -> bool {
+    !node.cache.store.holds(resource.key())
+        && node.large.sources.lock().vouches(slot, node.clock.now())
 }
 
 /// The node that the policy chooses.

@@ -14,7 +14,7 @@ use std::{
 use http::{HeaderMap, HeaderValue, Method, Request, Uri, request::Parts};
 
 use levada_access::access::Access;
-use levada_fetch::{ChunkUrl, Digest};
+use levada_fetch::{Choice, ChunkUrl, Digest};
 use levada_rules::RequestFacts;
 use levada_store::identity::{ResourceUrl, url_of};
 use levada_types::Key;
@@ -215,12 +215,17 @@ impl Resource {
     }
 }
 
+/// Ends the field of a request for a piece that may be relayed.
+const RELAY: &str = ";relay";
+
 /// A requested piece of a file.
 #[derive(Debug)]
 pub struct Piece {
     pub(crate) url: ChunkUrl,
     /// The slots of nodes that must not be used as its source.
     pub(crate) avoided: Vec<usize>,
+    /// A node that lacks it may relay it from the node that the policy chooses.
+    pub(crate) may_relay: bool,
     /// How many pieces the client takes before it.
     pub(crate) ahead: u32,
     /// That it waits for its turn at the origin.
@@ -232,18 +237,28 @@ pub struct Piece {
 }
 
 impl Piece {
-    /// A piece that comes after `ahead` others of its file. The nodes `avoided` have failed to send it.
-    pub fn new(url: ChunkUrl, avoided: Vec<usize>, ahead: u32, me: usize) -> Arc<Self> {
+    /// A piece that comes after `ahead` others of its file.
+    pub fn new(url: ChunkUrl, choice: &Choice, ahead: u32, me: usize) -> Arc<Self> {
         let (source, received) = (AtomicUsize::new(me), AtomicU64::new(0));
-        Arc::new(Self { url, avoided, ahead, notices: Arc::default(), source, received })
+        let avoided: Vec<_> = choice.tried.iter().chain(&choice.behind).copied().collect();
+        let (may_relay, notices) = (choice.may_relay, Arc::default());
+        Arc::new(Self { url, avoided, may_relay, ahead, notices, source, received })
     }
 
     /// Splits the target of a peer's request for a piece.
     pub(crate) fn split<'t>(target: &'t str, wanted: &HeaderValue) -> Option<(&'t str, Arc<Self>)> {
         let (file, url) = ChunkUrl::split(target)?;
+        let wanted = wanted.to_str().unwrap_or_default();
+        let choice = Choice { may_relay: wanted.ends_with(RELAY), ..Choice::default() };
         // Earlier versions do not say how far ahead it is.
-        let ahead = wanted.to_str().ok().and_then(|ahead| ahead.parse().ok()).unwrap_or_default();
-        Some((file, Self::new(url, Vec::new(), ahead, 0)))
+        let ahead = wanted.trim_end_matches(RELAY).parse().unwrap_or_default();
+        Some((file, Self::new(url, &choice, ahead, 0)))
+    }
+
+    /// How a peer is asked for it.
+    pub(crate) fn wanted(&self) -> HeaderValue {
+        let relay = if self.may_relay && !self.avoided.is_empty() { RELAY } else { "" };
+        HeaderValue::try_from(format!("{}{relay}", self.ahead)).unwrap_or(HeaderValue::from(0))
     }
 
     pub(crate) fn set_source(&self, slot: usize) {

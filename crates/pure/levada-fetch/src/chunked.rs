@@ -124,10 +124,15 @@ pub struct Request {
 }
 
 /// Constraints on the source of a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
-    /// Sources to skip, if that leaves any.
-    pub avoided: Vec<usize>,
+    /// Sources that failed or were late with this piece, or are asked for it already. Another request to one of them is
+    /// not shared.
+    pub tried: Vec<usize>,
+    /// Sources that would finish it later than others. They are skipped as well, if that leaves any.
+    pub behind: Vec<usize>,
+    /// A source that lacks the piece may relay it from the one that is skipped, since that one has not failed.
+    pub may_relay: bool,
     /// Letters in the URL of the piece.
     pub retries: u8,
 }
@@ -208,6 +213,8 @@ struct Slot<T> {
     failures: u32,
     /// The sources of those tries.
     tried: Vec<usize>,
+    /// One of them failed or ran into its timeout.
+    failed: bool,
     /// The earliest time of a further try.
     not_before: Timestamp,
     /// A second request is to go out while the first one is under way.
@@ -304,6 +311,7 @@ impl<T> Chunked<T> {
             made: 0,
             failures: 0,
             tried: Vec::new(),
+            failed: false,
             not_before: now,
             hedge: false,
             came: false,
@@ -346,23 +354,25 @@ impl<T> Chunked<T> {
     /// fetched again, only after all nodes were asked without success. As published it has one at once.
     pub fn choice(&self, id: RequestId, sources: &Sources, nodes: usize, now: Timestamp) -> Choice {
         let slot = self.slots.iter().find(|slot| slot.tries.iter().any(|t| t.id == id));
-        let Some(slot) = slot else { return Choice { avoided: Vec::new(), retries: 0 } };
+        let Some(slot) = slot else { return Choice::default() };
         let others = slot.tries.iter().filter(|t| t.id != id).filter_map(|t| t.source);
-        let mut avoided: Vec<usize> = slot.tried.iter().copied().chain(others).collect();
+        let tried: Vec<usize> = slot.tried.iter().copied().chain(others).collect();
         let rounds = match self.plan.published {
             true => slot.made as usize - 1,
-            false => avoided.len() / nodes.max(1),
+            false => tried.len() / nodes.max(1),
         };
+        let mut behind = Vec::new();
         if let Some(comparison) = self.compare(sources, now) {
             let range = self.range(slot.number);
             let mut outstanding = self.outstanding();
-            avoided.extend((0..sources.len()).filter(|source| {
+            behind.extend((0..sources.len()).filter(|source| {
                 let (bytes, requests) = outstanding.remove(source).unwrap_or_default();
                 comparison.is_behind(*source, bytes + range.end - range.start, requests)
             }));
         }
         // A URL has so many letters at most. Beyond it tries share a name.
-        Choice { avoided, retries: u8::try_from(rounds).unwrap_or(MAX_RETRIES).min(MAX_RETRIES) }
+        let retries = u8::try_from(rounds).unwrap_or(MAX_RETRIES).min(MAX_RETRIES);
+        Choice { may_relay: !slot.failed, tried, behind, retries }
     }
 
     /// The source of a request is known now, or has changed.
@@ -536,6 +546,7 @@ impl<T> Chunked<T> {
             sources.stalled(source, now);
             slot.tried.push(source);
         }
+        slot.failed = true;
         slot.failures += 1;
         slot.not_before = now + RETRY_BACKOFF.after(slot.failures.saturating_sub(1));
         if slot.tries.is_empty() && slot.failures >= self.plan.tries {
@@ -603,6 +614,7 @@ impl<T> Chunked<T> {
         for tried in slot.tries.extract_if(.., |t| late.contains(&t.id)) {
             self.cancelled.push(tried.id);
             slot.tried.extend(tried.source);
+            slot.failed |= !tried.behind;
             // The rate of a source is known when a piece is late by prediction.
             if let Some(source) = tried.source.filter(|_| !tried.behind) {
                 sources.stalled(source, now);

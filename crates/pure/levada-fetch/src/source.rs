@@ -45,6 +45,8 @@ const SILENT: usize = 30;
 /// Bytes per second of a source that sends nothing. It is asked again after some 20 seconds, as a rate doubles
 /// each second without a request.
 const NOTHING: f64 = 1.0;
+/// Bytes that came earlier say nothing about how a source is now.
+const RECENT: Duration = Duration::from_secs(3);
 /// Fewer sources have no middle that tells which one differs.
 const ENOUGH: usize = 3;
 /// A typical piece that takes longer than this tells of a link that is full for all.
@@ -81,8 +83,9 @@ struct Source {
     /// The last spans, a ring, and how many there were.
     rates: [Rate; SPANS],
     spans: usize,
-    /// Spans without a byte since the last that had some.
+    /// Spans without a byte since the last that had some, and when bytes came last.
     silent: usize,
+    heard: Timestamp,
     /// Whether it was behind with a single piece.
     slow: bool,
 }
@@ -93,7 +96,7 @@ impl Source {
         if bytes > 0 {
             // After a silence the connection starts again with one packet.
             self.spans = if self.silent < SPANS { self.spans } else { 0 };
-            self.silent = 0;
+            (self.silent, self.heard) = (0, now);
         }
         self.bytes += bytes;
         self.requests = self.requests.max(requests);
@@ -191,6 +194,15 @@ impl Sources {
         }
         let rate = self.middle(|_, source| Some(source.rate()?.bytes))?;
         Some(Comparison { sources: self, oldest, typical, rate, least: least.as_secs_f64(), now })
+    }
+
+    /// Whether bytes came from `source` lately, and its rate is not known to be below a third of that in the middle.
+    /// A node that finds a source slow may be wrong, since its own connections may have lost packets.
+    pub fn vouches(&self, source: usize, now: Timestamp) -> bool {
+        let rate = |source: &Source| Some(source.rate()?.bytes);
+        let known = self.known.get(source).filter(|known| now.since(known.heard) < RECENT);
+        let middle = self.middle(|_, source| rate(source)).unwrap_or_default();
+        known.is_some_and(|known| rate(known).is_none_or(|rate| rate >= UNEQUAL * middle))
     }
 
     /// Records whether a source is behind with a single piece. Returns true when it was not before.
@@ -416,6 +428,23 @@ mod tests {
         sources.forget(5);
         sources.came(5, Duration::from_secs(1));
         assert_eq!(sources.average(5), Some(Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn node_vouches_for_a_source_that_it_has_heard_of_lately_and_does_not_know_as_slow() {
+        let (mut sources, now) = sources(&[PIECE, PIECE, PIECE, PIECE / 2, PIECE / 4]);
+        let vouched = |sources: &Sources, now| {
+            (0..6).filter(|source| sources.vouches(*source, now)).collect::<Vec<_>>()
+        };
+        assert_eq!(vouched(&sources, now), [0, 1, 2, 3], "the last has a quarter of the rate");
+        sources.stalled(0, now);
+        assert!(!sources.vouches(0, now), "a piece from it ran into its timeout");
+        let later = now + RECENT;
+        assert!(vouched(&sources, later).is_empty(), "none was heard of lately");
+        sources.received(5, 0, 1, later);
+        sources.forget(4);
+        sources.received(4, 1, 1, later);
+        assert_eq!(vouched(&sources, later), [4], "nothing is known of its rate");
     }
 
     #[test]

@@ -57,7 +57,10 @@ impl Run<'_> {
             return;
         }
         self.look(client, now);
-        self.time_out(client, now);
+        let Agent { pieces, node, .. } = &mut self.agents[client];
+        if pieces.poll_timeout().is_some_and(|at| at <= now) {
+            pieces.handle_timeout(now, &mut self.world.sources[*node], || true);
+        }
         while let Some(id) = self.agents[client].pieces.poll_cancel() {
             self.cancel(client, id);
         }
@@ -82,13 +85,6 @@ impl Run<'_> {
         self.left_out += slow.len() as u64;
     }
 
-    fn time_out(&mut self, client: usize, now: Timestamp) {
-        let Agent { pieces, node, .. } = &mut self.agents[client];
-        if pieces.poll_timeout().is_some_and(|at| at <= now) {
-            pieces.handle_timeout(now, &mut self.world.sources[*node], || true);
-        }
-    }
-
     fn cancel(&mut self, client: usize, id: RequestId) {
         let Some(awaited) = self.agents[client].under_way.remove(&id.0) else { return };
         awaited.flight.waiting.borrow_mut().retain(|waiting| *waiting != (client, id));
@@ -101,7 +97,7 @@ impl Run<'_> {
         let choice = agent.pieces.choice(request.id, sources, self.nodes_up(), now);
         let number = request.range.start / self.world.settings.plan.chunk;
         let name = (number, choice.retries);
-        let (flight, joined) = self.board(agent.node, name, &choice.avoided, now);
+        let (flight, joined) = self.board(agent.node, name, &choice, now);
         let pieces = &mut self.agents[client].pieces;
         if joined {
             pieces.joined(request.id, flight.begun);

@@ -14,23 +14,27 @@ use levada_types::Timestamp;
 pub(super) type Name = (u64, u8);
 
 /// A request for a piece. It ends when no transfer holds it.
+#[derive(Default)]
 pub(super) struct Flight {
     pub(super) name: Name,
     /// The node that is asked for it.
     pub(super) source: usize,
+    /// That node may relay it from the one that the policy chooses.
+    pub(super) may_relay: bool,
     pub(super) begun: Timestamp,
     /// The network's transfer that carries it; `None` when the node serves itself.
     pub(super) transfer: Cell<Option<u32>>,
     pub(super) state: Cell<State>,
-    reported: Cell<bool>,
+    pub(super) reported: Cell<bool>,
     /// Bytes that some transfer has reported.
-    counted: Cell<u64>,
+    pub(super) counted: Cell<u64>,
     /// The clients whose transfers wait for it.
     pub(super) waiting: RefCell<Vec<(usize, RequestId)>>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum State {
+    #[default]
     UnderWay,
     /// It came. `at_hand`: out of the node's own store.
     Came {
@@ -40,19 +44,6 @@ pub(super) enum State {
 }
 
 impl Flight {
-    pub(super) fn new(name: Name, source: usize, begun: Timestamp) -> Self {
-        Self {
-            name,
-            source,
-            begun,
-            transfer: Cell::new(None),
-            state: Cell::new(State::UnderWay),
-            reported: Cell::new(false),
-            counted: Cell::new(0),
-            waiting: RefCell::default(),
-        }
-    }
-
     /// The part of the bytes that came which no transfer has reported.
     pub(super) fn fresh(&self, came: u64) -> u64 {
         came.saturating_sub(self.counted.replace(came))
@@ -66,21 +57,17 @@ impl Flight {
 
 /// The latest flight of each piece to one node.
 #[derive(Default)]
-pub(super) struct Flights(BTreeMap<Name, Weak<Flight>>);
+pub(super) struct Flights(pub(super) BTreeMap<Name, Weak<Flight>>);
 
 impl Flights {
-    /// A flight that a transfer may share which avoids these sources.
-    pub(super) fn join(&self, name: Name, avoided: &[usize]) -> Option<Rc<Flight>> {
+    /// A flight that a transfer may share which has tried these sources.
+    pub(super) fn join(&self, name: Name, tried: &[usize]) -> Option<Rc<Flight>> {
         let flight = self.0.get(&name)?.upgrade()?;
         let suits = match flight.state.get() {
-            State::UnderWay => !avoided.contains(&flight.source),
+            State::UnderWay => !tried.contains(&flight.source),
             State::Came { .. } => true,
             State::Failed => false,
         };
         suits.then_some(flight)
-    }
-
-    pub(super) fn begin(&mut self, flight: &Rc<Flight>) {
-        self.0.insert(flight.name, Rc::downgrade(flight));
     }
 }

@@ -2,12 +2,12 @@
 //! piece is asked of it.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     rc::{Rc, Weak},
     time::Duration,
 };
 
-use levada_fetch::{Chunked, PieceCounts};
+use levada_fetch::{Choice, PieceCounts};
 use levada_policy::{NodeIndex, PickContext};
 use levada_sim::packets::{Agenda, Arrival, NetworkEvent, PacketNetwork};
 use levada_types::{Key, Request, Timestamp};
@@ -55,15 +55,16 @@ enum Carried {
     File(usize),
     /// A piece, from one node to another.
     Piece(Weak<Flight>),
-    /// A piece, from the origin to this node.
+    /// A piece, from the origin or a node to this node.
     Fill(usize, Name),
     /// It is over.
     Nothing,
 }
 
-/// A piece that a node gets from the origin, and those who wait for it.
+/// A piece that a node gets from the origin or from another node, and those who wait for it.
 struct Fill {
     transfer: u32,
+    from: usize,
     /// Transfers to other nodes, which get the bytes as they come, and the bytes that each has got.
     relays: Vec<(u32, u64)>,
     /// The node's own flights.
@@ -207,31 +208,48 @@ impl<'a> Run<'a> {
         match self.transfers[transfer as usize].clone() {
             Carried::File(client) => {
                 self.send(transfer, 0, self.world.settings.file, now);
-                self.agents[client].pieces = Chunked::new(
-                    self.world.settings.plan,
-                    self.world.settings.file,
-                    0..self.world.settings.file,
-                );
                 self.agents[client].pieces.set_width(usize::MAX);
                 self.agents[client].serves = true;
                 self.drive(client, now);
             }
             Carried::Piece(flight) => {
                 let Some(flight) = flight.upgrade() else { return };
-                let length = self.length(flight.name);
-                if self.world.stored[flight.source].contains(&flight.name) {
-                    self.send(transfer, length, length, now);
-                } else {
-                    self.send(transfer, 0, length, now);
-                    self.fill(flight.source, flight.name, now).relays.push((transfer, 0));
-                }
+                let from = self.filled_from(&flight, now);
+                self.asked(transfer, flight.name, flight.source, from, now);
             }
-            Carried::Fill(_, name) => {
-                let length = self.length(name);
-                self.send(transfer, length, length, now);
+            Carried::Fill(node, name) => {
+                let source = self.fills[node].get(&name).map_or(self.origin(), |fill| fill.from);
+                self.asked(transfer, name, source, self.origin(), now);
             }
             Carried::Nothing => {}
         }
+    }
+
+    /// Sends a piece out of the store of `source`, or as it comes `from` elsewhere. The origin has all.
+    fn asked(&mut self, transfer: u32, name: Name, source: usize, from: usize, now: Timestamp) {
+        let length = self.length(name);
+        let has = |stored: &BTreeSet<Name>| stored.contains(&name);
+        if self.world.stored.get(source).is_none_or(has) {
+            self.send(transfer, length, length, now);
+        } else {
+            self.send(transfer, 0, length, now);
+            self.fill(source, name, from, now).relays.push((transfer, 0));
+        }
+    }
+
+    /// Where a node gets a piece that it lacks: from the node that the policy chooses, if it may relay it and knows
+    /// that one as quick, otherwise from the origin.
+    fn filled_from(&mut self, flight: &Flight, now: Timestamp) -> usize {
+        let holder = self.choose(flight.name, &[], now);
+        let vouches = self.world.sources[flight.source].vouches(holder, now);
+        // The connection to a node that has died is refused.
+        let is_other = holder != flight.source && !(self.dead && holder == self.victim);
+        let relays = flight.may_relay && is_other && vouches;
+        if relays { holder } else { self.origin() }
+    }
+
+    fn origin(&self) -> usize {
+        self.world.settings.nodes
     }
 
     fn send(&mut self, transfer: u32, bytes: u64, total: u64, now: Timestamp) {
@@ -253,12 +271,11 @@ impl<'a> Run<'a> {
     }
 
     /// The fill of a piece at a node: the one under way, or one that begins now.
-    fn fill(&mut self, node: usize, name: Name, now: Timestamp) -> &mut Fill {
+    fn fill(&mut self, node: usize, name: Name, from: usize, now: Timestamp) -> &mut Fill {
         if !self.fills[node].contains_key(&name) {
-            let origin = self.world.settings.nodes;
-            let transfer = self.open(Carried::Fill(node, name), node, origin, now);
-            self.origin_bytes += self.length(name);
-            let fill = Fill { transfer, relays: Vec::new(), own: Vec::new() };
+            let transfer = self.open(Carried::Fill(node, name), node, from, now);
+            self.origin_bytes += if from == self.origin() { self.length(name) } else { 0 };
+            let fill = Fill { transfer, from, relays: Vec::new(), own: Vec::new() };
             self.fills[node].insert(name, fill);
         }
         self.fills[node].get_mut(&name).expect("it is under way")
@@ -338,34 +355,38 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// A flight for a transfer of `node` that avoids these sources, and whether it is another's.
+    /// A flight for a transfer of `node`, and whether it is another's.
     pub(super) fn board(
         &mut self,
         node: usize,
         name: Name,
-        avoided: &[usize],
+        choice: &Choice,
         now: Timestamp,
     ) -> (Rc<Flight>, bool) {
-        if let Some(flight) = self.flights[node].join(name, avoided) {
+        if let Some(flight) = self.flights[node].join(name, &choice.tried) {
             return (flight, true);
         }
-        let flight = Rc::new(Flight::new(name, self.choose(name, avoided, now), now));
-        self.flights[node].begin(&flight);
+        let avoided = [&*choice.tried, &choice.behind].concat();
+        let may_relay = choice.may_relay && !avoided.is_empty();
+        let source = self.choose(name, &avoided, now);
+        let flight = Rc::new(Flight { name, source, may_relay, begun: now, ..Flight::default() });
+        self.flights[node].0.insert(name, Rc::downgrade(&flight));
         let source = flight.source;
         if source != node {
             let carried = Carried::Piece(Rc::downgrade(&flight));
             if self.dead && source == self.victim {
                 let transfer = self.transfers.len() as u32;
                 self.transfers.push(carried);
-                self.agenda.schedule(now + 4 * self.delay(), Event::Reset(transfer));
+                self.agenda
+                    .schedule(now + 4 * self.world.settings.node.delay, Event::Reset(transfer));
             } else {
                 flight.transfer.set(Some(self.open(carried, node, source, now)));
             }
         } else if self.world.stored[node].contains(&name) {
             flight.state.set(State::Came { at_hand: true });
         } else {
-            let own = Rc::downgrade(&flight);
-            self.fill(node, name, now).own.push(own);
+            let (own, origin) = (Rc::downgrade(&flight), self.origin());
+            self.fill(node, name, origin, now).own.push(own);
         }
         (flight, false)
     }
@@ -394,11 +415,6 @@ impl<'a> Run<'a> {
         pick(&avoided).or_else(|| pick(&down)).map_or(0, |pick| pick.node.get())
     }
 
-    /// One way between a node and the switch.
-    fn delay(&self) -> Duration {
-        self.world.settings.node.delay
-    }
-
     pub(super) fn length(&self, name: Name) -> u64 {
         let Settings { file, plan, .. } = self.world.settings;
         plan.chunk.min(file.saturating_sub(name.0 * plan.chunk))
@@ -424,7 +440,7 @@ impl<'a> Run<'a> {
                     let source = flight.upgrade().map(|flight| flight.source);
                     if source == Some(self.victim) {
                         self.network.close(transfer as u32);
-                        let at = now + 2 * self.delay();
+                        let at = now + 2 * self.world.settings.node.delay;
                         self.agenda.schedule(at, Event::Reset(transfer as u32));
                     }
                 }
@@ -437,6 +453,16 @@ impl<'a> Run<'a> {
         }
         self.fills[self.victim].clear();
         self.world.stored[self.victim].clear();
+        // What others relay from it they get from the origin.
+        for node in 0..self.fills.len() {
+            let cut = self.fills[node].extract_if(.., |_, fill| fill.from == self.victim);
+            for (name, Fill { transfer, relays, own, .. }) in cut.collect::<Vec<_>>() {
+                self.network.close(transfer);
+                self.transfers[transfer as usize] = Carried::Nothing;
+                let again = self.fill(node, name, self.origin(), now);
+                (again.relays, again.own) = (relays, own);
+            }
+        }
     }
 
     fn reset(&mut self, transfer: u32, now: Timestamp) {

@@ -58,7 +58,7 @@ pub(super) struct PieceFlight {
     pub(super) begun: Timestamp,
     /// The newest purge when the request began.
     purges: u64,
-    outcome: watch::Receiver<Option<Result<WholePiece, Failure>>>,
+    pub(super) outcome: watch::Receiver<Option<Result<WholePiece, Failure>>>,
     task: AbortHandle,
     reported: AtomicBool,
     /// Bytes that some transfer has reported.
@@ -71,7 +71,7 @@ impl PieceFlight {
     pub(super) fn board(
         transfers: &Transfers,
         template: &RequestContext,
-        piece: Arc<Piece>,
+        (piece, tried): (Arc<Piece>, &[usize]),
         now: Timestamp,
         dispatch: &Arc<dyn Dispatch>,
     ) -> (Arc<Self>, bool) {
@@ -81,7 +81,7 @@ impl PieceFlight {
         let flights = &transfers.flights;
         let latest = flights.0.lock().get(&key).and_then(Weak::upgrade);
         if let Some(flight) = latest.filter(|flight| {
-            flight.identity == identity && flight.purges == purges && flight.suits(&piece.avoided)
+            flight.identity == identity && flight.purges == purges && flight.suits(tried)
         }) {
             return (flight, true);
         }
@@ -106,17 +106,12 @@ impl PieceFlight {
         (flight, false)
     }
 
-    /// Whether a transfer that avoids these nodes may share this request.
-    fn suits(&self, avoided: &[usize]) -> bool {
+    /// Whether a transfer may share this request that has tried these nodes.
+    fn suits(&self, tried: &[usize]) -> bool {
         match &*self.outcome.borrow() {
-            None => !avoided.contains(&self.piece.source()),
+            None => !tried.contains(&self.piece.source()),
             Some(outcome) => outcome.is_ok(),
         }
-    }
-
-    /// Whether the piece has arrived or the request has failed.
-    pub(super) fn is_over(&self) -> bool {
-        self.outcome.borrow().is_some()
     }
 
     /// Waits for the piece.

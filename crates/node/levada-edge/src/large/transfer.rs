@@ -182,13 +182,13 @@ impl Agent {
             let now = self.transfers.telemetry.clock.now();
             let (due, wake_at) = self.decide(now);
             for (request, choice) in due {
-                let (id, piece) = (request.id, self.piece(&request, choice));
+                let (id, piece) = (request.id, (self.piece(&request, &choice), &*choice.tried));
                 let (flight, joined) =
                     PieceFlight::board(&self.transfers, &self.template, piece, now, &self.dispatch);
                 if joined {
                     self.shared.state.lock().pieces.joined(id, flight.begun);
                 }
-                let at_hand = flight.is_over();
+                let at_hand = flight.outcome.borrow().is_some();
                 let awaited = flight.clone();
                 let waiter = requests.spawn(async move { (id, awaited.outcome().await) });
                 ids.insert(waiter.id(), id);
@@ -275,7 +275,7 @@ impl Agent {
     }
 
     /// The piece of a request, with the nodes to skip.
-    fn piece(&self, request: &Request, choice: Choice) -> Arc<Piece> {
+    fn piece(&self, request: &Request, choice: &Choice) -> Arc<Piece> {
         let url = ChunkUrl {
             range: request.range.clone(),
             retries: choice.retries,
@@ -283,7 +283,7 @@ impl Agent {
             digest: self.client.resource.digest(),
         };
         let ahead = u32::try_from(request.ahead).unwrap_or(u32::MAX);
-        Piece::new(url, choice.avoided, ahead, self.transfers.me)
+        Piece::new(url, choice, ahead, self.transfers.me)
     }
 
     /// A request has ended by itself.
@@ -296,7 +296,7 @@ impl Agent {
         match fetched {
             Ok(whole) => {
                 let from = match is_news {
-                    true if self.is_here(source) => "here",
+                    true if source == self.transfers.me => "here",
                     true => "peer",
                     false => "shared",
                 };
@@ -334,10 +334,6 @@ impl Agent {
             }
         }
         state.wake();
-    }
-
-    fn is_here(&self, source: usize) -> bool {
-        self.transfers.me == source
     }
 }
 

@@ -13,6 +13,7 @@ use levada_edge::{
     subject::subject,
 };
 use levada_failure::Failure;
+use levada_fetch::Choice;
 use levada_policy::{Cluster, LoadTable, Node as ClusterNode};
 use levada_store::identity::without_port;
 use levada_types::Request;
@@ -50,7 +51,8 @@ pub fn live(node: &Node, asked: &ExplainedRequest) -> Result<Explanation, Explai
     let size = |key| node.forwarder.sizes.get(key).filter(|_| knows_sizes);
     let known = |key| node.large.known.get(key).map(|known| (known.length, known.version));
     let (subject, part) = subject(resource, parts, &parts.headers);
-    let piece = |url| resource.of_piece(Piece::new(url, Vec::new(), 0, 0), client, &received).key();
+    let piece =
+        |url| resource.of_piece(Piece::new(url, &Choice::default(), 0, 0), client, &received).key();
     let request = IdentifiedRequest {
         asked: &asked,
         url: &resource.url,

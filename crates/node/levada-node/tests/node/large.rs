@@ -405,6 +405,50 @@ async fn peer_that_names_no_piece_is_told_so() {
     cluster.settled().await;
 }
 
+/// A node is asked for pieces of others, by nodes that find these slow.
+#[tokio::test]
+async fn node_relays_a_piece_that_another_holds_and_asks_the_origin_when_that_one_is_dead() {
+    let origin = Origin::start().await;
+    let mut cluster = Cluster::start(4, origin.address, |settings| {
+        large(settings);
+        settings.sites[0].large.as_mut().unwrap().replicas = Some(1);
+    })
+    .await;
+    let whole = serve(&origin, 12 * PIECE);
+    let version = version(whole.len());
+    let piece = |number: usize| {
+        let first = number * PIECE;
+        (first..first + PIECE, format!("/a~levada~{first}-{}~{version}", first + PIECE - 1))
+    };
+    let mut pieces = Vec::new();
+    for dead in [false, true] {
+        if dead {
+            cluster.kill(2);
+        }
+        for number in 0..12 {
+            // The node has heard of the others just now.
+            assert!(get(cluster.client(0), "/a").await.body == whole, "{number}");
+            let (range, target) = piece(number);
+            let fields = [("Levada-Piece", "0;relay")];
+            let answer = cluster.get_as_peer(0, &target, &fields).await;
+            assert!(answer.status == 200 && answer.body == whole[range], "{number}: {answer:?}");
+        }
+        cluster.settled().await;
+        pieces.push(asked_ranges(&origin).iter().filter(|range| !range.is_empty()).count());
+    }
+    assert_eq!(pieces[0], 12, "each piece once");
+    assert!((13..24).contains(&pieces[1]), "{} with those of the dead node again", pieces[1]);
+}
+
+/// The version in the names of the pieces of a file that [`serve`] serves.
+fn version(length: usize) -> String {
+    let headers: http::HeaderMap =
+        [(http::header::ETAG, http::HeaderValue::from_static("\"v1\""))].into_iter().collect();
+    let validators = levada_cache::Validators::of(&headers, std::time::SystemTime::now());
+    let version = levada_body::version_of(&headers, &validators, length as u64);
+    format!("{:016x}", version.expect("it has a strong validator"))
+}
+
 #[tokio::test]
 async fn change_before_the_first_byte_begins_anew() {
     let (origin, node, at) = world().await;

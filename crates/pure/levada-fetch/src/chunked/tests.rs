@@ -224,7 +224,7 @@ fn piece_that_waits_for_the_origin_is_neither_late_nor_a_sign_of_a_slow_source()
     transfer.poll_chunk(ms(100_000));
     let next = transfer.poll_request(ms(100_000)).unwrap();
     assert_eq!(next.ahead, 1, "the second piece is the next that the client takes");
-    assert!(transfer.choice(next.id, &sources, 4, ms(100_000)).avoided.is_empty());
+    assert!(transfer.choice(next.id, &sources, 4, ms(100_000)).behind.is_empty());
     // Its source does not say so any more.
     let silent = Progress { came: 0, fresh: 0, waits: false };
     transfer.look(ms(100_100), &mut sources, |_| Some(silent));
@@ -303,6 +303,22 @@ fn piece_that_all_others_wait_for_is_hedged_and_the_first_answer_wins() {
 }
 
 #[test]
+fn piece_whose_source_failed_or_was_silent_is_not_relayed_from_it() {
+    let (plan, mut sources) = (Plan { window: 2, ..Plan::default() }, Sources::new(4, None));
+    let mut transfer: Chunked<()> = Chunked::new(plan, 2 * plan.chunk, 0..2 * plan.chunk);
+    transfer.set_width(2);
+    let asked = ask_all(&mut transfer, ms(0));
+    assert!(transfer.choice(asked[0].id, &sources, 4, ms(0)).may_relay);
+    transfer.on_failure(ms(10), asked[0].id, &mut sources);
+    let late = transfer.late(ms(20_000)).collect::<Vec<_>>();
+    assert_eq!(late, [asked[1].id]);
+    transfer.handle_timeout(ms(20_000), &mut sources, || true);
+    for again in ask_all(&mut transfer, ms(20_000)) {
+        assert!(!transfer.choice(again.id, &sources, 4, ms(20_000)).may_relay);
+    }
+}
+
+#[test]
 fn hedge_that_fails_leaves_the_first_to_come() {
     let (mut transfer, asked) = awaiting();
     let hedge = transfer.poll_request(ms(100)).unwrap();
@@ -359,11 +375,11 @@ impl Crawl {
     }
 
     /// The sources that a new request skips.
-    fn avoided(&mut self) -> Vec<usize> {
+    fn behind(&mut self) -> Vec<usize> {
         let Next::Piece(..) = self.transfer.poll_chunk(self.now) else { return Vec::new() };
         self.transfer.poll_chunk(self.now);
         let request = self.transfer.poll_request(self.now).expect("the window has moved");
-        self.transfer.choice(request.id, &self.sources, 8, self.now).avoided
+        self.transfer.choice(request.id, &self.sources, 8, self.now).behind
     }
 }
 
@@ -381,7 +397,8 @@ fn pieces_that_would_finish_late_are_asked_of_another_and_only_once() {
     let again = ask_all(&mut crawl.transfer, now);
     assert_eq!(again.len(), 2);
     let choice = crawl.transfer.choice(again[0].id, &crawl.sources, 8, now);
-    assert!(choice.avoided.contains(&7) && choice.retries == 0, "{choice:?}");
+    assert!(choice.behind.contains(&7) && choice.retries == 0, "{choice:?}");
+    assert!(choice.tried == [7] && choice.may_relay, "another may get it from there: {choice:?}");
     again.iter().for_each(|request| crawl.transfer.asked_of(request.id, 7));
     crawl.asked.splice(6.., again);
     crawl.came[6..].fill(0);
@@ -415,7 +432,7 @@ fn late_pieces_are_waited_for_when_no_retry_is_allowed() {
 fn source_that_is_behind_is_skipped_for_the_next_piece() {
     let mut crawl = Crawl::of(false, [0, 1, 2, 3, 4, 5, 7, 7]);
     (0..4).for_each(|_| drop(crawl.on([250, 250, 250, 250, 250, 250, 25, 25])));
-    assert_eq!(crawl.avoided(), [7]);
+    assert_eq!(crawl.behind(), [7]);
     assert_eq!(crawl.slow, [7], "reported once");
 }
 
