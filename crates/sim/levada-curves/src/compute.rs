@@ -51,7 +51,8 @@ const LEAST_OBJECTS: u64 = 400;
 /// how many bytes responses state too few, because they are parts, aborted or without a body.
 fn all(part: &Part, sample: &Sample, totals: Totals) -> Counts {
     let of_part = part.all();
-    let of_sample: f64 = sample.runs.iter().map(|run| f64::from(run.requests)).sum();
+    let of_sample: f64 =
+        sample.runs[sample.filling..].iter().map(|run| f64::from(run.requests)).sum();
     let stated: f64 = sample.objects.iter().map(|object| object.stated).sum();
     let unknown = ((of_sample - of_part.requests) / part.rate).min(totals.sizeless as f64);
     let more = if stated > 0.0 { of_part.bytes / stated } else { 1.0 };
@@ -60,7 +61,7 @@ fn all(part: &Part, sample: &Sample, totals: Totals) -> Counts {
 
 fn report(options: &CurveOptions, part: Part, totals: Totals, all: Counts) -> CurveReport {
     let rate = part.rate;
-    let object_bytes = part.first_requests().bytes / rate;
+    let object_bytes = part.object_bytes() / rate;
     let sizes = match &options.sizes[..] {
         [] => usual_sizes(object_bytes),
         sizes => sizes.to_vec(),

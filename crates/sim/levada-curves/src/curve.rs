@@ -100,7 +100,8 @@ pub struct CacheCurve {
     pub points: Vec<CurvePoint>,
 }
 
-/// The hit ratios of a cache of one size. The cache is empty at the first request. Objects take as many bytes as
+/// The hit ratios of a cache of one size. The cache is empty at the first request, or filled by those before
+/// [`Curves::begin`](crate::Curves::begin). Objects take as many bytes as
 /// their bodies; an object that is larger than the cache is never stored.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CurvePoint {

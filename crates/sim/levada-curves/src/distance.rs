@@ -13,10 +13,10 @@ pub(crate) fn lru_misses(part: &Part, sizes: &[u64]) -> Vec<Counts> {
     let mut misses = vec![Counts::default(); sizes.len()];
     let mut classes = classes(part, sizes.len(), class_of);
     let mut last: Vec<Option<Request>> = vec![None; part.objects.len()];
-    for (time, run) in (0..).zip(&part.runs) {
-        let object = part.object(*run);
+    for (time, (run, counts)) in (0..).zip(part.runs()) {
+        let object = part.object(run);
         let own = class_of(object.bytes);
-        let requests = u64::from(run.requests);
+        let requests = if counts { u64::from(run.requests) } else { 0 };
         for of_size in misses.iter_mut().take(own) {
             of_size.add(object, requests);
         }
@@ -34,7 +34,7 @@ pub(crate) fn lru_misses(part: &Part, sizes: &[u64]) -> Vec<Counts> {
             }
             let needed = object.bytes as f64 + since / part.rate;
             if class >= own && (before.is_none() || needed > *size as f64) {
-                misses[class].add(object, 1);
+                misses[class].add(object, u64::from(counts));
             }
         }
         let place = classes[own].push(time, object.bytes);

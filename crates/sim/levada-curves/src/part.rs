@@ -7,6 +7,8 @@ use crate::sample::{Run, Sample};
 /// Requests for objects of known size, sampled at one rate.
 pub(crate) struct Part {
     pub(crate) runs: Vec<Run>,
+    /// So many of them only fill the caches.
+    pub(crate) filling: usize,
     /// The objects, by the numbers in the runs.
     pub(crate) objects: Vec<PartObject>,
     /// The share of all objects that it has.
@@ -51,17 +53,22 @@ impl Part {
     pub(crate) fn of(sample: &Sample, rate: f64) -> Self {
         let objects = sample.objects.iter();
         let objects = objects.map(|o| Some(PartObject { key: o.key, bytes: o.size.bytes()? }));
-        Self::new(objects, &sample.runs, rate)
+        Self::new(objects, &sample.runs, sample.filling, rate)
     }
 
     /// One of [`SHARDS`] disjoint parts.
     pub(crate) fn shard(&self, number: usize) -> Self {
         let objects = self.objects.iter().map(|o| (o.shard() == number).then_some(*o));
-        Self::new(objects, &self.runs, self.rate / SHARDS as f64)
+        Self::new(objects, &self.runs, self.filling, self.rate / SHARDS as f64)
     }
 
     /// The objects that are kept get new numbers; runs of the others are dropped.
-    fn new(objects: impl Iterator<Item = Option<PartObject>>, runs: &[Run], rate: f64) -> Self {
+    fn new(
+        objects: impl Iterator<Item = Option<PartObject>>,
+        runs: &[Run],
+        filling: usize,
+        rate: f64,
+    ) -> Self {
         let mut kept = Vec::new();
         let ids: Vec<Option<u32>> = objects
             .map(|object| {
@@ -69,21 +76,28 @@ impl Part {
                 Some(kept.len() as u32 - 1)
             })
             .collect();
+        let is_kept = |run: &&Run| ids[run.object as usize].is_some();
+        let filling = runs[..filling].iter().filter(is_kept).count();
         let runs = runs.iter().filter_map(|run| {
             let object = ids[run.object as usize]?;
             Some(Run { object, ..*run })
         });
-        Self { runs: runs.collect(), objects: kept, rate }
+        Self { runs: runs.collect(), filling, objects: kept, rate }
     }
 
     pub(crate) fn object(&self, run: Run) -> PartObject {
         self.objects[run.object as usize]
     }
 
-    /// All requests.
+    /// The runs, each with whether it counts.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = (Run, bool)> {
+        self.runs.iter().enumerate().map(|(at, run)| (*run, at >= self.filling))
+    }
+
+    /// All requests that count.
     pub(crate) fn all(&self) -> Counts {
         let mut all = Counts::default();
-        for run in &self.runs {
+        for run in &self.runs[self.filling..] {
             let object = self.object(*run);
             all.add(object, run.requests.into());
         }
@@ -92,8 +106,16 @@ impl Part {
 
     /// The misses of a cache that never evicts: the first request for each object.
     pub(crate) fn first_requests(&self) -> Counts {
+        let mut is_known = vec![false; self.objects.len()];
+        self.runs[..self.filling].iter().for_each(|run| is_known[run.object as usize] = true);
         let mut firsts = Counts::default();
-        self.objects.iter().for_each(|object| firsts.add(*object, 1));
+        let objects = self.objects.iter().zip(is_known).filter(|(_, is_known)| !is_known);
+        objects.for_each(|(object, _)| firsts.add(*object, 1));
         firsts
+    }
+
+    /// The bytes of all objects.
+    pub(crate) fn object_bytes(&self) -> f64 {
+        self.objects.iter().map(|object| object.bytes as f64).sum()
     }
 }

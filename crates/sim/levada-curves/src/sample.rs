@@ -31,6 +31,8 @@ pub(crate) struct Sample {
     ids: HashMap<Key, u32>,
     pub(crate) objects: Vec<SampledObject>,
     pub(crate) runs: Vec<Run>,
+    /// So many runs only fill the caches.
+    pub(crate) filling: usize,
 }
 
 /// Consecutive requests of the sample for one object. A crowd for one object takes little memory so.
@@ -128,6 +130,13 @@ impl Curves {
         self.keep(key, size);
     }
 
+    /// Counts from here on: the requests so far only fill the caches.
+    pub fn begin(&mut self) {
+        self.totals = Totals::default();
+        self.sample.filling = self.sample.runs.len();
+        self.sample.objects.iter_mut().for_each(|object| object.stated = 0.0);
+    }
+
     /// The filter for threads that prepare requests for [`Curves::keep`].
     pub fn filter(&self) -> SampleFilter {
         self.threshold.clone()
@@ -172,8 +181,11 @@ impl Sample {
         let object = &mut self.objects[id as usize];
         object.size = object.size.max(size);
         object.stated += size.bytes().unwrap_or(0) as f64;
+        let count = self.runs.len();
         match self.runs.last_mut() {
-            Some(run) if run.object == id && run.requests < u32::MAX => run.requests += 1,
+            Some(run) if run.object == id && run.requests < u32::MAX && self.filling < count => {
+                run.requests += 1;
+            }
             _ => self.runs.push(Run { object: id, requests: 1 }),
         }
     }
@@ -190,15 +202,18 @@ impl Sample {
         }
         before.retain(|object| is_in(object.key));
         self.objects = before;
-        let mut kept = 0;
+        let (mut kept, mut filling) = (0, 0);
         for at in 0..self.runs.len() {
+            if at == self.filling {
+                filling = kept;
+            }
             let run = self.runs[at];
             let object = ids[run.object as usize];
             if object == u32::MAX {
                 continue;
             }
             // The requests between them may be gone.
-            if kept > 0 && self.runs[kept - 1].object == object {
+            if kept > filling && self.runs[kept - 1].object == object {
                 let last = &mut self.runs[kept - 1];
                 last.requests = last.requests.saturating_add(run.requests);
             } else {
@@ -206,6 +221,7 @@ impl Sample {
                 kept += 1;
             }
         }
+        self.filling = if self.filling < self.runs.len() { filling } else { kept };
         self.runs.truncate(kept);
     }
 }
@@ -246,6 +262,30 @@ mod tests {
             curves.sample.objects.len(),
             "those of the start are sampled like the last"
         );
+    }
+
+    #[test]
+    fn requests_that_fill_are_not_mixed_with_those_that_count() {
+        let mut curves = curves(1.0, 1_000);
+        let request = |curves: &mut Curves, n| curves.request(Key(n), StatedSize::Whole(1));
+        for n in 0..900 {
+            request(&mut curves, n % 300);
+        }
+        request(&mut curves, 7);
+        curves.begin();
+        request(&mut curves, 7);
+        let sample = &curves.sample;
+        assert_eq!((sample.filling, sample.runs.len(), curves.totals.requests), (901, 902, 1));
+        for n in 0..900 {
+            request(&mut curves, 1_000 + n % 300);
+        }
+        let Curves { sample, .. } = &curves;
+        assert!(curves.rate() < 1.0);
+        let fills = sample.runs[..sample.filling].iter();
+        assert!(fills.clone().all(|run| sample.objects[run.object as usize].key.0 < 300));
+        let count: u32 = fills.map(|run| run.requests).sum();
+        let kept = sample.objects.iter().filter(|object| object.key.0 < 300).count() as u32;
+        assert!((3 * kept..=3 * kept + 1).contains(&count), "{count} of {kept}");
     }
 
     #[test]

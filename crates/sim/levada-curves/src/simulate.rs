@@ -28,16 +28,16 @@ pub(crate) fn simulate(
     let mut eviction = (eviction.build)(capacity);
     let mut victims = Vec::new();
     let mut misses = Counts::default();
-    for run in &part.runs {
-        let (object, handle) = (part.object(*run), Handle(run.object));
+    for (run, counts) in part.runs() {
+        let (object, handle) = (part.object(run), Handle(run.object));
         let mut left = u64::from(run.requests);
         if object.bytes > capacity {
-            misses.add(object, left);
+            misses.add(object, if counts { left } else { 0 });
             continue;
         }
         while left > 0 && !eviction.contains(handle) {
             left -= 1;
-            misses.add(object, 1);
+            misses.add(object, u64::from(counts));
             if doorkeeper.as_mut().is_none_or(|keeper| keeper.knows(object.key)) {
                 // The object fits the capacity, so the insertion succeeds.
                 let _ = eviction.insert(handle, object.key, object.bytes, &mut victims);

@@ -5,16 +5,23 @@ mod support;
 use std::collections::HashSet;
 
 use levada_cache::{Doorkeeper, eviction::Keyed};
-use levada_curves::{Admission, CurveOptions, CurvePoint};
+use levada_curves::{Admission, CurveOptions, CurvePoint, Curves};
+use levada_trace::StatedSize;
 use support::{Requests, curve, report, zipf};
 
 /// The hit ratios of a whole cache with an index by key.
 fn whole(requests: &Requests, eviction: &str, admission: Admission, bytes: u64) -> (f64, f64) {
+    let mut outcomes = outcomes(requests, eviction, admission, bytes).into_iter();
+    ratios(requests, |_, _| outcomes.next().unwrap())
+}
+
+/// Whether each request is a hit of such a cache.
+fn outcomes(requests: &Requests, eviction: &str, admission: Admission, bytes: u64) -> Vec<bool> {
     let mut doorkeeper = (admission == Admission::SecondHit).then(|| Doorkeeper::new(bytes, 0));
     let capacity = bytes.saturating_sub(doorkeeper.as_ref().map_or(0, Doorkeeper::bytes));
     let entry = levada_cache::eviction::find_eviction(eviction).unwrap();
     let mut cache = Keyed::new((entry.build)(capacity));
-    ratios(requests, |key, size| {
+    let is_hit = |&(key, size): &(levada_types::Key, u64)| {
         if cache.contains(key) {
             return cache.request(key, size);
         }
@@ -22,7 +29,34 @@ fn whole(requests: &Requests, eviction: &str, admission: Admission, bytes: u64) 
             cache.request(key, size);
         }
         false
-    })
+    };
+    requests.iter().map(is_hit).collect()
+}
+
+#[test]
+fn requests_before_the_beginning_fill_the_caches_and_do_not_count() {
+    let (requests, filling) = (zipf(2_000, 20_000, 3), 12_000);
+    let mut curves = Curves::new(CurveOptions { sizes: SIZES.to_vec(), ..CurveOptions::default() });
+    for (at, (key, size)) in requests.iter().enumerate() {
+        if at == filling {
+            curves.begin();
+        }
+        curves.request(*key, StatedSize::Whole(*size));
+    }
+    let report = curves.finish().unwrap();
+    assert_eq!(report.requests, 8_000);
+    for curve in &report.curves {
+        for point in &curve.points {
+            let counted: Requests = requests[filling..].to_vec();
+            let mut all =
+                outcomes(&requests, &curve.eviction, curve.admission, point.bytes).into_iter();
+            all.by_ref().take(filling).for_each(drop);
+            let expected = ratios(&counted, |_, _| all.next().unwrap());
+            assert_equal(point, expected, &format!("{} {}", curve.eviction, point.bytes));
+        }
+    }
+    let last = report.curves[0].points.last().unwrap();
+    assert_equal(last, (report.unlimited.hit_ratio, report.unlimited.byte_hit_ratio), "unlimited");
 }
 
 fn ratios(
