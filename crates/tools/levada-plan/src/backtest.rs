@@ -3,10 +3,7 @@
 use levada_cache::eviction::EvictionEntry;
 use serde::Serialize;
 
-use crate::{
-    curve::{Requests, replay},
-    read::Log,
-};
+use crate::{one_cache::one_cache, read::Log};
 
 /// A prediction and the truth.
 #[derive(Debug, Serialize)]
@@ -32,17 +29,22 @@ const STEPS: u32 = 14;
 const MOST: usize = 2_000_000;
 
 /// Checks the model, if the log has results of a cache for half of its requests at least.
-pub(crate) fn backtest(log: &Log, eviction: &'static EvictionEntry, all: u64) -> Option<Backtest> {
+///
+/// # Errors
+/// If there is nothing to compute a curve from.
+pub(crate) fn backtest(
+    log: &Log,
+    eviction: &'static EvictionEntry,
+    all: u64,
+) -> anyhow::Result<Option<Backtest>> {
     let stated = log.requests.iter().filter(|request| request.hit.is_some()).count();
     if stated * 2 < log.requests.len() || log.requests.len() < 100 {
-        return None;
+        return Ok(None);
     }
     let middle = log.requests.len() / 2;
     let logs = &log.requests[middle.saturating_sub(MOST)..log.requests.len().min(middle + MOST)];
     let middle = middle.min(MOST);
-    let ids: Vec<u32> = logs.iter().map(|request| request.object).collect();
     let size = |id: u32| log.objects[id as usize].bytes();
-    let key = |id: u32| log.objects[id as usize].key;
     let logged = |range: &[crate::read::Request]| {
         let (mut hits, mut count, mut byte_hits, mut bytes) = (0.0, 0.0, 0.0, 0.0);
         for request in range {
@@ -53,29 +55,32 @@ pub(crate) fn backtest(log: &Log, eviction: &'static EvictionEntry, all: u64) ->
         }
         (hits / f64::max(count, 1.0), byte_hits / f64::max(bytes, 1.0))
     };
-    let model = |end: usize, warm: usize, memory: u64| {
-        replay(&Requests { requests: &ids[..end], warm, size: &size, key: &key }, eviction, memory)
+    let model = |end: usize, filling: usize, memory: u64| {
+        let objects = logs[..end].iter().map(|request| &log.objects[request.object as usize]);
+        let requests = objects.map(|object| (object.key, object.bytes()));
+        let report = one_cache(requests, filling, vec![eviction], vec![memory.max(1)])?;
+        anyhow::Ok(report.curves[0].points[0])
     };
     // The log may begin with memories that were full already: the first quarter of it fills the model's.
     let (aim, _) = logged(&logs[middle / 2..middle]);
     let (mut low, mut high) = (1.0f64, all.max(2) as f64);
     for _ in 0..STEPS {
         let memory = (low * high).sqrt();
-        match model(middle, middle / 2, memory as u64).hit < aim {
+        match model(middle, middle / 2, memory as u64)?.hit_ratio < aim {
             true => low = memory,
             false => high = memory,
         }
     }
     let memory = (low * high).sqrt() as u64;
     let (logged_hit, logged_byte_hit) = logged(&logs[middle..]);
-    let predicted = model(ids.len(), middle, memory);
-    Some(Backtest {
+    let predicted = model(logs.len(), middle, memory)?;
+    Ok(Some(Backtest {
         memory,
         eviction: eviction.name,
-        requests: (ids.len() - middle) as u64,
+        requests: (logs.len() - middle) as u64,
         logged_hit,
-        predicted_hit: predicted.hit,
+        predicted_hit: predicted.hit_ratio,
         logged_byte_hit,
-        predicted_byte_hit: predicted.byte_hit,
-    })
+        predicted_byte_hit: predicted.byte_hit_ratio,
+    }))
 }

@@ -11,6 +11,7 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use levada_cache::eviction::{EVICTIONS, EvictionEntry, find_eviction};
 use levada_client::command::{CommandStatus, output};
+use levada_curves::CurveReport;
 use levada_policy::{Deployment, build};
 use levada_sim::Library;
 use levada_types::{AdminAddress, ByteSize, parse_duration};
@@ -22,8 +23,8 @@ use crate::{
     clean::{Cleaning, clean},
     configuration,
     costs::{Costs, Prices, origin_latency},
-    curve::{Curve, Requests, curve},
     evaluate::{Surroundings, scenario},
+    one_cache::{one_cache, sizes},
     page::page,
     peak::{Load, loads, peak},
     read::{Log, read},
@@ -159,7 +160,7 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<CommandStatus> {
     Ok(CommandStatus::of(plan.answer.met))
 }
 
-type Loads = Vec<(Load, Vec<Curve>)>;
+type Loads = Vec<(Load, CurveReport)>;
 
 fn plan(
     args: &PlanArgs,
@@ -175,23 +176,20 @@ fn plan(
         cpu: costs.speed(peak.mean_bytes),
         origin_latency: logged.unwrap_or(args.origin_latency),
         client_latency: args.client_latency,
-        mean_bytes: peak.mean_bytes,
         passed: log.passed_bytes as f64 * 8e-6 / log.requests.len() as f64,
         parts,
     };
     progress.say("computing curves");
-    let loads: Loads = (loads(log, &peak, args.growth, most).into_iter())
-        .map(|load| {
-            let curves = curves(&load, &args.eviction);
-            (load, curves)
-        })
-        .collect();
+    let loads = loads(log, &peak, args.growth, most).into_iter().map(|load| {
+        let curves = curves(&load, &args.eviction)?;
+        Ok((load, curves))
+    });
+    let loads: Loads = loads.collect::<anyhow::Result<_>>()?;
     let first = args.eviction.first().context("give an eviction")?;
-    let backtest = backtest(log, first, cleaning.object_bytes);
+    let backtest = backtest(log, first, cleaning.object_bytes)?;
     let mut library = Library::without_files();
     loads.iter().for_each(|(load, _)| library.keep(load.model, load.trace.clone()));
-    let best = loads[0].1.iter().map(Curve::best).fold(0.0, f64::max);
-    let aims = aims(args.slo, best);
+    let aims = aims(args.slo, loads[0].1.unlimited.hit_ratio);
     let memory = match args.memory.is_empty() {
         true => default_memory(cleaning.object_bytes),
         false => args.memory.iter().map(|size| size.0).collect(),
@@ -226,7 +224,7 @@ fn plan(
             Some(_) => "the median of the log's misses".to_owned(),
             None => "--origin-latency; the log does not say it".to_owned(),
         },
-        curves: loads[0].1.clone(),
+        curves: loads[0].1.curves.clone(),
         rows,
         excluded,
         answer,
@@ -234,16 +232,13 @@ fn plan(
     Ok((plan, loads, around))
 }
 
-fn curves(load: &Load, evictions: &[&'static EvictionEntry]) -> Vec<Curve> {
-    let objects = load.trace.objects();
-    let requests = Requests {
-        requests: load.trace.requests(),
-        warm: load.warm,
-        size: &|id| objects[id as usize].size,
-        key: &|id| levada_types::Key::of(objects[id as usize].name.as_bytes()),
-    };
-    let all: u64 = objects.iter().map(|object| object.size).sum();
-    evictions.iter().map(|entry| curve(&requests, entry, all)).collect()
+fn curves(load: &Load, evictions: &[&'static EvictionEntry]) -> anyhow::Result<CurveReport> {
+    let objects: Vec<_> = (load.trace.objects().iter())
+        .map(|object| (levada_types::Key::of(object.name.as_bytes()), object.size))
+        .collect();
+    let requests = load.trace.requests().iter().map(|id| objects[*id as usize]);
+    let all = objects.iter().map(|(_, size)| size).sum();
+    one_cache(requests, load.warm, evictions.to_vec(), sizes(all))
 }
 
 /// The aims as given; the hit ratio that is nearly the best, if there are none.

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, ops::ControlFlow, time::Duration};
 
 use anyhow::bail;
+use levada_curves::CurveReport;
 use levada_policy::ParameterValue;
 use levada_sim::{
     Arrivals, Cache, End, Library, Measure, Metric, NetworkModel, Origin, Policy, Scenario,
@@ -10,7 +11,7 @@ use levada_sim::{
 };
 use serde::Serialize;
 
-use crate::{curve::Curve, peak::Load};
+use crate::peak::Load;
 
 /// A cluster that might do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -30,8 +31,6 @@ pub(crate) struct Surroundings {
     pub(crate) origin_latency: Duration,
     /// From a node to a client.
     pub(crate) client_latency: Duration,
-    /// Mean bytes of a requested object.
-    pub(crate) mean_bytes: f64,
     /// Mbit/s of the requests that no cache can answer, for each request per second of others.
     pub(crate) passed: f64,
     /// Runs of each load.
@@ -127,17 +126,18 @@ pub(crate) fn scenario(
 /// If a policy or eviction does not exist, or nothing was measured.
 pub(crate) fn evaluate(
     candidate: &Candidate,
-    loads: &[(Load, Vec<Curve>)],
+    loads: &[(Load, CurveReport)],
     library: &mut Library,
     around: &Surroundings,
 ) -> anyhow::Result<Figures> {
     let (mut hits, mut bytes, mut origins, mut cpus, mut p99s) =
         (vec![], vec![], vec![], vec![], vec![]);
     let mut overloaded = false;
-    for (load, curves) in loads {
+    for (load, _) in loads {
         let count = (load.measured() / around.parts).max(1);
         for part in 0..around.parts.min(load.measured()) {
-            let scenario = scenario(candidate, load, around, load.warm + part * count, count);
+            let begin = load.warm + part * count;
+            let scenario = scenario(candidate, load, around, begin, count);
             let prepared = match scenario.prepare(library) {
                 Ok(prepared) => prepared,
                 Err(problems) => bail!("the candidate cannot be simulated: {problems}"),
@@ -145,13 +145,10 @@ pub(crate) fn evaluate(
             let outcome = run(&prepared, &mut |_| ControlFlow::Continue(()));
             overloaded |= outcome.end == End::Overload;
             let reading = |metric: Metric| outcome.reading(metric).unwrap_or(0.0);
-            let hit = reading(Metric::HitRatio);
-            let curve = curves.iter().find(|curve| curve.eviction == candidate.eviction);
-            let byte_hit = curve.map_or(hit, |curve| curve.byte_hit(hit));
-            hits.push(hit);
-            bytes.push(byte_hit);
-            let megabits = around.mean_bytes * 8e-6;
-            origins.push(load.rate * (megabits * (1.0 - byte_hit) + around.passed));
+            let (origin, requested) = (reading(Metric::OriginEgress), load.bits(begin, count));
+            hits.push(reading(Metric::HitRatio));
+            bytes.push((1.0 - origin / requested.max(1.0)).clamp(0.0, 1.0));
+            origins.push(origin * 1e-6 + load.rate * around.passed);
             cpus.push(outcome.servers.iter().map(|server| server.cpu).fold(0.0, f64::max));
             p99s.push(reading(Metric::LatencyP99));
         }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! logs ── read ── clean ── peak ──┬── backtest: the log's own hit ratio, predicted
-//!                                 └── curve: one cache, by size ── search: candidates ── evaluate: levada-sim
+//!                                 └── one_cache: levada-curves ── search: candidates ── evaluate: levada-sim
 //!                                                                      │
 //!                            answer: the smallest that meets the aims ─┴── text, page, JSON, configuration
 //! ```
@@ -16,8 +16,8 @@ mod clean;
 mod command;
 mod configuration;
 mod costs;
-mod curve;
 mod evaluate;
+mod one_cache;
 mod page;
 mod peak;
 mod read;

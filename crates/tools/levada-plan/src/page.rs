@@ -56,8 +56,9 @@ pub(crate) fn page(plan: &Plan) -> String {
     page.push_str("</tbody></table></div>\n");
     let curves: Vec<_> = (plan.curves.iter())
         .map(|curve| {
-            let points = curve.points.iter().map(|p| (p.bytes as f64 / 1048576.0, p.hit * 100.0));
-            (curve.eviction.to_owned(), points.collect())
+            let points =
+                curve.points.iter().map(|p| (p.bytes as f64 / 1048576.0, p.hit_ratio * 100.0));
+            (curve.eviction.clone(), points.collect())
         })
         .collect();
     let axes = Axes {

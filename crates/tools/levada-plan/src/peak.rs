@@ -101,6 +101,13 @@ impl Load {
     pub(crate) fn measured(&self) -> usize {
         self.trace.requests().len() - self.warm
     }
+
+    /// The bits per second that `count` requests from `begin` on ask for.
+    pub(crate) fn bits(&self, begin: usize, count: usize) -> f64 {
+        let requests = self.trace.requests().iter().skip(begin).take(count);
+        let sizes = requests.map(|id| self.trace.objects()[*id as usize].size as f64);
+        self.rate * 8.0 * sizes.sum::<f64>() / count as f64
+    }
 }
 
 /// The loads of the peak hour at `growth` times its rate, with `most` measured requests and ten times as many

@@ -1,10 +1,11 @@
 //! All that a plan says: plain data for text, page and JSON.
 
+use levada_curves::CacheCurve;
 use serde::Serialize;
 
 use crate::{
-    aims::Aims, answer::Answer, backtest::Backtest, clean::Cleaning, costs::Costs, curve::Curve,
-    peak::Peak, search::Row,
+    aims::Aims, answer::Answer, backtest::Backtest, clean::Cleaning, costs::Costs, peak::Peak,
+    search::Row,
 };
 
 /// A plan.
@@ -24,7 +25,7 @@ pub(crate) struct Plan {
     /// Where that is from.
     pub(crate) origin_latency_from: String,
     /// Of today's objects.
-    pub(crate) curves: Vec<Curve>,
+    pub(crate) curves: Vec<CacheCurve>,
     /// The simulated candidates, the cheapest first.
     pub(crate) rows: Vec<Row>,
     /// Candidates that were not simulated.

@@ -2,14 +2,16 @@
 
 use std::{collections::HashMap, time::Instant};
 
+use levada_cache::eviction::find_eviction;
+use levada_curves::{CacheCurve, CurveReport};
 use levada_sim::Library;
 use serde::Serialize;
 
 use crate::{
     aims::Aims,
     costs::Prices,
-    curve::Curve,
     evaluate::{Candidate, Figures, Surroundings, evaluate},
+    one_cache::hit,
     peak::Load,
 };
 
@@ -45,7 +47,7 @@ pub(crate) struct Question<'a> {
 /// The simulated candidates, the cheapest first, and the number of those that were excluded.
 pub(crate) fn search(
     question: &Question<'_>,
-    loads: &[(Load, Vec<Curve>)],
+    loads: &[(Load, CurveReport)],
     library: &mut Library,
     around: &Surroundings,
     watch: &mut dyn FnMut(usize, usize, Instant),
@@ -123,14 +125,15 @@ fn row(
 }
 
 /// All combinations, each with the eviction whose curve is the highest.
-fn candidates(question: &Question<'_>, loads: &[(Load, Vec<Curve>)]) -> Vec<Candidate> {
+fn candidates(question: &Question<'_>, loads: &[(Load, CurveReport)]) -> Vec<Candidate> {
     let mut all = Vec::new();
     for &nodes in question.nodes {
         for &memory in question.memory {
-            let hit = |curve: &&Curve| curve.hit(memory * nodes as u64);
-            let curves = loads.first().map_or(&[][..], |(_, curves)| curves);
+            let hit = |curve: &&CacheCurve| hit(curve, memory * nodes as u64);
+            let curves = loads.first().map_or(&[][..], |(_, report)| &report.curves);
             let best = curves.iter().max_by(|a, b| hit(a).total_cmp(&hit(b)));
-            let eviction = best.map_or("gdsf", |curve| curve.eviction);
+            let best = best.and_then(|curve| find_eviction(&curve.eviction));
+            let eviction = best.map_or("gdsf", |entry| entry.name);
             // With one node there is nothing to choose.
             let policies = if nodes == 1 { &question.policies[..1] } else { question.policies };
             all.extend(policies.iter().map(|policy| Candidate {
@@ -146,14 +149,15 @@ fn candidates(question: &Question<'_>, loads: &[(Load, Vec<Curve>)]) -> Vec<Cand
 
 /// Whether one cache of all memory, and all CPUs as one, could meet the aims. Two points of the hit ratio are left
 /// for the error of the curve.
-fn could_do(candidate: &Candidate, question: &Question<'_>, loads: &[(Load, Vec<Curve>)]) -> bool {
+fn could_do(candidate: &Candidate, question: &Question<'_>, loads: &[(Load, CurveReport)]) -> bool {
     const ERROR: f64 = 0.02;
     let left = candidate.nodes.saturating_sub(question.survive);
     let most = question.aims.cpu.unwrap_or(1.0).min(1.0);
     left > 0
-        && loads.iter().all(|(load, curves)| {
-            let curve = curves.iter().find(|curve| curve.eviction == candidate.eviction);
-            let hit = curve.map_or(1.0, |curve| curve.hit(candidate.memory * left as u64));
+        && loads.iter().all(|(load, report)| {
+            let mut curves = report.curves.iter();
+            let curve = curves.find(|curve| curve.eviction == candidate.eviction);
+            let hit = curve.map_or(1.0, |curve| hit(curve, candidate.memory * left as u64));
             load.rate * question.cpu_seconds <= most * left as f64
                 && question.aims.hit.is_none_or(|aim| hit + ERROR >= aim)
         })
