@@ -455,8 +455,12 @@ impl<'a> Run<'a> {
         self.world.stored[self.victim].clear();
         // What others relay from it they get from the origin.
         for node in 0..self.fills.len() {
-            let cut = self.fills[node].extract_if(.., |_, fill| fill.from == self.victim);
-            for (name, Fill { transfer, relays, own, .. }) in cut.collect::<Vec<_>>() {
+            let (cut, kept): (BTreeMap<_, _>, BTreeMap<_, _>) =
+                std::mem::take(&mut self.fills[node])
+                    .into_iter()
+                    .partition(|(_, fill)| fill.from == self.victim);
+            self.fills[node] = kept;
+            for (name, Fill { transfer, relays, own, .. }) in cut {
                 self.network.close(transfer);
                 self.transfers[transfer as usize] = Carried::Nothing;
                 let again = self.fill(node, name, self.origin(), now);
