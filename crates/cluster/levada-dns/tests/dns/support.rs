@@ -114,7 +114,16 @@ pub(crate) fn node(name: &str, region: &str, v4: &str, v6: &str) -> NodeState {
 impl Running {
     pub(crate) fn start(world: Arc<World>, identity: Identity, connections: usize) -> Self {
         let server = Server::new(world, identity, DnsMetrics::registered(&mut Registry::default()));
-        let udp = datagrams::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        // The port may be taken for TCP.
+        let (udp, listener) = std::iter::repeat_with(|| {
+            let udp = datagrams::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+            let listener = std::net::TcpListener::bind(udp.local_addr().unwrap()).ok();
+            listener.map(|listener| (udp, listener))
+        })
+        .flatten()
+        .next()
+        .unwrap();
+        listener.set_nonblocking(true).unwrap();
         let address = udp.local_addr().unwrap();
         let receiving = receive(&server, vec![udp]).unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -124,8 +133,10 @@ impl Running {
             .unwrap();
         let (stopper, stop) = stop::channel();
         let limits = TcpLimits { connections, idle: Duration::from_secs(2) };
-        let listener = runtime.block_on(tokio::net::TcpListener::bind(address)).unwrap();
+        let in_it = runtime.enter();
+        let listener = tokio::net::TcpListener::from_std(listener).unwrap();
         runtime.spawn(accept(server.clone(), listener, limits, stop));
+        drop(in_it);
         Self { server, address, receiving: Some(receiving), stopper, runtime }
     }
 

@@ -69,16 +69,23 @@ impl World {
         self.download_with_moves(case, &[2_000_000, 4_000_000])
     }
 
-    /// A download during which the route moves as soon as so many bytes are on disk.
+    /// A download during which the route moves as soon as so many bytes are on disk, and the other server was asked.
     fn download_with_moves(&self, case: &Case, moves: &[u64]) -> GetReport {
         let (progress, over) = (DownloadProgress::default(), AtomicBool::new(false));
         std::thread::scope(|scope| {
             let moves = scope.spawn(|| {
-                for (&held, server) in moves.iter().zip([2, 1].into_iter().cycle()) {
-                    while progress.held() < held && !over.load(Relaxed) {
+                let until = |done: &dyn Fn() -> bool| {
+                    while !done() && !over.load(Relaxed) {
                         std::thread::sleep(Duration::from_millis(1));
                     }
+                };
+                for (&held, server) in moves.iter().zip([2, 1].into_iter().cycle()) {
+                    until(&|| progress.held() >= held);
+                    let asked = || self.servers[usize::from(server) - 1].asked().len();
+                    let before = asked();
                     self.lead_to(server);
+                    // A route that is back before a packet has met it has not moved.
+                    until(&|| asked() > before);
                 }
             });
             let (report, result) = self
