@@ -141,7 +141,8 @@ impl PacketNetwork {
         }
     }
 
-    /// See [`Network::open`](super::Network::open).
+    /// `client` opens a connection to `server` and sends its request with it. Both are numbered in the order of
+    /// the topology.
     pub fn open<E: Copy + From<NetworkEvent>>(
         &mut self,
         transfer: u32,
@@ -163,7 +164,7 @@ impl PacketNetwork {
         self.plan(agenda);
     }
 
-    /// See [`Network::ready`](super::Network::ready).
+    /// The server has `bytes` more of a response of `total` bytes ready.
     pub fn ready<E: Copy + From<NetworkEvent>>(
         &mut self,
         transfer: u32,
@@ -195,7 +196,8 @@ impl PacketNetwork {
         }
     }
 
-    /// See [`Network::handle`](super::Network::handle).
+    /// Handles an event of the network and appends arrivals to `arrivals`. The caller guarantees that it opens no
+    /// transfer and makes no bytes ready before `until`, except for events in the agenda.
     pub fn handle<E: Copy + From<NetworkEvent>>(
         &mut self,
         event: NetworkEvent,
