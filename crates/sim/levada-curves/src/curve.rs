@@ -101,8 +101,8 @@ pub struct CacheCurve {
 }
 
 /// The hit ratios of a cache of one size. The cache is empty at the first request, or filled by those before
-/// [`Curves::begin`](crate::Curves::begin). Objects take as many bytes as
-/// their bodies; an object that is larger than the cache is never stored.
+/// [`Curves::begin`](crate::Curves::begin). Objects take as many bytes as their bodies; an object that is larger
+/// than the cache is never stored.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CurvePoint {
     /// The size of the cache in bytes.

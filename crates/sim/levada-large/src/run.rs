@@ -453,7 +453,7 @@ impl<'a> Run<'a> {
         }
         self.fills[self.victim].clear();
         self.world.stored[self.victim].clear();
-        // What others relay from it they get from the origin.
+        // Nodes that relay pieces from it get them from the origin.
         for node in 0..self.fills.len() {
             let (cut, kept): (BTreeMap<_, _>, BTreeMap<_, _>) =
                 std::mem::take(&mut self.fills[node])

@@ -91,7 +91,7 @@ enum Event {
     Tick,
     /// Counts replicas.
     Sample,
-    /// What this list of purges names is purged.
+    /// Purges the documents that this list names.
     Purge(u32),
     /// The next server of this list of failures fails.
     Fail(u32),

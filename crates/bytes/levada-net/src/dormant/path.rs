@@ -288,7 +288,7 @@ fn sent_before_silence(info: &TcpInfo) -> (u64, u64) {
     sent_and_lost(info, u32::from(info.retransmits) + 1)
 }
 
-/// What a connection has seen of its path before it fell silent.
+/// The path as a connection has seen it before it fell silent.
 fn own_path(own: &TcpInfo) -> Path {
     let (sent, lost) = sent_before_silence(own);
     Path { sent, lost, ..Path::default() }

@@ -52,7 +52,7 @@ pub(crate) struct Collector {
     losses: Option<Losses>,
 }
 
-/// What a lookup has found.
+/// The result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// A copy in memory that may answer at once.

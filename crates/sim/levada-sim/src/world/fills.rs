@@ -25,7 +25,7 @@ pub(super) struct Fill {
     pub(super) followers: Line,
 }
 
-/// What becomes of a fill.
+/// The purpose of a fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FillKind {
     /// Memory keeps it.

@@ -72,7 +72,7 @@ impl Freshness {
         self.class(document).is_none_or(|class| class.is_storable)
     }
 
-    /// What a server notes with a document that has come or was confirmed at `now`; `None` if it never expires.
+    /// The note of a server on a document that has come or was confirmed at `now`; `None` if it never expires.
     pub(super) fn stored(&self, document: u32, now: Timestamp) -> Option<Stored> {
         let freshness = storable(&self.class(document)?.fields, now)?;
         Some(Stored { freshness, since: now, renewal: NONE })

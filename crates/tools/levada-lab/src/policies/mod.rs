@@ -41,7 +41,7 @@ struct PolicyRow {
     predicted: Figures,
 }
 
-/// What is compared with the simulator.
+/// The figures that are compared with the simulator.
 #[derive(Clone, Copy, Debug, Default)]
 struct Figures {
     /// The highest rate of a ramp that was carried; `None` for other scenarios, and if not even the first

@@ -1,4 +1,4 @@
-//! What a lane does while its connection is silent, and which connection it uses next.
+//! A lane whose connection is silent: its wait, and the connection that it uses next.
 
 use std::{pin::pin, time::Duration};
 
