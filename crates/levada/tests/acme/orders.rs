@@ -9,7 +9,7 @@ use std::{
         atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     },
     thread,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use levada_types::{Key, hash64, weigh};
@@ -187,6 +187,8 @@ fn renewals_by_handshakes_at_port_443_fail_no_request_under_load() {
 
 /// Clients of both nodes ask all the while, over new connections and over kept ones.
 fn renewals_under_load(challenge: &str) {
+    // Without it, clients take the processors from the servers for half a minute.
+    const PAUSE: Duration = Duration::from_millis(5);
     let at = addresses::<2>();
     let Some(pebble) = pebble(at[0], 40) else { return };
     let site = "hosts = \"busy.test\"";
@@ -215,6 +217,7 @@ fn renewals_under_load(challenge: &str) {
                                 return Err(std::io::Error::other(format!("{status} {body}")));
                             }
                             asked.fetch_add(1, Relaxed);
+                            thread::sleep(PAUSE);
                         }
                         Ok(())
                     };
