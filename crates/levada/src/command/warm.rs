@@ -11,7 +11,7 @@ use clap::Args;
 use http::Uri;
 use levada_client::command::{CommandStatus, block_on, option, output};
 use levada_client::{
-    Client, ClientSettings, WarmOutcome, WarmReport, WarmRequest, WarmedUrl, parse_url,
+    Client, ClientSettings, Versions, WarmOutcome, WarmReport, WarmRequest, WarmedUrl, parse_url,
 };
 use levada_types::ByteSize;
 
@@ -76,7 +76,7 @@ pub(crate) fn run(args: &WarmArgs) -> anyhow::Result<CommandStatus> {
         limit_rate: args.limit_rate.map(|rate| rate.0),
         connect_to: args.node.as_deref().map(node).transpose()?,
         // One connection each, so that --concurrency says how many there are.
-        http2: false,
+        versions: Versions::Http1,
         ..ClientSettings::default()
     })?;
     let report = block_on(request.run(&client, |_| {}))??;

@@ -4,6 +4,9 @@
 //! may have this address by then. So a name is resolved once, and only an outage discards the
 //! address.
 
+mod exchange;
+mod quic;
+
 use std::{
     collections::{HashMap, HashSet},
     io,
@@ -13,14 +16,12 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, Uri, Version, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, Version, header};
 use http_body_util::Empty;
-use hyper::{
-    body::Incoming,
-    client::conn::{http1, http2},
-};
+use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use parking_lot::Mutex;
+use quinn::crypto::rustls::QuicClientConfig;
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 use rustls::{ClientConfig, pki_types::ServerName};
 use tokio::{
@@ -30,12 +31,27 @@ use tokio::{
 };
 use tokio_rustls::TlsConnector;
 
+pub(crate) use self::exchange::{ExchangeError, ResponseBody};
+use self::{exchange::Http3Body, quic::Offers};
 use crate::{
     get::{DisconnectReason, RateLimiter},
     proxy::Proxy,
     redirect,
     tls::{self, Roots, TlsError},
 };
+
+/// The versions of HTTP that a client uses over TLS. Through a proxy HTTP/3 is not one of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Versions {
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/1.1 and HTTP/2, and after the route has moved HTTP/3 where the server offers it (`Alt-Svc`,
+    /// RFC 7838).
+    #[default]
+    All,
+    /// HTTP/3 from the first connection on, and the others where that fails.
+    Http3,
+}
 
 /// Settings that all transfers of a client share.
 #[derive(Clone, Debug)]
@@ -46,8 +62,8 @@ pub struct ClientSettings {
     pub proxy: Option<Proxy>,
     /// The host and port of all connections, instead of those in URLs.
     pub connect_to: Option<(String, u16)>,
-    /// Whether to offer HTTP/2 to https servers.
-    pub http2: bool,
+    /// The versions of HTTP for https servers.
+    pub versions: Versions,
     /// The time limit for opening a connection, including handshakes.
     pub connect_timeout: Duration,
     /// Bytes per second, for all transfers together.
@@ -60,7 +76,7 @@ impl Default for ClientSettings {
             roots: Roots::System,
             proxy: None,
             connect_to: None,
-            http2: true,
+            versions: Versions::default(),
             connect_timeout: Duration::from_secs(30),
             limit_rate: None,
         }
@@ -71,6 +87,8 @@ impl Default for ClientSettings {
 pub struct Client {
     pub(crate) settings: ClientSettings,
     tls: OnceLock<Arc<ClientConfig>>,
+    quic: OnceLock<Arc<QuicClientConfig>>,
+    offers: Offers,
     addresses: Mutex<HashMap<Origin, SocketAddr>>,
     /// Servers to which [`ClientSettings::connect_to`] does not apply.
     direct: Mutex<HashSet<Origin>>,
@@ -172,6 +190,16 @@ pub(crate) struct HttpConnection {
 enum Sender {
     Http1(http1::SendRequest<Empty<Bytes>>),
     Http2(http2::SendRequest<Empty<Bytes>>),
+    Http3(h3::client::SendRequest<h3_quinn::OpenStreams, Bytes>, quinn::Connection),
+}
+
+/// The connection that a transfer wants.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wanted {
+    /// It receives at most about so many bytes in a round trip.
+    pub(crate) window: Option<usize>,
+    /// Whether the route has moved lately.
+    pub(crate) is_restless: bool,
 }
 
 impl Client {
@@ -184,12 +212,12 @@ impl Client {
         // Certificates of the command line are read now, so that an error is reported early. The
         // system's certificates are read when they are needed.
         if !matches!(settings.roots, Roots::System) {
-            let config = tls::config(&settings.roots, settings.http2)?;
-            let _ = tls.set(config);
+            let config = tls::config(&settings.roots, tls::over_tcp(settings.versions))?;
+            let _ = tls.set(Arc::new(config));
         }
         let pace = RateLimiter::new(settings.limit_rate);
-        let (addresses, direct, idle) = <(_, _, _)>::default();
-        Ok(Self { settings, tls, addresses, direct, idle, pace })
+        let (quic, offers, addresses, direct, idle) = <(_, _, _, _, _)>::default();
+        Ok(Self { settings, tls, quic, offers, addresses, direct, idle, pace })
     }
 
     /// A connection to the server of `uri`: an idle one, unless it must be `fresh`, or a new one.
@@ -202,19 +230,18 @@ impl Client {
         let idle = if fresh { None } else { self.idle(&origin) };
         match idle {
             Some(link) => Ok(link),
-            None => self.fresh_link(origin, None).await,
+            None => self.fresh_link(origin, Wanted::default()).await,
         }
     }
 
-    /// A new connection to `origin`. It receives at most about `window` bytes in a round trip, if that
-    /// is given.
+    /// A new connection to `origin`.
     pub(crate) async fn fresh_link(
         &self,
         origin: Origin,
-        window: Option<usize>,
+        wanted: Wanted,
     ) -> Result<HttpConnection, ConnectError> {
         let limit = self.settings.connect_timeout;
-        match timeout(limit, self.connect(&origin, window)).await {
+        match timeout(limit, self.connect(&origin, wanted)).await {
             Ok(Ok(link)) => Ok(link),
             Ok(Err(error)) => {
                 if !error.is_cut() {
@@ -227,6 +254,11 @@ impl Client {
                 Err(ConnectError::Slow { host: origin.1, limit })
             }
         }
+    }
+
+    /// Takes note of the offer of HTTP/3 in a response of `link`.
+    pub(crate) fn heard(&self, link: &HttpConnection, headers: &HeaderMap) {
+        self.offers.heard(&link.origin, headers);
     }
 
     /// Connects to the server of `uri` itself from now on.
@@ -258,7 +290,7 @@ impl Client {
     async fn connect(
         &self,
         origin: &Origin,
-        window: Option<usize>,
+        wanted: Wanted,
     ) -> Result<HttpConnection, ConnectError> {
         let (tls, host, port) = origin;
         let via_proxy = self.settings.proxy.as_ref();
@@ -267,8 +299,11 @@ impl Client {
             (None, Some((host, port))) if !self.direct.lock().contains(origin) => (host, *port),
             (None, _) => (host, *port),
         };
+        if let Some(link) = self.over_quic(origin, to_host, to_port, wanted).await {
+            return Ok(link);
+        }
         let Opened { stream, address, round_trip } = self.tcp(origin, to_host, to_port).await?;
-        if let Some(window) = window {
+        if let Some(window) = wanted.window {
             let limited = set_socket_recv_buffer_size(&stream, window);
             limited.map_err(|why| ConnectError::Io { address, why: why.into() })?;
         }
@@ -280,45 +315,104 @@ impl Client {
                 secured(self.tls_config()?, host, address, tunnel).await?
             }
         };
-        let (origin, opened) = (origin.clone(), Instant::now());
-        let is_limited = window.is_some();
-        Ok(HttpConnection { sender, origin, address, opened, round_trip, used: false, is_limited })
+        Ok(HttpConnection::new(sender, origin, address, round_trip, wanted))
+    }
+
+    /// A connection over QUIC, where it is wanted and the server answers there.
+    async fn over_quic(
+        &self,
+        origin: &Origin,
+        host: &str,
+        port: u16,
+        wanted: Wanted,
+    ) -> Option<HttpConnection> {
+        if !origin.0 || self.settings.proxy.is_some() {
+            return None;
+        }
+        let otherwise = match self.settings.versions {
+            Versions::Http3 => Some(port),
+            Versions::All if wanted.is_restless => None,
+            _ => return None,
+        };
+        let port = self.offers.port(origin, otherwise)?;
+        let mut address = *self.addresses_of(origin, host, port).await.ok()?.first()?;
+        address.set_port(port);
+        let crypto = self.quic_config().ok()?;
+        match quic::open(crypto, &origin.1, address, wanted.window).await {
+            Ok(quic::Opened { sender, connection }) => {
+                self.offers.worked(origin, port);
+                let round_trip = connection.rtt();
+                let sender = Sender::Http3(sender, connection);
+                Some(HttpConnection::new(sender, origin, address, round_trip, wanted))
+            }
+            Err(error) => {
+                self.offers.failed(origin, &error);
+                None
+            }
+        }
     }
 
     /// The address that was used before, or the first one that answers.
     async fn tcp(&self, origin: &Origin, host: &str, port: u16) -> Result<Opened, ConnectError> {
-        let known = self.addresses.lock().get(origin).copied();
-        let addresses: Vec<SocketAddr> = match known {
-            Some(address) => vec![address],
-            None => {
-                let bare = host.trim_start_matches('[').trim_end_matches(']');
-                let found = tokio::net::lookup_host((bare, port)).await;
-                let found =
-                    found.map_err(|why| ConnectError::Name { host: host.to_owned(), why })?;
-                interleaved(found.collect())
-            }
-        };
-        let opened = first_of(addresses, host).await?;
+        let opened = first_of(self.addresses_of(origin, host, port).await?, host).await?;
         let address = opened.address;
         opened.stream.set_nodelay(true).map_err(|why| ConnectError::Io { address, why })?;
         self.addresses.lock().insert(origin.clone(), address);
         Ok(opened)
     }
 
+    async fn addresses_of(
+        &self,
+        origin: &Origin,
+        host: &str,
+        port: u16,
+    ) -> Result<Vec<SocketAddr>, ConnectError> {
+        let known = self.addresses.lock().get(origin).copied();
+        if let Some(address) = known {
+            return Ok(vec![address]);
+        }
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        let found = tokio::net::lookup_host((bare, port)).await;
+        let found = found.map_err(|why| ConnectError::Name { host: host.to_owned(), why })?;
+        Ok(interleaved(found.collect()))
+    }
+
     fn tls_config(&self) -> Result<Arc<ClientConfig>, TlsError> {
         if let Some(config) = self.tls.get() {
             return Ok(config.clone());
         }
-        let config = tls::config(&self.settings.roots, self.settings.http2)?;
-        Ok(self.tls.get_or_init(|| config).clone())
+        let config = tls::config(&self.settings.roots, tls::over_tcp(self.settings.versions))?;
+        Ok(self.tls.get_or_init(|| Arc::new(config)).clone())
+    }
+
+    fn quic_config(&self) -> Result<Arc<QuicClientConfig>, TlsError> {
+        if let Some(config) = self.quic.get() {
+            return Ok(config.clone());
+        }
+        let config = tls::config(&self.settings.roots, &[b"h3"])?;
+        let config = QuicClientConfig::try_from(config).map_err(|_| TlsError::Quic)?;
+        Ok(self.quic.get_or_init(|| Arc::new(config)).clone())
     }
 }
 
 impl HttpConnection {
+    fn new(
+        sender: Sender,
+        origin: &Origin,
+        address: SocketAddr,
+        round_trip: Duration,
+        wanted: Wanted,
+    ) -> Self {
+        let (origin, opened) = (origin.clone(), Instant::now());
+        let is_limited = wanted.window.is_some();
+        Self { sender, origin, address, opened, round_trip, used: false, is_limited }
+    }
+
     pub(crate) fn protocol(&self) -> &'static str {
         match self.sender {
             Sender::Http1(_) => "HTTP/1.1",
             Sender::Http2(_) => "HTTP/2",
+            Sender::Http3(..) => "HTTP/3",
         }
     }
 
@@ -330,6 +424,7 @@ impl HttpConnection {
         match &self.sender {
             Sender::Http1(sender) => !sender.is_closed(),
             Sender::Http2(sender) => !sender.is_closed(),
+            Sender::Http3(_, connection) => connection.close_reason().is_none(),
         }
     }
 
@@ -339,7 +434,7 @@ impl HttpConnection {
         uri: &Uri,
         fields: &[(http::HeaderName, HeaderValue)],
         proxy: Option<&Proxy>,
-    ) -> Result<Response<Incoming>, hyper::Error> {
+    ) -> Result<Response<ResponseBody>, ExchangeError> {
         let mut request = Request::new(Empty::new());
         *request.method_mut() = Method::GET;
         for (name, value) in fields {
@@ -359,16 +454,34 @@ impl HttpConnection {
                 }
                 *request.uri_mut() = if absolute { without_user(uri) } else { origin_form(uri) };
                 sender.ready().await?;
-                sender.send_request(request).await
+                Ok(sender.send_request(request).await?.map(ResponseBody::Hyper))
             }
             Sender::Http2(sender) => {
                 *request.version_mut() = Version::HTTP_2;
                 *request.uri_mut() = without_user(uri);
                 sender.ready().await?;
-                sender.send_request(request).await
+                Ok(sender.send_request(request).await?.map(ResponseBody::Hyper))
+            }
+            Sender::Http3(sender, connection) => {
+                *request.version_mut() = Version::HTTP_3;
+                *request.uri_mut() = without_user(uri);
+                http3_get(sender, connection, request.map(|_| ())).await
             }
         }
     }
+}
+
+async fn http3_get(
+    sender: &mut h3::client::SendRequest<h3_quinn::OpenStreams, Bytes>,
+    connection: &quinn::Connection,
+    request: Request<()>,
+) -> Result<Response<ResponseBody>, ExchangeError> {
+    let failed = |error| ExchangeError::http3(error, connection);
+    let mut stream = sender.send_request(request).await.map_err(failed)?;
+    stream.finish().await.map_err(failed)?;
+    let head = stream.recv_response().await.map_err(failed)?;
+    let body = Http3Body::new(stream, connection.clone(), &head);
+    Ok(head.map(|()| ResponseBody::Http3(body)))
 }
 
 fn origin_form(uri: &Uri) -> Uri {

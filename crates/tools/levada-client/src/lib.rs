@@ -17,7 +17,7 @@ mod sync;
 mod tls;
 mod warm;
 
-pub use connect::{Client, ClientSettings, ConnectError};
+pub use connect::{Client, ClientSettings, ConnectError, Versions};
 pub use digest::Hasher;
 pub use get::{
     ConnectionReport, DisconnectReason, DownloadProgress, GetError, GetReport, GetRequest,

@@ -9,6 +9,8 @@ use rustls::{
     pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
 };
 
+use crate::connect::Versions;
+
 /// The trusted certificate authorities.
 #[derive(Clone, Debug, Default)]
 pub enum Roots {
@@ -36,10 +38,21 @@ pub enum TlsError {
     /// rustls rejected the configuration.
     #[error(transparent)]
     Rustls(#[from] rustls::Error),
+    /// The cryptography has no cipher suite for QUIC.
+    #[error("no cipher suite for QUIC")]
+    Quic,
 }
 
-/// The TLS configuration for https servers, with or without HTTP/2.
-pub(crate) fn config(roots: &Roots, http2: bool) -> Result<Arc<ClientConfig>, TlsError> {
+/// The protocols to offer over TCP.
+pub(crate) fn over_tcp(versions: Versions) -> &'static [&'static [u8]] {
+    match versions {
+        Versions::Http1 => &[b"http/1.1"],
+        Versions::All | Versions::Http3 => &[b"h2", b"http/1.1"],
+    }
+}
+
+/// The TLS configuration for https servers that offers these protocols.
+pub(crate) fn config(roots: &Roots, protocols: &[&[u8]]) -> Result<ClientConfig, TlsError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()?;
@@ -51,9 +64,8 @@ pub(crate) fn config(roots: &Roots, http2: bool) -> Result<Arc<ClientConfig>, Tl
         Roots::System => builder.with_root_certificates(system()).with_no_client_auth(),
         Roots::File(path) => builder.with_root_certificates(file(path)?).with_no_client_auth(),
     };
-    config.alpn_protocols =
-        if http2 { vec![b"h2".to_vec(), b"http/1.1".to_vec()] } else { vec![b"http/1.1".to_vec()] };
-    Ok(Arc::new(config))
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+    Ok(config)
 }
 
 fn system() -> RootCertStore {

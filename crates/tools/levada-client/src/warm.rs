@@ -16,11 +16,10 @@ use std::{
 use futures_util::{StreamExt, stream};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Uri};
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use tokio::time::timeout;
 
 use crate::{
-    connect::{Client, HttpConnection},
+    connect::{Client, HttpConnection, ResponseBody},
     redirect,
 };
 
@@ -143,7 +142,7 @@ impl WarmRequest {
         &self,
         client: &Client,
         url: &Uri,
-    ) -> Result<(HttpConnection, Response<Incoming>), Failure> {
+    ) -> Result<(HttpConnection, Response<ResponseBody>), Failure> {
         let mut url = url.clone();
         for _ in 0..=MOST_REDIRECTS {
             let (connection, response) = self.ask_once(client, &url).await?;
@@ -163,7 +162,7 @@ impl WarmRequest {
         &self,
         client: &Client,
         url: &Uri,
-    ) -> Result<(HttpConnection, Response<Incoming>), Failure> {
+    ) -> Result<(HttpConnection, Response<ResponseBody>), Failure> {
         let mut fresh = false;
         loop {
             let mut connection =
@@ -183,7 +182,7 @@ impl WarmRequest {
     async fn read(
         &self,
         client: &Client,
-        response: Response<Incoming>,
+        response: Response<ResponseBody>,
         mut take: impl FnMut(&[u8]) -> bool,
     ) -> Result<bool, Failure> {
         let mut body = response.into_body();

@@ -104,9 +104,12 @@ pub(crate) struct NetworkArgs {
     /// Accepts any certificate.
     #[arg(short = 'k', long)]
     pub(crate) insecure: bool,
-    /// Does not offer HTTP/2.
+    /// Uses neither HTTP/2 nor HTTP/3.
     #[arg(long = "http1.1")]
     pub(crate) http1: bool,
+    /// Uses HTTP/3 from the first connection on, not only after the route has moved.
+    #[arg(long, conflicts_with_all = ["http1", "proxy"])]
+    pub(crate) http3: bool,
 }
 
 fn digest(text: &str) -> Result<Digest, String> {

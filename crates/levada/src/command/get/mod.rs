@@ -14,7 +14,7 @@ use anyhow::{Context as _, bail, ensure};
 use futures_util::{StreamExt as _, stream};
 use levada_client::{
     Client, ClientSettings, DisconnectReason, DownloadProgress, GetReport, GetRequest, Proxy,
-    Roots, name_from_url, parse_url,
+    Roots, Versions, name_from_url, parse_url,
 };
 
 use args::{GetArgs, NetworkArgs};
@@ -117,7 +117,11 @@ pub(crate) fn client(args: &NetworkArgs, limit: Option<ByteSize>) -> anyhow::Res
         roots: roots(args.cacert.as_deref(), args.insecure),
         connect_to: None,
         proxy: args.proxy.as_deref().map(Proxy::parse).transpose().context("--proxy")?,
-        http2: !args.http1,
+        versions: match (args.http1, args.http3) {
+            (true, _) => Versions::Http1,
+            (_, true) => Versions::Http3,
+            _ => Versions::All,
+        },
         connect_timeout: args.connect_timeout,
         limit_rate: limit.map(|rate| rate.0),
     };

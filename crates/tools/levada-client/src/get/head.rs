@@ -2,12 +2,11 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, Response, Uri, header};
 use http_body::Body as _;
-use hyper::body::Incoming;
 use levada_cache::ContentRange;
 use levada_fetch::resume::{Answer, AnswerPart, Ask, FileVersion};
 
 use super::{GetError, GetRequest};
-use crate::{digest::repr_digest, proxy, redirect};
+use crate::{connect::ResponseBody, digest::repr_digest, proxy, redirect};
 
 /// The fields of a request. Credentials are sent only to the server that the user named, not to the
 /// target of a redirect.
@@ -48,7 +47,7 @@ pub(super) fn fields(request: &GetRequest, uri: &Uri, ask: &Ask) -> Vec<(HeaderN
 /// without TLS then.
 pub(super) fn redirected(
     uri: &Uri,
-    response: &Response<Incoming>,
+    response: &Response<ResponseBody>,
     is_verified: bool,
 ) -> Result<Uri, GetError> {
     redirect::target(uri, response.headers(), is_verified).map_err(|stop| match stop {
@@ -63,7 +62,7 @@ fn own_field(name: &HeaderName) -> bool {
 }
 
 /// The head of a response, in the form of the resume state machine.
-pub(super) fn answer(response: &Response<Incoming>) -> Answer {
+pub(super) fn answer(response: &Response<ResponseBody>) -> Answer {
     let headers = response.headers();
     let status = response.status().as_u16();
     let part = match status {

@@ -10,7 +10,6 @@ use bytes::Bytes;
 use http::{Response, header};
 use http_body::Body as _;
 use http_body_util::{BodyExt as _, Limited};
-use hyper::body::Incoming;
 use levada_fetch::{
     Algorithm,
     resume::{After, Ask, Next, Place, Trouble, Verdict},
@@ -23,7 +22,7 @@ use super::{
     head::{answer, fields, redirected},
     transfer::ActiveTransfer,
 };
-use crate::connect::{ConnectError, HttpConnection};
+use crate::connect::{ConnectError, HttpConnection, ResponseBody};
 
 /// One of the connections that fetch in parallel.
 pub(super) struct Lane<'a> {
@@ -179,7 +178,7 @@ impl<'a> Lane<'a> {
                     continue;
                 }
                 Some(Err(error)) => {
-                    return Ok(SendResult::Silence(link, DisconnectReason::of(&error)));
+                    return Ok(SendResult::Silence(link, error.reason()));
                 }
                 None => return Ok(SendResult::Silence(link, DisconnectReason::Stall)),
             };
@@ -208,6 +207,7 @@ impl<'a> Lane<'a> {
                     hops = 1;
                 }
                 _ => {
+                    self.work.client.heard(&link, response.headers());
                     self.work.state.lock().location = uri;
                     return Ok(SendResult::Response(response, link));
                 }
@@ -216,7 +216,7 @@ impl<'a> Lane<'a> {
     }
 
     /// Passes the head to the state machine.
-    fn judge(&self, response: &Response<Incoming>) -> Verdict {
+    fn judge(&self, response: &Response<ResponseBody>) -> Verdict {
         let answer = answer(response);
         let state = &mut *self.work.state.lock();
         let verdict = state.resume.on_answer(self.id, &answer);
@@ -233,7 +233,7 @@ impl<'a> Lane<'a> {
         verdict
     }
 
-    fn unavailable(&self, response: &Response<Incoming>) -> Result<After, GetError> {
+    fn unavailable(&self, response: &Response<ResponseBody>) -> Result<After, GetError> {
         let pause = response.headers().get(header::RETRY_AFTER);
         let pause = pause.and_then(|value| value.to_str().ok()?.trim().parse().ok());
         let pause = pause.map(Duration::from_secs);
@@ -248,7 +248,7 @@ impl<'a> Lane<'a> {
     /// Reads a body as far as it is needed.
     async fn read(
         &mut self,
-        mut body: Incoming,
+        mut body: ResponseBody,
         opened: Instant,
         begun: Instant,
         progressed: &mut Progressed,
@@ -266,7 +266,7 @@ impl<'a> Lane<'a> {
                     if self.spare.is_some() {
                         self.work.state.lock().flight.doubted(Instant::now(), false);
                     }
-                    return Ok(DisconnectReason::of(&error));
+                    return Ok(error.reason());
                 }
                 None => {
                     self.has_doubted = self.spare.is_some();
@@ -376,7 +376,7 @@ impl<'a> Lane<'a> {
 
 /// The result of sending a request.
 enum SendResult {
-    Response(Response<Incoming>, HttpConnection),
+    Response(Response<ResponseBody>, HttpConnection),
     /// The connection ended before a response.
     Silence(HttpConnection, DisconnectReason),
     /// The connection ended before a request could be sent.
@@ -393,7 +393,7 @@ struct Progressed {
 }
 
 /// Whether the body has ended; HTTP/2 may signal this in a frame of its own.
-pub(super) async fn ends_here(body: &mut Incoming) -> bool {
+pub(super) async fn ends_here(body: &mut ResponseBody) -> bool {
     if body.is_end_stream() {
         return true;
     }
@@ -401,7 +401,7 @@ pub(super) async fn ends_here(body: &mut Incoming) -> bool {
 }
 
 /// Reads the rest of a short unwanted body, so that its connection can be reused.
-async fn drained(body: &mut Incoming) -> bool {
+async fn drained(body: &mut ResponseBody) -> bool {
     matches!(timeout(DRAIN_TIMEOUT, Limited::new(body, MOST_DRAINED).collect()).await, Ok(Ok(_)))
 }
 

@@ -7,7 +7,6 @@ use std::{
 
 use http::Response;
 use http_body_util::BodyExt as _;
-use hyper::body::Incoming;
 use levada_fetch::resume::{Answer, AnswerPart, Ask, Trouble};
 use tokio::time::timeout;
 
@@ -16,7 +15,10 @@ use super::{
     head::{answer, fields, redirected},
     lane::ends_here,
 };
-use crate::{Client, connect::HttpConnection};
+use crate::{
+    Client,
+    connect::{HttpConnection, ResponseBody},
+};
 
 /// The range to read, and the length of its file.
 #[derive(Clone, Debug)]
@@ -94,7 +96,7 @@ impl RangeTransfer<'_> {
     async fn open(
         &self,
         fresh: bool,
-    ) -> Result<Option<(Response<Incoming>, HttpConnection)>, GetError> {
+    ) -> Result<Option<(Response<ResponseBody>, HttpConnection)>, GetError> {
         let (client, request, wanted) = (self.client, self.request, &self.left);
         let mut uri = request.url.clone();
         let (mut fresh, mut hops) = (fresh, 0);
@@ -128,7 +130,7 @@ impl RangeTransfer<'_> {
 
     async fn read(
         &mut self,
-        response: Response<Incoming>,
+        response: Response<ResponseBody>,
         mut link: HttpConnection,
         stall: Duration,
     ) -> ReadEnd {

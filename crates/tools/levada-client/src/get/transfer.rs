@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     Client, Hasher,
-    connect::{ConnectError, HttpConnection},
+    connect::{ConnectError, HttpConnection, Wanted},
     redirect,
 };
 
@@ -232,11 +232,13 @@ impl<'a> ActiveTransfer<'a> {
     /// A new connection. While the route keeps moving its window is limited: one that grows until
     /// packets are lost costs the bytes behind the lost ones when the route moves again.
     pub(super) async fn fresh_link(&self, uri: &Uri) -> Result<HttpConnection, ConnectError> {
-        let window = match &*self.state.lock() {
-            state if state.is_restless() => state.flight.window(state.lanes),
-            _ => None,
+        let wanted = match &*self.state.lock() {
+            state if state.is_restless() => {
+                Wanted { window: state.flight.window(state.lanes), is_restless: true }
+            }
+            _ => Wanted::default(),
         };
-        self.client.fresh_link(redirect::origin(uri), window).await
+        self.client.fresh_link(redirect::origin(uri), wanted).await
     }
 
     /// The time from which on a lane, which sent its request at `asked`, opens a spare connection.

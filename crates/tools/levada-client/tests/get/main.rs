@@ -1,5 +1,6 @@
 //! Downloads over real sockets from misbehaving servers, one misbehaviour per test.
 
+mod http3;
 mod moves;
 mod server;
 mod tls;

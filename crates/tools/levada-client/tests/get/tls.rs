@@ -14,7 +14,7 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
-use http::{Request, Response};
+use http::{Request, Response, response};
 use http_body_util::{BodyExt, StreamBody, combinators::BoxBody};
 use hyper::body::{Frame, Incoming};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -28,33 +28,37 @@ use tokio_rustls::TlsAcceptor;
 use crate::{Case, server::content};
 
 /// A server whose first responses break off. It reports how it was reached.
-struct Secure {
-    address: SocketAddr,
-    authority: tempfile::NamedTempFile,
+pub(crate) struct Secure {
+    pub(crate) address: SocketAddr,
+    pub(crate) authority: tempfile::NamedTempFile,
+    /// Its certificate and key, with no protocol chosen.
+    pub(crate) config: rustls::ServerConfig,
 }
 
 async fn secure(bytes: Vec<u8>, breaks: u32, protocols: &[&[u8]]) -> Secure {
-    secure_with(bytes, breaks, protocols, 0..0).await
+    secure_with(bytes, breaks, protocols, 0..0, None).await
 }
 
-/// A server that resets the connections of these numbers in the handshake.
-async fn secure_with(
+/// A server that resets the connections of these numbers in the handshake, and offers HTTP/3 at a port.
+pub(crate) async fn secure_with(
     bytes: Vec<u8>,
     breaks: u32,
     protocols: &[&[u8]],
     resets: Range<u32>,
+    offer: Option<u16>,
 ) -> Secure {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let authority = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(authority.path(), made.cert.pem()).unwrap();
     let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = rustls::ServerConfig::builder_with_provider(provider)
+    let bare = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_no_client_auth()
         .with_single_cert(vec![made.cert.der().clone()], key)
         .unwrap();
+    let mut config = bare.clone();
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     let acceptor = TlsAcceptor::from(Arc::new(config));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -75,7 +79,11 @@ async fn secure_with(
                 let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
                 let service = hyper::service::service_fn(|request: Request<Incoming>| {
                     let broken = count.fetch_add(1, Ordering::SeqCst) < breaks;
-                    let response = answer(&request, &bytes, broken);
+                    let mut response = answer(&request, &bytes, broken);
+                    if let Some(port) = offer {
+                        let offer = format!("h3=\":{port}\"").parse().unwrap();
+                        response.headers_mut().insert("alt-svc", offer);
+                    }
                     async move { Ok::<_, Infallible>(response) }
                 });
                 let io = TokioIo::new(stream);
@@ -89,12 +97,13 @@ async fn secure_with(
             });
         }
     });
-    Secure { address, authority }
+    Secure { address, authority, config: bare }
 }
 
 type Body = BoxBody<Bytes, std::io::Error>;
 
-fn answer(request: &Request<Incoming>, bytes: &Bytes, broken: bool) -> Response<Body> {
+/// The head of the response, and the bytes that it stands before.
+pub(crate) fn head<T>(request: &Request<T>, bytes: &Bytes) -> (response::Builder, Bytes) {
     let range = request.headers().get("range").map(|range| range.to_str().unwrap());
     let start = range.map_or(0, |range| {
         range.strip_prefix("bytes=").unwrap().split('-').next().unwrap().parse().unwrap()
@@ -108,7 +117,11 @@ fn answer(request: &Request<Incoming>, bytes: &Bytes, broken: bool) -> Response<
         let told = format!("bytes {start}-{}/{total}", total - 1);
         response = response.header("content-range", told);
     }
-    let rest = bytes.slice(start..);
+    (response, bytes.slice(start..))
+}
+
+fn answer(request: &Request<Incoming>, bytes: &Bytes, broken: bool) -> Response<Body> {
+    let (response, rest) = head(request, bytes);
     let data = if broken { rest.slice(..rest.len() / 2) } else { rest };
     let failure = stream::once(async {
         // Time to send the bytes before the error.
@@ -120,12 +133,12 @@ fn answer(request: &Request<Incoming>, bytes: &Bytes, broken: bool) -> Response<
     response.body(BodyExt::boxed(body)).unwrap()
 }
 
-fn case(server: &Secure) -> Case {
+pub(crate) fn case(server: &Secure) -> Case {
     let port = server.address.port();
     Case::of(format!("https://localhost:{port}/file").parse().unwrap())
 }
 
-fn trusting(server: &Secure) -> ClientSettings {
+pub(crate) fn trusting(server: &Secure) -> ClientSettings {
     let roots = Roots::File(server.authority.path().to_owned());
     ClientSettings { roots, ..ClientSettings::default() }
 }
@@ -151,12 +164,12 @@ async fn handshake_that_is_reset_means_a_moved_route_unless_all_first_ones_are()
         let bytes = content(2_000_000, 1);
         // The first two connections, and the one after the break.
         for (breaks, resets) in [(0, 1..3), (1, 2..3)] {
-            let server = secure_with(bytes.clone(), breaks, &[protocol], resets).await;
+            let server = secure_with(bytes.clone(), breaks, &[protocol], resets, None).await;
             let case = case(&server);
             case.get_with(&Client::new(trusting(&server)).unwrap()).await.1.unwrap();
             case.assert_whole(&bytes);
         }
-        let server = secure_with(bytes, 0, &[protocol], 1..u32::MAX).await;
+        let server = secure_with(bytes, 0, &[protocol], 1..u32::MAX, None).await;
         let case = self::case(&server);
         let error = case.get_with(&Client::new(trusting(&server)).unwrap()).await.1.unwrap_err();
         assert!(matches!(error, GetError::Connect(_)), "{error}");
