@@ -481,7 +481,7 @@ async fn http3_get(
     stream.finish().await.map_err(failed)?;
     let head = stream.recv_response().await.map_err(failed)?;
     let body = Http3Body::new(stream, connection.clone(), &head);
-    Ok(head.map(|()| ResponseBody::Http3(body)))
+    Ok(head.map(|()| ResponseBody::Http3(Box::new(body))))
 }
 
 fn origin_form(uri: &Uri) -> Uri {

@@ -19,7 +19,7 @@ pub(super) type Http3Stream = h3::client::RequestStream<h3_quinn::BidiStream<Byt
 /// The body of a response.
 pub(crate) enum ResponseBody {
     Hyper(Incoming),
-    Http3(Http3Body),
+    Http3(Box<Http3Body>),
 }
 
 /// The body of a response over HTTP/3.

@@ -1,7 +1,7 @@
 //! Connections over QUIC (RFC 9114) to servers that offer HTTP/3.
 //!
 //! Where the route moves they cost less than TLS over TCP: a handshake takes a round trip less, and each packet
-//! is of use alone, while of a cut record nothing is.
+//! can be used without the next one, while a record that was cut cannot.
 
 use std::{
     collections::HashMap,
