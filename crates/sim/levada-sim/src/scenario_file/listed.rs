@@ -74,6 +74,7 @@ const MATRIX: &[Example] = examples!["matrix/":
     "lard-ibm-4-1",
     "lard-ibm-4-4",
     "lard-ibm-8-1",
+    "lard-ibm-8-1-cold",
     "lard-ibm-8-4",
     "lard-ibm-16-1",
     "lard-ibm-16-4",
