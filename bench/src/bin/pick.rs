@@ -4,8 +4,8 @@
 //! and 1024 nodes, and the memory in use after a flood of ten million distinct objects.
 //!
 //! Requests follow a Zipf law of exponent 1 over a million objects. Loads move as they do in service:
-//! every pick is counted as outstanding and released some hundred picks later; nodes are busy at twice
-//! the mean, so that the hottest objects, of 7 % of all requests, need sets of nodes. The cost of
+//! every pick is counted as outstanding and released some hundred picks later; nodes are busy at the
+//! bounds of the policies, so that the hottest objects, of 7 % of all requests, need sets. The cost of
 //! counting is measured and subtracted.
 
 use std::{
@@ -108,10 +108,7 @@ impl World {
     }
 
     fn policy(&self, entry: &PolicyEntry) -> Box<dyn Policy> {
-        // Busy at twice the mean load (the threshold is 2/5 of the capacity).
-        let capacity = mean_load(self.cluster.len()) as u32 * 2 * 5 / 2;
-        let around = Deployment { capacity, ..Deployment::default() };
-        build(entry.name, &BTreeMap::new(), &around).expect("defaults are valid")
+        build(entry.name, &BTreeMap::new(), &Deployment::default()).expect("defaults are valid")
     }
 
     fn run(&mut self, policy: &mut dyn Policy, requests: &[Request]) {

@@ -345,7 +345,9 @@ mod tests {
         let nodes = (0..2).map(|n| Node::new(&format!("node-{n}"))).collect();
         let cluster = Cluster::new(nodes, loads.clone());
         let request = Request::new(Key(7 << 30));
-        let fdr = prepared(&choice("fdr", "slots", 1_000), None).commit();
+        let busy = [("busy".to_owned(), ParameterValue::Text("capacity".to_owned()))].into();
+        let by_capacity = PolicyChoice { name: "fdr".to_owned(), parameters: busy };
+        let fdr = prepared(&by_capacity, None).commit();
         let pick = || fdr.pick(&request, &cluster, Timestamp::ZERO).expect("there are nodes");
         let first = pick();
         // Busy at 2/5 of the capacity, and with four that choose at a quarter of this.

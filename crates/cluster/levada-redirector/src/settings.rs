@@ -176,7 +176,8 @@ impl std::fmt::Display for KeyFrom {
 #[serde(default, deny_unknown_fields)]
 pub struct AdmissionLimits {
     /// Concurrent requests at all servers together. The default is the sum of their `max_conns`, and with
-    /// `lard` and `lard/r` no more than S = (n - 1) T_high + T_low - 1 for n servers that are up.
+    /// `t_low` or `t_high` of `lard` and `lard/r` no more than S = (n - 1) T_high + T_low - 1 for n servers that are
+    /// up.
     #[schemars(range(min = 1, max = 10_000_000), extend("examples" = [400]))]
     pub at_once: Option<u32>,
     /// Requests that may wait. Beyond it, clients get 503.

@@ -123,10 +123,10 @@ fn when_named(policy: &PolicyEntry) -> Json {
 fn parameter_schema(parameter: &Parameter) -> Json {
     let mut schema = match parameter.kind {
         Kind::Integer(low, high) => json!({ "type": "integer", "minimum": low, "maximum": high }),
-        Kind::IntegerOr(low, high, word) => json!({
+        Kind::IntegerOr(low, high, words) => json!({
             "anyOf": [
                 { "type": "integer", "minimum": low, "maximum": high },
-                { "type": "string", "enum": [word] },
+                { "type": "string", "enum": words },
             ],
         }),
         Kind::Number(low, high) => json!({ "type": "number", "minimum": low, "maximum": high }),

@@ -88,15 +88,7 @@ pub(crate) const ENTRIES: &[PolicyEntry] = &[
         name: "fdr-global",
         summary: "as fdr, with the load of every server over all redirectors",
         needs: &[Need::GlobalLoads],
-        parameters: &[
-            Parameter { default: Setting::Derived("2/5 of a server's capacity"), ..BUSY },
-            SHRINK_AFTER,
-            MIN_SET,
-            SLOTS,
-            ORDER,
-            POINTS,
-            ORDER_CACHE,
-        ],
+        parameters: &[BUSY, SHRINK_AFTER, MIN_SET, SLOTS, ORDER, POINTS, ORDER_CACHE],
         build: |p, s| {
             let global = LoadView { global: true, effective: false };
             // The loads include all redirectors, so the threshold leaves no room for the others.
@@ -132,14 +124,16 @@ const FAMILY: PolicyEntry = PolicyEntry {
 
 const BUSY: Parameter = Parameter {
     name: "busy",
-    kind: Kind::IntegerOr(1, u32::MAX as u64, RELATIVE),
-    default: Setting::Derived("2/5 of a server's capacity, divided by the number of redirectors"),
-    unit: "requests",
-    help: "Outstanding requests from this redirector at which a server of weight 1 is busy; 300 in OSDI'02 Sec. 3.4.2. Multiplied by the number of redirectors it must stay below a server's capacity. With \"relative\" a server is busy at 1.5 times its part of the mean load, plus twice the root of that part, plus 1.",
+    kind: Kind::IntegerOr(1, u32::MAX as u64, &[RELATIVE, CAPACITY]),
+    default: Setting::Choice(RELATIVE),
+    unit: "",
+    help: "When a server of weight 1 is busy. \"relative\": at 1.5 times its part of the mean load, plus twice the root of that part, plus 1. A number: at so many outstanding requests from this redirector; 300 in OSDI'02 Sec. 3.4.2. Multiplied by the number of redirectors it must stay below a server's capacity. \"capacity\": at the number that is 2/5 of a server's capacity, divided by the number of redirectors.",
 };
 
 /// The value of `busy` for a threshold that follows the mean load.
 const RELATIVE: &str = "relative";
+/// The value of `busy` for a threshold that follows the capacity of a server.
+const CAPACITY: &str = "capacity";
 
 const BUSY_VIEW: Parameter = Parameter {
     name: "busy_view",
@@ -356,9 +350,9 @@ impl Policy for Dynamic {
 
 fn busy(parameters: &Parameters, around: &Deployment) -> Busy {
     match parameters.setting(BUSY.name) {
-        Some(Setting::Choice(_)) => Busy::Relative,
         Some(Setting::Integer(threshold)) => Busy::At(threshold as f64),
-        _ => Busy::At(around.busy_threshold() as f64),
+        Some(Setting::Choice(CAPACITY)) => Busy::At(around.busy_threshold() as f64),
+        _ => Busy::Relative,
     }
 }
 

@@ -13,18 +13,22 @@
 //! node has failed, all its targets become unassigned, as in the paper. A node that is drained
 //! keeps the targets that are not requested meanwhile.
 
+mod thresholds;
+
 use std::{any::Any, time::Duration};
 
-use levada_types::{Request, Rng, Timestamp};
+use levada_types::{Request, Timestamp};
 
 use crate::choose::least_by;
 use crate::per_node::Roster;
-use crate::relative_load::{Ties, ascending, least_of_all};
+use crate::relative_load::ascending;
 use crate::table::ObjectTable;
 use crate::{
     Candidates, Cluster, Deployment, Kind, NodeIndex, Parameter, Parameters, Pick, PickContext,
     PickReason, Policy, PolicyEntry, Setting, Tracked,
 };
+pub(crate) use thresholds::given as given_thresholds;
+use thresholds::{FIRST, FirstNode, T_HIGH, T_LOW, Thresholds};
 
 pub(crate) const ENTRIES: &[PolicyEntry] = &[
     PolicyEntry {
@@ -33,10 +37,11 @@ pub(crate) const ENTRIES: &[PolicyEntry] = &[
         summary: "the node that served the object before, moved to the least loaded when too busy",
         keyed: true,
         needs: &[],
-        parameters: &[T_LOW, T_HIGH, TARGETS],
+        parameters: &[T_LOW, T_HIGH, FIRST, TARGETS],
         build: |parameters: &Parameters, deployment: &Deployment| {
             Box::new(Lard {
                 thresholds: Thresholds::read(parameters),
+                first: FirstNode::read(parameters, deployment),
                 roster: Roster::default(),
                 targets: ObjectTable::new(share_of_targets(parameters, deployment)),
             })
@@ -48,10 +53,11 @@ pub(crate) const ENTRIES: &[PolicyEntry] = &[
         summary: "the least loaded of the object's nodes; their set grows when busy, shrinks in time",
         keyed: true,
         needs: &[],
-        parameters: &[T_LOW, T_HIGH, K, TARGETS],
+        parameters: &[T_LOW, T_HIGH, K, FIRST, TARGETS],
         build: |parameters: &Parameters, deployment: &Deployment| {
             Box::new(LardR {
                 thresholds: Thresholds::read(parameters),
+                first: FirstNode::read(parameters, deployment),
                 k: parameters.duration("k"),
                 roster: Roster::default(),
                 targets: ObjectTable::new(share_of_targets(parameters, deployment)),
@@ -59,23 +65,6 @@ pub(crate) const ENTRIES: &[PolicyEntry] = &[
         },
     },
 ];
-
-const T_LOW: Parameter = Parameter {
-    name: "t_low",
-    kind: Kind::Integer(1, 1_000_000),
-    default: Setting::Integer(25),
-    unit: "requests",
-    help: "T_low: a node with fewer outstanding requests has resources to spare (ASPLOS'98 Sec. 2.3).",
-};
-
-const T_HIGH: Parameter = Parameter {
-    name: "t_high",
-    kind: Kind::Integer(1, 1_000_000),
-    default: Setting::Integer(65),
-    unit: "requests",
-    help: "T_high: a node with more outstanding requests gives targets to one below T_low; at twice \
-           as many it gives them to any (ASPLOS'98 Sec. 2.3).",
-};
 
 const K: Parameter = Parameter {
     name: "k",
@@ -100,35 +89,6 @@ fn share_of_targets(parameters: &Parameters, deployment: &Deployment) -> usize {
     (all / u64::from(deployment.shards)).max(1) as usize
 }
 
-/// The loads at which a node loses targets.
-#[derive(Clone, Copy, Debug)]
-struct Thresholds {
-    low: f64,
-    high: f64,
-}
-
-impl Thresholds {
-    fn read(parameters: &Parameters) -> Self {
-        let number = |name| parameters.integer(name).expect("it has a default") as f64;
-        Self { low: number("t_low"), high: number("t_high") }
-    }
-
-    /// The node that takes over from `node`, if `node` is overloaded: the least loaded of all.
-    ///
-    /// "if (n.load > T_high and some node has load < T_low) or n.load >= 2 T_high": all nodes are
-    /// searched only above T_high, and some node is below T_low exactly if the least loaded one is.
-    #[inline]
-    fn relief(self, node: NodeIndex, cluster: &Cluster, rng: &mut Rng) -> Option<NodeIndex> {
-        let load = cluster.relative_load(node);
-        if load <= self.high {
-            return None;
-        }
-        let least = least_of_all(cluster, Ties::Chance(rng))?;
-        let wanted = cluster.relative_load(least) < self.low || load >= 2.0 * self.high;
-        (wanted && least != node).then_some(least)
-    }
-}
-
 /// Whether `node` can keep its targets.
 #[inline]
 fn serves(node: NodeIndex, cluster: &Cluster) -> bool {
@@ -147,6 +107,7 @@ fn preferring(assigned: Vec<NodeIndex>, cluster: &Cluster) -> Candidates {
 #[derive(Clone)]
 struct Lard {
     thresholds: Thresholds,
+    first: FirstNode,
     roster: Roster,
     targets: ObjectTable<NodeIndex>,
 }
@@ -171,9 +132,9 @@ impl Policy for Lard {
                 }
             },
             None => {
-                let least = least_of_all(cluster, Ties::Chance(context.rng))?;
-                self.targets.insert(request.key, least);
-                (least, PickReason::Least)
+                let first = self.first.of(request.key, self.thresholds, cluster, context.rng)?;
+                self.targets.insert(request.key, first.0);
+                first
             }
         };
         Some(Pick { node, reason, set_size: 1 })
@@ -209,6 +170,7 @@ impl Policy for Lard {
 #[derive(Clone)]
 struct LardR {
     thresholds: Thresholds,
+    first: FirstNode,
     k: Duration,
     roster: Roster,
     targets: ObjectTable<ServerSet>,
@@ -296,12 +258,12 @@ impl LardR {
         cluster: &Cluster,
         context: &mut PickContext<'_>,
     ) -> Option<Pick> {
-        let node = least_of_all(cluster, Ties::Chance(context.rng))?;
+        let (node, reason) = self.first.of(request.key, self.thresholds, cluster, context.rng)?;
         let mut set = ServerSet::default();
         set.add(node);
         set.changed_at(context.now);
         self.targets.insert(request.key, set);
-        Some(Pick { node, reason: PickReason::Least, set_size: 1 })
+        Some(Pick { node, reason, set_size: 1 })
     }
 }
 
@@ -407,14 +369,59 @@ mod tests {
         (pick.node.0, pick.reason, pick.set_size)
     }
 
-    /// A world in which node 0 serves target 7.
+    /// The thresholds of the paper.
+    const PUBLISHED: [(&str, ParameterValue); 2] =
+        [("t_low", ParameterValue::Integer(25)), ("t_high", ParameterValue::Integer(65))];
+
+    /// A world in which node 0 serves target 7, with the thresholds of the paper.
     fn assigned(policy: &str, nodes: usize) -> (World, Cluster) {
-        let mut world = World::new(policy, &[]);
+        serving(World::new(policy, &PUBLISHED), nodes)
+    }
+
+    /// `world` once node 0 serves target 7.
+    fn serving(mut world: World, nodes: usize) -> (World, Cluster) {
         let mut loads = vec![1; nodes];
         loads[0] = 0;
         let cluster = loaded(&loads);
         assert_eq!(pick(&mut world, 7, &cluster), (0, PickReason::Least, 1));
         (world, cluster)
+    }
+
+    #[test]
+    fn without_thresholds_a_target_moves_at_a_bound_relative_to_the_mean() {
+        for policy in ["lard", "lard/r"] {
+            let (mut world, four) = serving(World::new(policy, &[]), 4);
+            // The mean is (3 + 1) / 4 = 1, and the bound 1.5 + 2 + 1; then (8 + 1) / 4 and 7.4.
+            set_loads(&four, &[3, 0, 0, 0]);
+            assert_eq!(pick(&mut world, 7, &four).1, PickReason::Hash, "{policy}");
+            set_loads(&four, &[8, 0, 0, 0]);
+            assert_eq!(pick(&mut world, 7, &four).1, PickReason::Spill, "{policy}");
+            // Everyone has much to do: no target moves.
+            let (mut world, four) = serving(World::new(policy, &[]), 4);
+            set_loads(&four, &[900, 800, 900, 800]);
+            assert_eq!(pick(&mut world, 7, &four).1, PickReason::Hash, "{policy}");
+        }
+    }
+
+    #[test]
+    fn several_redirectors_give_a_new_target_to_the_same_node() {
+        let several = Deployment { redirectors: 4, ..Deployment::default() };
+        for policy in ["lard", "lard/r"] {
+            let node = |loads: &[u32], key| {
+                let policy =
+                    crate::build(policy, &Default::default(), &several).expect("it exists");
+                let mut world = World { policy, ..World::new("lard", &[]) };
+                pick(&mut world, key, &loaded(loads)).0
+            };
+            let homes: Vec<_> = (0..60).map(|key| node(&[0, 2, 1], key)).collect();
+            assert_eq!(homes, (0..60).map(|key| node(&[2, 0, 1], key)).collect::<Vec<_>>());
+            assert!((0..3).all(|node| homes.contains(&node)), "{policy}: {homes:?}");
+            // A node that is overloaded is passed over.
+            let others: Vec<_> = (0..60).map(|key| node(&[50, 2, 1], key)).collect();
+            assert!(!others.contains(&0), "{policy}: {others:?}");
+            let same = |key: usize| homes[key] == 0 || homes[key] == others[key];
+            assert!((0..60).all(same), "{policy}: {homes:?} {others:?}");
+        }
     }
 
     #[test]
@@ -530,7 +537,7 @@ mod tests {
             let mut slow = nodes(2);
             slow[0].ramp = 0.1;
             let two = cluster(slow);
-            let mut world = World::new(policy, &[]);
+            let mut world = World::new(policy, &PUBLISHED);
             set_loads(&two, &[0, 8]);
             assert_eq!(pick(&mut world, 1, &two), (1, PickReason::Least, 1), "9 before 1 / 0.1");
             set_loads(&two, &[0, 10]);

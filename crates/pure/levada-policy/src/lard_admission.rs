@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{ParameterValue, Parameters, find};
+use crate::{ParameterValue, Parameters, find, lard};
 
 /// LARD's S for `nodes` of equal weight: (n - 1) x T_high + T_low - 1.
 ///
@@ -23,18 +23,17 @@ pub fn weighted_lard_admission_limit(weights: &[f64], t_low: u64, t_high: u64) -
     ((sum - least) * t_high as f64 + least * t_low as f64 - 1.0).max(0.0) as u64
 }
 
-/// T_low and T_high of a policy that has both; `None` for a policy whose front-end admits without them.
+/// T_low and T_high of a policy that has both, if at least one is given; `None` for a policy whose front-end admits
+/// without them.
 pub fn lard_thresholds(
     policy: &str,
     given: &BTreeMap<String, ParameterValue>,
 ) -> Option<(u64, u64)> {
     let entry = find(policy)?;
     let parameters = Parameters::check(entry.name, entry.parameters, given).ok()?;
-    let has = |name| entry.parameters.iter().any(|parameter| parameter.name == name);
-    if !has("t_low") || !has("t_high") {
-        return None;
-    }
-    Some((parameters.integer("t_low")?, parameters.integer("t_high")?))
+    let has_both =
+        ["t_low", "t_high"].iter().all(|name| entry.parameters.iter().any(|p| p.name == *name));
+    if has_both { lard::given_thresholds(&parameters) } else { None }
 }
 
 #[cfg(test)]
@@ -54,7 +53,9 @@ mod tests {
         assert_eq!(weighted_lard_admission_limit(&[1.0], 25, 65), 24);
         // Two of weight 2 are as four of weight 1, but for the last.
         assert_eq!(weighted_lard_admission_limit(&[2.0, 2.0], 25, 65), 2 * 65 + 2 * 25 - 1);
-        assert_eq!(lard_thresholds("lard/r", &BTreeMap::new()), Some((25, 65)));
+        let given = BTreeMap::from([("t_high".to_owned(), ParameterValue::Integer(65))]);
+        assert_eq!(lard_thresholds("lard/r", &given), Some((25, 65)));
+        assert_eq!(lard_thresholds("lard/r", &BTreeMap::new()), None);
         assert_eq!(lard_thresholds("fdr", &BTreeMap::new()), None);
     }
 }

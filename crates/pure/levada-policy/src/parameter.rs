@@ -26,8 +26,8 @@ pub struct Parameter {
 pub enum Kind {
     /// A whole number.
     Integer(u64, u64),
-    /// A whole number, or this word.
-    IntegerOr(u64, u64, &'static str),
+    /// A whole number, or one of these words.
+    IntegerOr(u64, u64, &'static [&'static str]),
     /// Any number.
     Number(f64, f64),
     /// A duration, written as in "20s".
@@ -231,10 +231,7 @@ impl Parameter {
                 .ok()
                 .filter(|d| (low..=high).contains(d))
                 .map(Setting::Duration),
-            (Kind::IntegerOr(_, _, word), ParameterValue::Text(text)) => {
-                (text == word).then_some(Setting::Choice(word))
-            }
-            (Kind::Choice(words), ParameterValue::Text(text)) => {
+            (Kind::IntegerOr(_, _, words) | Kind::Choice(words), ParameterValue::Text(text)) => {
                 words.iter().find(|word| *word == text).map(|word| Setting::Choice(word))
             }
             (Kind::Switch, ParameterValue::Switch(on)) => Some(Setting::Switch(*on)),
@@ -252,8 +249,8 @@ impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Integer(low, high) => write!(f, "a whole number from {low} to {high}"),
-            Self::IntegerOr(low, high, word) => {
-                write!(f, "a whole number from {low} to {high}, or \"{word}\"")
+            Self::IntegerOr(low, high, words) => {
+                write!(f, "a whole number from {low} to {high}, or \"{}\"", words.join("\" or \""))
             }
             Self::Number(low, high) => write!(f, "a number from {low} to {high}"),
             Self::Duration(low, high) => {

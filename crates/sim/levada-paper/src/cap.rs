@@ -146,7 +146,7 @@ const LARD_COUNTING: SwitchStrategy = SwitchStrategy {
     key: "lard_counting",
     name: "LARD, outstanding requests",
     policy: "lard",
-    set: &[],
+    set: &[("policy.t_low", "25"), ("policy.t_high", "65")],
 };
 
 /// Dedicated servers for each service: the unit is a page with its embedded objects.

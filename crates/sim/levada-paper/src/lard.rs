@@ -87,9 +87,12 @@ const WRR: Strategy = known_as("wrr");
 const LB: Strategy = known_as("lb");
 const LB_GC: Strategy =
     Strategy { name: "lb/gc", policy: "lb/gc", set: &[("policy.cache_bytes", "33554432")] };
-const LARD: Strategy = known_as("lard");
-const LARD_R: Strategy = known_as("lard/r");
+const LARD: Strategy = Strategy { name: "lard", policy: "lard", set: THRESHOLDS };
+const LARD_R: Strategy = Strategy { name: "lard/r", policy: "lard/r", set: THRESHOLDS };
 const WRR_GMS: Strategy = known_as("wrr/gms");
+
+/// T_low and T_high (Sec. 2.3).
+const THRESHOLDS: &[(&str, &str)] = &[("policy.t_low", "25"), ("policy.t_high", "65")];
 
 /// The strategies of Sec. 2 and 4.
 const PAPERS: &[Strategy] = &[WRR, LB, LB_GC, LARD, LARD_R, WRR_GMS];

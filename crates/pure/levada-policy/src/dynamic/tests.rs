@@ -194,10 +194,11 @@ fn the_global_view_sees_other_redirectors() {
 }
 
 #[test]
-fn thresholds_follow_the_number_of_redirectors() {
+fn thresholds_by_capacity_follow_the_number_of_redirectors() {
     let threshold = |name: &str, redirectors| {
         let around = Deployment { redirectors, ..Deployment::default() };
-        let mut policy = crate::build(name, &Default::default(), &around).unwrap();
+        let busy = [("busy".to_owned(), ParameterValue::Text("capacity".into()))].into();
+        let mut policy = crate::build(name, &busy, &around).unwrap();
         let cluster = cluster(nodes(2)).with_global_loads(crate::LoadTable::new(2));
         let table = cluster.global_loads().filter(|_| name == "fdr-global");
         let table = table.unwrap_or(cluster.loads()).clone();
@@ -216,15 +217,15 @@ fn thresholds_follow_the_number_of_redirectors() {
 }
 
 #[test]
-fn a_relative_threshold_follows_the_mean_load() {
+fn default_threshold_follows_the_mean_load() {
     for name in ["cdr", "fdr"] {
-        let relative = [("busy", ParameterValue::Text("relative".into()))];
-        let mut object = Small::of(name, &relative, nodes(5));
+        let relative = || Small { world: World::new(name, &[]), ..Small::new(name, &[]) };
+        let mut object = relative();
         // The mean is (44 + 1) / 5 = 9: a server is busy at 1.5 * 9 + 2 * 3 + 1 = 20.5.
         assert_eq!(object.step(0, [20, 9, 6, 5, 4]), (0, "hash", 1), "{name}");
         assert_eq!(object.step(0, [21, 8, 6, 5, 4]), (1, "spill", 2), "{name}");
         // Twice the load.
-        assert_eq!(Small::of(name, &relative, nodes(5)).step(0, [32, 19, 18, 11, 9]).0, 0);
+        assert_eq!(relative().step(0, [32, 19, 18, 11, 9]).0, 0);
     }
 }
 

@@ -11,7 +11,7 @@ use std::cmp::Reverse;
 use levada_types::{Key, weigh};
 
 use super::cache::LINE;
-use crate::{Node, NodeIndex};
+use crate::{Cluster, Node, NodeIndex};
 
 pub(super) struct Hrw {
     // Sorted by name, so that the first of equal scores is the first by name.
@@ -111,6 +111,19 @@ pub fn rendezvous<'a>(
     let mut order: Vec<_> = nodes.map(scored).collect();
     order.sort_unstable();
     order.into_iter().map(|(.., index)| index).collect()
+}
+
+/// The node with the highest random weight for `key` of those that are up and that `takes` it.
+pub(crate) fn first_of(
+    key: Key,
+    cluster: &Cluster,
+    takes: impl Fn(NodeIndex) -> bool,
+) -> Option<NodeIndex> {
+    let weight = |index: &NodeIndex| {
+        let node = cluster.node(*index);
+        score(weigh(key, node.hash), node.weight)
+    };
+    cluster.up().iter().copied().filter(|node| takes(*node)).max_by_key(weight)
 }
 
 /// `-w / ln(u)` as bits: positive floating-point numbers sort as their bits do.

@@ -10,6 +10,7 @@ mod cache;
 mod hrw;
 mod ring;
 
+pub(crate) use hrw::first_of;
 pub use hrw::rendezvous;
 
 use levada_types::Key;

@@ -4,7 +4,7 @@ use levada_sim::Metric;
 
 use super::cases::{
     CAPACITY, CDR, FDR, FDR_GLOBAL, LOCAL, LR_CHASH, Load, R_CHASH, RANDOM, UTILISATIONS, case,
-    order, plain_row, published, ratio, reported, within,
+    dynamic, order, plain_row, published, ratio, reported, within,
 };
 use crate::Plot;
 use crate::strategy::{PEERS, Strategy, known_as};
@@ -176,7 +176,7 @@ pub(super) fn table_5() -> Table {
     let pairs = [
         (known_as("npr-chash"), R_CHASH),
         (known_as("nplr-chash"), LR_CHASH),
-        (known_as("np-fdr"), FDR),
+        (dynamic("np-fdr"), FDR),
     ];
     let mut rows = Vec::new();
     let mut claims = Vec::new();
@@ -264,7 +264,7 @@ pub(super) fn table_8() -> Table {
 
 /// The strategies that treat large files separately.
 pub(super) const LARGE: [Strategy; 4] =
-    [known_as("cdr-t-r"), known_as("cdr-t-s"), known_as("fdr-t-r"), known_as("fdr-t-s")];
+    [dynamic("cdr-t-r"), dynamic("cdr-t-s"), dynamic("fdr-t-r"), dynamic("fdr-t-s")];
 
 /// Their capacities, about which the paper says "slightly better" (Sec. 5.4.2).
 pub(super) fn large_files() -> Table {

@@ -30,9 +30,14 @@ pub(super) const R_CHASH: Strategy = known_as("r-chash");
 pub(super) const R_HRW: Strategy = known_as("r-hrw");
 pub(super) const LR_CHASH: Strategy = known_as("lr-chash");
 pub(super) const LR_HRW: Strategy = known_as("lr-hrw");
-pub(super) const CDR: Strategy = known_as("cdr");
-pub(super) const FDR: Strategy = known_as("fdr");
-pub(super) const FDR_GLOBAL: Strategy = known_as("fdr-global");
+pub(super) const CDR: Strategy = dynamic("cdr");
+pub(super) const FDR: Strategy = dynamic("fdr");
+pub(super) const FDR_GLOBAL: Strategy = dynamic("fdr-global");
+
+/// A strategy with a busy threshold that is a number of requests, as the paper's are.
+pub(super) const fn dynamic(name: &'static str) -> Strategy {
+    Strategy { name, policy: name, set: &[("policy.busy", "capacity")] }
+}
 
 /// The strategies of Sec. 5.1 and 5.2 with local knowledge.
 pub(super) const LOCAL: &[Strategy] = &[RANDOM, R_CHASH, R_HRW, LR_CHASH, LR_HRW, CDR, FDR];

@@ -7,7 +7,7 @@ use levada_sim::Metric;
 use super::capacity::LARGE;
 use super::cases::{
     CDR, FDR, FDR_GLOBAL, LATENCIES, LR_CHASH, LR_HRW, Load, MEDIAN, P90, R_CHASH, R_HRW, RANDOM,
-    case, reported, within,
+    case, dynamic, reported, within,
 };
 use crate::Plot;
 use crate::strategy::{PEERS, Strategy, known_as};
@@ -50,8 +50,8 @@ pub(super) fn table_7() -> Table {
 }
 
 fn near() -> [Strategy; 7] {
-    let [npr, nplr, np] = ["npr-chash", "nplr-chash", "np-fdr"].map(known_as);
-    [RANDOM, npr, R_CHASH, nplr, LR_CHASH, np, FDR]
+    let [npr, nplr] = ["npr-chash", "nplr-chash"].map(known_as);
+    [RANDOM, npr, R_CHASH, nplr, LR_CHASH, dynamic("np-fdr"), FDR]
 }
 
 pub(super) fn table_9() -> Table {

@@ -3,9 +3,9 @@
 
 use levada_sim::Metric;
 
-use super::cases::{CDR, FDR, LR_CHASH, Load, R_CHASH, RANDOM, case, reported};
+use super::cases::{CDR, FDR, LR_CHASH, Load, R_CHASH, RANDOM, case, dynamic, reported};
 use crate::Plot;
-use crate::strategy::{Strategy, known_as};
+use crate::strategy::Strategy;
 use crate::{Row, Table};
 
 pub(super) fn sensitivity() -> Table {
@@ -53,7 +53,7 @@ pub(super) fn sensitivity() -> Table {
             vary(strategy, &format!("{points} ring point{plural}"), &[("policy.points", points)]);
         }
     }
-    let np_fdr = known_as("np-fdr");
+    let np_fdr = dynamic("np-fdr");
     for view in ["effective", "raw"] {
         vary(np_fdr, &format!("busy by {view} load"), &[("policy.busy_view", view)]);
     }

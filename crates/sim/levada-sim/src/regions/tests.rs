@@ -26,8 +26,12 @@ fn milliseconds(outcome: &Outcome, metric: Metric) -> Vec<f64> {
 
 const SPLIT: &[(&str, &str)] = &[("regions.shield", "")];
 const ONE: &[(&str, &str)] = &[("regions.shield", ""), ("regions.one_cluster", "true")];
-const NEAR: &[(&str, &str)] =
-    &[("regions.shield", ""), ("regions.one_cluster", "true"), ("policy.name", "np-fdr")];
+const NEAR: &[(&str, &str)] = &[
+    ("regions.shield", ""),
+    ("regions.one_cluster", "true"),
+    ("policy.name", "np-fdr"),
+    ("policy.busy", "capacity"),
+];
 
 /// The figures of docs/lab/regions.md.
 #[test]

@@ -168,7 +168,7 @@ impl CapSetup {
 
 /// WRR uses active connections, gathered as often as in the prototype (Sec. 5.1).
 fn strategy(name: &str) -> anyhow::Result<Strategy> {
-    let strategy = Strategy::named(name)?;
+    let strategy = Strategy::named(name)?.as_published();
     Ok(match name {
         "weighted_round_robin" => {
             strategy.with("weights", "active_connections").with("refresh", "10s")

@@ -83,7 +83,7 @@ impl LardSetup {
             true => vec!["wrr".to_owned(), "lard/r".to_owned()],
             false => args.prototype.policy.clone(),
         };
-        let strategies = policies.iter().map(|name| Strategy::named(name));
+        let strategies = policies.iter().map(|name| Ok(Strategy::named(name)?.as_published()));
         let strategies = strategies.collect::<anyhow::Result<Vec<_>>>()?;
         let (warm_up, measure) = match args.quick {
             true => (Duration::from_secs(4), Duration::from_secs(8)),

@@ -7,7 +7,7 @@ pub(super) struct Arrangement {
     pub(super) name: &'static str,
     /// Whether each region is a cluster of its own.
     is_split: bool,
-    /// The policy of the site.
+    /// The keys of the site's policy.
     policy: &'static str,
     /// Whether nodes have regions, and the origin's shields it.
     pub(super) has_shield: bool,
@@ -15,10 +15,25 @@ pub(super) struct Arrangement {
 
 /// All arrangements; limits hold for the first.
 pub(super) const ARRANGEMENTS: &[Arrangement] = &[
-    Arrangement { name: "shield", is_split: false, policy: "adaptive", has_shield: true },
-    Arrangement { name: "one", is_split: false, policy: "adaptive", has_shield: false },
-    Arrangement { name: "near", is_split: false, policy: "np-fdr", has_shield: false },
-    Arrangement { name: "three", is_split: true, policy: "adaptive", has_shield: false },
+    Arrangement {
+        name: "shield",
+        is_split: false,
+        policy: r#"name = "adaptive""#,
+        has_shield: true,
+    },
+    Arrangement { name: "one", is_split: false, policy: r#"name = "adaptive""#, has_shield: false },
+    Arrangement {
+        name: "near",
+        is_split: false,
+        policy: r#"name = "np-fdr", busy = "capacity""#,
+        has_shield: false,
+    },
+    Arrangement {
+        name: "three",
+        is_split: true,
+        policy: r#"name = "adaptive""#,
+        has_shield: false,
+    },
 ];
 
 impl Arrangement {
@@ -29,7 +44,7 @@ impl Arrangement {
 
     /// Keys of the site.
     pub(super) fn site(&self) -> String {
-        let policy = format!("policy = {{ name = \"{}\" }}\n", self.policy);
+        let policy = format!("policy = {{ {} }}\n", self.policy);
         match self.has_shield {
             true => format!("{policy}shield = \"{}\"\n", REGIONS[HOME].name),
             false => policy,

@@ -34,6 +34,16 @@ impl Strategy {
         self
     }
 
+    /// The same with the thresholds of ASPLOS'98 Sec. 2.3, if the policy is LARD: for a paper's prototype.
+    pub fn as_published(mut self) -> Self {
+        for (name, requests) in [("t_low", 25), ("t_high", 65)] {
+            if self.policy.parameters.iter().any(|parameter| parameter.name == name) {
+                self.set.insert(name.to_owned(), ParameterValue::Integer(requests));
+            }
+        }
+        self
+    }
+
     /// The policy for simulations, in emulated time.
     ///
     /// # Errors
@@ -85,6 +95,8 @@ mod tests {
         let strategy = Strategy::named("lard/r").unwrap();
         assert_eq!(strategy.table(1.0), r#"{ name = "lard/r", k = "20s" }"#);
         assert_eq!(strategy.table(0.5), r#"{ name = "lard/r", k = "10s" }"#);
+        let published = strategy.as_published().table(1.0);
+        assert_eq!(published, r#"{ name = "lard/r", t_low = 25, t_high = 65, k = "20s" }"#);
         let strategy = Strategy::named("weighted_round_robin").unwrap();
         let strategy = strategy.with("weights", "active_connections").with("refresh", "10s");
         let table = strategy.table(0.1);
