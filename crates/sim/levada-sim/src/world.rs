@@ -99,6 +99,8 @@ enum Event {
     Return(u32),
     /// Front-ends learn whether this server is up.
     Notice(u32),
+    /// Speeds have moved on by so many servers.
+    Speeds(u32),
 }
 
 impl From<NetworkEvent> for Event {
@@ -189,7 +191,7 @@ impl<'a> World<'a> {
             collector: Collector::new(prepared, documents.len(), servers.len()),
             freshness: Freshness::new(&scenario.freshness, &documents, scenario.seed),
             documents,
-            costs: (0..servers.len()).map(|n| Cost::new(&scenario.servers, n)).collect(),
+            costs: (0..servers.len()).map(|n| Cost::new(&scenario.servers, n, 0)).collect(),
             origin: (scenario.origin.as_ref())
                 .map(|origin| Origin::new(origin, Timestamp::ZERO + scenario.measure.warm_up.0)),
             front_ends: vec![FrontEnd::default(); redirectors_at.len()],
@@ -249,6 +251,7 @@ impl<'a> World<'a> {
         self.agenda.schedule(self.now, Event::Tick);
         self.agenda.schedule(Timestamp(self.sample), Event::Sample);
         self.begin_failures();
+        self.set_speeds(0);
         self.begin_purges();
         self.next_send = self.demand.next_time(self.now);
         if self.demand.is_closed() {
@@ -302,6 +305,7 @@ impl<'a> World<'a> {
                 self.agenda.schedule(Timestamp(self.now.0 + self.sample), Event::Sample);
             }
             Event::Purge(list) => self.purge(list),
+            Event::Speeds(moves) => self.set_speeds(moves),
             Event::Fail(list) => self.fail_next(list),
             Event::Return(server) => self.come_back(server),
             Event::Notice(server) => self.notice(server),
@@ -410,6 +414,17 @@ impl<'a> World<'a> {
     fn connect(&mut self, request: u32) {
         self.requests[request].stage = Stage::Connecting;
         self.cpu(request, self.cost_at(request).connection);
+    }
+
+    /// Sets the speeds of all servers, until they move on again.
+    fn set_speeds(&mut self, moves: u32) {
+        let servers = &self.prepared.scenario.servers;
+        for (number, cost) in self.costs.iter_mut().enumerate() {
+            *cost = Cost::new(servers, number, moves as usize);
+        }
+        if let Some(time) = servers.speeds_for {
+            self.agenda.schedule(self.now + time.0, Event::Speeds(moves.wrapping_add(1)));
+        }
     }
 
     fn cost_at(&self, request: u32) -> Cost {

@@ -185,7 +185,7 @@ impl<J: Copy> Machine<J> {
     pub fn new(hardware: &Hardware, eviction: &EvictionEntry, memory: u64) -> Self {
         let servers = Servers { cpu: hardware.cpu, disk: hardware.disk, ..Servers::default() };
         Self {
-            cost: Cost::new(&servers, 0),
+            cost: Cost::new(&servers, 0, 0),
             cpu: SlicedStation::new(Resource::in_slices(hardware.slice)),
             disk: SlicedStation::new(Resource::in_order()),
             memory: Keyed::new((eviction.build)(memory)),

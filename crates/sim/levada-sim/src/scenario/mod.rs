@@ -92,6 +92,9 @@ pub struct Servers {
     pub disk: f64,
     /// Speeds of the first servers, by which `cpu` and `disk` are multiplied; all others have 1.
     pub speeds: Vec<f64>,
+    /// How long each of these speeds stays at its server: then it moves on to the next one, as the load of other
+    /// programs does. Without it, it stays.
+    pub speeds_for: Option<Time>,
     /// The part of the servers behind slow links (OSDI'02 Sec. 5.4.1).
     pub slow: Share,
     /// Capacity of these links, in bits per second.
@@ -210,6 +213,7 @@ impl Default for Servers {
             disks: 1,
             disk: 1.0,
             speeds: Vec::new(),
+            speeds_for: None,
             slow: Share(0.0),
             slow_bits_per_second: 10_000_000,
             names: Vec::new(),

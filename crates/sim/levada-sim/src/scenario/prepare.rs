@@ -164,6 +164,11 @@ impl Scenario {
             "each must be a number above 0; 1 is as fast as the others",
         );
         problems.add_if(
+            servers.speeds_for.is_some_and(|time| time.0.is_zero()),
+            "servers.speeds_for",
+            "a speed must stay for a time; leave it out if speeds do not change",
+        );
+        problems.add_if(
             servers.slow_bits_per_second == 0,
             "servers.slow_bits_per_second",
             "a link must carry something",

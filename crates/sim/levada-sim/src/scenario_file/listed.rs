@@ -78,6 +78,7 @@ const MATRIX: &[Example] = examples!["matrix/":
     "lard-ibm-8-4",
     "lard-ibm-16-1",
     "lard-ibm-16-4",
+    "antagonists-8",
     "cdn-8",
     "in-memory-8",
     "slow-server-8",

@@ -22,9 +22,10 @@ const TRANSMIT_UNIT: u64 = 512;
 const TRANSFER_UNIT: u64 = 4 << 10;
 
 impl Cost {
-    /// The costs of server `number`.
-    pub(crate) fn new(servers: &Servers, number: usize) -> Self {
-        let own = servers.speeds.get(number).copied().unwrap_or(1.0);
+    /// The costs of server `number` after all speeds have moved on by `moves` servers.
+    pub(crate) fn new(servers: &Servers, number: usize, moves: usize) -> Self {
+        let from = (number + servers.count - moves % servers.count) % servers.count;
+        let own = servers.speeds.get(from).copied().unwrap_or(1.0);
         let at =
             |microseconds: f64, speed: f64| (microseconds * 1e3 / (speed * own)).round() as u64;
         Self {
@@ -64,14 +65,14 @@ mod tests {
 
     #[test]
     fn eight_kilobytes_from_memory_are_served_1075_times_a_second() {
-        let cost = Cost::new(&Servers::default(), 0);
+        let cost = Cost::new(&Servers::default(), 0, 0);
         let all = 2 * cost.connection + cost.transmit(8 << 10);
         assert_eq!(1_000_000_000 / all, 1075);
     }
 
     #[test]
     fn long_files_cost_a_further_seek_per_block() {
-        let cost = Cost::new(&Servers::default(), 0);
+        let cost = Cost::new(&Servers::default(), 0, 0);
         let size = 100 << 10;
         assert_eq!(blocks(size), 3);
         let read: u64 = (0..3).map(|n| cost.read(n, block_bytes(size, n))).sum();

@@ -301,6 +301,20 @@ fn a_slow_server_works_longer_for_each_request() {
 }
 
 #[test]
+fn speeds_move_on_from_server_to_server() {
+    let warm = [("cache.memory", "1GiB"), ("cache.warm_requests", "40000")];
+    let cpu = |changes: &[(&str, &str)]| {
+        let outcome = play(&room(&[&warm[..], changes].concat()));
+        outcome.servers[0].cpu / outcome.servers[0].requests as f64
+    };
+    let usual = cpu(&[]);
+    let slow_for =
+        |time| cpu(&[("servers.speeds", "[0.25]"), ("servers.speeds_for", time)]) / usual;
+    let (always, sometimes) = (slow_for("1h"), slow_for("50ms"));
+    assert!((3.9..4.1).contains(&always) && (1.0..2.0).contains(&sometimes), "{sometimes}");
+}
+
+#[test]
 fn clients_are_dealt_to_several_front_ends() {
     let prepared = room(&[("topology.front_ends", "4")]);
     let world = World::new(&prepared);
