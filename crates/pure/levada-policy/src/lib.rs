@@ -44,6 +44,7 @@ mod maglev;
 mod modulo;
 mod p2c;
 mod peak_ewma;
+mod prequal;
 mod random;
 mod replicas;
 mod round_robin;
@@ -73,6 +74,7 @@ pub const POLICIES: &[&[PolicyEntry]] = &[
     least_conn::ENTRIES,
     p2c::ENTRIES,
     peak_ewma::ENTRIES,
+    prequal::ENTRIES,
     modulo::ENTRIES,
     maglev::ENTRIES,
     first::ENTRIES,

@@ -395,7 +395,7 @@ fn few_objects_move_when_a_node_joins_or_leaves() {
 
 #[test]
 fn where_every_node_is_responsible_no_object_has_a_place_that_moves() {
-    for name in ["random", "round_robin", "least_conn", "p2c", "peak_ewma", "wrr"] {
+    for name in ["random", "round_robin", "least_conn", "p2c", "peak_ewma", "prequal", "wrr"] {
         assert_eq!(moved(name, &nodes(4), &nodes(3)), None, "{name}");
     }
 }
