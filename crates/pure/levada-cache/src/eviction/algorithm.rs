@@ -2,6 +2,8 @@
 
 use levada_types::Key;
 
+use super::Choice;
+
 /// The index of an object in its owner's table. Handles are reused after removal, so an owner with
 /// a free list keeps them dense and the arrays short. `u32::MAX` means none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -17,6 +19,15 @@ impl Handle {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge;
 
+/// An object of the set, as its algorithm knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldObject {
+    /// Its size.
+    pub bytes: u64,
+    /// The hits that the algorithm has counted, as far as it counts them.
+    pub hits: u32,
+}
+
 /// An algorithm and the set of objects that it keeps within a number of bytes.
 ///
 /// The same calls give the same victims. The owner calls [`Eviction::touch`] on every hit and frees
@@ -24,6 +35,9 @@ pub struct TooLarge;
 pub trait Eviction: Send {
     /// The most bytes that the objects may take.
     fn capacity(&self) -> u64;
+
+    /// Changes the capacity. The owner evicts what is beyond it, by [`Eviction::make_room`].
+    fn set_capacity(&mut self, bytes: u64);
 
     /// The bytes that they take.
     fn used(&self) -> u64;
@@ -40,8 +54,24 @@ pub trait Eviction: Send {
     /// bytes.
     fn overhead(&self) -> u64;
 
+    /// The object of the set to which `handle` belongs.
+    fn find(&self, handle: Handle) -> Option<HeldObject>;
+
     /// Whether `handle` belongs to an object of the set.
-    fn contains(&self, handle: Handle) -> bool;
+    fn contains(&self, handle: Handle) -> bool {
+        self.find(handle).is_some()
+    }
+
+    /// Whether a new object competes with those that are there: the owner adds it before it evicts, and
+    /// the object itself may be evicted.
+    fn competes(&self) -> bool {
+        false
+    }
+
+    /// The choice among several algorithms, of an algorithm that makes one.
+    fn choice(&self) -> Option<Choice> {
+        None
+    }
 
     /// Records a hit. Ignores a handle that is not in the set.
     fn touch(&mut self, handle: Handle);
@@ -57,12 +87,22 @@ pub trait Eviction: Send {
     /// objects.
     fn evict(&mut self) -> Option<Handle>;
 
-    /// Adds an object that is not in the set and for which there is room. [`Eviction::insert`]
-    /// makes sure of both.
+    /// Adds an object that is not in the set and for which there is room, or will be by
+    /// [`Eviction::make_room`] if it [competes](Eviction::competes). [`Eviction::insert`] makes sure
+    /// of both.
     fn add(&mut self, handle: Handle, key: Key, bytes: u64);
 
+    /// Evicts until there is room for `bytes` more, and appends the evicted objects to `victims`.
+    fn make_room(&mut self, bytes: u64, victims: &mut Vec<Handle>) {
+        while self.used().saturating_add(bytes) > self.capacity() {
+            let Some(victim) = self.evict() else { break };
+            victims.push(victim);
+        }
+    }
+
     /// Inserts an object in place of the handle's former object, and appends to `victims` the
-    /// objects that were evicted for it.
+    /// objects that were evicted for it. The last of them may be the object itself if it
+    /// [competes](Eviction::competes).
     ///
     /// # Errors
     /// When the object alone exceeds the capacity. The handle then belongs to no object.
@@ -77,12 +117,11 @@ pub trait Eviction: Send {
         if bytes > self.capacity() {
             return Err(TooLarge);
         }
-        while self.capacity() - self.used() < bytes {
-            // The set is not empty, because its bytes are more than zero.
-            let Some(victim) = self.evict() else { break };
-            victims.push(victim);
+        if !self.competes() {
+            self.make_room(bytes, victims);
         }
         self.add(handle, key, bytes);
+        self.make_room(0, victims);
         Ok(())
     }
 }

@@ -8,7 +8,7 @@
 //! an entry in the heap is a lower bound, which is corrected when the entry reaches the top. The
 //! order is exact, and a hit costs one division.
 
-use super::{Eviction, Handle};
+use super::{Eviction, Handle, HeldObject};
 use levada_types::Key;
 use std::{
     cmp::Reverse,
@@ -117,6 +117,10 @@ impl Eviction for GreedyDual {
         self.capacity
     }
 
+    fn set_capacity(&mut self, bytes: u64) {
+        self.capacity = bytes;
+    }
+
     fn used(&self) -> u64 {
         self.used
     }
@@ -130,8 +134,9 @@ impl Eviction for GreedyDual {
         (objects + self.heap.capacity() * size_of::<HeapEntry>()) as u64
     }
 
-    fn contains(&self, handle: Handle) -> bool {
-        self.objects.get(handle.index()).is_some_and(RankedObject::is_there)
+    fn find(&self, handle: Handle) -> Option<HeldObject> {
+        let object = self.objects.get(handle.index()).filter(|object| object.is_there())?;
+        Some(HeldObject { bytes: object.bytes, hits: object.frequency - 1 })
     }
 
     fn touch(&mut self, handle: Handle) {

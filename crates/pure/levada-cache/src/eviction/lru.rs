@@ -1,7 +1,7 @@
 //! Least recently used: the object whose last request is the oldest is evicted first.
 
 use super::{
-    Eviction, EvictionEntry, Handle,
+    Eviction, EvictionEntry, Handle, HeldObject,
     queue::{NONE, Nodes, Queue},
 };
 use levada_types::Key;
@@ -28,6 +28,10 @@ impl Eviction for Lru {
         self.capacity
     }
 
+    fn set_capacity(&mut self, bytes: u64) {
+        self.capacity = bytes;
+    }
+
     fn used(&self) -> u64 {
         self.queue.bytes
     }
@@ -40,8 +44,8 @@ impl Eviction for Lru {
         self.nodes.overhead()
     }
 
-    fn contains(&self, handle: Handle) -> bool {
-        self.nodes.contains(handle)
+    fn find(&self, handle: Handle) -> Option<HeldObject> {
+        self.nodes.held(handle)
     }
 
     fn touch(&mut self, handle: Handle) {

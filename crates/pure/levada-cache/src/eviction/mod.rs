@@ -2,12 +2,14 @@
 //!
 //! The edge's store and the simulator call the same code. An algorithm identifies an object by a
 //! [`Handle`], the index of the owner's slot for it, and keeps its own state in arrays with this
-//! index. No operation allocates once the arrays have grown, and only the ghost queue of S3-FIFO
-//! hashes a key.
+//! index. No operation allocates once the arrays have grown, and only the ghost queue of S3-FIFO and
+//! the sample of `auto` look up keys.
 //!
 //! To add an algorithm, add one file with its `ENTRY` and one line in [`EVICTIONS`].
 
 mod algorithm;
+mod auto;
+mod choice;
 mod gds;
 mod gdsf;
 mod greedy_dual;
@@ -15,9 +17,11 @@ mod keyed;
 mod lru;
 mod queue;
 mod s3fifo;
+mod shadows;
 mod sieve;
 
-pub use algorithm::{Eviction, EvictionEntry, Handle, TooLarge};
+pub use algorithm::{Eviction, EvictionEntry, Handle, HeldObject, TooLarge};
+pub use choice::{Candidate, Choice, Switch};
 pub use keyed::Keyed;
 
 /// All algorithms.
@@ -29,6 +33,8 @@ pub const EVICTIONS: &[EvictionEntry] = &[
     gdsf::PACKETS,
     s3fifo::ENTRY,
     sieve::ENTRY,
+    auto::ENTRY,
+    auto::BYTES,
 ];
 
 /// The algorithm that is used if the configuration names none.

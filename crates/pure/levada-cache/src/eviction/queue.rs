@@ -1,6 +1,6 @@
 //! Queues whose links are in one array, indexed by handle. LRU, S3-FIFO and SIEVE use them.
 
-use super::Handle;
+use super::{Handle, HeldObject};
 
 /// The handle that means no node.
 pub(super) const NONE: u32 = u32::MAX;
@@ -28,6 +28,12 @@ impl Nodes {
     /// The node of an object in the set.
     pub(super) fn find(&mut self, handle: Handle) -> Option<&mut QueueNode> {
         self.0.get_mut(handle.index()).filter(|node| node.place != ABSENT)
+    }
+
+    /// An object in the set, for its owner.
+    pub(super) fn held(&self, handle: Handle) -> Option<HeldObject> {
+        let node = self.0.get(handle.index()).filter(|node| node.place != ABSENT)?;
+        Some(HeldObject { bytes: node.bytes, hits: node.hits.into() })
     }
 
     /// The allocated bytes.

@@ -7,7 +7,7 @@
 //! ```
 
 use super::{
-    Eviction, EvictionEntry, Handle,
+    Eviction, EvictionEntry, Handle, HeldObject,
     queue::{NONE, Nodes, Queue},
 };
 use levada_types::Key;
@@ -98,6 +98,12 @@ impl Eviction for S3Fifo {
         self.capacity
     }
 
+    fn set_capacity(&mut self, bytes: u64) {
+        self.capacity = bytes;
+        self.small_share = bytes / 10;
+        self.ghost.set_capacity(bytes - self.small_share);
+    }
+
     fn used(&self) -> u64 {
         self.small.bytes + self.main.bytes
     }
@@ -111,8 +117,8 @@ impl Eviction for S3Fifo {
         self.nodes.overhead() + self.ghost.overhead() + keys as u64
     }
 
-    fn contains(&self, handle: Handle) -> bool {
-        self.nodes.contains(handle)
+    fn find(&self, handle: Handle) -> Option<HeldObject> {
+        self.nodes.held(handle)
     }
 
     fn touch(&mut self, handle: Handle) {
@@ -194,8 +200,17 @@ impl Ghost {
         self.known.insert(key, (bytes, self.next_place));
         self.order.push_back((key, self.next_place));
         self.bytes += bytes;
-        // Void entries are removed when they reach the front, or when they are as many as the
-        // others.
+        self.tidy();
+    }
+
+    fn set_capacity(&mut self, bytes: u64) {
+        self.capacity = bytes;
+        self.tidy();
+    }
+
+    /// Forgets the oldest keys beyond the capacity. Void entries are removed when they reach the front, or
+    /// when they are as many as the others.
+    fn tidy(&mut self) {
         while self.bytes > self.capacity || self.order.len() > 2 * self.known.len() + 16 {
             let Some((oldest, place)) = self.order.pop_front() else { break };
             if self.known.get(&oldest).is_some_and(|(_, current)| *current == place) {

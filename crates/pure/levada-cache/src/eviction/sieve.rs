@@ -5,7 +5,7 @@
 //! separates new objects from popular old ones.
 
 use super::{
-    Eviction, EvictionEntry, Handle,
+    Eviction, EvictionEntry, Handle, HeldObject,
     queue::{NONE, Nodes, Queue},
 };
 use levada_types::Key;
@@ -44,6 +44,10 @@ impl Eviction for Sieve {
         self.capacity
     }
 
+    fn set_capacity(&mut self, bytes: u64) {
+        self.capacity = bytes;
+    }
+
     fn used(&self) -> u64 {
         self.queue.bytes
     }
@@ -56,8 +60,8 @@ impl Eviction for Sieve {
         self.nodes.overhead()
     }
 
-    fn contains(&self, handle: Handle) -> bool {
-        self.nodes.contains(handle)
+    fn find(&self, handle: Handle) -> Option<HeldObject> {
+        self.nodes.held(handle)
     }
 
     fn touch(&mut self, handle: Handle) {
