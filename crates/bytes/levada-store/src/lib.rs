@@ -16,6 +16,7 @@
 //! closures, and take bodies as segments or as parts of files.
 
 mod block;
+mod choice;
 mod codec;
 pub mod disk;
 mod encoding;
@@ -41,6 +42,7 @@ mod window_room;
 pub mod measuring;
 
 pub use block::{Block, block_key, new_version};
+pub use choice::{AlgorithmStatus, EvictionStatus, SwitchStatus};
 pub use label::{Label, TAGS};
 pub use loan::{Loan, Loans};
 pub use metrics::CacheMetrics;

@@ -17,7 +17,7 @@ use std::{
 };
 
 use hashbrown::HashTable;
-use levada_cache::eviction::{self, Eviction, Handle, TooLarge};
+use levada_cache::eviction::{self, Choice, Eviction, Handle, TooLarge};
 use levada_types::Key;
 use parking_lot::Mutex;
 
@@ -101,7 +101,8 @@ impl Memory {
         self.shard(hash).lock().find(hash, key).map(|slot| slot.entry.clone())
     }
 
-    /// Keeps an entry in place of whatever stood under its key.
+    /// Keeps an entry in place of whatever stood under its key. An eviction for which new objects compete may
+    /// prefer to keep the others.
     ///
     /// # Errors
     /// When it is too large for its shard. Nothing stands under the key then.
@@ -183,6 +184,7 @@ impl Memory {
             let mut gone = Vec::new();
             let mut shard = shard.0.lock();
             shard.limit = share;
+            shard.eviction.set_capacity(share);
             shard.make_room(0, &mut gone);
         }
     }
@@ -195,6 +197,11 @@ impl Memory {
     /// How many entries there are.
     pub(crate) fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.0.lock().table.len()).sum()
+    }
+
+    /// The choices of an eviction that makes one: each shard has its own.
+    pub(crate) fn choices(&self) -> Vec<Choice> {
+        self.shards.iter().filter_map(|shard| shard.0.lock().eviction.choice()).collect()
     }
 
     /// The table uses the lowest and the highest bits.
@@ -249,7 +256,9 @@ impl MemoryShard {
             return Err(TooLarge);
         }
         let Some(entry) = self.replace(hash, key, entry, weight, gone) else { return Ok(()) };
-        self.make_room(weight, gone);
+        if !self.eviction.competes() {
+            self.make_room(weight, gone);
+        }
         let handle = self.free.pop().unwrap_or_else(|| {
             self.keys.push(key);
             Handle(self.keys.len() as u32 - 1)

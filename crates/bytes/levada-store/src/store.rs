@@ -19,6 +19,7 @@ use parking_lot::Mutex;
 
 use crate::{
     block::{Block, new_version},
+    choice::EvictionStatus,
     codec,
     disk::{self, Disk, DiskError, DiskMetrics, DiskSettings, OriginTime},
     label::Label,
@@ -472,6 +473,11 @@ impl Store {
     /// Bytes that the memory tier takes.
     pub fn bytes(&self) -> u64 {
         self.memory.bytes()
+    }
+
+    /// The choice of an eviction that makes one.
+    pub fn eviction(&self) -> Option<EvictionStatus> {
+        EvictionStatus::of(&self.memory.choices())
     }
 
     /// Entries in the memory tier.

@@ -24,9 +24,8 @@ impl Node {
     /// The state of the node, for operators, pages and peers.
     pub fn status(&self) -> NodeStatus {
         let (totals, sites, limits) = (self.totals(), self.sites.load(), &self.settings().limits);
-        let count = |result| {
-            self.metrics.requests.count(false, result) + self.metrics.requests.count(true, result)
-        };
+        let requests = &self.metrics.requests;
+        let count = |result| requests.count(false, result) + requests.count(true, result);
         let missing = self.missing();
         NodeStatus {
             name: self.settings().name.clone(),
@@ -51,6 +50,7 @@ impl Node {
             origin_bytes: totals.origin_bytes,
             cache_bytes: self.cache.store.bytes(),
             cache_objects: self.cache.store.entries(),
+            eviction: self.cache.store.eviction(),
             memory_bytes: totals.memory_bytes,
             memory_limit: self.metrics.memory.limit.get() as u64,
             now: self.history.last(),

@@ -74,7 +74,9 @@ fn many_small_entries_count_with_all_that_is_kept_of_them() {
             assert!(memory.bytes() <= 1 << 20, "{}", eviction.name);
         }
         check(&memory, 1 << 20);
-        assert!(memory.len() > 1000, "{}: {}", eviction.name, memory.len());
+        // Where new objects compete, lists have one more for a moment, and may double for it.
+        let least = if memory.shards[0].0.lock().eviction.competes() { 600 } else { 1000 };
+        assert!(memory.len() > least, "{}: {}", eviction.name, memory.len());
     }
 }
 
@@ -223,4 +225,25 @@ fn shrinking_evicts_about_so_many_bytes() {
         memory.shrink(u64::MAX);
         assert_eq!(memory.len(), 0, "{}", eviction.name);
     }
+}
+
+#[test]
+fn an_eviction_that_chooses_says_what_and_why() {
+    let auto = levada_cache::eviction::find_eviction("auto").unwrap();
+    let memory = Memory::new(1 << 20, 64 << 10, auto);
+    let mut rng = Rng::new(9);
+    for step in 0..50_000 {
+        let key = Key((rng.unit().powi(4) * 5000.0) as u64);
+        if memory.get(key).is_none() {
+            memory.insert(key, block(step, 900)).unwrap();
+        }
+    }
+    check(&memory, 1 << 20);
+    let status = crate::EvictionStatus::of(&memory.choices()).unwrap();
+    let in_use: usize = status.algorithms.iter().map(|one| one.shards).sum();
+    assert_eq!(in_use, memory.shards.len());
+    assert!(status.algorithms.iter().all(|one| (0.1..1.0).contains(&one.hit_ratio)), "{status:?}");
+    assert!(status.sampled_objects > 10 && status.sample_bytes < 1 << 19, "{status:?}");
+    let none = Memory::new(1 << 20, 1 << 10, DEFAULT_EVICTION);
+    assert_eq!(crate::EvictionStatus::of(&none.choices()), None);
 }

@@ -3,6 +3,7 @@
 //! Times are seconds, sizes are bytes, and counts are since the start of the process unless they say otherwise. A
 //! field that a node of another version does not send has its default.
 
+use levada_store::EvictionStatus;
 use levada_tls::acme::CertificateState;
 use serde::{Deserialize, Serialize};
 
@@ -57,6 +58,9 @@ pub struct NodeStatus {
     pub cache_bytes: u64,
     /// Objects in memory.
     pub cache_objects: usize,
+    /// The choice of `eviction = "auto"`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub eviction: Option<EvictionStatus>,
     /// Resident memory of the process; 0 if it is not known.
     pub memory_bytes: u64,
     /// The bound on it.

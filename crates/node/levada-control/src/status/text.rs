@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use levada_store::{AlgorithmStatus, EvictionStatus};
+
 use super::{CertificateStatus, ClusterNode, NodeStatus, Sample, ServerStatus, SwitchedServer};
 
 /// Whether the node is ready, every node and server that it knows is up, and no certificate ends soon.
@@ -85,6 +87,9 @@ pub fn one(out: &mut dyn Write, node: &NodeStatus) -> io::Result<()> {
     let stored = format!("{} in {} objects", bytes(node.cache_bytes as f64), node.cache_objects);
     let memory = (bytes(node.memory_bytes as f64), bytes(node.memory_limit as f64));
     writeln!(out, "memory    {} of {}; the cache has {stored}", memory.0, memory.1)?;
+    if let Some(eviction) = &node.eviction {
+        writeln!(out, "eviction  {}", chosen(eviction))?;
+    }
     if node.refused > 0 {
         writeln!(out, "refused   {} requests, because the node was full", node.refused)?;
     }
@@ -108,6 +113,23 @@ pub fn one(out: &mut dyn Write, node: &NodeStatus) -> io::Result<()> {
         writeln!(out, "{:>10.1}  {nodes:5}  {}", object.rate, object.url)?;
     }
     Ok(())
+}
+
+/// The algorithms in use, with the hit ratios of all by the sample.
+fn chosen(eviction: &EvictionStatus) -> String {
+    let of = |one: &AlgorithmStatus| {
+        format!(
+            "{} {} of bytes {}",
+            one.name,
+            percent(Some(one.hit_ratio)),
+            percent(Some(one.byte_hit_ratio))
+        )
+    };
+    let in_use = eviction.algorithms.iter().filter(|one| one.shards > 0);
+    let in_use: Vec<_> = in_use.map(|one| format!("{} in {}", one.name, one.shards)).collect();
+    let all: Vec<_> = eviction.algorithms.iter().map(of).collect();
+    let switches = eviction.switches;
+    format!("{}, {switches} switches; would have: {}", in_use.join(", "), all.join(", "))
 }
 
 /// Certificates in trouble, and no more than a screen has room for.
