@@ -11,11 +11,12 @@ use clap::Args;
 use http::Uri;
 use levada_client::command::{CommandStatus, block_on, option, output};
 use levada_client::{
-    Client, ClientSettings, Versions, WarmOutcome, WarmReport, WarmRequest, WarmedUrl, parse_url,
+    Client, ClientSettings, Roots, Versions, WarmOutcome, WarmReport, WarmRequest, WarmedUrl,
+    parse_url,
 };
 use levada_types::ByteSize;
 
-use super::get::{args::time, headers, listed, roots};
+use super::get::{args::time, headers, listed};
 
 /// Requests objects, so that the caches of a cluster have them before clients ask.
 ///
@@ -72,7 +73,7 @@ pub(crate) struct WarmArgs {
 pub(crate) fn run(args: &WarmArgs) -> anyhow::Result<CommandStatus> {
     let request = request(args)?;
     let client = Client::new(ClientSettings {
-        roots: roots(args.cacert.as_deref(), args.insecure),
+        roots: Roots::of(args.cacert.as_deref(), args.insecure),
         limit_rate: args.limit_rate.map(|rate| rate.0),
         connect_to: args.node.as_deref().map(node).transpose()?,
         // One connection each, so that --concurrency says how many there are.

@@ -1,6 +1,9 @@
 //! The trusted certificate authorities of a client.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use rustls::{
     ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
@@ -22,6 +25,17 @@ pub enum Roots {
     File(PathBuf),
     /// All certificates are accepted. An attacker on the path can then read and change the data.
     Anyone,
+}
+
+impl Roots {
+    /// Those of a file, if there is one, and the system's otherwise; anyone if `is_anyone`.
+    pub fn of(file: Option<&Path>, is_anyone: bool) -> Self {
+        match (file, is_anyone) {
+            (_, true) => Self::Anyone,
+            (Some(file), _) => Self::File(file.to_owned()),
+            (None, _) => Self::System,
+        }
+    }
 }
 
 /// The reason why TLS cannot be used.
@@ -78,7 +92,7 @@ fn system() -> RootCertStore {
     store
 }
 
-fn file(path: &std::path::Path) -> Result<RootCertStore, TlsError> {
+fn file(path: &Path) -> Result<RootCertStore, TlsError> {
     let wrong = |why: String| TlsError::File { path: path.to_owned(), why };
     let mut store = RootCertStore::empty();
     for certificate in CertificateDer::pem_file_iter(path).map_err(|e| wrong(e.to_string()))? {

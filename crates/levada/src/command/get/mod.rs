@@ -114,7 +114,7 @@ fn shown(path: &Path) -> String {
 /// A client with these options and this rate limit.
 pub(crate) fn client(args: &NetworkArgs, limit: Option<ByteSize>) -> anyhow::Result<Client> {
     let settings = ClientSettings {
-        roots: roots(args.cacert.as_deref(), args.insecure),
+        roots: Roots::of(args.cacert.as_deref(), args.insecure),
         connect_to: None,
         proxy: args.proxy.as_deref().map(Proxy::parse).transpose().context("--proxy")?,
         versions: match (args.http1, args.http3) {
@@ -126,15 +126,6 @@ pub(crate) fn client(args: &NetworkArgs, limit: Option<ByteSize>) -> anyhow::Res
         limit_rate: limit.map(|rate| rate.0),
     };
     Ok(Client::new(settings)?)
-}
-
-/// The authorities that are trusted.
-pub(crate) fn roots(file: Option<&Path>, is_anyone: bool) -> Roots {
-    match (file, is_anyone) {
-        (_, true) => Roots::Anyone,
-        (Some(file), _) => Roots::File(file.to_owned()),
-        (None, _) => Roots::System,
-    }
 }
 
 /// A request for each URL.
