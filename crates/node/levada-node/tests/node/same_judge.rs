@@ -197,6 +197,8 @@ fn drafts() -> impl Strategy<Value = Draft> {
             if trailers.is_some() && fields.len() == 99 {
                 fields.pop();
             }
+            // The same host a second time is a fault over HTTP/1 alone (RFC 9112 Sec. 3.2, RFC 9113 Sec. 8.3.1).
+            fields.retain(|(name, value)| *name != "host" || *value != authority);
             // HTTP/1 has no scheme before `*`.
             let scheme = scheme.filter(|_| target != "*");
             Draft { method, scheme, authority, target, fields, trailers }
