@@ -111,7 +111,7 @@ async fn a_route_that_stays_needs_no_http3_and_whoever_wants_none_gets_none() {
 #[tokio::test]
 async fn tcp_goes_on_where_nothing_answers_over_udp() {
     let bytes = content(2_000_000, 1);
-    // Nobody reads from this socket.
+    // This socket is never read.
     let (_socket, port) = port();
     let server = secure_with(bytes.clone(), 2, &[b"h2"], 0..0, Some(port)).await;
     let case = case(&server);
