@@ -28,7 +28,7 @@ pub enum Roots {
 }
 
 impl Roots {
-    /// Those of a file, if there is one, and the system's otherwise; anyone if `is_anyone`.
+    /// The authorities of a file, if there is one, and the system's otherwise; anyone if `is_anyone`.
     pub fn of(file: Option<&Path>, is_anyone: bool) -> Self {
         match (file, is_anyone) {
             (_, true) => Self::Anyone,

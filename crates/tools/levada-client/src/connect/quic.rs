@@ -65,7 +65,7 @@ pub(super) async fn open(
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
     };
     let socket = UdpSocket::bind(any)?;
-    // The kernel gives what it allows; its default is two thousandths of a second of a fast path.
+    // The kernel gives what it allows. Its default holds two milliseconds of 1 Gbit/s.
     let _ = set_socket_recv_buffer_size(&socket, SOCKET_BUFFER);
     let runtime = Arc::new(TokioRuntime);
     let endpoint = Endpoint::new(EndpointConfig::default(), None, socket, runtime)?;
@@ -137,7 +137,7 @@ fn offered(field: &str) -> Option<u16> {
     })
 }
 
-/// Longer round trips than this are those of no path on Earth; where UDP is blocked, it is lost once.
+/// Longer than a round trip by satellite. Where UDP is blocked, this time is lost once.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(1);
 const SOCKET_BUFFER: usize = 4 << 20;
 
