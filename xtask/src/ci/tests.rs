@@ -18,7 +18,7 @@ pub(super) fn run(packages: &[&str], skips: &mut Skips) -> anyhow::Result<()> {
     };
     let result = if skips.has("second and third tries of tests", "nextest") {
         // Tests wait for timers, sockets and disks more than they compute.
-        let threads = (3 * thread::available_parallelism()?.get()).to_string();
+        let threads = (4 * thread::available_parallelism()?.get()).to_string();
         let nextest = ["nextest", "run", "--profile", "ci", "--test-threads", &threads];
         // Nextest does not run the examples in documentation.
         test(&["test", "--doc"]).and_then(|()| test(&nextest))
