@@ -496,8 +496,9 @@ impl<'a> World<'a> {
         if last {
             self.requests[request].stage = Stage::Sending;
         }
-        let bytes = block_bytes(size, block);
-        self.network.ready(request, bytes, size, self.now, &mut self.agenda);
+        let head = self.prepared.scenario.network.response_head.0;
+        let bytes = block_bytes(size, block) + if block == 0 { head } else { 0 };
+        self.network.ready(request, bytes, size + head, self.now, &mut self.agenda);
         if !last {
             self.respond(request);
         }

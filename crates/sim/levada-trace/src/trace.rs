@@ -181,8 +181,12 @@ impl Trace {
         Self { objects, requests, times: None }
     }
 
-    /// The same requests at these times, ascending, one for each.
-    pub(crate) fn at(self, times: Vec<Timestamp>) -> Self {
+    /// The same requests at these times.
+    ///
+    /// # Panics
+    /// When there is not one time for each request, or one is before the last.
+    pub fn at(self, times: Vec<Timestamp>) -> Self {
+        assert!(times.len() == self.requests.len() && times.is_sorted(), "one ascending time each");
         Self { times: Some(times), ..self }
     }
 

@@ -117,4 +117,20 @@ mod tests {
             assert!(off.abs() < 0.001, "{bytes} bytes: {bulk:?} {packets:?}");
         }
     }
+
+    #[test]
+    fn persistent_connections_save_a_round_trip_in_both_networks() {
+        let shape = Shape { servers: 1, slow: 0.0, slow_bits_per_second: 1, clients: 1, seed: 1 };
+        let topology = build("star", &Default::default(), &shape).unwrap();
+        let one = [Transfer { at: Timestamp::ZERO, client: 0, server: 0, bytes: 8_000 }];
+        let saved = [Fidelity::Flow, Fidelity::Packet].map(|fidelity| {
+            let [opened, kept] = [false, true].map(|persistent| {
+                let model = NetworkModel { fidelity, persistent, ..NetworkModel::default() };
+                transfer(&topology, &model, &one).unwrap()[0].last.as_secs_f64()
+            });
+            opened - kept
+        });
+        let [flow, packets] = saved;
+        assert!(flow > 0.001 && (flow - packets).abs() < 0.001, "{saved:?}");
+    }
 }

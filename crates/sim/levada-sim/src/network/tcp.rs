@@ -25,12 +25,14 @@ pub(crate) struct Tcp {
     pub(crate) initial_window: u32,
     /// Largest window, in segments.
     pub(crate) window: u32,
+    /// Whether connections are there before the first request.
+    pub(crate) persistent: bool,
 }
 
 impl From<&NetworkModel> for Tcp {
     fn from(model: &NetworkModel) -> Self {
-        let NetworkModel { segment, initial_window, window, .. } = *model;
-        Self { segment, initial_window, window }
+        let NetworkModel { segment, initial_window, window, persistent, .. } = *model;
+        Self { segment, initial_window, window, persistent }
     }
 }
 
@@ -55,9 +57,9 @@ impl Timing {
 
 impl Tcp {
     /// Time from the first packet of a client until the server has the whole request, which comes
-    /// with the last packet of the handshake.
+    /// with the last packet of the handshake, if there is one.
     pub(crate) fn request(self, timing: Timing) -> u64 {
-        3 * timing.back
+        if self.persistent { timing.back } else { 3 * timing.back }
     }
 
     /// Number of segments for `bytes`; an empty response takes one packet too.
@@ -99,7 +101,7 @@ impl Tcp {
 mod tests {
     use super::*;
 
-    const NS2: Tcp = Tcp { segment: 536, initial_window: 1, window: 20 };
+    const NS2: Tcp = Tcp { segment: 536, initial_window: 1, window: 20, persistent: false };
 
     #[test]
     fn rounds_double_up_to_the_largest_window() {

@@ -377,6 +377,11 @@ pub struct NetworkModel {
     pub least_timeout: Time,
     /// Size of a request, without headers.
     pub request: Size,
+    /// Size of the head of a response, which is sent before its body.
+    pub response_head: Size,
+    /// Connections are there before the first request, as a proxy keeps them: there is no handshake, and a
+    /// request reaches the server after half a round trip.
+    pub persistent: bool,
 }
 
 impl Default for NetworkModel {
@@ -391,6 +396,8 @@ impl Default for NetworkModel {
             first_timeout: Time(Duration::from_secs(3)),
             least_timeout: Time(Duration::from_secs(1)),
             request: Size(300),
+            response_head: Size(0),
+            persistent: false,
         }
     }
 }

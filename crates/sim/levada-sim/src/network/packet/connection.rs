@@ -105,10 +105,16 @@ impl Connection {
         }
     }
 
-    /// The client opens it.
-    pub(super) fn begin(&mut self, now: u64, settings: &TcpSettings) {
-        self.wants.syn = true;
-        self.syn_at = now;
+    /// The client opens it, or sends its request where the connection is there.
+    pub(super) fn begin(&mut self, now: u64, persistent: bool, settings: &TcpSettings) {
+        if persistent {
+            self.stage = ConnectionState::Requesting;
+            self.wants.request = true;
+            self.syn_ack_at = NEVER;
+        } else {
+            self.wants.syn = true;
+            self.syn_at = now;
+        }
         self.await_answer(now, settings);
     }
 

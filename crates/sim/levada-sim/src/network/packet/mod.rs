@@ -36,6 +36,7 @@ pub(crate) use levada_topology::tcp::MAX_WINDOW;
 #[derive(Debug)]
 pub struct PacketNetwork {
     settings: TcpSettings,
+    persistent: bool,
     paths: Paths,
     /// Links by [`Hop::index`](levada_topology::Hop::index).
     links: Vec<Link>,
@@ -129,6 +130,7 @@ impl PacketNetwork {
             .collect();
         Self {
             settings: model.into(),
+            persistent: model.persistent,
             paths: Paths::new(routes, servers, clients),
             calendar: Calendar::new(links.len()),
             links,
@@ -159,7 +161,7 @@ impl PacketNetwork {
             self.of_transfer.resize(at + 1, NONE);
         }
         self.of_transfer[at] = number;
-        self.connections[number].begin(now.0, &self.settings);
+        self.connections[number].begin(now.0, self.persistent, &self.settings);
         self.after(number, now.0, agenda);
         self.plan(agenda);
     }
