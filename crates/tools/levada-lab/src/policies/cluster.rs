@@ -67,6 +67,9 @@ impl ClusterHosts {
         let hub = network.host("hub")?;
         let names = (0..args.nodes).map(|at| network.host(&server_name(at.into())));
         let nodes = names.collect::<Result<Vec<_>, _>>()?;
+        for host in nodes.iter().chain([&hub]) {
+            host.set("net.ipv4.tcp_congestion_control", "cubic")?;
+        }
         let mut ends = vec![(&hub, DEVICE, ORIGIN)];
         ends.extend((0..).zip(&nodes).map(|(at, node)| (node, DEVICE, behind(at))));
         let ethernet = network.ethernet(&ends)?;
@@ -197,4 +200,4 @@ const ADMIN_PORT: u16 = 9180;
 pub(super) const FRONTS: u16 = 2;
 const DEVICE: &str = "eth0";
 /// Packets that may wait for a link: half a second of 4 Mbit/s.
-const QUEUE: usize = 170;
+pub(super) const QUEUE: usize = 170;

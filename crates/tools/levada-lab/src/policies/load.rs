@@ -1,60 +1,17 @@
-//! The load: requests at exponentially distributed intervals, sent whether or not earlier ones have
-//! been answered, and a record of each.
+//! The load: requests that are sent whether or not earlier ones have been answered, and a record of each.
 
 use std::{cell::RefCell, collections::HashMap, net::SocketAddr, rc::Rc, time::Duration};
 
 use levada_testbed::{
-    cluster::{
-        load::{open_loop, poisson},
-        percentile,
-    },
-    emulation::{
-        client::Client,
-        trace::{ROOT, renamed, url},
-    },
+    cluster::{load::open_loop, percentile},
+    emulation::{client::Client, trace::ROOT},
 };
-use levada_trace::{RICE, Trace, TraceObject};
-use levada_types::Rng;
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep_until, timeout},
 };
 
-/// The documents, and the order in which they are requested.
-pub(super) struct Documents {
-    trace: Trace,
-    hot: Vec<TraceObject>,
-}
-
-/// A part of the requests that is for hot documents.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Crowd {
-    /// From 0 to 1.
-    pub(super) share: f64,
-    /// Number of hot documents.
-    pub(super) documents: usize,
-}
-
-impl Documents {
-    /// Documents and requests like Rice University's, scaled down.
-    pub(super) fn new(seed: u64) -> Self {
-        let requests = DOCUMENTS as u64 * (RICE.requests / RICE.files as u64);
-        let trace = renamed(&RICE.scaled(DOCUMENTS, requests).generate(seed));
-        let hot =
-            |number| TraceObject { name: url(&format!("hot-{number}"), HOT_SIZE), size: HOT_SIZE };
-        Self { trace, hot: (0..HOT).map(hot).collect() }
-    }
-
-    /// Bytes of all documents.
-    pub(super) fn bytes(&self) -> u64 {
-        self.trace.objects().iter().map(|object| object.size).sum()
-    }
-
-    /// The trace, for the simulator.
-    pub(super) fn trace(&self) -> &Trace {
-        &self.trace
-    }
-}
+use super::requests::{Documents, Phase, RequestPlan};
 
 /// Load on a cluster, and what came of it so far.
 pub(super) struct Load<'a> {
@@ -62,8 +19,7 @@ pub(super) struct Load<'a> {
     fronts: Vec<Rc<Client>>,
     records: Rc<RefCell<Vec<Record>>>,
     tasks: JoinSet<()>,
-    rng: Rng,
-    next: usize,
+    plan: RequestPlan,
     /// When the next period begins.
     due: Instant,
 }
@@ -96,34 +52,33 @@ impl<'a> Load<'a> {
             fronts: fronts.iter().map(|front| Rc::new(Client::of(*front, false))).collect(),
             records: Rc::default(),
             tasks: JoinSet::new(),
-            rng: Rng::new(seed),
-            next: 0,
+            plan: RequestPlan::new(seed),
             due: Instant::now(),
         }
     }
 
-    /// Sends requests at `rate` per second for this time, and returns its beginning and its end. No
-    /// time is between this period and the one before.
-    pub(super) async fn offer(
-        &mut self,
-        rate: f64,
-        length: Duration,
-        crowd: Option<Crowd>,
-    ) -> (Instant, Instant) {
-        let (begin, rng) = (self.due, Rng::new(self.rng.bits()));
-        let times = poisson(rate, (Duration::ZERO, length), rng);
-        open_loop(begin, times.map(|at| (at, ())), |due, ()| self.send(due, crowd)).await;
-        self.due = begin + length;
+    /// When the next phase begins.
+    pub(super) fn due(&self) -> Instant {
+        self.due
+    }
+
+    /// Sends the requests of a phase, and returns its beginning and its end. No time is between this phase
+    /// and the one before.
+    pub(super) async fn offer(&mut self, phase: Phase) -> (Instant, Instant) {
+        let begin = self.due;
+        let requests = self.plan.next(self.documents, phase);
+        open_loop(begin, requests.into_iter(), |due, number| self.send(due, number)).await;
+        self.due = begin + phase.length;
         sleep_until(self.due).await;
         while self.tasks.try_join_next().is_some() {}
         (begin, self.due)
     }
 
-    fn send(&mut self, begun: Instant, crowd: Option<Crowd>) {
-        let object = self.choose(crowd).clone();
-        let client = self.fronts[self.next % self.fronts.len()].clone();
+    fn send(&mut self, begun: Instant, number: u32) {
+        let object = self.documents.get(number).clone();
         let records = self.records.clone();
         let number = records.borrow().len();
+        let client = self.fronts[number % self.fronts.len()].clone();
         records.borrow_mut().push(Record { begun, end: None });
         self.tasks.spawn_local(async move {
             let target = &object.name[ROOT..];
@@ -140,19 +95,6 @@ impl<'a> Load<'a> {
             };
             records.borrow_mut()[number].end = Some(end);
         });
-    }
-
-    fn choose(&mut self, crowd: Option<Crowd>) -> &'a TraceObject {
-        let of_the_crowd = crowd.filter(|crowd| self.rng.unit() < crowd.share);
-        self.next += 1;
-        match of_the_crowd {
-            Some(crowd) => &self.documents.hot[self.rng.below(crowd.documents.clamp(1, HOT))],
-            None => {
-                let requests = self.documents.trace.requests();
-                let object = requests[self.next % requests.len()];
-                &self.documents.trace.objects()[object as usize]
-            }
-        }
     }
 
     /// The results of the requests that were due in this period.
@@ -227,9 +169,6 @@ fn served_by(headers: &http::HeaderMap) -> (usize, bool) {
 pub(super) const LIMIT: Duration = Duration::from_millis(500);
 /// How long a client waits for an answer: many times [`LIMIT`], so that slow answers are measured, not cut off.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-const DOCUMENTS: usize = 2_000;
-const HOT: usize = 10;
-const HOT_SIZE: u64 = 6_000;
 
 #[cfg(test)]
 mod tests {

@@ -7,6 +7,7 @@ mod cluster;
 mod load;
 mod predict;
 mod report;
+mod requests;
 mod scenario;
 mod table;
 
@@ -18,7 +19,8 @@ use levada_testbed::{cluster::until_interrupted, emulation::strategy::Strategy};
 
 use self::{
     cluster::{ClusterHosts, NodeSpec},
-    load::{Documents, LIMIT, Load},
+    load::{LIMIT, Load},
+    requests::Documents,
     scenario::ScenarioOutcome,
 };
 

@@ -1,5 +1,4 @@
-//! The simulator's prediction: the same rates, each for as long, meet the same cluster, documents and
-//! policy. The servers have the names and the eviction of the real nodes, and a rate is carried by the
+//! The simulator's prediction: the same requests at the same moments meet the same cluster and policy. The servers have the names and the eviction of the real nodes, and a rate is carried by the
 //! same rule: requests without an answer count.
 
 use std::time::Duration;
@@ -8,7 +7,7 @@ use levada_cache::eviction::DEFAULT_EVICTION;
 use levada_policy::ParameterValue;
 use levada_sim::prototype::server_name;
 use levada_sim::{
-    Arrivals, Cache, Failure, Flash, Metric, NetworkModel, Outcome, Scenario, Servers, Share, Size,
+    Arrivals, Cache, Failure, Fidelity, Metric, NetworkModel, Outcome, Scenario, Servers, Size,
     Time, Workload,
 };
 use levada_testbed::emulation::{
@@ -18,9 +17,10 @@ use levada_testbed::emulation::{
 
 use super::{
     Figures, PoliciesSetup,
-    cluster::FRONTS,
+    cluster::{FRONTS, QUEUE},
     load::{ANSWER_TIMEOUT, LIMIT},
-    scenario::{self, COLD_RATE, CROWD_RATE, KILLED_EVERY, KILLED_FOR, KILLED_RATE, MISSED, ONSET},
+    requests::Phase,
+    scenario::{self, KILLED_EVERY, KILLED_FOR, MISSED, ONSET, is_constant},
 };
 use crate::args::policies::{PoliciesArgs, PoliciesScenario};
 
@@ -34,34 +34,14 @@ pub(super) fn predict(
     scenario: PoliciesScenario,
     strategy: &Strategy,
 ) -> anyhow::Result<Figures> {
-    let (warm_up, length) = (args.warm_up, args.duration);
-    let time = match scenario {
-        PoliciesScenario::Cold => Constant { rate: COLD_RATE, from: length * 2 / 3, to: length },
-        PoliciesScenario::Crowd => {
-            Constant { rate: CROWD_RATE, from: warm_up, to: warm_up + ONSET }
-        }
-        PoliciesScenario::Killed => {
-            Constant { rate: KILLED_RATE, from: warm_up, to: warm_up + length }
-        }
-        _ => return capacity(args, setup, scenario, strategy),
-    };
-    let steps = Steps { rates: vec![time.rate], each: time.to };
-    let outcome =
-        play(&cluster(args, setup, scenario, strategy, steps, time.from), setup.documents.trace())?;
-    Ok(figures(&outcome, None))
-}
-
-/// A constant rate, and the measured time.
-struct Constant {
-    rate: f64,
-    from: Duration,
-    to: Duration,
-}
-
-/// Rates, each for as long.
-struct Steps {
-    rates: Vec<f64>,
-    each: Duration,
+    let [warm_up, measured] = scenario::phases(scenario, args);
+    if !is_constant(scenario) {
+        return capacity(args, setup, scenario, strategy);
+    }
+    // Of a crowd, its first seconds are compared.
+    let length = if scenario == PoliciesScenario::Crowd { ONSET } else { measured.length };
+    let phases = [warm_up, Phase { length, ..measured }];
+    Ok(figures(&simulate(args, setup, scenario, strategy, &phases)?, None))
 }
 
 fn figures(outcome: &Outcome, capacity: Option<f64>) -> Figures {
@@ -76,17 +56,14 @@ fn capacity(
     scenario: PoliciesScenario,
     strategy: &Strategy,
 ) -> anyhow::Result<Figures> {
-    let warm_up = args.warm_up.as_secs_f64() / args.step.as_secs_f64();
-    let mut rates = vec![args.from; warm_up.ceil() as usize];
+    let [warm_up, first] = scenario::phases(scenario, args);
+    let mut phases = vec![warm_up];
     let (mut carried, mut missed) = (Figures::default(), 0);
-    for rate in scenario::rates(args.from) {
-        rates.push(rate);
-        let steps = Steps { rates: rates.clone(), each: args.step };
-        let from = args.step * (rates.len() - 1) as u32;
-        let ramp = cluster(args, setup, scenario, strategy, steps, from);
-        let outcome = play(&ramp, setup.documents.trace())?;
+    for step in scenario::steps(first) {
+        phases.push(step);
+        let outcome = simulate(args, setup, scenario, strategy, &phases)?;
         match is_fine(&outcome) {
-            true => (carried, missed) = (figures(&outcome, Some(rate)), 0),
+            true => (carried, missed) = (figures(&outcome, Some(step.rate)), 0),
             false => missed += 1,
         }
         if missed == MISSED {
@@ -106,40 +83,29 @@ fn is_fine(outcome: &Outcome) -> bool {
         && longest.is_some_and(|seconds| seconds < ANSWER_TIMEOUT.as_secs_f64())
 }
 
-/// The cluster under these rates, measured from `from` to the last request. Processors cost nothing.
-fn cluster(
+/// The cluster under the requests of these phases. The last phase is measured. Processors cost nothing.
+fn simulate(
     args: &PoliciesArgs,
     setup: &PoliciesSetup,
     scenario: PoliciesScenario,
     strategy: &Strategy,
-    mut steps: Steps,
-    from: Duration,
-) -> Scenario {
-    let length = steps.each * steps.rates.len() as u32;
-    // Every request has its answer at the end, however late.
-    steps.rates.push(NO_MORE);
+    phases: &[Phase],
+) -> anyhow::Result<Outcome> {
+    let end: Duration = phases.iter().map(|phase| phase.length).sum();
+    let from = end - phases.last().map_or(Duration::ZERO, |phase| phase.length);
     let network = [
-        ("server_mbps", ParameterValue::Number(args.rate as f64 * 8e-6)),
+        ("server_mbps", ParameterValue::Number(args.rate as f64 * 8e-6 * PLAIN_PACKET)),
+        ("queue", ParameterValue::Integer(QUEUE as i64)),
         ("front_ends", ParameterValue::Integer(FRONTS.into())),
     ];
     let base = emulated(args.seed.into(), strategy, network);
-    let flash = match scenario {
-        PoliciesScenario::Crowd => {
-            Some(Flash { clients: Share(0.5), urls: 1, begin: Time(from), ..Flash::default() })
-        }
-        _ => scenario::crowd(scenario).map(|crowd| Flash {
-            clients: Share(crowd.share),
-            urls: crowd.documents,
-            ..Flash::default()
-        }),
-    };
     let failure = (scenario == PoliciesScenario::Killed).then(|| Failure {
         at: Time(from),
         r#for: Time(KILLED_FOR),
         every: Some(Time(KILLED_EVERY)),
         ..Failure::default()
     });
-    Scenario {
+    let cluster = Scenario {
         servers: Servers {
             count: args.nodes.into(),
             cpu: 1000.0,
@@ -148,29 +114,42 @@ fn cluster(
             names: (0..args.nodes.into()).map(server_name).collect(),
             tries: scenario::tries(scenario),
             noticed_after: Time(NOTICED_AFTER),
-            failure: failure.into_iter().collect(),
+            failure: failure.clone().into_iter().collect(),
             ..Servers::default()
         },
-        workload: Workload {
-            arrivals: Arrivals::Constant,
-            step: Time(steps.each),
-            steps: steps.rates,
-            flash,
-            ..base.workload
-        },
+        workload: Workload { arrivals: Arrivals::Recorded, repeat: None, ..base.workload },
         cache: Cache {
             memory: Size(setup.memory),
             eviction: DEFAULT_EVICTION.name.to_owned(),
             ..Cache::default()
         },
-        network: NetworkModel { initial_window: 10, window: 1000, ..base.network },
-        measure: between(from, length + DRAIN),
+        network: NetworkModel {
+            // Packets have no failures.
+            fidelity: if failure.is_some() { Fidelity::Flow } else { Fidelity::Packet },
+            segment: SEGMENT,
+            initial_window: 10,
+            window: WINDOW,
+            first_timeout: Time(Duration::from_secs(1)),
+            least_timeout: Time(Duration::from_millis(200)),
+            ack_delay: Time(Duration::from_millis(40)),
+            response_head: HEAD,
+            persistent: true,
+            ..base.network
+        },
+        measure: between(from, end + DRAIN),
         ..base
-    }
+    };
+    play(&cluster, &setup.documents.trace(args.seed.into(), phases))
 }
 
-/// Requests per second after the last step.
-const NO_MORE: f64 = 1e-6;
+/// Linux has larger windows. These fill half of a link's queue, as many as a document has segments.
+const WINDOW: u32 = 64;
+/// TCP's segment with time stamps, in bytes.
+const SEGMENT: u32 = 1448;
+/// A full packet of the simulator as a part of one of Linux, which has 12 bytes of time stamps more.
+const PLAIN_PACKET: f64 = 1488.0 / 1500.0;
+/// The head of a node's response, and the packets that begin and end connections, as counted on the wires.
+const HEAD: Size = Size(250);
 /// A front-end ejects a node after three requests that found it gone, and tries it again soon after it is back.
 const NOTICED_AFTER: Duration = Duration::from_millis(200);
 /// Time for the last requests, longer than the client waits.

@@ -7,7 +7,8 @@ use levada_types::{ByteSize, format_duration};
 use serde_json::{Value, json};
 
 use super::{
-    Figures, PoliciesSetup, PolicyRow, cluster::FRONTS, load::Period, scenario::ScenarioOutcome,
+    Figures, PoliciesSetup, PolicyRow, cluster::FRONTS, load::Period, requests::DOCUMENTS,
+    scenario::ScenarioOutcome,
 };
 use crate::args::policies::{PoliciesArgs, PoliciesScenario};
 
@@ -27,7 +28,7 @@ pub(super) fn begin(args: &PoliciesArgs, setup: &PoliciesSetup) -> anyhow::Resul
             "documents: generated like Rice University's, seed {}, {} in {} files",
             args.seed,
             ByteSize(setup.documents.bytes()),
-            setup.documents.trace().objects().len()
+            DOCUMENTS
         ),
         format!(
             "times: a warm-up of {}, and steps of {}",

@@ -1,13 +1,14 @@
 //! The events that the cluster meets: a ramp, a cold start, a crowd, or nodes that are killed.
 
-use std::time::Duration;
+use std::{iter, time::Duration};
 
 use anyhow::anyhow;
 use tokio::time::{Instant, sleep_until};
 
 use super::{
     cluster::{ClusterHosts, NodeCluster},
-    load::{Crowd, LIMIT, Load, Period},
+    load::{LIMIT, Load, Period},
+    requests::{Crowd, Phase},
 };
 use crate::args::policies::{PoliciesArgs, PoliciesScenario};
 
@@ -51,42 +52,66 @@ fn disk(scenario: PoliciesScenario) -> f64 {
     }
 }
 
-/// The crowd that is there from the beginning.
-pub(super) fn crowd(scenario: PoliciesScenario) -> Option<Crowd> {
-    use PoliciesScenario::{DiskFlash, LinksFlash};
-    matches!(scenario, LinksFlash | DiskFlash).then_some(Crowd { share: 0.25, documents: 10 })
+/// The warm-up of a scenario, and the phase that is measured; for a ramp, its first step.
+pub(super) fn phases(scenario: PoliciesScenario, args: &PoliciesArgs) -> [Phase; 2] {
+    use PoliciesScenario::{Cold, Crowd as OneDocument, DiskFlash, Killed, LinksFlash};
+    let (step, length) = (args.step, args.duration);
+    let few = matches!(scenario, LinksFlash | DiskFlash);
+    let crowd = few.then_some(Crowd { share: 0.25, documents: 10 });
+    let one = Some(Crowd { share: 0.5, documents: 1 });
+    let phases = match scenario {
+        Cold => [(COLD_RATE, length * 2 / 3, None), (COLD_RATE, length / 3, None)],
+        OneDocument => [(CROWD_RATE, args.warm_up, None), (CROWD_RATE, length, one)],
+        Killed => [(KILLED_RATE, args.warm_up, None), (KILLED_RATE, length, None)],
+        _ => [(args.from, args.warm_up, crowd), (args.from, step, crowd)],
+    };
+    phases.map(|(rate, length, crowd)| Phase { rate, length, crowd })
 }
 
-/// The rates of a ramp.
-pub(super) fn rates(from: f64) -> impl Iterator<Item = f64> {
-    std::iter::successors(Some(from), |rate| Some(rate * GROWTH))
+/// The steps of a ramp from the first on.
+pub(super) fn steps(first: Phase) -> impl Iterator<Item = Phase> {
+    iter::successors(Some(first), |last| Some(Phase { rate: last.rate * GROWTH, ..*last }))
+}
+
+/// Whether the scenario has one rate.
+pub(super) fn is_constant(scenario: PoliciesScenario) -> bool {
+    use PoliciesScenario::{Cold, Crowd, Killed};
+    matches!(scenario, Cold | Crowd | Killed)
 }
 
 /// Plays the scenario.
 pub(super) async fn play(
     scenario: PoliciesScenario,
     args: &PoliciesArgs,
-    load: Load<'_>,
+    mut load: Load<'_>,
     (hosts, cluster): (&ClusterHosts, &mut NodeCluster),
 ) -> anyhow::Result<ScenarioOutcome> {
+    let [warm_up, phase] = phases(scenario, args);
+    load.offer(warm_up).await;
+    if !is_constant(scenario) {
+        return Ok(ramp(phase, load).await);
+    }
+    let period = match scenario {
+        PoliciesScenario::Killed => killed(args, phase, &mut load, hosts, cluster).await?,
+        _ => load.offer(phase).await,
+    };
+    tokio::time::sleep(LIMIT).await;
     Ok(match scenario {
-        PoliciesScenario::Cold => cold(args, load).await,
-        PoliciesScenario::Crowd => one_document(args, load).await,
-        PoliciesScenario::Killed => killed(args, load, hosts, cluster).await?,
-        _ => ramp(args, crowd(scenario), load).await,
+        PoliciesScenario::Cold => ScenarioOutcome::Cold(load.judge(period)),
+        PoliciesScenario::Killed => ScenarioOutcome::Killed(load.judge(period)),
+        _ => one_document(phase, period, &load),
     })
 }
 
 /// Raises the rate until [`MISSED`] steps in a row are not carried.
-async fn ramp(args: &PoliciesArgs, crowd: Option<Crowd>, mut load: Load<'_>) -> ScenarioOutcome {
-    load.offer(args.from, args.warm_up, crowd).await;
+async fn ramp(first: Phase, mut load: Load<'_>) -> ScenarioOutcome {
     let mut carried = None;
     let mut missed = 0;
     let mut before = None;
-    for rate in rates(args.from) {
-        let now = load.offer(rate, args.step, crowd).await;
+    for phase in steps(first) {
+        let now = load.offer(phase).await;
         // All requests of the step before are older than the limit.
-        if let Some((rate, period)) = before.replace((rate, now)) {
+        if let Some((rate, period)) = before.replace((phase.rate, now)) {
             let period = load.judge(period);
             match period.is_fine() {
                 true => (carried, missed) = (Some((rate, period)), 0),
@@ -101,23 +126,15 @@ async fn ramp(args: &PoliciesArgs, crowd: Option<Crowd>, mut load: Load<'_>) -> 
     ScenarioOutcome::Capacity(carried)
 }
 
-/// Meets empty caches with a constant rate.
-async fn cold(args: &PoliciesArgs, mut load: Load<'_>) -> ScenarioOutcome {
-    load.offer(COLD_RATE, args.duration * 2 / 3, None).await;
-    let last = load.offer(COLD_RATE, args.duration / 3, None).await;
-    tokio::time::sleep(LIMIT).await;
-    ScenarioOutcome::Cold(load.judge(last))
-}
-
-/// Kills one node after the other.
+/// Kills one node after the other while the phase lasts.
 async fn killed(
     args: &PoliciesArgs,
-    mut load: Load<'_>,
+    phase: Phase,
+    load: &mut Load<'_>,
     hosts: &ClusterHosts,
     cluster: &mut NodeCluster,
-) -> anyhow::Result<ScenarioOutcome> {
-    let (before, _) = load.offer(KILLED_RATE, args.warm_up, None).await;
-    let begin = before + args.warm_up;
+) -> anyhow::Result<(Instant, Instant)> {
+    let begin = load.due();
     let killing = async {
         for turn in 0.. {
             sleep_until(begin + KILLED_EVERY * turn).await;
@@ -125,21 +142,19 @@ async fn killed(
         }
         Ok(())
     };
-    let period = tokio::select! {
-        ended = killing => return Err(ended.err().unwrap_or_else(|| anyhow!("there is no end of turns"))),
-        period = load.offer(KILLED_RATE, args.duration, None) => period,
-    };
-    tokio::time::sleep(LIMIT).await;
-    Ok(ScenarioOutcome::Killed(load.judge(period)))
+    tokio::select! {
+        ended = killing => Err(ended.err().unwrap_or_else(|| anyhow!("there is no end of turns"))),
+        period = load.offer(phase) => Ok(period),
+    }
 }
 
-/// Has half of the requests ask for one document from one moment on.
-async fn one_document(args: &PoliciesArgs, mut load: Load<'_>) -> ScenarioOutcome {
-    load.offer(CROWD_RATE, args.warm_up, None).await;
-    let crowd = Crowd { share: 0.5, documents: 1 };
-    let (begin, end) = load.offer(CROWD_RATE, args.duration, Some(crowd)).await;
-    tokio::time::sleep(LIMIT).await;
-    let seconds = (0..args.duration.as_secs() as u32).map(|at| SECOND * at);
+/// The results of a phase in which half of the requests ask for one document.
+fn one_document(
+    phase: Phase,
+    (begin, end): (Instant, Instant),
+    load: &Load<'_>,
+) -> ScenarioOutcome {
+    let seconds = (0..phase.length.as_secs() as u32).map(|at| SECOND * at);
     let is_slow = |at: &Duration| {
         let second: (Instant, Instant) = (begin + *at, begin + *at + SECOND);
         !load.judge(second).is_fine()
@@ -147,7 +162,7 @@ async fn one_document(args: &PoliciesArgs, mut load: Load<'_>) -> ScenarioOutcom
     let settled = seconds.rev().find(is_slow).map_or(Duration::ZERO, |last| last + SECOND);
     ScenarioOutcome::Crowd {
         onset: load.judge((begin, begin + ONSET)),
-        settled: Some(settled).filter(|settled| *settled < args.duration),
+        settled: Some(settled).filter(|settled| *settled < phase.length),
         all: load.judge((begin, end)),
     }
 }
@@ -157,9 +172,9 @@ pub(super) const MISSED: u32 = 2;
 /// Growth of a ramp at each step.
 const GROWTH: f64 = 1.05;
 /// Requests per second.
-pub(super) const COLD_RATE: f64 = 150.0;
-pub(super) const CROWD_RATE: f64 = 170.0;
-pub(super) const KILLED_RATE: f64 = 130.0;
+const COLD_RATE: f64 = 150.0;
+const CROWD_RATE: f64 = 170.0;
+const KILLED_RATE: f64 = 130.0;
 /// The first seconds of a crowd.
 pub(super) const ONSET: Duration = Duration::from_secs(10);
 /// Time from one node that is killed to the next.
