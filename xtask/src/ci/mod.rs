@@ -9,7 +9,7 @@ mod quick;
 mod skips;
 mod tests;
 
-use std::{process::Command, time::Instant};
+use std::{process::Command, thread, time::Instant};
 
 use anyhow::Context as _;
 
@@ -23,9 +23,9 @@ use crate::{
 };
 
 /// The name of a check, and the check, which is handed its name.
-type Step<'a> = (&'a str, Box<dyn Fn(&str, &mut Skips) -> anyhow::Result<()> + 'a>);
+type Step<'a> = (&'a str, Box<dyn Fn(&str, &mut Skips) -> anyhow::Result<()> + Send + 'a>);
 
-/// Runs every step until one fails.
+/// Runs every step until one fails. The last ones run at once: two of them mostly wait for networks and disks.
 ///
 /// # Errors
 /// That of the step that failed.
@@ -35,12 +35,14 @@ pub(crate) fn run() -> anyhow::Result<()> {
         ("costs", Box::new(costs::check)),
         ("dependencies", Box::new(dependencies::check)),
         ("crates", Box::new(|_, _| crates())),
+    ]);
+    let last: Vec<Step<'_>> = vec![
         ("documentation", Box::new(|_, _| documentation())),
         ("book", Box::new(book)),
         ("Python", Box::new(python::check)),
         ("packages", Box::new(packages::check)),
-    ]);
-    take(steps)
+    ];
+    take(steps, last)
 }
 
 /// Runs the checks that are enough for most changes.
@@ -48,7 +50,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
 /// # Errors
 /// That of the step that failed.
 pub(crate) fn test() -> anyhow::Result<()> {
-    take(usual())
+    take(usual(), Vec::new())
 }
 
 /// Runs the check of the Python package.
@@ -56,7 +58,7 @@ pub(crate) fn test() -> anyhow::Result<()> {
 /// # Errors
 /// When it fails.
 pub(crate) fn python() -> anyhow::Result<()> {
-    take(vec![("Python", Box::new(python::check))])
+    take(vec![("Python", Box::new(python::check))], Vec::new())
 }
 
 /// Runs the check of the Debian package.
@@ -64,7 +66,7 @@ pub(crate) fn python() -> anyhow::Result<()> {
 /// # Errors
 /// When it fails.
 pub(crate) fn packages() -> anyhow::Result<()> {
-    take(vec![("packages", Box::new(packages::check))])
+    take(vec![("packages", Box::new(packages::check))], Vec::new())
 }
 
 fn usual<'a>() -> Vec<Step<'a>> {
@@ -76,20 +78,34 @@ fn usual<'a>() -> Vec<Step<'a>> {
     ]
 }
 
-fn take(steps: Vec<Step<'_>>) -> anyhow::Result<()> {
+/// Takes steps one after the other, and then the last ones at once.
+fn take(steps: Vec<Step<'_>>, last: Vec<Step<'_>>) -> anyhow::Result<()> {
     let start = Instant::now();
     let mut skips = Skips::default();
-    for (name, step) in steps {
-        eprintln!("xtask: {name}");
-        let begin = Instant::now();
-        let result = step(name, &mut skips);
-        let passed = if result.is_ok() { "passed" } else { "failed" };
-        eprintln!("xtask: {name} {passed} after {:.1} s", begin.elapsed().as_secs_f64());
-        result.context(name.to_owned())?;
+    for step in steps {
+        skips.merge(pass(step)?);
+    }
+    let results: Vec<_> = thread::scope(|scope| {
+        let begun: Vec<_> = last.into_iter().map(|step| scope.spawn(|| pass(step))).collect();
+        begun.into_iter().map(|step| step.join().expect("a step has panicked")).collect()
+    });
+    for result in results {
+        skips.merge(result?);
     }
     skips.conclude()?;
     eprintln!("xtask: all passed after {:.1} s", start.elapsed().as_secs_f64());
     Ok(())
+}
+
+/// Takes a step, and returns what it left out.
+fn pass((name, step): Step<'_>) -> anyhow::Result<Skips> {
+    eprintln!("xtask: {name}");
+    let (begin, mut skips) = (Instant::now(), Skips::default());
+    let result = step(name, &mut skips);
+    let passed = if result.is_ok() { "passed" } else { "failed" };
+    eprintln!("xtask: {name} {passed} after {:.1} s", begin.elapsed().as_secs_f64());
+    result.context(name.to_owned())?;
+    Ok(skips)
 }
 
 fn format(name: &str, skips: &mut Skips) -> anyhow::Result<()> {

@@ -45,7 +45,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     if !changed.is_empty() {
         steps.push(("tests", Box::new(|_, skips| super::tests::run(&packages(&changed), skips))));
     }
-    take(steps)
+    take(steps, Vec::new())
 }
 
 fn listed(names: &BTreeSet<&str>) -> String {

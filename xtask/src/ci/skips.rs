@@ -55,6 +55,13 @@ impl Skips {
         runs
     }
 
+    /// Adds what another step left out.
+    pub(super) fn merge(&mut self, other: Self) {
+        for (reason, places) in other.0 {
+            self.0.entry(reason).or_default().extend(places);
+        }
+    }
+
     /// Reads what tests left out (`levada_skip::skipped`).
     pub(super) fn read(&mut self, text: &str) {
         for (test, reason) in text.lines().filter_map(|line| line.split_once(": ")) {
