@@ -93,10 +93,15 @@ impl Network {
         }
     }
 
-    /// The server of a transfer is gone. Packets have no failures: a scenario with both is refused.
-    pub(crate) fn abort(&mut self, transfer: u32, now: Timestamp) {
-        if let Self::Flow(flow) = self {
-            flow.abort(transfer, now);
+    /// The server of a transfer is gone. Returns whether the end of a transfer that was ready as a whole is
+    /// still reported, as [`Arrival::Acknowledged`].
+    pub(crate) fn abort(&mut self, transfer: u32, now: Timestamp) -> bool {
+        match self {
+            Self::Flow(flow) => {
+                flow.abort(transfer, now);
+                true
+            }
+            Self::Packet(packets) => !packets.close(transfer),
         }
     }
 

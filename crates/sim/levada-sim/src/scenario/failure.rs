@@ -3,7 +3,6 @@
 use levada_types::format_duration;
 
 use super::{Arrivals, Failure, Problems, Scenario};
-use crate::Fidelity;
 
 impl Scenario {
     pub(super) fn check_failures(&self, problems: &mut Problems) {
@@ -13,11 +12,6 @@ impl Scenario {
             return;
         }
         for (key, wrong, what) in [
-            (
-                "network.fidelity",
-                self.network.fidelity == Fidelity::Packet,
-                "servers fail in the network in bulk only: choose `\"flow\"`, or leave `servers.failure` out",
-            ),
             (
                 "workload.arrivals",
                 self.workload.arrivals == Arrivals::Closed,

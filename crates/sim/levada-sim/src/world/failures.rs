@@ -70,18 +70,19 @@ impl World<'_> {
     /// The server of this request has failed.
     fn cut(&mut self, request: u32) {
         let Request { stage, block, .. } = self.requests[request];
+        let mut is_reported = true;
         match stage {
             // It has no server yet, or none any more.
             Stage::Arriving | Stage::Lost | Stage::Gone => return,
             Stage::Closing => {}
-            _ if block == 0 => self.try_again(request),
             _ => {
-                self.network.abort(request, self.now);
-                self.lose(request);
+                is_reported = self.network.abort(request, self.now);
+                if block == 0 { self.try_again(request) } else { self.lose(request) }
             }
         }
         match stage {
             Stage::Waiting | Stage::Filling => self.remove(request),
+            Stage::Sending if !is_reported => self.remove(request),
             _ => self.requests[request].stage = Stage::Lost,
         }
     }
@@ -90,6 +91,7 @@ impl World<'_> {
     pub(super) fn refused(&mut self, request: u32) {
         let Request { client, server, .. } = self.requests[request];
         self.redirectors.refused(client, NodeIndex(server));
+        self.network.abort(request, self.now);
         self.try_again(request);
         self.remove(request);
     }

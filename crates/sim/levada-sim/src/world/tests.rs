@@ -391,11 +391,13 @@ fn failing(failures: &str, changes: &[(&str, &str)]) -> Prepared {
 #[test]
 fn failing_servers_lose_and_move_requests_under_every_policy() {
     let entries = POLICIES.iter().flat_map(|file| file.iter());
-    for entry in entries.filter(|entry| entry.name != "wrr/gms") {
+    let entries = entries.filter(|entry| entry.name != "wrr/gms");
+    for (entry, fidelity) in entries.flat_map(|entry| ["flow", "packet"].map(|one| (entry, one))) {
         let prepared = failing(
             r#"[{ at = "1s", for = "1s", every = "700ms" }]"#,
             &[
                 ("policy.name", entry.name),
+                ("network.fidelity", fidelity),
                 ("measure.requests", "4000"),
                 ("cache.memory", "1GiB"),
                 ("cache.warm_requests", "40000"),
@@ -482,11 +484,6 @@ fn failures_that_cannot_be_are_refused_with_what_to_set() {
         (r#"[{}, { for = "0s" }]"#, &[], "servers.failure[1]: `for` must be a time above 0"),
         (r#"[{ every = "0s" }]"#, &[], "`every` must be a time above 0"),
         (r#"[{ servers = [1], for = "5s", every = "5s" }]"#, &[], "its turn again, after 5s"),
-        (
-            "[{}]",
-            &[("network.fidelity", "packet")],
-            "network.fidelity: servers fail in the network in bulk only",
-        ),
         ("[{}]", &[("workload.arrivals", "closed")], "workload.arrivals: a closed loop"),
         ("[{}]", &[("policy.name", "wrr/gms")], "policy.name: its servers read"),
         ("[]", &[("servers.tries", "0")], "servers.tries: a request is tried once at least"),

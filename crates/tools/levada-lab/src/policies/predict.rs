@@ -114,7 +114,7 @@ fn simulate(
             names: (0..args.nodes.into()).map(server_name).collect(),
             tries: scenario::tries(scenario),
             noticed_after: Time(NOTICED_AFTER),
-            failure: failure.clone().into_iter().collect(),
+            failure: failure.into_iter().collect(),
             ..Servers::default()
         },
         workload: Workload { arrivals: Arrivals::Recorded, repeat: None, ..base.workload },
@@ -124,8 +124,7 @@ fn simulate(
             ..Cache::default()
         },
         network: NetworkModel {
-            // Packets have no failures.
-            fidelity: if failure.is_some() { Fidelity::Flow } else { Fidelity::Packet },
+            fidelity: Fidelity::Packet,
             segment: SEGMENT,
             initial_window: 10,
             window: WINDOW,

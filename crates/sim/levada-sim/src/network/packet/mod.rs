@@ -188,14 +188,16 @@ impl PacketNetwork {
     }
 
     /// Both ends drop the connection: nothing more is sent or reported. Packets under way still occupy
-    /// the links.
-    pub fn close(&mut self, transfer: u32) {
+    /// the links. Returns false if the connection was over before.
+    pub fn close(&mut self, transfer: u32) -> bool {
         let number = self.of_transfer[transfer as usize];
         let connection = &mut self.connections[number];
-        if connection.transfer == transfer && !connection.is_over() {
+        let is_open = connection.transfer == transfer && !connection.is_over();
+        if is_open {
             connection.abort();
             self.release(number);
         }
+        is_open
     }
 
     /// Handles an event of the network and appends arrivals to `arrivals`. The caller guarantees that it opens no
