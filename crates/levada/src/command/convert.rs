@@ -1,20 +1,20 @@
 //! `levada convert`: configurations of other proxies as a `levada.toml`, and those of a CDN as a fleet.
 
-use std::{
-    fs,
-    io::{self, Write as _},
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use clap::{Args, Subcommand};
 use levada_client::{
     command::CommandStatus,
     configuration_files::{
-        IncludedFrom, read, traffic_control_files, traffic_server_files, write_fleet,
+        IncludedFrom, account, read, traffic_control_files, traffic_server_files, write_converted,
+        write_fleet,
     },
 };
-use levada_convert::{Conversion, Ledger};
+use levada_config::{Source, Surroundings};
+use levada_convert::Conversion;
+
+use super::configuration;
 
 /// Writes a `levada.toml` from the configuration of another proxy, and says what it could not convert.
 #[derive(Args, Debug)]
@@ -56,7 +56,7 @@ enum From {
 
 const EXAMPLES: &str = "\
 Standard error lists each statement that was not converted, with its place and the reason. The same list
-is at the end of the new file, as comments.
+is at the end of the new file, as comments. A place whose rules of access were not converted is closed.
 
 Examples:
   levada convert nginx /etc/nginx/nginx.conf -o levada.toml
@@ -65,8 +65,8 @@ Examples:
   levada convert traffic-control ./export -o ./fleet
 
 Exit codes:
-  0  everything was converted
-  1  something was left over: see the list
+  0  everything was converted, and answers alike
+  1  something was left over or differs, or the new file has errors: see the list
   2  a file could not be read";
 
 /// Converts, and reports what was left over.
@@ -81,7 +81,7 @@ pub(crate) fn run(args: &ConvertArgs) -> anyhow::Result<CommandStatus> {
             };
             let fleet = levada_convert::trafficcontrol(&traffic_control_files(paths)?)?;
             write_fleet(output, &fleet)?;
-            return Ok(tell(&fleet.ledger));
+            return Ok(account(&fleet.ledger, ""));
         }
         From::Nginx { file } => levada_convert::nginx(&read(file)?, &IncludedFrom::file(file))?,
         From::Varnish { file } => levada_convert::varnish(&read(file)?, &IncludedFrom::file(file))?,
@@ -91,22 +91,19 @@ pub(crate) fn run(args: &ConvertArgs) -> anyhow::Result<CommandStatus> {
             levada_convert::trafficserver(&files, &IncludedFrom::file(Path::new(directory)))?
         }
     };
-    write(&conversion, args.output.as_deref())?;
-    Ok(tell(&conversion.ledger))
+    let output = args.output.as_deref();
+    write_converted(&conversion, output)?;
+    Ok(account(&conversion.ledger, &errors(&conversion, output)))
 }
 
-/// Says what became of the statements.
-fn tell(ledger: &Ledger) -> CommandStatus {
-    eprint!("{}", levada_convert::report(ledger));
-    let (taken, needless, left) = (ledger.taken, ledger.needless.len(), ledger.left.len());
-    eprintln!("{taken} converted, {needless} not needed, {left} not converted");
-    CommandStatus::of(ledger.left.is_empty())
-}
-
-fn write(conversion: &Conversion, output: Option<&Path>) -> anyhow::Result<()> {
-    match output {
-        Some(path) => fs::write(path, &conversion.toml)
-            .with_context(|| format!("cannot write {}", path.display())),
-        None => Ok(io::stdout().lock().write_all(conversion.toml.as_bytes())?),
-    }
+/// The errors of the new file, as the node sees them from its directory.
+fn errors(conversion: &Conversion, output: Option<&Path>) -> String {
+    let source = Source { name: "the new file".to_owned(), text: conversion.toml.clone() };
+    let surroundings = Surroundings {
+        directory: output.and_then(Path::parent).unwrap_or(Path::new("")),
+        variable: &|name| std::env::var(name).ok(),
+        start_error: &configuration::start_error,
+    };
+    let report = levada_config::check(&source, &surroundings).report;
+    if report.is_usable() { String::new() } else { report.to_string() }
 }

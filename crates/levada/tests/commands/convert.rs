@@ -67,7 +67,7 @@ fn a_file_that_cannot_be_read_is_told_with_its_place() {
     assert!(stderr(&output).contains(message), "{}", stderr(&output));
     let output = convert(directory.path(), &["trafficserver", "."]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("has none of records.yaml"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("has none of ip_allow.yaml"), "{}", stderr(&output));
 }
 
 #[test]

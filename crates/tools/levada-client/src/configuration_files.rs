@@ -2,13 +2,15 @@
 
 use std::{
     fs::{self, File},
-    io::Read as _,
+    io::{self, Read as _, Write as _},
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context as _, bail};
 use globset::GlobBuilder;
-use levada_convert::{FleetDirectory, Includes, InputFile};
+use levada_convert::{Conversion, FleetDirectory, Includes, InputFile, Ledger};
+
+use crate::command::CommandStatus;
 
 /// Reads a file.
 ///
@@ -98,6 +100,32 @@ pub fn write_fleet(output: &Path, fleet: &FleetDirectory) -> anyhow::Result<()> 
         written.with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(())
+}
+
+/// Writes the new file, or prints it.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn write_converted(conversion: &Conversion, output: Option<&Path>) -> anyhow::Result<()> {
+    match output {
+        Some(path) => fs::write(path, &conversion.toml)
+            .with_context(|| format!("cannot write {}", path.display())),
+        None => Ok(io::stdout().lock().write_all(conversion.toml.as_bytes())?),
+    }
+}
+
+/// Says what became of the statements, and that the new file has these errors.
+pub fn account(ledger: &Ledger, errors: &str) -> CommandStatus {
+    eprint!("{}", levada_convert::report(ledger));
+    if !errors.is_empty() {
+        eprintln!("The new file cannot be used as it stands:\n{}", errors.trim_end());
+    }
+    let (differ, needless, left) = (ledger.differs.len(), ledger.needless.len(), ledger.left.len());
+    let alike = ledger.taken.saturating_sub(differ);
+    eprintln!(
+        "{alike} converted, {differ} with a difference, {needless} not needed, {left} not converted"
+    );
+    CommandStatus::of(differ + left == 0 && errors.is_empty())
 }
 
 /// Included files, with relative names from the directory of the first file.

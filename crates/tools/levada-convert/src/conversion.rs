@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     ledger::{Ledger, Place, Remark},
-    plan::{Plan, Site},
+    plan::Plan,
 };
 
 /// A converted configuration.
@@ -22,7 +22,11 @@ pub struct Conversion {
 impl Conversion {
     pub(crate) fn new(mut plan: Plan, mut ledger: Ledger) -> Self {
         ledger.close();
-        plan.sites.iter_mut().for_each(Site::settle);
+        let everywhere = std::mem::take(&mut plan.defaults.1);
+        for site in &mut plan.sites {
+            site.table.1.merge(&everywhere);
+            site.settle();
+        }
         let mut toml = plan.to_string();
         for line in report(&ledger).lines() {
             let line = line.trim_end();

@@ -127,18 +127,19 @@ impl Ledger {
         }
     }
 
-    /// Enters every statement that no part of a converter has entered: nothing is dropped silently. `holds_others`
-    /// says which blocks are looked into.
+    /// Enters every statement that no part of a converter has entered: nothing is dropped silently. `fate` is asked
+    /// for the fate of each, and `holds_others` says which blocks are looked into.
     pub(crate) fn enter_missed<S: Stated>(
         &mut self,
         statements: &[S],
         holds_others: fn(&S) -> bool,
+        fate: &mut dyn FnMut(&S) -> Outcome,
     ) {
         for statement in statements {
             let key = (statement.place().clone(), statement.shown());
-            self.entries.entry(key).or_insert_with(|| left(MISSED));
+            self.entries.entry(key).or_insert_with(|| fate(statement));
             if holds_others(statement) {
-                self.enter_missed(statement.inner(), holds_others);
+                self.enter_missed(statement.inner(), holds_others, fate);
             }
         }
     }
@@ -174,7 +175,7 @@ impl Ledger {
 pub(crate) const MISSED: &str = "Levada has nothing for it here";
 
 /// On one line, without control characters: it goes into comments and to a terminal.
-fn shortened(statement: &str) -> String {
+pub(crate) fn shortened(statement: &str) -> String {
     const MOST: usize = 100;
     let words: Vec<_> = statement.split_whitespace().collect();
     let line: String = words.join(" ").chars().filter(|c| !c.is_control()).collect();

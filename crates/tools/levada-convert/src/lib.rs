@@ -23,6 +23,7 @@
 
 mod conversion;
 mod files;
+mod gate;
 mod ledger;
 mod matchers;
 mod nginx;

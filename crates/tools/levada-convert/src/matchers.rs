@@ -95,6 +95,12 @@ impl Condition {
         }
     }
 
+    /// Whether it looks at the client's address.
+    pub(crate) fn is_about_clients(&self) -> bool {
+        let by_matcher = self.matchers.as_ref().is_some_and(|own| own.has_any(&["client"]));
+        by_matcher || self.expression.as_ref().is_some_and(|own| own.contains("source.address"))
+    }
+
     pub(crate) fn holds_always(&self) -> bool {
         self.matchers.as_ref().is_some_and(Table::is_empty)
     }
@@ -192,6 +198,9 @@ pub(crate) enum Part {
 /// The part that a variable of nginx stands for: `http_NAME`, `cookie_NAME`, `arg_NAME`.
 pub(crate) fn part(variable: &str) -> Option<Part> {
     let (kind, name) = variable.split_once('_')?;
+    if !name.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_') {
+        return None;
+    }
     match kind {
         "http" => Some(Part::Field(name.replace('_', "-"))),
         "cookie" => Some(Part::Cookie(name.to_owned())),

@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use crate::table::{Table, Value};
+use crate::{
+    gate,
+    table::{Table, Value},
+};
 
 /// The tables of a `levada.toml`.
 #[derive(Clone, Debug, Default)]
@@ -51,8 +54,9 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// A site has no answers of its own: those for all its requests are its last route.
+    /// Closes what is marked so. A site has no answers of its own: those for all its requests are its last route.
     pub(crate) fn settle(&mut self) {
+        gate::settle(self);
         let mut rest = Route::default();
         for key in ["redirect", "respond"] {
             if let Some(value) = self.table.remove(key) {
@@ -127,8 +131,8 @@ impl fmt::Display for Plan {
 
 fn section(f: &mut fmt::Formatter<'_>, header: &str, comment: &str, table: &Table) -> fmt::Result {
     writeln!(f)?;
-    if !comment.is_empty() {
-        writeln!(f, "# {}", comment.replace(|c: char| c.is_control(), " "))?;
+    for line in comment.lines() {
+        writeln!(f, "# {}", line.replace(|c: char| c.is_control(), " "))?;
     }
     writeln!(f, "{header}")?;
     for (key, value) in table.iter().filter(|(_, value)| apart(value).is_empty()) {

@@ -1,6 +1,9 @@
 //! Tables of directives: a row says what becomes of some of them. To convert a directive is to add a row.
 
-use crate::ledger::{Outcome, TAKEN, left, needless};
+use crate::{
+    gate::Concern,
+    ledger::{Outcome, TAKEN, left, needless},
+};
 
 /// A row. Of several rows that fit a directive, the first one counts.
 pub(crate) struct Row<F: Copy + 'static> {
@@ -11,6 +14,8 @@ pub(crate) struct Row<F: Copy + 'static> {
     effect: Effect<F>,
     /// The keys that it writes, or the reason.
     says: &'static str,
+    /// Decides what becomes of the place if the statement is not converted.
+    concern: Concern,
 }
 
 /// The effect of a directive.
@@ -26,15 +31,24 @@ enum Effect<F> {
 
 impl<F: Copy> Row<F> {
     pub(crate) const fn writes(names: &'static str, keys: &'static str, effect: F) -> Self {
-        Self { names, effect: Effect::Writes(effect), says: keys }
+        Self { names, effect: Effect::Writes(effect), says: keys, concern: Concern::Other }
     }
 
     pub(crate) const fn needless(names: &'static str, reason: &'static str) -> Self {
-        Self { names, effect: Effect::Needless, says: reason }
+        Self { names, effect: Effect::Needless, says: reason, concern: Concern::Other }
     }
 
     pub(crate) const fn left(names: &'static str, reason: &'static str) -> Self {
-        Self { names, effect: Effect::Left, says: reason }
+        Self { names, effect: Effect::Left, says: reason, concern: Concern::Other }
+    }
+
+    /// The same row for statements about this.
+    pub(crate) const fn about(self, concern: Concern) -> Self {
+        Self { names: self.names, effect: self.effect, says: self.says, concern }
+    }
+
+    pub(crate) fn concern(&self) -> Concern {
+        self.concern
     }
 
     /// The names, the values, and whether the row is for these values or for all others.

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::gate::Marks;
+
 /// A value of a key.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
@@ -19,13 +21,13 @@ pub(crate) enum Value {
     Inline(Table),
 }
 
-/// Keys with values.
+/// Keys with values, and the reasons why their place is closed or not stored.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Table(Vec<(String, Value)>);
+pub(crate) struct Table(Vec<(String, Value)>, pub(crate) Marks);
 
 impl Table {
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.0.is_empty() && self.1.is_empty()
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<&Value> {
@@ -103,8 +105,9 @@ impl Table {
         }
     }
 
-    /// Sets all keys of `other` in this table.
+    /// Sets all keys of `other` in this table. What is closed stays closed.
     pub(crate) fn lay_over(&mut self, other: Table) {
+        self.1.merge(&other.1);
         for (key, value) in other.0 {
             match value {
                 Value::Inline(inner) if matches!(self.get(&key), Some(Value::Inline(_))) => {
@@ -134,6 +137,15 @@ impl Value {
         }
     }
 
+    /// One text, or those of a list.
+    pub(crate) fn texts(&self) -> Vec<&str> {
+        match self {
+            Self::Text(text) => vec![text],
+            Self::List(list) => list.iter().flat_map(Self::texts).collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// The value of a key of a table in braces.
     pub(crate) fn inner(&self, key: &str) -> Option<&Value> {
         self.table()?.get(key)
@@ -142,7 +154,8 @@ impl Value {
 
 impl FromIterator<(&'static str, Value)> for Table {
     fn from_iter<I: IntoIterator<Item = (&'static str, Value)>>(pairs: I) -> Self {
-        Self(pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+        let pairs = pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+        Self(pairs, Marks::default())
     }
 }
 

@@ -8,13 +8,8 @@ use levada_rules::{FieldError, TemplateKind, editable_field};
 
 /// Whether a table has rules about who may come.
 pub(crate) fn restricts(table: &Table) -> bool {
-    table.has_any(&["access", "basic_auth", "referers", "signed_urls", "forward_auth"])
-}
-
-/// Closes a place whose rule of access could not be converted for this reason, and says so.
-pub(crate) fn refuse_everybody(table: &mut Table, reason: &str) -> String {
-    table.set("access", "deny all");
-    format!("{reason}; until you write a rule, everybody is refused")
+    table.1.is_closed()
+        || table.has_any(&["access", "basic_auth", "referers", "signed_urls", "forward_auth"])
 }
 
 /// Sends clients to `to`.

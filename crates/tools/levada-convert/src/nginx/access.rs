@@ -1,11 +1,15 @@
 //! Rules of access, and trusted proxies.
 
+use std::collections::BTreeSet;
+
 use super::{
     converter::{Converter, Scope},
     fields::location_of,
-    setting::{Reader, Setting, key, nothing},
+    parse::Directive,
+    setting::{Reader, Setting, key, nothing, rule},
 };
 use crate::{
+    gate::{self, Concern},
     ledger::{Outcome, Stated as _, TAKEN, differs, left, needless},
     rows::Row,
     table::Table,
@@ -14,14 +18,21 @@ use crate::{
 const STATED: &str = "[[trusted]] proxies state clients by X-Forwarded-For";
 
 pub(super) const TABLE: &[Row<Reader>] = &[
-    Row::writes("allow deny", "access", Reader::Rule(access)),
-    Row::writes("auth_basic auth_basic_user_file", "basic_auth", Reader::Rule(basic_auth)),
-    Row::writes("auth_request", "forward_auth", Reader::Rule(auth_request)),
-    Row::writes("valid_referers", "referers", Reader::Rule(referers)),
-    Row::writes("secure_link", "signed_urls", Reader::Rule(signed_urls)),
-    Row::writes("secure_link_md5", "signed_urls", Reader::Rule(secret)),
-    Row::writes("auth_jwt secure_link_secret", "access", Reader::Rule(nothing)),
-    Row::writes("internal", "a route with status 404", Reader::Rule(nothing)),
+    rule("allow deny", "access", access),
+    rule("auth_basic auth_basic_user_file", "basic_auth", basic_auth),
+    rule("auth_request", "forward_auth", auth_request),
+    Row::left(
+        "auth_request_set",
+        "`copy_headers` of `forward_auth` names the fields of the answer",
+    ),
+    Row::left("auth_delay", "a wrong password is answered at once: `limit`"),
+    rule("valid_referers", "referers", referers),
+    Row::left("referer_hash_max_size referer_hash_bucket_size", "tables grow as they need to"),
+    rule("secure_link", "signed_urls", signed_urls),
+    rule("secure_link_md5", "signed_urls", secret),
+    rule("auth_jwt* secure_link_secret", "access", nothing),
+    rule("internal", "a route with status 404", nothing),
+    rule("satisfy", "access, basic_auth, forward_auth", |_| TAKEN),
     key("set_real_ip_from", "trusted.addresses", trust),
     key("real_ip_header", "trusted.proxy_protocol", real_ip_header),
     Row::needless("real_ip_recursive", "all trusted addresses are passed over"),
@@ -31,6 +42,7 @@ fn access(s: &mut Setting<'_>) -> Outcome {
     if s.arg(0) == "unix:" {
         return left("clients come over TCP");
     }
+    s.converter.knows_clients(s.scope)?;
     s.table.push("access", format!("{} {}", s.directive.name, s.arg(0)));
     TAKEN
 }
@@ -48,7 +60,14 @@ fn basic_auth(s: &mut Setting<'_>) -> Outcome {
     };
     let file = s.scope.nearest_arg("auth_basic_user_file");
     let file = file.ok_or("there is no auth_basic_user_file")?;
-    s.put("basic_auth", Table::from_iter([("realm", realm.into()), ("users_file", file.into())]))
+    if realm.contains('$') || file.contains('$') {
+        return left("neither realm nor file comes from a variable");
+    }
+    s.put("basic_auth", Table::from_iter([("realm", realm.into()), ("users_file", file.into())]))?;
+    match s.directive.name.as_str() {
+        "auth_basic" => differs("the origin does not get the password: docs/operate/access.md"),
+        _ => TAKEN,
+    }
 }
 
 fn referers(s: &mut Setting<'_>) -> Outcome {
@@ -124,6 +143,11 @@ fn trust(s: &mut Setting<'_>) -> Outcome {
     if address.parse::<std::net::IpAddr>().is_err() && !address.contains('/') {
         return left("a trusted proxy is an address or a prefix");
     }
+    // A proxy that states clients in another field may pass on any list of theirs.
+    let header = s.scope.nearest_arg("real_ip_header").unwrap_or("X-Real-IP");
+    if !["x-forwarded-for", "proxy_protocol"].contains(&&*header.to_ascii_lowercase()) {
+        return left(STATED);
+    }
     s.converter.trusted().push("addresses", address);
     TAKEN
 }
@@ -139,7 +163,53 @@ fn real_ip_header(s: &mut Setting<'_>) -> Outcome {
     }
 }
 
+/// Collects the proxies that are trusted anywhere.
+pub(super) fn proxies(directives: &[Directive], found: &mut BTreeSet<String>) {
+    for directive in directives {
+        if directive.name == "set_real_ip_from" {
+            found.insert(directive.arg(0).to_owned());
+        }
+        proxies(directive.inner(), found);
+    }
+}
+
 impl Converter {
+    /// Whether the clients' addresses are here what they were: proxies are trusted for the whole node, and state
+    /// clients in one way.
+    pub(super) fn knows_clients(&self, scope: &Scope<'_>) -> Result<(), String> {
+        let here = scope.nearest("set_real_ip_from").into_iter();
+        let here: BTreeSet<_> = here.map(|one| one.arg(0).to_owned()).collect();
+        if here.is_empty() && self.proxies.is_empty() {
+            return Ok(());
+        }
+        let is_known =
+            |address: &String| address.parse::<std::net::IpAddr>().is_ok() || address.contains('/');
+        let header = scope.nearest_arg("real_ip_header").unwrap_or("X-Real-IP");
+        match header.to_ascii_lowercase().as_str() {
+            _ if here != self.proxies => {
+                Err("proxies are trusted for the whole node, not for a part of it".to_owned())
+            }
+            "x-forwarded-for" | "proxy_protocol" if here.iter().all(is_known) => Ok(()),
+            _ => Err(format!("the addresses of clients do not come from `{header}`")),
+        }
+    }
+
+    /// `satisfy any` with rules of several kinds: all of them would have to hold.
+    pub(super) fn satisfy(&mut self, scope: &Scope<'_>, table: &mut Table) {
+        let nearest = scope.nearest("satisfy");
+        let Some(directive) = nearest.first().filter(|directive| directive.arg(0) == "any") else {
+            return;
+        };
+        let is_on = |name: &&&str| !matches!(scope.nearest_arg(name), None | Some("off"));
+        let has_addresses = ["allow", "deny"].iter().any(|name| !scope.nearest(name).is_empty());
+        let others = ["auth_basic", "auth_request", "auth_jwt"].iter().filter(is_on).count();
+        if usize::from(has_addresses) + others > 1 {
+            let outcome = left("all rules of access must hold, not any of them");
+            let outcome = gate::pass(Concern::Access, *directive, outcome, table);
+            self.enter(directive, outcome);
+        }
+    }
+
     /// The one table of trusted proxies.
     pub(super) fn trusted(&mut self) -> &mut Table {
         let trusted = &mut self.plan.trusted;

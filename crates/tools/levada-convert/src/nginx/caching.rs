@@ -3,7 +3,7 @@
 use super::{
     conditions,
     converter::Converter,
-    setting::{Reader, Setting, Turn, at, key, value},
+    setting::{Reader, Setting, Turn, at, key, stores, value},
 };
 use crate::{
     ledger::{Outcome, TAKEN, differs, left, needless},
@@ -15,7 +15,7 @@ use crate::{
 
 pub(super) const TABLE: &[Row<Reader>] = &[
     at(Turn::Http, "proxy_cache_path", "cache.disk", cache_path),
-    value("proxy_cache", "cache", |zone| Ok((zone != "off").into())),
+    stores("proxy_cache", "cache", zone),
     key("proxy_cache_valid", "status_ttl", lifetime),
     key(
         "proxy_cache_use_stale",
@@ -28,10 +28,10 @@ pub(super) const TABLE: &[Row<Reader>] = &[
     ),
     Row::needless("proxy_cache_min_uses = 1", "it is the default"),
     value("proxy_cache_min_uses", "min_uses", min_uses),
-    key("proxy_cache_key", "cache_key", cache_key),
+    stores("proxy_cache_key", "cache_key", cache_key),
     key("proxy_cache_methods", "GET and HEAD are stored", methods),
-    key("proxy_cache_bypass", "bypass, bypass_when", |s| selected(s, "bypass")),
-    key("proxy_no_cache", "no_store, no_store_when", |s| selected(s, "no_store")),
+    stores("proxy_cache_bypass", "bypass, bypass_when", |s| selected(s, "bypass")),
+    stores("proxy_no_cache", "no_store, no_store_when", |s| selected(s, "no_store")),
     key("proxy_ignore_headers", "ignore_headers, store_cookies", ignored_headers),
     Row::needless(
         "proxy_cache_lock proxy_cache_lock_timeout proxy_cache_lock_age",
@@ -63,6 +63,18 @@ fn cache_path(s: &mut Setting<'_>) -> Outcome {
     match size {
         Some(_) => TAKEN,
         None => differs("nginx's cache without max_size fills the disk; here it has 10GiB"),
+    }
+}
+
+fn zone(s: &mut Setting<'_>) -> Outcome {
+    let zone = s.arg(0);
+    if zone.contains('$') {
+        return left("the zone does not come from a variable");
+    }
+    s.put("cache", zone != "off")?;
+    match zone {
+        "off" => TAKEN,
+        _ => differs("a client's `Cache-Control: no-cache` is obeyed (RFC 9111, 5.2.1.4)"),
     }
 }
 
@@ -174,6 +186,9 @@ impl Converter {
     /// The requests that a variable selects, as an expression; none if it selects none.
     fn expression(&self, variable: &str) -> Result<Option<String>, String> {
         let name = variable.trim_start_matches('$');
+        if self.unknown.contains(name) {
+            return Err(format!("the requests that `{variable}` is set for are not known"));
+        }
         if self.constants.get(name).is_some_and(|value| ["", "0"].contains(&value.as_str())) {
             return Ok(None);
         }

@@ -54,6 +54,11 @@ fn types(s: &mut Setting<'_>) -> Outcome {
         // nginx always compresses this type.
         types.insert(0, "text/html");
     }
+    // nginx's type of scripts, and that of RFC 9239.
+    let scripts = ["application/javascript", "text/javascript", "application/x-javascript"];
+    if types.iter().any(|own| scripts.contains(own)) {
+        types.extend(scripts[..2].iter().filter(|own| !s.directive.has_arg(own)));
+    }
     s.put("compress.types", Value::List(types.into_iter().map(Value::from).collect()))
 }
 

@@ -4,10 +4,13 @@ use super::{
     conditions::{Case, cases},
     content::{ANSWERING, Match},
     converter::{Converter, Scope},
+    directives::{concern, has_handler, keeps_out},
+    fields,
     parse::Directive,
     tls, variables,
 };
 use crate::{
+    gate::{self, Concern},
     ledger::{Outcome, Stated as _, TAKEN, differs, left},
     matchers::{checked_regex, narrowed},
     plan::Route,
@@ -17,8 +20,8 @@ use crate::{
 
 impl Converter {
     /// The routes of `if` and `rewrite`, which come before locations; `around` are the matchers and keys of
-    /// the level that they stand in.
-    pub(super) fn conditional(&mut self, scope: &Scope<'_>, around: &Table) -> Vec<Route> {
+    /// the level that they stand in. It is closed if a condition by which it refuses clients cannot be converted.
+    pub(super) fn conditional(&mut self, scope: &Scope<'_>, around: &mut Table) -> Vec<Route> {
         let mut routes = self.rewrites(scope, around);
         for directive in scope.own("if") {
             routes.extend(self.condition(scope, directive, around));
@@ -26,14 +29,26 @@ impl Converter {
         routes
     }
 
-    pub(super) fn rewrites(&mut self, scope: &Scope<'_>, around: &Table) -> Vec<Route> {
+    fn rewrites(&mut self, scope: &Scope<'_>, around: &mut Table) -> Vec<Route> {
         let mut routes = Vec::new();
-        for directive in scope.own("rewrite") {
+        let all: Vec<_> = scope.own("rewrite").collect();
+        for (at, directive) in all.iter().copied().enumerate() {
             let mut table = around.clone();
-            let outcome = self.rewrite(scope, directive, &mut table);
-            if outcome.is_ok() {
+            let goes_on = directive.arg(2).is_empty() && at + 1 < all.len();
+            let outcome = match goes_on && !leads_away(directive.arg(1)) {
+                true => left("the next `rewrite` would look at its result: write it as one"),
+                false => self.rewrite(scope, directive, &mut table),
+            };
+            if outcome.is_ok() || table.1.is_closed() {
                 routes.push(Route { comment: directive.place.to_string(), table });
+                self.enter(directive, outcome);
+                continue;
             }
+            let concern = match sends_away(directive) {
+                true => Concern::Access,
+                false => Concern::Other,
+            };
+            let outcome = gate::pass(concern, directive, outcome, around);
             self.enter(directive, outcome);
         }
         routes
@@ -43,7 +58,7 @@ impl Converter {
         &mut self,
         scope: &Scope<'_>,
         directive: &Directive,
-        around: &Table,
+        around: &mut Table,
     ) -> Vec<Route> {
         if sets_flags(directive) {
             return Vec::new();
@@ -52,18 +67,28 @@ impl Converter {
             self.enter_whole(directive, &outcome);
             return Vec::new();
         }
-        match self.tables(directive, around) {
-            Ok(tables) => self.routes(scope, directive, tables),
-            Err(reason) => {
-                self.enter_whole(directive, &left(reason));
-                Vec::new()
-            }
-        }
+        let concern = match keeps_out(directive) {
+            true => Concern::Access,
+            false => Concern::Other,
+        };
+        let failed = match self.tables(scope, directive, around) {
+            Ok(tables) => match self.routes(scope, directive, tables) {
+                routes if routes.is_empty() && concern == Concern::Access => {
+                    left("nothing in the block could be said as a route")
+                }
+                routes => return routes,
+            },
+            Err(reason) => left(reason),
+        };
+        let outcome = gate::pass(concern, directive, failed, around);
+        self.enter_whole(directive, &outcome);
+        Vec::new()
     }
 
     /// The keys around a block for the requests of its condition, with the value of a map's variable there.
     fn tables(
         &self,
+        scope: &Scope<'_>,
         directive: &Directive,
         around: &Table,
     ) -> Result<Vec<(Table, Option<String>)>, String> {
@@ -71,7 +96,7 @@ impl Converter {
         if directive.inner().iter().any(|inner| inner.name == "if") {
             return Err("conditions within conditions".to_owned());
         }
-        let cases = cases(&directive.args, &self.maps, &self.flags)?.into_iter();
+        let cases = self.cases(scope, &directive.args)?.into_iter();
         let table = |case: Case| Some((narrowed(around, &case.condition)?, case.value));
         cases.map(|case| table(case).ok_or_else(|| TWICE.to_owned())).collect()
     }
@@ -91,9 +116,10 @@ impl Converter {
             if let Some(value) = value {
                 self.constants.insert(name.clone(), value);
             }
+            fields::replace(&inner, &mut table);
             self.settings(&inner, &mut table);
             if !answers {
-                routes.extend(self.rewrites(&inner, &table));
+                routes.extend(self.rewrites(&inner, &mut table));
             } else if self.content(&inner, &Match::everything(), &mut table) {
                 routes.push(Route { comment: directive.place.to_string(), table });
             }
@@ -112,10 +138,20 @@ impl Converter {
 
     /// Blocks of `if` that do nothing but `set` variables, for conditions that look at them.
     pub(super) fn read_flags(&mut self, scope: &Scope<'_>) {
-        for directive in scope.own("if").filter(|directive| sets_flags(directive)) {
-            let outcome = cases(&directive.args, &self.maps, &self.flags).and_then(|cases| {
-                for set in directive.inner() {
-                    let name = set.arg(0).trim_start_matches('$').to_owned();
+        for directive in scope.own("if") {
+            let cases = self.cases(scope, &directive.args);
+            let sets = directive.inner().iter().filter(|inner| inner.name == "set");
+            let names = sets.map(|set| set.arg(0).trim_start_matches('$').to_owned());
+            let names: Vec<_> = names.collect();
+            if !sets_flags(directive) || cases.is_err() {
+                // Without its requests, a flag must not count as one that is never set.
+                self.unknown.extend(names.iter().cloned());
+            }
+            if !sets_flags(directive) {
+                continue;
+            }
+            let outcome = cases.and_then(|cases| {
+                for name in names {
                     self.constants.remove(&name);
                     let flag = self.flags.entry(name).or_default();
                     flag.extend(cases.iter().map(|case| case.condition.clone()));
@@ -126,6 +162,15 @@ impl Converter {
         }
     }
 
+    /// The requests of a condition. Those of an address are known where clients' addresses are.
+    fn cases(&self, scope: &Scope<'_>, args: &[String]) -> Result<Vec<Case>, String> {
+        let cases = cases(args, &self.maps, &self.flags, &self.unknown)?;
+        if cases.iter().any(|case| case.condition.is_about_clients()) {
+            self.knows_clients(scope)?;
+        }
+        Ok(cases)
+    }
+
     /// `rewrite` with a flag: a redirect, or another path at the origin.
     fn rewrite(&mut self, scope: &Scope<'_>, directive: &Directive, table: &mut Table) -> Outcome {
         let (pattern, to, flag) = (directive.arg(0), directive.arg(1), directive.arg(2));
@@ -134,21 +179,41 @@ impl Converter {
         }
         let pattern = checked_regex(pattern)?;
         let (to, drops_query) = to.strip_suffix('?').map_or((to, false), |to| (to, true));
+        let fixed = to;
         let mut to = variables::translate(to, &self.constants)?;
-        let leads_away =
-            ["http://", "https://", "{scheme}"].iter().any(|start| to.starts_with(start));
+        let has_query = to.contains('?');
         table.set("path_regex", pattern);
-        if leads_away || ["permanent", "redirect"].contains(&flag) {
-            if !drops_query && !to.contains('?') {
+        if leads_away(&to) || ["permanent", "redirect"].contains(&flag) {
+            if !drops_query && !has_query {
                 to.push_str("{?query}");
             }
             vocabulary::redirect(table, if flag == "permanent" { 301 } else { 302 }, to);
-            return TAKEN;
+            return match has_query && !drops_query {
+                true => differs("the query of the client is not added to that of the new URL"),
+                false => TAKEN,
+            };
         }
         if table.has_any(&["files"]) {
             return left("files are found by the path that the client wrote");
         }
+        if !to.starts_with(['/', '{']) {
+            return left("a new path begins with `/`");
+        }
+        if has_query && !drops_query {
+            return left("the query of the client is not added to that of the new path");
+        }
+        if drops_query && !has_query {
+            to.push('?');
+        }
         table.set("rewrite", to);
+        if flag != "break" || scope.outer.is_some_and(|outer| outer.outer.is_none()) {
+            // The location of the new path might have refused the client.
+            let start = fixed.split(['$', '?']).next().unwrap_or_default();
+            if locations_around(scope).any(|location| may_refuse(location, start)) {
+                let outcome = left("the location of the new path may refuse clients");
+                return gate::pass(Concern::Access, directive, outcome, table);
+            }
+        }
         match scope.own("location").next() {
             Some(_) => differs(
                 "the new path goes to the origin of the site; its locations are not looked at again",
@@ -156,6 +221,52 @@ impl Converter {
             None => TAKEN,
         }
     }
+}
+
+/// Whether a `rewrite` is a redirect.
+pub(super) fn sends_away(rewrite: &Directive) -> bool {
+    leads_away(rewrite.arg(1)) || ["redirect", "permanent"].contains(&rewrite.arg(2))
+}
+
+fn leads_away(to: &str) -> bool {
+    ["http://", "https://", "{scheme}", "$scheme"].iter().any(|start| to.starts_with(start))
+}
+
+/// Whether a location other than this level keeps clients out of a file that stands for a directory, or for one that is
+/// missing: nginx looks for the location of its path.
+pub(super) fn hides_file(scope: &Scope<'_>, name: &str) -> bool {
+    locations_around(scope).any(|location| {
+        let path = location.args.last().map_or("", String::as_str);
+        let matches = match location.arg(0) {
+            "~" | "~*" => checked_regex(&format!("(?i){path}")).ok().is_none_or(|regex| {
+                regex::Regex::new(&regex).is_ok_and(|regex| regex.is_match(&format!("/{name}")))
+            }),
+            "=" => path.trim_start_matches('/').ends_with(name.trim_start_matches('/')),
+            _ => false,
+        };
+        matches
+            && concern(location) == Concern::Access
+            && !std::ptr::eq(location.inner(), scope.directives)
+    })
+}
+
+/// The locations of the server around a level.
+fn locations_around<'a>(scope: &Scope<'a>) -> impl Iterator<Item = &'a Directive> {
+    let mut level = *scope;
+    while let Some(outer) = level.outer.filter(|outer| outer.outer.is_some()) {
+        level = *outer;
+    }
+    level.directives.iter().filter(|one| one.name == "location")
+}
+
+/// Whether a location, or one within it, keeps clients out of paths that begin so.
+fn may_refuse(location: &Directive, start: &str) -> bool {
+    let path = location.args.last().map_or("", String::as_str);
+    let may_match = match location.arg(0) {
+        "~" | "~*" => true,
+        _ => path.starts_with(start) || start.starts_with(path),
+    };
+    may_match && (concern(location) == Concern::Access || has_handler(location.inner()))
 }
 
 /// Whether a block of `if` does nothing but `set` variables to what is neither empty nor 0.

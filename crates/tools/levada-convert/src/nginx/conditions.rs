@@ -1,6 +1,6 @@
 //! `if`, `map` and `geo`: conditions as the matchers of a route.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::parse::Directive;
 use crate::{ledger::Stated as _, matchers::Condition};
@@ -69,7 +69,12 @@ pub(super) struct Case {
 pub(super) type Flags = BTreeMap<String, Vec<Condition>>;
 
 /// Reads the arguments of `if`.
-pub(super) fn cases(args: &[String], maps: &Maps, flags: &Flags) -> Result<Vec<Case>, String> {
+pub(super) fn cases(
+    args: &[String],
+    maps: &Maps,
+    flags: &Flags,
+    unknown: &BTreeSet<String>,
+) -> Result<Vec<Case>, String> {
     let text = args.join(" ");
     let inner = text.trim().strip_prefix('(').and_then(|rest| rest.strip_suffix(')'));
     let inner = inner.ok_or("the condition has no parentheses")?.trim();
@@ -80,6 +85,9 @@ pub(super) fn cases(args: &[String], maps: &Maps, flags: &Flags) -> Result<Vec<C
         return Err("files are not looked for in conditions".to_owned());
     };
     let value = value.trim_matches(['"', '\'']);
+    if unknown.contains(variable) {
+        return Err("the requests that the variable is set for are not known".to_owned());
+    }
     if let Some(map) = maps.get(variable) {
         return of_map(map, operator, value);
     }
@@ -128,7 +136,7 @@ pub(super) fn selected(
     maps: &Maps,
     flags: &Flags,
 ) -> Result<Option<Condition>, String> {
-    let conditions: Vec<_> = cases(&[format!("(${variable})")], maps, flags)?
+    let conditions: Vec<_> = cases(&[format!("(${variable})")], maps, flags, &BTreeSet::new())?
         .into_iter()
         .map(|case| case.condition)
         .collect();

@@ -8,7 +8,7 @@ use super::{
     variables::{self, Constants},
 };
 use crate::{
-    ledger::{Outcome, TAKEN, left, needless},
+    ledger::{Outcome, Stated as _, TAKEN, differs, left, needless},
     matchers::checked_regex,
     table::Table,
     vocabulary,
@@ -87,7 +87,7 @@ impl Converter {
     pub(super) fn content(&mut self, scope: &Scope<'_>, at: &Match, table: &mut Table) -> bool {
         let mut found = false;
         if let Some(directive) = scope.own("return").next() {
-            let outcome = self.answer(directive, table);
+            let outcome = self.answer(scope, directive, at, table);
             found = outcome.is_ok();
             self.enter(directive, outcome);
         }
@@ -108,19 +108,49 @@ impl Converter {
     }
 
     /// `return` as a redirect or a fixed response.
-    fn answer(&mut self, directive: &Directive, table: &mut Table) -> Outcome {
+    fn answer(
+        &mut self,
+        scope: &Scope<'_>,
+        directive: &Directive,
+        at: &Match,
+        table: &mut Table,
+    ) -> Outcome {
         let (status, text) = match directive.arg(0).parse::<u64>() {
             Ok(status) => (status, directive.args.get(1)),
             Err(_) => (302, directive.args.first()),
         };
-        let text = text.map(|text| variables::translate(text, &self.constants)).transpose()?;
+        let constants = &self.constants;
         match (status, text) {
-            (301 | 302 | 303 | 307 | 308, Some(to)) => vocabulary::redirect(table, status, to),
-            (444, _) => return left("a connection is not closed without a response"),
-            (200..=599, body) => vocabulary::respond(table, status, body),
-            _ => return left("is no status of a response"),
+            (301 | 302 | 303 | 307 | 308, Some(to)) => {
+                let to = variables::translate(to, constants)?;
+                if !to.starts_with(['/', '{']) && !to.contains("://") {
+                    return left("a redirect leads to a URL, or to a path that begins with `/`");
+                }
+                vocabulary::redirect(table, status, to);
+                TAKEN
+            }
+            (444, _) => {
+                vocabulary::respond(table, 403, None);
+                differs("the answer is 403: a connection is not closed without a response")
+            }
+            (200..=599, None) => {
+                vocabulary::respond(table, status, None);
+                TAKEN
+            }
+            (200..=599, Some(body)) => match variables::fixed(body, constants) {
+                Ok(body) => {
+                    vocabulary::respond(table, status, Some(body));
+                    content_type(scope, at, table)
+                }
+                // A refusal stays one.
+                Err(reason) if status >= 400 => {
+                    vocabulary::respond(table, status, None);
+                    differs(format!("{reason}: it has no body"))
+                }
+                Err(reason) => left(reason),
+            },
+            _ => left("is no status of a response"),
         }
-        TAKEN
     }
 
     fn proxy_pass(
@@ -145,7 +175,12 @@ impl Converter {
         if is_grpc || scope.nearest_arg("proxy_http_version") == Some("2") {
             table.set("protocol", "h2");
         }
+        let names_itself =
+            table.has_any(&["origin_host"]) && scope.nearest_arg("proxy_redirect") != Some("off");
         match scheme {
+            "http" if names_itself && !is_grpc => differs(
+                "redirects of the server to its own name are not changed: send it the client's `Host`",
+            ),
             "http" => TAKEN,
             _ => self.origin_tls(scope, module, name, table),
         }
@@ -165,6 +200,33 @@ impl Converter {
         if host.bytes().all(|c| c.is_ascii_alphanumeric() || b".-:[]".contains(&c)) {
             table.set("origin_host", host);
         }
+    }
+}
+
+/// The media type of a fixed response: nginx goes by the end of the path, and by `default_type`.
+fn content_type(scope: &Scope<'_>, at: &Match, table: &mut Table) -> Outcome {
+    const ENDS: [(&str, &str); 8] = [
+        (".html", "text/html"),
+        (".txt", "text/plain"),
+        (".xml", "text/xml"),
+        (".css", "text/css"),
+        (".json", "application/json"),
+        (".js", "application/javascript"),
+        (".svg", "image/svg+xml"),
+        (".ico", "image/x-icon"),
+    ];
+    let has_types = scope.nearest("types").first().is_none_or(|types| !types.inner().is_empty());
+    let end = match at {
+        Match::Exact(path) => ENDS.iter().find(|(end, _)| path.ends_with(end)),
+        _ => None,
+    };
+    let own = end.filter(|_| has_types).map(|(_, own)| *own);
+    let own = own.or(scope.nearest_arg("default_type")).unwrap_or("text/plain");
+    table.inline("respond").set("content_type", own);
+    match at {
+        Match::Exact(_) => TAKEN,
+        _ if !has_types => TAKEN,
+        _ => differs("its media type is `default_type`, whatever the end of the path"),
     }
 }
 

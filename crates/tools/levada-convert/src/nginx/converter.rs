@@ -1,6 +1,6 @@
 //! The work so far, and the level that is read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     conditions::{Flags, Maps},
@@ -56,6 +56,10 @@ pub(crate) struct Converter {
     pub(super) request_zones: Zones,
     pub(super) connection_zones: Zones,
     pub(super) flags: Flags,
+    /// Variables that are set for requests that no condition can name.
+    pub(super) unknown: BTreeSet<String>,
+    /// The addresses of `set_real_ip_from`, at whatever level.
+    pub(super) proxies: BTreeSet<String>,
     /// How long each cache keeps what nobody asks for.
     pub(super) caches: BTreeMap<String, String>,
     /// Variables with one value.

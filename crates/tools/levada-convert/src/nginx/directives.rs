@@ -2,7 +2,7 @@
 //! `[defaults]`, a site or a route.
 
 use super::{
-    access, caching, compression,
+    access, caching, compression, conditional,
     conditions::MAPS,
     converter::{Converter, Scope},
     fields, limits, logs, needless,
@@ -12,17 +12,18 @@ use super::{
     upstream::Upstream,
 };
 use crate::{
+    gate::{self, Concern},
     ledger::{Fate, Ledger, Outcome, Stated as _, TAKEN, left},
     rows::{self, Row},
     table::Table,
-    vocabulary,
 };
 
 /// Levels, and directives that are read with them.
 const BLOCKS: &[Row<Reader>] = &[
     elsewhere("http", "[defaults]"),
     elsewhere("server", "[[site]]"),
-    elsewhere("location if", "[[site.route]]"),
+    elsewhere("location if limit_except", "[[site.route]]"),
+    Row::left("include", "the file could not be read").about(Concern::Access),
     elsewhere("map geo", "the routes and texts that use their variables"),
     at(Turn::Last, "set", "the routes and texts that use its variable", set),
     at(Turn::Http, "upstream", "servers, server, policy, key, health_check", upstream),
@@ -40,6 +41,9 @@ const BLOCKS: &[Row<Reader>] = &[
 fn set(s: &mut Setting<'_>) -> Outcome {
     const SEVERAL: &str = "the variable has several values";
     let (name, value) = (s.arg(0).trim_start_matches('$'), s.arg(1));
+    if s.converter.unknown.contains(name) {
+        return left("the requests that the variable is set for are not known");
+    }
     if s.converter.flags.contains_key(name) {
         return if ["", "0"].contains(&value) { TAKEN } else { left(SEVERAL) };
     }
@@ -101,10 +105,27 @@ pub(super) fn without_keys(directive: &Directive) -> Outcome {
     row(directive).and_then(Row::without_keys).unwrap_or_else(|| left(NOTHING))
 }
 
-/// Whether a directive keeps clients out. Without it a place must not be open.
-pub(super) fn is_rule(directive: &Directive) -> bool {
-    let is_rule = |row: &Row<Reader>| matches!(row.keys(), Some(Reader::Rule(_)));
-    directive.name == "ssl_verify_client" || row(directive).is_some_and(is_rule)
+/// What a directive is about: as its row says, or its words where it has none; and those in its block.
+pub(super) fn concern(directive: &Directive) -> Concern {
+    let own = row(directive).map_or_else(|| gate::smell(&directive.name), Row::concern);
+    match MAPS.contains(&directive.name.as_str()) {
+        true => own,
+        false => directive.inner().iter().map(concern).fold(own, Concern::max),
+    }
+}
+
+/// Whether clients may be kept out, or sent elsewhere, by what is in a block: without it, what is around it must not
+/// answer them.
+pub(super) fn keeps_out(block: &Directive) -> bool {
+    let inner = block.inner();
+    let answers = |one: &Directive| match one.name.as_str() {
+        "return" => true,
+        "rewrite" => conditional::sends_away(one),
+        _ => false,
+    };
+    concern(block) == Concern::Access
+        || has_handler(inner)
+        || inner.iter().any(|one| answers(one) || keeps_out(one))
 }
 
 /// Whether a program answers the requests of these directives.
@@ -136,6 +157,7 @@ impl Converter {
         self.turn(Turn::First, scope, &rows, table);
         self.turn(Turn::Main, scope, &rows, table);
         self.other_limits(scope, table);
+        self.satisfy(scope, table);
         fields::keep(scope, table);
         self.turn(Turn::Last, scope, &rows, table);
     }
@@ -163,6 +185,7 @@ impl Converter {
                 }
                 None => left(NOTHING),
             };
+            let outcome = gate::pass(concern(directive), directive, outcome, table);
             match now {
                 Turn::Main => self.ledger.enter_whole(directive, &outcome),
                 _ => self.ledger.enter(directive, outcome),
@@ -176,8 +199,5 @@ fn read(row: &Row<Reader>, reader: Reader, setting: &mut Setting<'_>) -> Outcome
         Reader::At(_, read) => read(setting),
         Reader::Value(read) => limits::set(setting, row, read(setting.arg(0))?),
         Reader::Elsewhere(_) => left(NOTHING),
-        Reader::Rule(read) => {
-            read(setting).map_err(|reason| vocabulary::refuse_everybody(setting.table, &reason))
-        }
     }
 }

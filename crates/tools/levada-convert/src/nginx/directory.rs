@@ -1,13 +1,15 @@
 //! Files that nginx serves itself: `root`, `alias`, `index`, `try_files`.
 
 use super::{
+    conditional::hides_file,
     content::Match,
     converter::{Converter, Scope},
     parse::Directive,
 };
 use crate::{
+    gate::{self, Concern},
     ledger::{Outcome, TAKEN, differs, left, needless},
-    table::Table,
+    table::{Table, Value},
 };
 
 /// Ends of names of programs, which are never sent as files.
@@ -58,6 +60,15 @@ impl Converter {
         for directive in scope.own("try_files") {
             let outcome = try_files(directive, table);
             self.enter(directive, outcome);
+        }
+        let files = table.get("files");
+        let index = files.and_then(|own| own.inner("index")).map(Value::texts);
+        let fallback = files.and_then(|own| own.inner("fallback")).map(Value::texts);
+        let names = [index.unwrap_or_else(|| vec!["index.html"]), fallback.unwrap_or_default()];
+        if names.concat().into_iter().any(|name| hides_file(scope, name)) {
+            let outcome = left("another location keeps clients out of the file for a directory");
+            let outcome = gate::pass(Concern::Access, stated, outcome, table);
+            self.enter(stated, outcome);
         }
         true
     }

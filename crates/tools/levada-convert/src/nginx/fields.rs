@@ -9,7 +9,7 @@ use super::{
 use crate::{
     ledger::{Outcome, Stated as _, TAKEN, differs, left, needless},
     rows::{Row, find},
-    table::Table,
+    table::{Table, Value},
     units,
     vocabulary::{self, Edit},
 };
@@ -39,9 +39,10 @@ pub(super) const TABLE: &[Row<Reader>] = &[
 
 /// Fields of requests that a node sets itself, by their usual values.
 const OWN_FIELDS: &[Row<()>] = &[
+    Row::needless("x-forwarded-for = $remote_addr", "a node sends this field itself"),
     Row::needless(
-        "x-forwarded-for = $proxy_add_x_forwarded_for $remote_addr",
-        "a node sends this field itself",
+        "x-forwarded-for = $proxy_add_x_forwarded_for",
+        "a node sends this field itself; lists of clients pass from [[trusted]] only",
     ),
     Row::needless("x-forwarded-proto = $scheme", "a node sends this field itself"),
     Row::needless("x-forwarded-host = $host $http_host", "a node sends this field itself"),
@@ -49,7 +50,6 @@ const OWN_FIELDS: &[Row<()>] = &[
     Row::left("upgrade", "connections are upgraded to WebSocket only"),
     Row::needless("connection = '' keep-alive", "connections to servers are always kept"),
     Row::needless("te = trailers", "trailers of clients that ask for them pass"),
-    Row::needless("accept-encoding = ''", "the origin is asked for the original"),
 ];
 
 const WEBSOCKET: &str = "WebSocket passes by itself: docs/operate/websocket.md";
@@ -68,6 +68,8 @@ fn request_header(s: &mut Setting<'_>) -> Outcome {
         ("host", _) => TAKEN,
         ("connection", value) if value.starts_with('$') || is_upgrade(value) => needless(WEBSOCKET),
         ("connection", _) => left("`Connection` is the node's own"),
+        ("accept-encoding", "") => vocabulary::edit_request(s.table, name, Edit::Remove)
+            .or_else(|_| differs("only a site that compresses asks for the original")),
         (_, "") => vocabulary::edit_request(s.table, name, Edit::Remove),
         (_, value) => {
             let value = variables::translate(value, &s.converter.constants)?;
@@ -104,7 +106,7 @@ fn expires(s: &mut Setting<'_>) -> Outcome {
         },
     };
     vocabulary::edit_response(s.table, "Cache-Control", Edit::Set(value))?;
-    differs("only `Cache-Control` is set, not `Expires`")
+    differs("only `Cache-Control` is set, not `Expires`, and on errors, too")
 }
 
 /// The location that a path of the configuration leads to, of the server around a level.
@@ -182,6 +184,67 @@ pub(super) fn keep(scope: &Scope<'_>, table: &mut Table) {
 fn is_of_node(field: &str) -> bool {
     let field = field.to_ascii_lowercase();
     field.starts_with("x-forwarded-") || field == "accept-encoding"
+}
+
+/// Takes out the fields of the levels around that a level with fields of its own does not have.
+pub(super) fn replace(scope: &Scope<'_>, inherited: &mut Table) {
+    for (name, key, parts) in [
+        ("add_header", "response_headers", &["add"][..]),
+        ("proxy_hide_header", "response_headers", &["remove"]),
+        ("proxy_set_header", "request_headers", &["set", "remove"]),
+    ] {
+        if scope.own(name).next().is_some() && inherited.has_any(&[key]) {
+            inherited.inline(key).remove_all(parts);
+        }
+    }
+}
+
+/// Leaves the fields as they are that another table changes.
+pub(super) fn keep_those_of(other: &Table, table: &mut Table) {
+    for key in ["request_headers", "response_headers"] {
+        let edits = other.get(key).and_then(Value::table).into_iter().flat_map(Table::iter);
+        for (part, value) in edits {
+            let inner = value.table().into_iter().flat_map(Table::iter).map(|(name, _)| name);
+            let names: Vec<_> = value.texts().into_iter().chain(inner).collect();
+            for field in names.into_iter().filter(|_| part != "keep") {
+                if !is_set(table, key, field) {
+                    vocabulary::keep_field(table, key, field);
+                }
+            }
+        }
+    }
+}
+
+/// Fields of the origin that nginx does not pass on unless it is told to.
+const HIDDEN: [&str; 7] = [
+    "X-Accel-Expires",
+    "X-Accel-Redirect",
+    "X-Accel-Limit-Rate",
+    "X-Accel-Buffering",
+    "X-Accel-Charset",
+    "X-Pad",
+    "Server",
+];
+
+/// Removes the fields that nginx removes.
+pub(super) fn hide(directives: &[Directive], defaults: &mut Table) {
+    for field in HIDDEN {
+        let is_hidden = defaults.get("response_headers").and_then(|edits| edits.inner("remove"));
+        let is_hidden = is_hidden
+            .is_some_and(|list| list.texts().iter().any(|own| own.eq_ignore_ascii_case(field)));
+        if !is_hidden && !passes(directives, field) && !is_set(defaults, "response_headers", field)
+        {
+            let _ = vocabulary::edit_response(defaults, field, Edit::Remove);
+        }
+    }
+}
+
+/// Whether `proxy_pass_header` names the field, at whatever level.
+fn passes(directives: &[Directive], field: &str) -> bool {
+    directives.iter().any(|one| {
+        one.name == "proxy_pass_header" && one.arg(0).eq_ignore_ascii_case(field)
+            || passes(one.inner(), field)
+    })
 }
 
 fn is_set(table: &Table, key: &str, field: &str) -> bool {

@@ -42,8 +42,14 @@ pub(super) const TABLE: &[Row<Reader>] = &[
     key("proxy_next_upstream_tries = 1 2 3 4 5 6 7 8 9 10", "limits.tries", |s| {
         tries(s, s.arg(0).parse().unwrap_or(1))
     }),
+    key("proxy_next_upstream", "limits.tries", |s| {
+        match s.directive.args.iter().find(|one| !["error", "timeout"].contains(&one.as_str())) {
+            Some(other) => left(format!("the next server is not asked after `{other}`")),
+            None => needless("requests that may be repeated are: [limits]"),
+        }
+    }),
     Row::needless(
-        "proxy_next_upstream proxy_next_upstream_tries proxy_next_upstream_timeout",
+        "proxy_next_upstream_tries proxy_next_upstream_timeout",
         "requests that may be repeated are: [limits]",
     ),
 ];
@@ -138,7 +144,8 @@ fn limit_rate_after(s: &mut Setting<'_>) -> Outcome {
 
 fn max_body(s: &mut Setting<'_>) -> Outcome {
     match units::byte_size(s.arg(0)).ok_or("is no size")? {
-        0 => needless("bodies have no limit unless one is stated"),
+        // A level within another one that has a limit.
+        0 => s.put("max_body", "1024TiB"),
         bytes => s.put("max_body", units::size(bytes)),
     }
 }

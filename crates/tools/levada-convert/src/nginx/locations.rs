@@ -1,35 +1,43 @@
 //! `location` as a route.
 
 use super::{
-    content::Match,
+    content::{ANSWERING, Match},
     converter::{Converter, Scope},
-    directives::{has_handler, is_rule},
+    directives::{has_handler, keeps_out},
+    fields,
     parse::Directive,
 };
 use crate::{
+    gate::{self, Concern},
     ledger::{Place, Stated as _, TAKEN, differs, left, needless},
+    matchers::{Condition, narrowed},
     plan::Route,
     table::Table,
     vocabulary,
 };
 
 impl Converter {
-    /// All locations in a block, nested ones too.
+    /// All locations in a block, nested ones too. `around` is the table of the block, which answers for a location whose
+    /// path cannot be said, and is closed if that one was.
     pub(super) fn locations(
         &mut self,
         scope: &Scope<'_>,
         within: Option<&Match>,
         inherited: &Table,
+        around: &mut Table,
     ) -> Vec<Location> {
         let mut locations = Vec::new();
         for directive in scope.own("location") {
             let at = match Match::read(&directive.args) {
                 Ok(at) => at,
-                Err(mut reason) => {
-                    if is_closed(directive) {
-                        reason.push_str("; WARNING: what is around it answers its requests");
-                    }
-                    self.enter_whole(directive, &left(reason));
+                Err(reason) => {
+                    let is_named = directive.arg(0).starts_with('@');
+                    let concern = match !is_named && keeps_out(directive) {
+                        true => Concern::Access,
+                        false => Concern::Other,
+                    };
+                    let outcome = gate::pass(concern, directive, left(reason), around);
+                    self.enter_whole(directive, &outcome);
                     continue;
                 }
             };
@@ -42,6 +50,7 @@ impl Converter {
             self.settings(&inner, &mut own);
             self.close_by_certificate(&inner, &mut own);
             let mut settings = inherited.clone();
+            fields::replace(&inner, &mut settings);
             settings.lay_over(own);
             let mut table = at.matchers();
             if let (Match::Regex(_), Some(Match::Prefix { path, .. })) = (&at, within) {
@@ -49,13 +58,20 @@ impl Converter {
             }
             table.lay_over(settings.clone());
             // A place that is closed stays closed, although the site around it would serve it.
-            let has_content =
-                self.content(&inner, &at, &mut table) || vocabulary::restricts(&settings);
-            let mut around = table.clone();
-            around.remove_all(vocabulary::ANSWERS);
-            let before = self.conditional(&inner, &around);
-            locations.extend(self.locations(&inner, Some(&at), &settings));
-            let outcome = if has_handler(inner.directives) {
+            let found = self.content(&inner, &at, &mut table);
+            let has_content = found || vocabulary::restricts(&settings);
+            let mut here = table.clone();
+            here.remove_all(vocabulary::ANSWERS);
+            let mut before = self.conditional(&inner, &mut here);
+            before.extend(self.other_methods(&inner, &mut here));
+            locations.extend(self.locations(&inner, Some(&at), &settings, &mut here));
+            table.1.merge(&here.1);
+            before.iter_mut().for_each(|route| route.table.1.merge(&here.1));
+            if !found && answers(inner.directives) {
+                vocabulary::respond(&mut table, 501, None);
+            }
+            let has_content = has_content || table.has_any(vocabulary::ANSWERS);
+            let outcome = if has_handler(inner.directives) || !found && answers(inner.directives) {
                 left("until you write where its answers come from, it has status 501")
             } else if has_content || !before.is_empty() {
                 TAKEN
@@ -63,9 +79,35 @@ impl Converter {
                 left("where its answers come from could not be converted")
             };
             self.enter(directive, outcome);
+            locations.extend(without_slash(scope, directive, &at));
             locations.push(Location::new(directive, at, table, before, has_content));
         }
         locations
+    }
+
+    /// `limit_except GET { ... }`: a route before that of the location, for all other methods.
+    fn other_methods(&mut self, scope: &Scope<'_>, around: &mut Table) -> Vec<Route> {
+        let mut routes = Vec::new();
+        for directive in scope.own("limit_except") {
+            let mut methods = directive.args.clone();
+            if directive.has_arg("GET") {
+                methods.push("HEAD".to_owned());
+            }
+            let is_token = |method: &String| method.bytes().all(|c| c.is_ascii_alphabetic());
+            let pattern = format!("^({})$", methods.join("|"));
+            let others = Condition::comparison("request_method", "!~", &pattern);
+            let table = others.ok().filter(|_| methods.iter().all(is_token));
+            let Some(mut table) = table.and_then(|others| narrowed(around, &others)) else {
+                let outcome = left("there is no matcher for all other methods here");
+                let outcome = gate::pass(Concern::Access, directive, outcome, around);
+                self.enter_whole(directive, &outcome);
+                continue;
+            };
+            self.settings(&scope.within(directive), &mut table);
+            self.enter(directive, TAKEN);
+            routes.push(Route { comment: directive.place.to_string(), table });
+        }
+        routes
     }
 
     /// A location for questions to servers and for error pages. The directives that use it look at it themselves;
@@ -108,10 +150,25 @@ impl Converter {
     }
 }
 
-/// Whether a location is not for everybody, or its files are programs.
-fn is_closed(location: &Directive) -> bool {
-    !location.arg(0).starts_with('@')
-        && (has_handler(location.inner()) || location.inner().iter().any(is_rule))
+/// nginx sends `/a` to `/a/` where `location /a/` asks a server.
+fn without_slash(scope: &Scope<'_>, directive: &Directive, at: &Match) -> Option<Location> {
+    let Match::Prefix { path, .. } = at else { return None };
+    let path = path.strip_suffix('/').filter(|path| path.starts_with('/'))?;
+    let asks = directive.inner().iter().any(|one| one.name.ends_with("_pass"));
+    if !asks || scope.own("location").any(|own| own.args == ["=", path]) {
+        return None;
+    }
+    let exact = Match::Exact(path.to_owned());
+    let mut table = exact.matchers();
+    let to =
+        format!("{{scheme}}://{{host}}{}/{{?query}}", path.replace('{', "{{").replace('}', "}}"));
+    vocabulary::redirect(&mut table, 301, to);
+    Some(Location::new(directive, exact, table, Vec::new(), true))
+}
+
+/// Whether a block says where its answers come from.
+fn answers(directives: &[Directive]) -> bool {
+    directives.iter().any(|one| ANSWERING.contains(&one.name.as_str()) || one.name == "alias")
 }
 
 /// A `location` as a route.

@@ -34,9 +34,10 @@ use crate::{
     conversion::Unreadable,
     files::Includes,
     files::InputFile,
-    ledger::{Ledger, Stated as _, TAKEN, left, needless},
+    gate,
+    ledger::{Ledger, MISSED, Stated as _, TAKEN, left, needless},
     rows::{self, Described},
-    table::Table,
+    table::{Table, Value},
     tree::Parser,
 };
 use conditions::{MAPS, Map};
@@ -58,7 +59,11 @@ pub fn convert(file: &InputFile, includes: &dyn Includes) -> Result<Conversion, 
     account_of_maps(&mut converter.ledger, &directives, &directives);
     directives::enter_unused(&mut converter.ledger, &directives);
     // The entries of a map belong to it.
-    converter.ledger.enter_missed(&directives, |one| !MAPS.contains(&one.name.as_str()));
+    let Converter { ledger, plan, .. } = &mut converter;
+    let mut missed = |one: &Directive| {
+        gate::pass(directives::concern(one), one, left(MISSED), &mut plan.defaults)
+    };
+    ledger.enter_missed(&directives, |one| !MAPS.contains(&one.name.as_str()), &mut missed);
     Ok(Conversion::new(converter.plan, converter.ledger))
 }
 
@@ -132,6 +137,7 @@ impl Converter {
         let scope = Scope { directives, outer: None };
         let maps = directives.iter().filter(|one| MAPS.contains(&one.name.as_str()));
         self.maps = maps.map(|one| (Map::name(one), Map::read(one))).collect();
+        access::proxies(directives, &mut self.proxies);
         for (name, map) in &self.maps {
             if let Some(value) = map.only_value() {
                 self.constants.insert(name.clone(), value.to_owned());
@@ -140,13 +146,22 @@ impl Converter {
         let mut defaults = Table::default();
         self.declarations(&scope, &mut defaults);
         self.settings(&scope, &mut defaults);
-        // nginx stores nothing by itself, and knows no heuristic freshness.
-        if !defaults.has_any(&["cache"]) {
-            defaults.set("cache", false);
+        // nginx stores nothing by itself, knows no heuristic freshness, gives no stale response unless it is told to, and
+        // takes no larger body than this.
+        for (key, value) in [
+            ("cache", Value::from(false)),
+            ("stale_if_unreachable", "0s".into()),
+            ("max_body", "1MiB".into()),
+        ] {
+            if !defaults.has_any(&[key]) {
+                defaults.set(key, value);
+            }
         }
         defaults.set("heuristic_percent", 0);
+        fields::hide(directives, &mut defaults);
         self.plan.defaults = defaults;
         self.claim_roots(&scope);
         self.sites(&scope);
+        self.plan.trusted.retain(|trusted| trusted.has_any(&["addresses"]));
     }
 }

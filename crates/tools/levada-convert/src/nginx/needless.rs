@@ -1,7 +1,7 @@
 //! Directives that a node has no use for, and directives that Levada has nothing for.
 
 use super::setting::Reader;
-use crate::rows::Row;
+use crate::{gate::Concern, rows::Row};
 
 const NO_PROGRAMS: &str = "only HTTP servers can be asked";
 const NO_SCRIPTS: &str = "there is no scripting";
@@ -81,19 +81,26 @@ pub(super) const NEEDLESS: &[Row<Reader>] = &[
     ),
     Row::needless("resolver resolver_timeout", "names are resolved by the system"),
     Row::needless(
-        "default_type types charset charset_types override_charset source_charset",
-        "a node has nginx's list of types itself",
+        "default_type charset = application/octet-stream text/plain utf-8 UTF-8 off",
+        "a node has nginx's list of types itself, and texts are UTF-8",
     ),
+    Row::needless("types = ''", "a node has nginx's list of types itself"),
+    Row::needless("charset_types", "texts are UTF-8"),
 ];
 
 /// Directives that Levada has nothing for, with the reason.
 pub(super) const LEFT: &[Row<Reader>] = &[
     Row::left(
+        "access_by_lua* rewrite_by_lua* server_rewrite_by_lua* ssl_certificate_by_lua* js_access",
+        NO_SCRIPTS,
+    )
+    .about(Concern::Access),
+    Row::left(
         "*_by_lua* lua_* perl_set js_import js_set js_body_filter js_header_filter",
         NO_SCRIPTS,
     ),
     Row::left("fastcgi_* uwsgi_* scgi_* memcached_*", NO_PROGRAMS),
-    Row::left("modsecurity*", "there is no web application firewall"),
+    Row::left("modsecurity*", "there is no web application firewall").about(Concern::Access),
     Row::left(
         "sub_filter sub_filter_once sub_filter_types sub_filter_last_modified addition_types \
          add_before_body add_after_body ssi ssi_types image_filter xslt_stylesheet",
@@ -107,6 +114,8 @@ pub(super) const LEFT: &[Row<Reader>] = &[
         "ssl_conf_command",
         "`handshake` chooses versions, suites and curves: docs/operate/tls.md",
     ),
+    Row::left("charset override_charset source_charset", "texts are UTF-8"),
+    Row::left("default_type", "files of an unknown type are application/octet-stream"),
     Row::left("ssl_password_file", "the file of a key has no password"),
     Row::left("mirror mirror_request_body", "requests are not copied"),
     Row::left("split_clients", "requests are not split at random"),
@@ -125,5 +134,4 @@ pub(super) const LEFT: &[Row<Reader>] = &[
         "proxy_cookie_path proxy_cookie_domain proxy_cookie_flags",
         "cookies pass as they are",
     ),
-    Row::left("satisfy", "all rules of access must hold"),
 ];

@@ -10,6 +10,7 @@ use crate::{
     ledger::{Outcome, Stated as _, TAKEN, left},
     plan::Route,
     table::{Table, Value},
+    vocabulary,
 };
 
 /// A `listen` of a server.
@@ -58,10 +59,17 @@ impl Converter {
         for inner in directive.inner() {
             let outcome = match inner.name.as_str() {
                 "listen" => listen(inner, all_tls).and_then(|listen| {
-                    if inner.has_arg("proxy_protocol") {
-                        self.trusted().set("proxy_protocol", true);
+                    if inner.has_arg("http2") && !listen.tls {
+                        self.plan.listener(&listen.address).set("h2c", true);
                     }
                     server.listens.push(listen);
+                    if !inner.has_arg("proxy_protocol") {
+                        return TAKEN;
+                    }
+                    if self.proxies.is_empty() {
+                        return left("name the balancers that send the header: [[trusted]]");
+                    }
+                    self.trusted().set("proxy_protocol", true);
                     TAKEN
                 }),
                 "server_name" => names(inner, &mut server.hosts),
@@ -86,14 +94,19 @@ impl Converter {
             self.site_tls(&scope, &mut behaviour.table);
         }
         self.close_by_certificate(&scope, &mut behaviour.table);
-        behaviour.routes = self.conditional(&scope, &Table::default());
-        let locations: Vec<_> = self.locations(&scope, None, &Table::default());
+        let mut here = Table::default();
+        behaviour.routes = self.conditional(&scope, &mut here);
+        let locations = self.locations(&scope, None, &Table::default(), &mut here);
+        behaviour.table.1.merge(&here.1);
         // A `return` of the server comes before its locations.
         let answers_all = scope.own("return").next().is_some();
         let has_root = locations.iter().any(|location| location.at.is_root());
         let mut table = Table::default();
         let own_content =
             (!has_root || answers_all) && self.content(&scope, &Match::everything(), &mut table);
+        if answers_all && !own_content {
+            vocabulary::respond(&mut table, 501, None);
+        }
         behaviour.table.lay_over(table);
         if answers_all {
             return behaviour;

@@ -5,6 +5,7 @@ use super::{
     parse::Directive,
 };
 use crate::{
+    gate::Concern,
     ledger::{Outcome, TAKEN, left},
     rows::Row,
     table::{Table, Value},
@@ -38,8 +39,6 @@ pub(super) type Read = fn(&mut Setting<'_>) -> Outcome;
 pub(crate) enum Reader {
     /// In this turn.
     At(Turn, Read),
-    /// As a rule of access. A place whose rule cannot be converted must not be open.
-    Rule(Read),
     /// Its first argument is the value of the keys that its row names.
     Value(units::Read),
     /// With its block or with the directive that uses it; if nothing does, for this reason.
@@ -61,6 +60,16 @@ pub(crate) enum Turn {
 /// A directive that writes `keys`.
 pub(super) const fn key(names: &'static str, keys: &'static str, read: Read) -> Row<Reader> {
     Row::writes(names, keys, Reader::At(Turn::Main, read))
+}
+
+/// A rule of access, which closes its place if it cannot be converted.
+pub(super) const fn rule(names: &'static str, keys: &'static str, read: Read) -> Row<Reader> {
+    key(names, keys, read).about(Concern::Access)
+}
+
+/// A rule of the cache, without which nothing is stored.
+pub(super) const fn stores(names: &'static str, keys: &'static str, read: Read) -> Row<Reader> {
+    key(names, keys, read).about(Concern::Storing)
 }
 
 /// A directive whose first argument is the value of `keys`.

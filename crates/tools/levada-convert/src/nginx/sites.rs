@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 
 use super::{
     converter::{Converter, Scope},
+    directives::concern,
+    fields,
     server::{Behaviour, Listen, Server, certificate},
 };
 use crate::{
+    gate::{self, Concern},
     ledger::{Fate, TAKEN, left, needless},
     plan::{Route, Site},
-    table::Table,
+    table::{Table, Value},
     vocabulary,
 };
 
@@ -27,6 +30,7 @@ impl Converter {
             }
             self.site(answering, hosts, &servers, &behaviours);
         }
+        self.close_by_address(&servers, &behaviours);
         for (index, server) in servers.iter().enumerate() {
             let outcome = match behaviours.contains_key(&index) {
                 true => TAKEN,
@@ -92,7 +96,7 @@ impl Converter {
         let mut comment = format!("server at {}", servers[base].directive.place);
         if let Some(other) = plain.filter(|plain| *plain != base) {
             comment += &format!(", in plain text {}", servers[other].directive.place);
-            let mut routes = over_plain_text(&behaviours[&other]);
+            let mut routes = over_plain_text(&behaviours[&other], &behaviour.table);
             routes.append(&mut behaviour.routes);
             behaviour.routes = routes;
         }
@@ -100,25 +104,62 @@ impl Converter {
         let mut table = Table::default();
         table.set("hosts", hosts);
         table.lay_over(behaviour.table);
-        let asks = table.has_any(vocabulary::SERVERS);
-        let routes = behaviour.routes.len();
-        behaviour.routes.retain(|route| asks || answers(&route.table));
-        if behaviour.routes.len() < routes {
-            let reason = "some of its routes ask servers, and it has none of its own";
+        // Without an answer of its own, a host would be answered by the site for all the rest.
+        if !answers(&table) {
+            vocabulary::respond(&mut table, 501, None);
+            let reason = "until you write where its answers come from, it has status 501";
             self.enter(servers[base].directive, left(reason));
         }
-        if answers(&table) {
-            self.plan.sites.push(Site { comment, table, routes: behaviour.routes });
-        } else {
-            let reason = "nothing of it answers requests in Levada: no site was made of it";
-            self.enter(servers[base].directive, left(reason));
+        if !table.has_any(vocabulary::SERVERS) && !table.has_any(&["files"]) {
+            for route in behaviour.routes.iter_mut().filter(|route| !answers(&route.table)) {
+                vocabulary::respond(&mut route.table, 501, None);
+                let reason = "some of its routes ask servers, and it has none of its own: they have status 501";
+                self.enter(servers[base].directive, left(reason));
+            }
+        }
+        self.plan.sites.push(Site { comment, table, routes: behaviour.routes });
+    }
+
+    /// Closes the sites of a server that only clients of the machine could reach, and of one that keeps clients out at
+    /// another port: a site has one treatment for all ports.
+    fn close_by_address(
+        &mut self,
+        servers: &[Server<'_>],
+        behaviours: &BTreeMap<usize, Behaviour>,
+    ) {
+        let is_inner = |listen: &Listen| {
+            let address = listen.address.parse::<std::net::SocketAddr>();
+            address.is_ok_and(|address| address.ip().is_loopback())
+        };
+        let all_are_inner = servers.iter().flat_map(|server| &server.listens).all(is_inner);
+        for (index, server) in servers.iter().enumerate() {
+            let is_rule = || concern(server.directive) == Concern::Access;
+            let reason = if server.listens.iter().all(is_inner) && !all_are_inner {
+                "clients of other machines could not reach it, and would: a site is found by the host"
+            } else if !behaviours.contains_key(&index) && is_rule() {
+                "another server has its hosts, and its rules of access: a site is found by the host"
+            } else {
+                continue;
+            };
+            let hosts = match server.hosts.as_slice() {
+                [] => &["*".to_owned()],
+                hosts => hosts,
+            };
+            for site in &mut self.plan.sites {
+                let own = site.table.get("hosts").map(Value::texts).unwrap_or_default();
+                if own.iter().any(|own| hosts.iter().any(|host| host == own)) {
+                    let outcome = left(reason);
+                    let outcome =
+                        gate::pass(Concern::Access, server.directive, outcome, &mut site.table);
+                    self.ledger.enter(server.directive, outcome);
+                }
+            }
         }
     }
 }
 
 /// The first certificate is for clients without a server name: that of the default server.
-fn add_certificate(listen: &mut Table, pair: crate::table::Value, default: bool) {
-    use crate::table::Value;
+fn add_certificate(listen: &mut Table, pair: Value, default: bool) {
     let mut list = match listen.remove("tls") {
         Some(Value::List(list)) => list,
         _ => Vec::new(),
@@ -191,7 +232,7 @@ fn has_one_port(servers: &[Server<'_>]) -> bool {
 }
 
 /// The routes of a server without TLS, within a site that has another server over TLS.
-fn over_plain_text(behaviour: &Behaviour) -> Vec<Route> {
+fn over_plain_text(behaviour: &Behaviour, tls: &Table) -> Vec<Route> {
     let mut routes: Vec<_> = behaviour
         .routes
         .iter()
@@ -202,11 +243,12 @@ fn over_plain_text(behaviour: &Behaviour) -> Vec<Route> {
             Route { comment: route.comment.clone(), table }
         })
         .collect();
-    if !routes.iter().any(Route::takes_all) && !behaviour.table.is_empty() {
+    if !routes.iter().any(Route::takes_all) {
         let comment = "all other requests in plain text".to_owned();
         routes.push(Route { comment, table: behaviour.table.clone() });
     }
     for route in &mut routes {
+        fields::keep_those_of(tls, &mut route.table);
         let mut table = Table::from_iter([("scheme", "http".into())]);
         table.lay_over(std::mem::take(&mut route.table));
         table.set("scheme", "http");

@@ -6,10 +6,10 @@ use super::{
     setting::Reader,
 };
 use crate::{
+    gate::{self, Concern},
     ledger::{Outcome, Stated as _, TAKEN, differs, left, needless},
     rows::{Row, find},
     table::{Table, Value},
-    vocabulary,
 };
 
 /// Directives of servers that speak TLS are read with the addresses of a server, others with the server that is asked.
@@ -18,9 +18,9 @@ pub(super) const TABLE: &[Row<Reader>] = &[
     of_server("ssl_ciphers", "handshake.ciphers"),
     of_server("ssl_ecdh_curve", "handshake.curves"),
     of_server("ssl_client_certificate ssl_trusted_certificate", "client_certificates.authorities"),
-    of_server("ssl_verify_client", "client_certificates.mode"),
+    of_server("ssl_verify_client", "client_certificates.mode").about(Concern::Access),
     of_server("ssl_verify_depth", "chains are verified whatever their length"),
-    of_server("ssl_crl", "client_certificates.revocation_lists"),
+    of_server("ssl_crl", "client_certificates.revocation_lists").about(Concern::Access),
     of_server("ssl_stapling ssl_stapling_file", "listen.tls.ocsp"),
     of_server("ssl_session_ticket_key", "session_tickets.key_file"),
     Row::writes(
@@ -194,10 +194,13 @@ impl Converter {
                 let unused = needless("certificates of clients are not asked for");
                 (needless("it is the default"), unused)
             }
-            Err(reason) => {
-                let reason = vocabulary::refuse_everybody(table, reason);
-                (left(reason.clone()), left(reason))
-            }
+            Err(reason) => match scope.nearest("ssl_verify_client").first() {
+                Some(directive) => {
+                    let outcome = gate::pass(Concern::Access, *directive, left(reason), table);
+                    (outcome.clone(), outcome)
+                }
+                None => (TAKEN, left(reason)),
+            },
         };
         self.enter_nearest(scope, "ssl_verify_client", &outcome);
         for name in ["ssl_client_certificate", "ssl_trusted_certificate", "ssl_crl"] {
@@ -211,9 +214,9 @@ impl Converter {
     pub(super) fn close_by_certificate(&mut self, scope: &Scope<'_>, table: &mut Table) {
         for directive in scope.own("if").filter(|one| one.args.join("").contains("$ssl_client_")) {
             if fate_of_demand(scope, directive).is_none() {
-                let reason = "no route looks at the certificate of a client";
-                let reason = vocabulary::refuse_everybody(table, reason);
-                self.enter_whole(directive, &left(reason));
+                let outcome = left("no route looks at the certificate of a client");
+                let outcome = gate::pass(Concern::Access, directive, outcome, table);
+                self.enter_whole(directive, &outcome);
             }
         }
     }

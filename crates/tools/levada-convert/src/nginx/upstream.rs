@@ -121,7 +121,11 @@ impl Upstream {
                 _ => outcome = left(format!("a server has no `{name}`")),
             }
         }
-        self.servers.push(server);
+        // A server that is named twice has twice the share.
+        match self.servers.iter_mut().find(|own| own.address == server.address) {
+            Some(own) => own.weight = (own.weight + server.weight).min(1000),
+            None => self.servers.push(server),
+        }
         outcome
     }
 

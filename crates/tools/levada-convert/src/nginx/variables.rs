@@ -18,6 +18,16 @@ pub(super) fn translate(text: &str, constants: &Constants) -> Result<String, Rea
     translate_nested(text, constants, &mut 1_000)
 }
 
+/// A text whose variables are all known when the file is read.
+pub(super) fn fixed(text: &str, constants: &Constants) -> Result<String, Reason> {
+    let translated = translate(text, constants)?;
+    let without_braces = translated.replace("{{", "").replace("}}", "");
+    match without_braces.contains('{') {
+        true => Err("a fixed response has no variables".to_owned()),
+        false => Ok(translated.replace("{{", "{").replace("}}", "}")),
+    }
+}
+
 /// Variables that stand for each other would never end: `budget` is how many may still be replaced.
 fn translate_nested(
     text: &str,

@@ -3,23 +3,13 @@
 
 use super::service::Closed;
 use crate::{
+    gate::Concern,
     ledger::{Outcome, TAKEN, left},
     plan::Route,
     table::Table,
-    trafficserver::access_options,
+    trafficserver::{HARMLESS, OF_THE_CACHE, access_options},
     vocabulary::{self, Edit, edit_request, edit_response},
 };
-
-/// Plugins that refuse no request.
-const HARMLESS: &[&str] = &[
-    "background_fetch.so",
-    "cache_range_requests.so",
-    "cachekey.so",
-    "collapsed_forwarding.so",
-    "fq_pacing.so",
-    "slice.so",
-    "stale_while_revalidate.so",
-];
 
 /// Beginnings of operators of `header_rewrite` that may refuse a request, or send it elsewhere.
 const DECIDING: &[&str] =
@@ -151,8 +141,13 @@ pub(super) fn raw_remap(table: &mut Table, text: &str) -> Result<Outcome, Closed
     let mut harmless = Vec::new();
     let mut options = Vec::new();
     for word in text.split_whitespace() {
-        let plugin = word.strip_prefix("@plugin=").filter(|plugin| HARMLESS.contains(plugin));
-        match plugin {
+        let plugin = word.strip_prefix("@plugin=");
+        if let Some(plugin) = plugin.filter(|plugin| OF_THE_CACHE.contains(plugin)) {
+            let reason = format!("remapText: `{plugin}` changes the cache key, or what is stored");
+            table.1.add(Concern::Storing, reason);
+        }
+        let is_known = |plugin: &&str| HARMLESS.contains(plugin) || OF_THE_CACHE.contains(plugin);
+        match plugin.filter(is_known) {
             Some(plugin) => harmless.push(plugin),
             None if word.starts_with("@pparam=") || word.ends_with("_DIRECTIVE__") => {}
             None if word.starts_with('@') => options.push(word),

@@ -12,7 +12,8 @@ use super::{
     zones::Coverage,
 };
 use crate::{
-    ledger::{Outcome, TAKEN, differs, left},
+    gate::{self, Concern},
+    ledger::{Outcome, Place, TAKEN, differs, left},
     plan::Route,
     table::{Table, Value},
     vocabulary,
@@ -181,16 +182,16 @@ impl Converter {
                 .push("its origin is not in these files: add `deliveryservices`".to_owned());
             vocabulary::respond(&mut service.site.table, 403, None);
         }
-        let mut comment = format!("delivery service {}", service.name);
+        let comment = format!("delivery service {}", service.name);
         let mut table = Table::from_iter([("hosts", service.hosts.clone().into())]);
         table.lay_over(std::mem::take(&mut service.site.table));
         let outcome = match service.closed.is_empty() {
             true => TAKEN,
             false => {
                 let reasons = service.closed.join("; ");
-                let said = vocabulary::refuse_everybody(&mut table, &reasons);
-                comment = format!("{comment}: CLOSED, everybody gets 403: {reasons}");
-                left(said)
+                let at =
+                    service.place.clone().unwrap_or_else(|| Place { file: "".into(), line: 0 });
+                gate::pass_line(Concern::Access, &at, &service.name, left(reasons), &mut table)
             }
         };
         service.site.comment = comment;

@@ -102,7 +102,7 @@ fn whatever_restricts_and_has_no_counterpart_closes_the_site() {
     ] {
         let (fleet, site) = site(field);
         assert!(
-            site.starts_with("# delivery service one: CLOSED, everybody gets 403: "),
+            site.starts_with("# delivery service one\n# CLOSED, everybody gets 403: "),
             "{field}\n{site}"
         );
         assert!(site.contains("\naccess = \"deny all\"\n"), "{field}\n{site}");

@@ -3,6 +3,7 @@
 
 use super::Converter;
 use crate::{
+    gate::{self, Concern},
     ledger::{Outcome, TAKEN, differs, left},
     rows::{Row, find},
     table::{Table, Value},
@@ -30,12 +31,21 @@ const fn does(
     Row::writes(names, keys, Key::Does(read))
 }
 
+const NO_CERTIFICATES: &str = "write `client_certificates` of a site";
+const ORIGIN_TLS: &str = "`origin_tls` of a site has the certificates for servers";
+const NO_MASK: &str = "write routes by `method`";
 const NO_MINIMUM: &str = "a heuristic lifetime has no minimum: `default_ttl`";
 const SLOW: &str = "slow clients are judged by a least rate: docs/operate/limits.md";
 const IDLE: &str = "idle connections end by [limits], or when the server closes them";
 const NO_CACHE: &str = "a client's `no-cache` is obeyed (RFC 9111, 5.2.1.4)";
 
 pub(crate) const KEYS: &[Row<Key>] = &[
+    Row::needless("ssl.client.certification_level = 0", "certificates are not asked for"),
+    Row::needless("http.auth_server_session_private", "connections to servers are shared"),
+    Row::needless("url_remap.acl_behavior_policy = 0", "it is the default"),
+    Row::left("ssl.client.certification_level", NO_CERTIFICATES).about(Concern::Access),
+    Row::left("http.quick_filter.mask", NO_MASK).about(Concern::Access),
+    Row::left("ssl.client.verify.server* ssl.client.cert.* ssl.client.CA*", ORIGIN_TLS),
     does("http.server_ports", "[[listen]]", Converter::ports),
     value("http.connect_attempts_timeout", "limits.connect_timeout", seconds),
     value("http.transaction_no_activity_timeout_out", "limits.response_timeout", seconds),
@@ -169,6 +179,15 @@ pub(crate) const KEYS: &[Row<Key>] = &[
 ];
 
 impl Converter {
+    /// What a key is about. Most keys of the cache are about its work, and not about what is stored.
+    pub(crate) fn concern(name: &str, value: &str) -> Concern {
+        let by_words = || match gate::smell(name) {
+            Concern::Storing if !name.starts_with("http.cache.") => Concern::Other,
+            concern => concern,
+        };
+        find(KEYS, name, value).map_or_else(by_words, Row::concern)
+    }
+
     /// The fate of a key.
     pub(crate) fn key(&mut self, name: &str, value: &str) -> Outcome {
         let row = find(KEYS, name, value).ok_or("there is no counterpart for this key")?;

@@ -1,5 +1,7 @@
-//! Traffic Server: `remap.config`, `parent.config`, and the everyday keys of `records.yaml`.
+//! Traffic Server: `remap.config`, `parent.config`, and the everyday keys of `records.yaml`; and the files that restrict
+//! clients or the cache.
 
+mod ip_allow;
 mod keys;
 mod parent;
 mod records;
@@ -8,14 +10,16 @@ mod remap;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     conversion::Conversion,
     conversion::Unreadable,
     files::Includes,
     files::InputFile,
+    gate::{self, Concern},
     ledger::{Ledger, Outcome, Place, TAKEN, left},
+    matchers::narrowed,
     plan::{Plan, Route, Site},
     rows::{self, Described},
     table::{Table, Value},
@@ -23,10 +27,15 @@ use crate::{
 };
 use parent::Parent;
 use remap::Mapping;
-pub(crate) use remap::access_options;
+pub(crate) use remap::{HARMLESS, OF_THE_CACHE, access_options};
 
 /// The files that are converted, in the order in which they are read.
-pub const FILES: [&str; 6] = [
+pub const FILES: [&str; 11] = [
+    "ip_allow.yaml",
+    "ip_allow.config",
+    "plugin.config",
+    "cache.config",
+    "sni.yaml",
     "records.yaml",
     "records.config",
     "storage.config",
@@ -76,6 +85,11 @@ pub(crate) struct Converter {
     pub(crate) plan: Plan,
     ledger: Ledger,
     mappings: Vec<Mapping>,
+    /// Named filters of `remap.config`, and those that hold for the mappings that follow.
+    filters: BTreeMap<String, Vec<String>>,
+    active: Vec<String>,
+    /// Methods that are refused to everybody.
+    refused_methods: Vec<String>,
     parents: Vec<Parent>,
     certificates: Vec<Value>,
     pub(crate) defaults: Table,
@@ -100,6 +114,23 @@ impl Converter {
         match known.copied() {
             Some("records.yaml") => self.records_yaml(&name, &file.text),
             Some("records.config") => self.each(&name, &file.text, Self::record),
+            Some("ip_allow.yaml") => self.ip_allow_yaml(&name, &file.text),
+            Some("ip_allow.config") => self.ip_allow_config(&name, &file.text),
+            Some("plugin.config") => self.each_about(&name, &file.text, |words| {
+                let plugin = words.split_whitespace().next().unwrap_or_default();
+                (remap::plugin_concern(plugin), "the plugin is not there")
+            }),
+            Some("cache.config") => self.each_about(&name, &file.text, |_| {
+                (Concern::Storing, "write `ttl`, `no_store` or `cache` of a site or a route")
+            }),
+            Some("sni.yaml") => self.each_about(&name, &file.text, |line| {
+                let key = line.trim_start_matches("- ");
+                let closes = ["verify_client", "ip_allow", "host_sni_policy"];
+                match closes.iter().any(|start| key.starts_with(start)) {
+                    true => (Concern::Access, "write `client_certificates` or `access`"),
+                    false => (Concern::Other, "write `listen.tls` and `handshake`"),
+                }
+            }),
             Some("storage.config") => self.each(&name, &file.text, Self::storage),
             Some("ssl_multicert.config") => self.each(&name, &file.text, Self::certificate),
             Some("parent.config") => self.each(&name, &file.text, Self::parent),
@@ -112,12 +143,38 @@ impl Converter {
         Ok(())
     }
 
+    /// Enters each line of a file that is not converted, by what it is about: it holds for all sites.
+    fn each_about(
+        &mut self,
+        name: &Arc<str>,
+        text: &str,
+        about: fn(&str) -> (Concern, &'static str),
+    ) {
+        for (number, text) in joined_lines(text) {
+            let line = Line { place: Place { file: name.clone(), line: number }, text: &text };
+            let (concern, reason) = about(&text);
+            self.close(&line, concern, left(reason));
+        }
+    }
+
+    /// Enters a line; what it restricts holds for all sites.
+    fn close(&mut self, line: &Line<'_>, concern: Concern, outcome: Outcome) {
+        let outcome = match outcome {
+            // Its mapping is closed.
+            Err(reason) if reason.contains(gate::REFUSED) => Err(reason),
+            outcome => {
+                gate::pass_line(concern, &line.place, line.text, outcome, &mut self.defaults)
+            }
+        };
+        self.enter(line, outcome);
+    }
+
     /// Hands over each line that is no comment; a `\` at the end goes on with the next line.
     fn each(&mut self, name: &Arc<str>, text: &str, read: fn(&mut Self, &Line<'_>) -> Outcome) {
         for (number, line) in joined_lines(text) {
             let line = Line { place: Place { file: name.clone(), line: number }, text: &line };
             let outcome = read(self, &line);
-            self.enter(&line, outcome);
+            self.close(&line, Self::concern_of_record(line.text), outcome);
         }
     }
 
@@ -181,17 +238,40 @@ impl Converter {
     }
 
     fn site(&mut self, host: &str) -> Option<Site> {
-        let mappings: Vec<_> =
+        let mut mappings: Vec<_> =
             self.mappings.iter().filter(|mapping| mapping.host == host).cloned().collect();
+        // Redirects are looked at after all mappings.
+        mappings.sort_by_key(|mapping| mapping.origin_host.is_none());
         let mut site = Site { comment: mappings.first()?.place.to_string(), ..Site::default() };
         site.table.set("hosts", host);
         site.table.lay_over(self.defaults.clone());
+        if !self.refused_methods.is_empty() {
+            let methods = Value::from(self.refused_methods.clone());
+            let mut table = Table::from_iter([("method", methods)]);
+            vocabulary::respond(&mut table, 403, None);
+            site.routes.push(Route { comment: "ip_allow".to_owned(), table });
+        }
         let mut whole = None;
         for mapping in mappings {
-            let keys = self.keys(&mapping);
-            if mapping.path == "/" && mapping.scheme.is_none() && whole.is_none() {
+            let mut keys = self.keys(&mapping);
+            for refused in &mapping.refused {
+                let outcome = match narrowed(&mapping.matchers(), refused) {
+                    Some(mut table) => {
+                        vocabulary::respond(&mut table, 403, None);
+                        site.routes.push(Route { comment: mapping.place.to_string(), table });
+                        continue;
+                    }
+                    None => left("there is no matcher for its methods"),
+                };
+                let line = Line { place: mapping.place.clone(), text: "filter by methods" };
+                let outcome =
+                    gate::pass_line(Concern::Access, &line.place, line.text, outcome, &mut keys);
+                self.enter(&line, outcome);
+            }
+            // The first mapping in the file counts: nothing comes after one for the whole host.
+            if mapping.path == "/" && mapping.scheme.is_none() {
                 whole = Some(keys);
-                continue;
+                break;
             }
             let mut table = mapping.matchers();
             table.lay_over(keys);
@@ -208,6 +288,10 @@ impl Converter {
     /// The keys of a mapping; a parent stands in the place of its origin.
     fn keys(&self, mapping: &Mapping) -> Table {
         let mut keys = mapping.keys.clone();
+        if keys.has_any(&["access"]) && self.defaults.has_any(&["access"]) {
+            let reason = "ip_allow and the filter of the mapping are one list: write it";
+            let _ = gate::pass_line(Concern::Access, &mapping.place, "", left(reason), &mut keys);
+        }
         if let Some(origin_host) = &mapping.origin_host {
             let name = origin_host.split(':').next().unwrap_or_default();
             if let Some(parent) = self.parents.iter().find(|parent| parent.is_for(name)) {

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use super::{Converter, Line};
-use crate::ledger::{Outcome, Place, left, needless};
+use crate::{
+    gate::Concern,
+    ledger::{Outcome, Place, left, needless},
+};
 
 impl Converter {
     /// `CONFIG proxy.config.http.server_ports STRING 80 443:ssl`
@@ -16,6 +19,13 @@ impl Converter {
             ("CONFIG" | "LOCAL", Some(name)) => self.key(name, &value),
             _ => left("is no line of this file"),
         }
+    }
+
+    /// What a line of `records.config` is about; lines of other files have no key.
+    pub(super) fn concern_of_record(line: &str) -> Concern {
+        let mut words = line.split_whitespace().skip(1);
+        let (name, value) = (words.next().unwrap_or_default(), words.nth(1).unwrap_or_default());
+        name.strip_prefix("proxy.config.").map_or(Concern::Other, |name| Self::concern(name, value))
     }
 
     /// Keys below each other by their indentation; the first two words of a name are left out in this form.
@@ -47,7 +57,7 @@ impl Converter {
             }
             let setting = full.trim_start_matches("records.").trim_start_matches("ts.");
             let outcome = self.key(setting, &value);
-            self.enter(&line, outcome);
+            self.close(&line, Self::concern(setting, &value), outcome);
         }
         self.enter_empty(&mut sections, 0);
     }

@@ -8,7 +8,7 @@ fn read(name: &str, text: &str) -> Result<Conversion, Unreadable> {
 #[test]
 fn a_file_of_another_name_is_refused() {
     let error = read("etc/other.config", "").unwrap_err().to_string();
-    assert!(error.starts_with("etc/other.config:1: is none of records.yaml"), "{error}");
+    assert!(error.starts_with("etc/other.config:1: is none of ip_allow.yaml"), "{error}");
 }
 
 #[test]

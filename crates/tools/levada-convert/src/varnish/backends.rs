@@ -208,14 +208,20 @@ impl Converter {
     }
 
     fn access_list(&mut self, statement: &Statement) -> Outcome {
-        let mut addresses = Vec::new();
+        let (mut addresses, mut is_whole) = (Vec::new(), true);
         for entry in statement.inner() {
             let texts: Vec<_> = entry.head.iter().map(Kind::shown).collect();
-            let outcome = addresses_of(&texts.join("").replace('"', "")).map(|found| {
+            let found = addresses_of(&texts.join("").replace('"', ""));
+            is_whole &= found.is_ok();
+            let outcome = found.map(|found| {
                 addresses.extend(found);
                 Fate::Taken
             });
             self.enter(entry, outcome);
+        }
+        // A list without some of its addresses would let in, or refuse, other clients.
+        if !is_whole {
+            return left("a list is used as a whole, or not at all");
         }
         self.access_lists.insert(statement.word(1).to_owned(), addresses);
         TAKEN

@@ -1,7 +1,8 @@
 //! Blocks and statements that most files have, each with what stands for it: a key, or nothing.
 
-use super::{Converter, PURGES, recv::use_the_cache};
+use super::{Converter, PURGES, concern::concern, recv::use_the_cache};
 use crate::{
+    gate::Concern,
     ledger::{Outcome, Stated as _, TAKEN, differs, left, needless},
     rows::Row,
     table::Table,
@@ -27,6 +28,15 @@ impl Block<'_> {
         parts.iter().any(|part| self.text.contains(part))
     }
 
+    /// Whether each alternative of its condition has a method of purges.
+    fn is_about_purges(&self) -> bool {
+        let is_purge = |part: &str| {
+            ["\"PURGE\"", "\"BAN\"", "\"URIBAN\""].iter().any(|method| part.contains(method))
+                && part.contains("==")
+        };
+        self.text.split("||").all(is_purge)
+    }
+
     fn all(&self, is: fn(&Statement) -> bool) -> bool {
         self.statement.inner().iter().all(is)
     }
@@ -46,7 +56,7 @@ const BLOCKS: &[(Looks, Row<()>)] = &[
         |block| block.has(&["req.method !=", "req.request !="]) && block.has(&["\"GET\""]),
         Row::needless("", "methods other than GET and HEAD pass the cache by"),
     ),
-    (|block| block.has(&["\"PURGE\"", "\"BAN\"", "\"URIBAN\""]), Row::left("", PURGES)),
+    (|block| block.is_about_purges(), Row::left("", PURGES)),
     (
         |block| block.has(&["req.restarts"]),
         Row::needless("", "requests are not restarted; a node sends X-Forwarded-For itself"),
@@ -90,6 +100,10 @@ const BLOCKS: &[(Looks, Row<()>)] = &[
 /// Reads a block of `if`.
 pub(super) fn block(statement: &Statement) -> Option<Idiom> {
     let block = Block { statement, text: statement.shown() };
+    // A block that refuses requests is no idiom, but for that of purges, which have a token here.
+    if concern(statement) == Concern::Access && !block.is_about_purges() {
+        return None;
+    }
     match BLOCKS.iter().find(|(is, _)| is(&block)) {
         Some((_, row)) => Some(Idiom { keys: Table::default(), outcome: row.outcome(|()| TAKEN) }),
         None if block.sets("req.url") => tracking(statement),

@@ -4,6 +4,7 @@
 //! where a route can hold the condition. Everything else is left.
 
 mod backends;
+mod concern;
 mod condition;
 mod idioms;
 mod lex;
@@ -13,12 +14,13 @@ mod response;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     conversion::{Conversion, Unreadable},
     files::{Includes, InputFile},
-    ledger::{Ledger, Outcome, Stated as _, TAKEN, differs, left, needless},
+    gate::{self, Concern},
+    ledger::{Ledger, MISSED, Outcome, Stated as _, TAKEN, differs, left, needless},
     matchers::Condition,
     plan::{Plan, Route, Site},
     rows::{self, Described, Row, find},
@@ -26,6 +28,7 @@ use crate::{
     tree::{Parser, Statement},
     vocabulary::{ANSWERS, SERVERS},
 };
+use concern::concern;
 use lex::GRAMMAR;
 use recv::{COOKIES_PASS, Statements};
 
@@ -41,7 +44,10 @@ pub fn convert(file: &InputFile, includes: &dyn Includes) -> Result<Conversion, 
     converter.declarations(&statements);
     converter.subroutines(&statements);
     converter.finish();
-    converter.ledger.enter_missed(&statements, |_| true);
+    let Converter { ledger, plan, .. } = &mut converter;
+    let mut missed =
+        |one: &Statement| gate::pass(concern(one), one, left(MISSED), &mut plan.defaults);
+    ledger.enter_missed(&statements, |_| true, &mut missed);
     Ok(Conversion::new(converter.plan, converter.ledger))
 }
 
@@ -75,6 +81,8 @@ struct Case {
     condition: Condition,
     keys: Table,
     comment: String,
+    /// Whether vcl_recv is left here: no statement after it is for these requests.
+    ends: bool,
 }
 
 #[derive(Default)]
@@ -95,6 +103,11 @@ pub(crate) struct Converter {
     abandons: bool,
     /// Blocks that were walked.
     walked: usize,
+    /// Subroutines of the file itself, those that were called, and those that are walked now.
+    subs: BTreeMap<String, Statement>,
+    called: BTreeSet<String>,
+    calls: Vec<String>,
+    in_recv: bool,
 }
 
 impl Converter {
@@ -114,22 +127,44 @@ impl Converter {
             self.enter(statement, outcome);
         }
         named("vcl_synth").for_each(|sub| self.read_redirects(sub));
-        for sub in subs() {
+        let (own, others): (Vec<_>, Vec<_>) =
+            subs().partition(|sub| !sub.word(1).starts_with("vcl_"));
+        self.subs = own.iter().map(|sub| (sub.word(1).to_owned(), (*sub).clone())).collect();
+        for sub in others {
             let row = find(SUBROUTINES, sub.word(1), "");
+            self.in_recv = sub.word(1) == "vcl_recv";
             match row.and_then(Row::keys) {
                 Some(Body::Statements(rows)) => self.statements(sub, &Case::everything(), rows),
-                Some(Body::Each(read)) => {
-                    for statement in sub.inner() {
-                        let outcome = read(self, sub.word(1), statement);
-                        self.enter_whole(statement, &outcome);
-                    }
-                }
+                Some(Body::Each(read)) => self.each(sub, read),
                 None => {}
             }
             self.enter(sub, TAKEN);
         }
+        for sub in own {
+            match self.called.contains(sub.word(1)) {
+                true => self.enter(sub, TAKEN),
+                false => self.enter_whole(sub, &needless("nothing calls it")),
+            }
+        }
         let recv: Vec<_> = named("vcl_recv").collect();
         self.cookies_pass(&recv);
+    }
+
+    /// The statements of a subroutine that become no keys of a route. What restricts there holds for all requests.
+    fn each(&mut self, sub: &Statement, read: ReadEach) {
+        // These make the responses of refusals that are decided elsewhere.
+        let makes_responses =
+            ["vcl_synth", "vcl_error", "vcl_backend_error"].contains(&sub.word(1));
+        for statement in sub.inner() {
+            let outcome = read(self, sub.word(1), statement);
+            let concern = match sub.word(1) {
+                "vcl_hash" => concern(statement).max(Concern::Storing),
+                _ if makes_responses => Concern::Other,
+                _ => concern(statement),
+            };
+            let outcome = gate::pass(concern, statement, outcome, &mut self.keys);
+            self.enter_whole(statement, &outcome);
+        }
     }
 
     /// Varnish's own vcl_recv comes after that of the file: requests with cookies pass the cache by, unless the file
@@ -182,12 +217,21 @@ impl Converter {
         override_servers(&mut site.table, &self.keys);
         site.table.lay_over(self.keys.clone());
         let is_here = |case: &&Case| case.hosts.is_empty() || case.hosts == hosts;
-        for case in self.cases.iter().filter(is_here) {
-            if case.condition.holds_always() {
+        // Of several blocks that match, VCL runs all up to a `return`: the first route must be one that ends.
+        let (ending, others): (Vec<_>, Vec<_>) =
+            self.cases.iter().filter(is_here).partition(|case| case.ends());
+        let rest = Case { keys: answers_of(&self.keys), ..Case::everything() };
+        let all =
+            ending.into_iter().chain([&rest].into_iter().filter(|rest| rest.ends())).chain(others);
+        for case in all {
+            if case.condition.holds_always() && case.keys.has_any(ANSWERS) {
+                let table = answers_of(&case.keys);
+                site.table.remove_all(ANSWERS);
+                site.table.1.merge(&case.keys.1);
+                site.routes.push(Route { comment: case.comment.clone(), table });
+                break;
+            } else if case.condition.holds_always() {
                 override_servers(&mut site.table, &case.keys);
-                if case.keys.has_any(ANSWERS) {
-                    site.table.remove_all(ANSWERS);
-                }
                 site.table.lay_over(case.keys.clone());
             } else if let Some(mut table) = case.condition.table() {
                 table.lay_over(case.keys.clone());
@@ -196,6 +240,17 @@ impl Converter {
         }
         site
     }
+}
+
+/// The keys by which all requests are answered.
+fn answers_of(keys: &Table) -> Table {
+    let mut answers = Table::default();
+    for key in ANSWERS {
+        if let Some(value) = keys.get(key) {
+            answers.set(key, value.clone());
+        }
+    }
+    answers
 }
 
 /// Servers in place of others take the keys of the others away.
@@ -213,7 +268,12 @@ impl Case {
             condition: Condition::everything(),
             keys: Table::default(),
             comment: String::new(),
+            ends: false,
         }
+    }
+
+    fn ends(&self) -> bool {
+        self.ends || self.keys.has_any(ANSWERS) || self.keys.1.is_closed()
     }
 }
 
@@ -223,8 +283,10 @@ pub(crate) enum Body {
     /// As keys, by these rows.
     Statements(Statements),
     /// One by one.
-    Each(fn(&mut Converter, &str, &Statement) -> Outcome),
+    Each(ReadEach),
 }
+
+type ReadEach = fn(&mut Converter, &str, &Statement) -> Outcome;
 
 pub(crate) const SUBROUTINES: &[Row<Body>] = &[
     Row::needless("vcl_init", "it is read before the others"),
@@ -267,7 +329,7 @@ fn hash(statement: &Statement, keys: &mut Table) -> Outcome {
                 TAKEN
             })
         }
-        "return" => needless(SAME),
+        "return" if concern(statement) != Concern::Access => needless(SAME),
         "if" | "else" => {
             let outcomes: Vec<_> =
                 statement.inner().iter().map(|inner| hash(inner, keys)).collect();
@@ -286,6 +348,7 @@ fn in_other_subroutine(name: &str, statement: &Statement) -> Outcome {
     let is_about_lifetimes =
         ["obj.ttl", "obj.grace", "std.healthy"].iter().any(|part| text.contains(part));
     match (name, statement.word(0)) {
+        _ if concern(statement) == Concern::Access => left(format!("`{name}` has no counterpart")),
         (_, "return") if statement.word(2) != "restart" => needless("a node goes on as it should"),
         ("vcl_hit", word) if is_about_lifetimes || word == "else" => needless(WINDOWS),
         ("vcl_pipe", _) => left("WebSocket is not there"),

@@ -2,10 +2,12 @@
 
 use super::{
     Case, Converter,
+    concern::concern,
     condition::{self, Alternatives, Together},
     idioms,
 };
 use crate::{
+    gate,
     ledger::{Outcome, Stated as _, TAKEN, differs, left, needless},
     rows::{Row, find},
     table::{Table, Value},
@@ -17,6 +19,9 @@ use crate::{
 /// its verb, with its first word.
 pub(crate) type Statements =
     &'static [Row<fn(&mut Converter, &Statement, &mut Table) -> Outcome>];
+
+/// Blocks within blocks multiply their alternatives: as many are walked.
+const MOST_BLOCKS: usize = 1_000;
 
 /// Statements of `vcl_recv`.
 pub(crate) const STATEMENTS: Statements = &[
@@ -59,7 +64,6 @@ pub(crate) const STATEMENTS: Statements = &[
     }),
     Row::writes("return = synth error", "redirect, respond", |own, one, keys| own.synth(one, keys)),
     Row::left("return", "Levada has nothing for this action"),
-    Row::left("call", "subroutines of your own are not followed"),
     Row::left("* = set unset", NO_VARIABLE),
     Row::left("*", NO_STATEMENT),
 ];
@@ -95,8 +99,9 @@ impl Converter {
                 self.enter_whole(statement, &needless("`return` stands before it"));
                 continue;
             }
-            has_ended = statement.word(0) == "return";
+            has_ended = matches!(statement.word(0), "return" | "error");
             match statement.word(0) {
+                "call" => self.call_of(statement, around, rows),
                 "if" => former = self.condition(statement, around, rows),
                 "else" | "elseif" | "elsif" | "elif" => {
                     former = self.otherwise(statement, former.take(), around, rows);
@@ -107,15 +112,43 @@ impl Converter {
                         Some(row) => row.outcome(|read| read(self, statement, &mut keys)),
                         None => left(NO_STATEMENT),
                     };
+                    let outcome = gate::pass(concern(statement), statement, outcome, &mut keys);
                     self.enter(statement, outcome);
                 }
             }
         }
+        self.add(&Case { ends: has_ended && self.in_recv, ..around.clone() }, keys);
+    }
+
+    /// Walks a subroutine of the file where it is called.
+    fn call_of(&mut self, statement: &Statement, around: &Case, rows: Statements) {
+        let name = statement.word(1).to_owned();
+        let sub = self.subs.get(&name).filter(|_| !self.calls.contains(&name)).cloned();
+        let Some(sub) = sub.filter(|_| self.walked < MOST_BLOCKS) else {
+            return self.refuse(
+                statement,
+                around,
+                "there is no such subroutine, or it calls itself",
+            );
+        };
+        self.walked += 1;
+        self.called.insert(name.clone());
+        self.calls.push(name);
+        self.statements(&sub, around, rows);
+        self.calls.pop();
+        self.enter(statement, TAKEN);
+    }
+
+    /// Enters a block that is not converted, for the requests of `around`.
+    fn refuse(&mut self, statement: &Statement, around: &Case, reason: impl Into<String>) {
+        let mut keys = Table::default();
+        let outcome = gate::pass(concern(statement), statement, left(reason), &mut keys);
         self.add(around, keys);
+        self.enter_whole(statement, &outcome);
     }
 
     /// Adds keys for the requests of `around`.
-    fn add(&mut self, around: &Case, keys: Table) {
+    pub(super) fn add(&mut self, around: &Case, keys: Table) {
         if around.hosts.is_empty() && around.condition.holds_always() {
             add_to(&mut self.keys, keys);
             return;
@@ -124,7 +157,7 @@ impl Converter {
             |case: &&mut Case| case.hosts == around.hosts && case.condition == around.condition;
         match self.cases.iter_mut().find(same) {
             Some(case) => add_to(&mut case.keys, keys),
-            None if keys.is_empty() => {}
+            None if keys.is_empty() && !around.ends => {}
             None => self.cases.push(Case { keys, ..around.clone() }),
         }
     }
@@ -136,11 +169,9 @@ impl Converter {
         around: &Case,
         rows: Statements,
     ) -> Option<Alternatives> {
-        // Blocks within blocks multiply their alternatives.
-        const MOST: usize = 1_000;
         self.walked += 1;
-        if self.walked > MOST {
-            self.enter_whole(statement, &left("the conditions have too many alternatives"));
+        if self.walked > MOST_BLOCKS {
+            self.refuse(statement, around, "the conditions have too many alternatives");
             return None;
         }
         if let Some(idiom) = idioms::block(statement) {
@@ -162,7 +193,7 @@ impl Converter {
                 Some(alternatives)
             }
             Err(reason) => {
-                self.enter_whole(statement, &Err(reason));
+                self.refuse(statement, around, reason);
                 None
             }
         }
@@ -184,7 +215,7 @@ impl Converter {
             return Ok(());
         }
         self.walked += 1;
-        let mut case = around.clone();
+        let mut case = Case { ends: false, ..around.clone() };
         case.condition = condition;
         case.hosts.extend(one.hosts);
         case.comment = statement.place.to_string();
@@ -207,7 +238,7 @@ impl Converter {
             return None;
         }
         let Some(mut former) = former else {
-            self.enter_whole(statement, &left("the `if` before it was not converted"));
+            self.refuse(statement, around, "the `if` before it was not converted");
             return None;
         };
         let mut branch = statement.clone();
@@ -240,9 +271,11 @@ impl Converter {
         }
         let others = condition::others(former).and_then(|others| around.condition.and(&others));
         let Some(condition) = others else {
-            let reason = "there is no matcher for all other requests here";
-            self.enter_whole(statement, &left(reason));
-            return;
+            return self.refuse(
+                statement,
+                around,
+                "there is no matcher for all other requests here",
+            );
         };
         let comment = statement.place.to_string();
         self.statements(statement, &Case { condition, comment, ..around.clone() }, rows);

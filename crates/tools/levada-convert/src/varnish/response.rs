@@ -1,10 +1,13 @@
 //! `vcl_backend_response` and `vcl_deliver`.
 
 use super::{
-    Case, Converter, idioms,
+    Case, Converter,
+    concern::concern,
+    idioms,
     recv::{NO_STATEMENT, NO_VARIABLE, Statements, edit},
 };
 use crate::{
+    gate::{self, Concern},
     ledger::{Outcome, Stated as _, TAKEN, differs, left},
     rows::Row,
     table::{Table, Value},
@@ -45,6 +48,7 @@ pub(crate) const BACKEND: Statements = &[
         edit(one, "beresp.http.", keys, vocabulary::edit_response)
     }),
     Row::left("* = set unset", NO_VARIABLE),
+    Row::left("return = synth error abandon fail", "a response is not refused here"),
     Row::needless("return", "it is what a node does"),
     Row::left("*", NO_STATEMENT),
 ];
@@ -55,6 +59,7 @@ pub(crate) const DELIVER: Statements = &[
         edit(one, "resp.http.", keys, vocabulary::edit_response)
     }),
     Row::left("* = set unset", NO_VARIABLE),
+    Row::left("return = synth error abandon fail", "a response is not refused here"),
     Row::needless("return", "it is what a node does"),
     Row::left("*", NO_STATEMENT),
 ];
@@ -87,7 +92,15 @@ impl Converter {
                 Some(time) => force_ttl(&mut self.keys, status, time),
                 None => left("only a lifetime of the whole site goes by the status"),
             };
-            self.enter(inner, outcome);
+            // That of an error is no refusal.
+            let concern = match is_abandoned {
+                true => Concern::Other,
+                false => concern(inner),
+            };
+            let mut keys = Table::default();
+            let outcome = gate::pass(concern, inner, outcome, &mut keys);
+            self.add(around, keys);
+            self.enter_whole(inner, &outcome);
         }
     }
 }

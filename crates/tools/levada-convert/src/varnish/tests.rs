@@ -34,10 +34,10 @@ fn conditions_that_multiply_are_left() {
 
 #[test]
 fn every_statement_is_accounted_for() {
-    let text = "backend b { .host = \"h\"; .odd = 1; } sub vcl_recv { call mine; if (req.xid ~ \"a|b\") { std.log(\"y\"); } } \
-        sub mine { set req.http.z = \"1\"; }";
+    let text = "backend b { .host = \"h\"; .odd = 1; } sub vcl_recv { call nowhere; if (req.xid ~ \"a|b\") { std.log(\"y\"); } } \
+        sub vcl_miss { set req.http.z = \"1\"; }";
     let converted = read(text).unwrap();
-    for word in [". odd", "call mine", "req.xid", "std.log", "req.http.z"] {
+    for word in [". odd", "call nowhere", "req.xid", "std.log", "req.http.z"] {
         let told = converted.ledger.left.iter().any(|left| left.statement.contains(word));
         assert!(told, "{word} is not in {:#?}", converted.ledger.left);
     }
