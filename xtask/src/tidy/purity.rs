@@ -19,6 +19,7 @@ const PURE: &[&str] = &[
     "levada-sim",
     "levada-paper",
     "levada-rules",
+    "levada-conversion",
     "levada-convert",
 ];
 

@@ -2,15 +2,8 @@
 //!
 //! Each converter reads a configuration into statements with their lines, looks each statement up in its tables,
 //! fills a `Plan`, and enters the fate into a [`Ledger`]: taken over, needless, or left. The plan is written as
-//! `levada.toml`. This crate opens no files: the caller hands over texts, and reads [`Includes`] when asked.
-//!
-//! ```text
-//! text ──► tree, trafficserver ──► statements with places
-//!                                        │ one row of a table each (`rows`)
-//!                   ┌────────────────────┴──────────────┐
-//!                   ▼                                   ▼
-//!       Plan (tables of levada.toml)     Ledger (the fate of each statement)
-//! ```
+//! `levada.toml`. The crate `levada-conversion` has the parts that all of them share. This crate opens no files: the
+//! caller hands over texts, and reads [`Includes`] when asked.
 //!
 //! A row has names of directives and their effect: the keys that it writes and how it reads their values, or the
 //! reason why it is needless or left. `cargo xtask docs` writes the rows to the pages `docs/coming-from`.
@@ -21,23 +14,15 @@
 //! directives that it does not know, and the others bring more code than the grammar of words, quotes and
 //! braces needs.
 
-mod conversion;
-mod files;
-mod gate;
-mod ledger;
-mod matchers;
 mod nginx;
-mod plan;
-mod pool;
-mod rows;
-mod table;
 mod trafficcontrol;
 mod trafficserver;
-mod tree;
-mod units;
-mod variables;
 mod varnish;
-mod vocabulary;
+
+use levada_conversion::{
+    conversion, files, gate, ledger, matchers, plan, pool, rows, table, tree, units, variables,
+    vocabulary,
+};
 
 pub use conversion::{Conversion, Unreadable, report};
 pub use files::{Includes, InputFile, NoIncludes};

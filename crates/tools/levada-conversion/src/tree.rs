@@ -10,7 +10,7 @@ use crate::{
 
 /// A piece of a file.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// A name, a number with its unit, or a variable with dots.
     Word(String),
     /// A text in quotes.
@@ -21,7 +21,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// As it stands in the file.
-    pub(crate) fn shown(&self) -> String {
+    pub fn shown(&self) -> String {
         match self {
             Self::Word(word) => word.clone(),
             Self::Text(text) => format!("\"{text}\""),
@@ -32,25 +32,30 @@ impl Kind {
 
 /// A piece with its line.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Token {
-    pub(crate) kind: Kind,
-    pub(crate) line: usize,
+pub struct Token {
+    /// The piece.
+    pub kind: Kind,
+    /// Its line, counted from 1.
+    pub line: usize,
 }
 
 /// The tokens of a file, up to one that cannot be read.
-pub(crate) type Tokens<'a> = Box<dyn Iterator<Item = Result<Token, Unreadable>> + 'a>;
+pub type Tokens<'a> = Box<dyn Iterator<Item = Result<Token, Unreadable>> + 'a>;
 
 /// A statement or a declaration: its tokens up to the block or the semicolon, and the block.
 #[derive(Clone, Debug)]
-pub(crate) struct Statement {
-    pub(crate) head: Vec<Kind>,
-    pub(crate) block: Option<Vec<Statement>>,
-    pub(crate) place: Place,
+pub struct Statement {
+    /// The tokens before the block or the semicolon.
+    pub head: Vec<Kind>,
+    /// The statements in braces, if there are any.
+    pub block: Option<Vec<Statement>>,
+    /// Where it begins.
+    pub place: Place,
 }
 
 impl Statement {
     /// The word at `index`, or an empty text.
-    pub(crate) fn word(&self, index: usize) -> &str {
+    pub fn word(&self, index: usize) -> &str {
         match self.head.get(index) {
             Some(Kind::Word(word)) => word,
             _ => "",
@@ -58,7 +63,7 @@ impl Statement {
     }
 
     /// The tokens after `set NAME =`.
-    pub(crate) fn value(&self) -> &[Kind] {
+    pub fn value(&self) -> &[Kind] {
         self.head.get(3..).unwrap_or_default()
     }
 }
@@ -78,18 +83,19 @@ impl ledger::Stated for Statement {
 }
 
 /// The differences between the languages.
-pub(crate) struct Grammar {
-    pub(crate) tokens: for<'a> fn(&Arc<str>, &'a str) -> Tokens<'a>,
+pub struct Grammar {
+    /// Splits a file into tokens.
+    pub tokens: for<'a> fn(&Arc<str>, &'a str) -> Tokens<'a>,
     /// The pattern of a statement that includes files.
-    pub(crate) include: fn(&Statement) -> Option<&str>,
+    pub include: fn(&Statement) -> Option<&str>,
     /// Whether a block may stand without a statement before it.
-    pub(crate) has_bare_blocks: bool,
+    pub has_bare_blocks: bool,
     /// Says that a statement has no end.
-    pub(crate) unfinished: fn(&str) -> String,
+    pub unfinished: fn(&str) -> String,
 }
 
 /// Reads a file and everything that it includes.
-pub(crate) struct Parser<'a> {
+pub struct Parser<'a> {
     grammar: &'a Grammar,
     includes: &'a dyn Includes,
     ledger: &'a mut Ledger,
@@ -97,17 +103,14 @@ pub(crate) struct Parser<'a> {
 }
 
 impl<'a> Parser<'a> {
-    pub(crate) fn new(
-        grammar: &'a Grammar,
-        includes: &'a dyn Includes,
-        ledger: &'a mut Ledger,
-    ) -> Self {
+    /// A parser of this language, whose failed includes are entered into the ledger.
+    pub fn new(grammar: &'a Grammar, includes: &'a dyn Includes, ledger: &'a mut Ledger) -> Self {
         Self { grammar, includes, ledger, files: 0 }
     }
 
     /// # Errors
     /// The first place that is not of the grammar.
-    pub(crate) fn file(
+    pub fn file(
         &mut self,
         name: &str,
         text: &str,

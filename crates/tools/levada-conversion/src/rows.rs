@@ -6,7 +6,7 @@ use crate::{
 };
 
 /// A row. Of several rows that fit a directive, the first one counts.
-pub(crate) struct Row<F: Copy + 'static> {
+pub struct Row<F: Copy + 'static> {
     /// Names, with spaces between them; a `*` stands for any text. Behind them, the row may have the values that it is
     /// for, or is not for: `NAME NAME = VALUE VALUE`, `NAME != VALUE`. The value of a directive is its first argument,
     /// and `''` an empty one.
@@ -30,24 +30,28 @@ enum Effect<F> {
 }
 
 impl<F: Copy> Row<F> {
-    pub(crate) const fn writes(names: &'static str, keys: &'static str, effect: F) -> Self {
+    /// A row whose directives write these keys.
+    pub const fn writes(names: &'static str, keys: &'static str, effect: F) -> Self {
         Self { names, effect: Effect::Writes(effect), says: keys, concern: Concern::Other }
     }
 
-    pub(crate) const fn needless(names: &'static str, reason: &'static str) -> Self {
+    /// A row whose directives a node has no use for.
+    pub const fn needless(names: &'static str, reason: &'static str) -> Self {
         Self { names, effect: Effect::Needless, says: reason, concern: Concern::Other }
     }
 
-    pub(crate) const fn left(names: &'static str, reason: &'static str) -> Self {
+    /// A row whose directives Levada has nothing for.
+    pub const fn left(names: &'static str, reason: &'static str) -> Self {
         Self { names, effect: Effect::Left, says: reason, concern: Concern::Other }
     }
 
     /// The same row for statements about this.
-    pub(crate) const fn about(self, concern: Concern) -> Self {
+    pub const fn about(self, concern: Concern) -> Self {
         Self { names: self.names, effect: self.effect, says: self.says, concern }
     }
 
-    pub(crate) fn concern(&self) -> Concern {
+    /// What its statements are about.
+    pub fn concern(&self) -> Concern {
         self.concern
     }
 
@@ -60,12 +64,12 @@ impl<F: Copy> Row<F> {
     }
 
     /// The names of its directives.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> + use<F> {
+    pub fn names(&self) -> impl Iterator<Item = &'static str> + use<F> {
         self.condition().0.split_whitespace()
     }
 
     /// How its keys are written, if it writes any.
-    pub(crate) fn keys(&self) -> Option<F> {
+    pub fn keys(&self) -> Option<F> {
         match self.effect {
             Effect::Writes(keys) => Some(keys),
             _ => None,
@@ -73,12 +77,12 @@ impl<F: Copy> Row<F> {
     }
 
     /// The keys that it writes, as the documentation names them.
-    pub(crate) fn key_names(&self) -> impl Iterator<Item = &'static str> + use<F> {
+    pub fn key_names(&self) -> impl Iterator<Item = &'static str> + use<F> {
         self.says.split(", ")
     }
 
     /// The fate of a directive that writes no keys.
-    pub(crate) fn without_keys(&self) -> Option<Outcome> {
+    pub fn without_keys(&self) -> Option<Outcome> {
         self.keys().is_none().then(|| self.outcome(|_| TAKEN))
     }
 
@@ -94,7 +98,7 @@ impl<F: Copy> Row<F> {
     }
 
     /// The fate of a directive, whose keys `write` writes.
-    pub(crate) fn outcome(&self, write: impl FnOnce(F) -> Outcome) -> Outcome {
+    pub fn outcome(&self, write: impl FnOnce(F) -> Outcome) -> Outcome {
         match self.effect {
             Effect::Needless => needless(self.says),
             Effect::Left => left(self.says),
@@ -143,12 +147,12 @@ impl<F: Copy> Row<F> {
 }
 
 /// The rows of a table whose directives stand in `place`.
-pub(crate) fn described<F: Copy>(place: &'static str, rows: &[Row<F>]) -> Vec<Described> {
+pub fn described<F: Copy>(place: &'static str, rows: &[Row<F>]) -> Vec<Described> {
     rows.iter().map(|row| row.described(place)).collect()
 }
 
 /// The row for a directive.
-pub(crate) fn find<'t, F: Copy>(
+pub fn find<'t, F: Copy>(
     rows: impl IntoIterator<Item = &'t Row<F>>,
     name: &str,
     value: &str,
@@ -157,8 +161,7 @@ pub(crate) fn find<'t, F: Copy>(
 }
 
 /// Names that an earlier row takes from a later one, with the values of the later one.
-#[cfg(test)]
-pub(crate) fn shadowed<F: Copy>(rows: &[&Row<F>]) -> Vec<String> {
+pub fn shadowed<F: Copy>(rows: &[&Row<F>]) -> Vec<String> {
     let mut shadowed = Vec::new();
     for row in rows {
         let (_, values, wanted) = row.condition();

@@ -13,7 +13,7 @@ use crate::{
 
 /// What a statement is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Concern {
+pub enum Concern {
     /// Neither of the others.
     #[default]
     Other,
@@ -35,7 +35,7 @@ impl Concern {
 }
 
 /// The end of the reason of a statement that closes its place.
-pub(crate) const REFUSED: &str = "; until you write a rule, everybody is refused";
+pub const REFUSED: &str = "; until you write a rule, everybody is refused";
 
 /// Parts of words of statements about access.
 const ACCESS: &[&str] = &[
@@ -85,7 +85,7 @@ const ACCESS: &[&str] = &[
 const STORING: &[&str] = &["cache", "no_store", "slice", "vary"];
 
 /// Judges a statement that no row knows by its words.
-pub(crate) fn smell(words: &str) -> Concern {
+pub fn smell(words: &str) -> Concern {
     let words = words.to_ascii_lowercase();
     let has = |parts: &[&str]| parts.iter().any(|part| words.contains(part));
     match (has(ACCESS), has(STORING)) {
@@ -97,21 +97,24 @@ pub(crate) fn smell(words: &str) -> Concern {
 
 /// Reasons, each with file and line.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Marks {
+pub struct Marks {
     closed: Vec<String>,
     uncached: Vec<String>,
 }
 
 impl Marks {
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether nothing is marked.
+    pub fn is_empty(&self) -> bool {
         self.closed.is_empty() && self.uncached.is_empty()
     }
 
-    pub(crate) fn is_closed(&self) -> bool {
+    /// Whether the place refuses everybody.
+    pub fn is_closed(&self) -> bool {
         !self.closed.is_empty()
     }
 
-    pub(crate) fn merge(&mut self, other: &Self) {
+    /// Adds the reasons of another place that are not here yet.
+    pub fn merge(&mut self, other: &Self) {
         for (own, others) in
             [(&mut self.closed, &other.closed), (&mut self.uncached, &other.uncached)]
         {
@@ -120,7 +123,8 @@ impl Marks {
         }
     }
 
-    pub(crate) fn add(&mut self, concern: Concern, reason: String) {
+    /// Adds a reason, if the statement is about access or storing.
+    pub fn add(&mut self, concern: Concern, reason: String) {
         let mut one = Self::default();
         match concern {
             Concern::Access => one.closed.push(reason),
@@ -150,7 +154,7 @@ impl Marks {
 }
 
 /// Passes the fate of a statement of a place.
-pub(crate) fn pass<S: Stated>(
+pub fn pass<S: Stated>(
     concern: Concern,
     statement: &S,
     outcome: Outcome,
@@ -160,7 +164,7 @@ pub(crate) fn pass<S: Stated>(
 }
 
 /// As [`pass`], for a line.
-pub(crate) fn pass_line(
+pub fn pass_line(
     concern: Concern,
     at: &Place,
     statement: &str,
@@ -176,7 +180,7 @@ pub(crate) fn pass_line(
 }
 
 /// Turns marks into keys. Routes of a site that is closed, or not stored, do not open it again.
-pub(crate) fn settle(site: &mut Site) {
+pub fn settle(site: &mut Site) {
     let marks = std::mem::take(&mut site.table.1);
     for route in &mut site.routes {
         if marks.is_closed() {

@@ -31,7 +31,7 @@ impl Includes for NoIncludes {
 
 /// The files that a pattern names: of a configuration that has read `known` files already, at a depth of files
 /// within files. A file that includes itself, or is included through a glob again and again, would never end.
-pub(crate) fn included(
+pub fn included(
     includes: &dyn Includes,
     pattern: &str,
     depth: usize,

@@ -3,37 +3,37 @@
 use crate::table::Value;
 
 /// Reads the value of a key, or says why it cannot.
-pub(crate) type Read = fn(&str) -> Result<Value, String>;
+pub type Read = fn(&str) -> Result<Value, String>;
 
 /// A whole number.
-pub(crate) fn number(text: &str) -> Result<Value, String> {
+pub fn number(text: &str) -> Result<Value, String> {
     Ok(text.parse::<u64>().map_err(|_| "is no number")?.into())
 }
 
 /// Any text.
-pub(crate) fn text(text: &str) -> Result<Value, String> {
+pub fn text(text: &str) -> Result<Value, String> {
     Ok(text.into())
 }
 
 /// A size in bytes.
-pub(crate) fn size_value(text: &str) -> Result<Value, String> {
+pub fn size_value(text: &str) -> Result<Value, String> {
     Ok(size(byte_size(text).ok_or("is no size")?).into())
 }
 
 /// A time of a node, of an hour at most.
-pub(crate) fn bounded(milliseconds: u64) -> Value {
+pub fn bounded(milliseconds: u64) -> Value {
     duration(milliseconds.clamp(1, 3_600_000)).into()
 }
 
 /// Writes milliseconds in the largest unit that is exact.
-pub(crate) fn duration(milliseconds: u64) -> String {
+pub fn duration(milliseconds: u64) -> String {
     const UNITS: [(u64, &str); 5] =
         [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"), (1, "ms")];
     if milliseconds == 0 { "0s".to_owned() } else { in_units(milliseconds, &UNITS) }
 }
 
 /// Writes bytes in the largest binary unit that is exact.
-pub(crate) fn size(bytes: u64) -> String {
+pub fn size(bytes: u64) -> String {
     const UNITS: [(u64, &str); 5] =
         [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")];
     in_units(bytes, &UNITS)
@@ -46,7 +46,7 @@ fn in_units(number: u64, units: &[(u64, &str)]) -> String {
 }
 
 /// Reads a time of nginx in milliseconds: `1h30m`, `90s`, `500ms`, `90`.
-pub(crate) fn nginx_time(text: &str) -> Option<u64> {
+pub fn nginx_time(text: &str) -> Option<u64> {
     with_units(
         text,
         1_000,
@@ -64,7 +64,7 @@ pub(crate) fn nginx_time(text: &str) -> Option<u64> {
 }
 
 /// Reads a time of VCL in milliseconds: `10s`, `1.5m`.
-pub(crate) fn vcl_time(text: &str) -> Option<u64> {
+pub fn vcl_time(text: &str) -> Option<u64> {
     let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic())?);
     let unit = match unit {
         "ms" => 1.0,
@@ -81,7 +81,7 @@ pub(crate) fn vcl_time(text: &str) -> Option<u64> {
 }
 
 /// Reads a size: `10m`, `512k`, `8192`, `1G`.
-pub(crate) fn byte_size(text: &str) -> Option<u64> {
+pub fn byte_size(text: &str) -> Option<u64> {
     with_units(
         &text.to_ascii_lowercase(),
         1,

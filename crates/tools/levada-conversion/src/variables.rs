@@ -17,12 +17,12 @@ const VARIABLES: &[(&[&str], &str, Option<&str>)] = &[
 ];
 
 /// The name of a variable in texts.
-pub(crate) fn in_text(variable: &str) -> Option<&'static str> {
+pub fn in_text(variable: &str) -> Option<&'static str> {
     find(variable).map(|(text, _)| text)
 }
 
 /// The name of a variable in expressions.
-pub(crate) fn in_expression(variable: &str) -> Option<&'static str> {
+pub fn in_expression(variable: &str) -> Option<&'static str> {
     find(variable)?.1
 }
 

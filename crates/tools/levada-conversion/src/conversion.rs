@@ -20,7 +20,8 @@ pub struct Conversion {
 }
 
 impl Conversion {
-    pub(crate) fn new(mut plan: Plan, mut ledger: Ledger) -> Self {
+    /// The text of a plan and the account of a ledger, both of which end here.
+    pub fn new(mut plan: Plan, mut ledger: Ledger) -> Self {
         ledger.close();
         let everywhere = std::mem::take(&mut plan.defaults.1);
         for site in &mut plan.sites {
@@ -70,17 +71,19 @@ pub struct Unreadable {
 }
 
 impl Unreadable {
-    pub(crate) fn at(file: &Arc<str>, line: usize, message: &str) -> Self {
+    /// A problem at a line, counted from 1.
+    pub fn at(file: &Arc<str>, line: usize, message: &str) -> Self {
         let place = Place { file: file.clone(), line };
         Self { place, message: message.to_owned() }
     }
 
-    pub(crate) fn without_end(opened: &Place) -> Self {
+    /// A block that begins at this place and does not end.
+    pub fn without_end(opened: &Place) -> Self {
         Self::at(&opened.file, opened.line, "the block that begins here has no `}`")
     }
 
     /// The first NUL, if a file is no text.
-    pub(crate) fn no_text(file: &Arc<str>, text: &str) -> Option<Self> {
+    pub fn no_text(file: &Arc<str>, text: &str) -> Option<Self> {
         let line = text.lines().position(|line| line.contains('\0'))?;
         Some(Self::at(file, line + 1, "a NUL: this is no text"))
     }

@@ -41,7 +41,7 @@ impl fmt::Display for Remark {
 
 /// The fate of a statement that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub enum Fate {
     /// It is in the new file.
     Taken,
     /// It is in the new file, and means something slightly different there.
@@ -51,19 +51,23 @@ pub(crate) enum Fate {
 }
 
 /// The fate of a statement, or the reason why it is not in the new file.
-pub(crate) type Outcome = Result<Fate, String>;
+pub type Outcome = Result<Fate, String>;
 
-pub(crate) const TAKEN: Outcome = Ok(Fate::Taken);
+/// The statement is in the new file.
+pub const TAKEN: Outcome = Ok(Fate::Taken);
 
-pub(crate) fn differs(reason: impl Into<String>) -> Outcome {
+/// The statement is in the new file, with this difference.
+pub fn differs(reason: impl Into<String>) -> Outcome {
     Ok(Fate::Differs(reason.into()))
 }
 
-pub(crate) fn needless(reason: impl Into<String>) -> Outcome {
+/// Nothing is needed, for this reason.
+pub fn needless(reason: impl Into<String>) -> Outcome {
     Ok(Fate::Needless(reason.into()))
 }
 
-pub(crate) fn left(reason: impl Into<String>) -> Outcome {
+/// The statement is not converted, for this reason.
+pub fn left(reason: impl Into<String>) -> Outcome {
     Err(reason.into())
 }
 
@@ -78,7 +82,8 @@ fn urgency(outcome: &Outcome) -> u8 {
 }
 
 /// A statement of a file.
-pub(crate) trait Stated: Sized {
+pub trait Stated: Sized {
+    /// Its first line.
     fn place(&self) -> &Place;
 
     /// As it stands in the file, without its block.
@@ -105,7 +110,7 @@ pub struct Ledger {
 
 impl Ledger {
     /// Of two fates of one statement, the one that an operator must know about counts.
-    pub(crate) fn enter_line(&mut self, place: &Place, statement: &str, outcome: Outcome) {
+    pub fn enter_line(&mut self, place: &Place, statement: &str, outcome: Outcome) {
         match self.entries.entry((place.clone(), statement.to_owned())) {
             Entry::Vacant(entry) => drop(entry.insert(outcome)),
             Entry::Occupied(mut entry) if urgency(&outcome) > urgency(entry.get()) => {
@@ -115,12 +120,13 @@ impl Ledger {
         }
     }
 
-    pub(crate) fn enter(&mut self, statement: &impl Stated, outcome: Outcome) {
+    /// As [`Ledger::enter_line`], for a statement.
+    pub fn enter(&mut self, statement: &impl Stated, outcome: Outcome) {
         self.enter_line(statement.place(), &statement.shown(), outcome);
     }
 
     /// Enters a statement and everything in its block.
-    pub(crate) fn enter_whole<S: Stated>(&mut self, statement: &S, outcome: &Outcome) {
+    pub fn enter_whole<S: Stated>(&mut self, statement: &S, outcome: &Outcome) {
         self.enter(statement, outcome.clone());
         for inner in statement.inner() {
             self.enter_whole(inner, outcome);
@@ -129,7 +135,7 @@ impl Ledger {
 
     /// Enters every statement that no part of a converter has entered: nothing is dropped silently. `fate` is asked
     /// for the fate of each, and `holds_others` says which blocks are looked into.
-    pub(crate) fn enter_missed<S: Stated>(
+    pub fn enter_missed<S: Stated>(
         &mut self,
         statements: &[S],
         holds_others: fn(&S) -> bool,
@@ -145,13 +151,13 @@ impl Ledger {
     }
 
     /// Whether a statement is in the new file; none if it has no entry.
-    pub(crate) fn has_taken(&self, statement: &impl Stated) -> Option<bool> {
+    pub fn has_taken(&self, statement: &impl Stated) -> Option<bool> {
         let outcome = self.entries.get(&(statement.place().clone(), statement.shown()))?;
         Some(outcome.is_ok())
     }
 
     /// Makes the lists of all entries, in the order of the file.
-    pub(crate) fn close(&mut self) {
+    pub fn close(&mut self) {
         for ((place, statement), outcome) in &self.entries {
             let remark = |reason: &str| Remark {
                 place: place.clone(),
@@ -172,10 +178,10 @@ impl Ledger {
 }
 
 /// The reason of a statement that no part of a converter has looked at.
-pub(crate) const MISSED: &str = "Levada has nothing for it here";
+pub const MISSED: &str = "Levada has nothing for it here";
 
 /// On one line, without control characters: it goes into comments and to a terminal.
-pub(crate) fn shortened(statement: &str) -> String {
+pub fn shortened(statement: &str) -> String {
     const MOST: usize = 100;
     let words: Vec<_> = statement.split_whitespace().collect();
     let line: String = words.join(" ").chars().filter(|c| !c.is_control()).collect();

@@ -9,22 +9,30 @@ use crate::{
 
 /// The tables of a `levada.toml`.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Plan {
+pub struct Plan {
     /// Keys before the first table.
-    pub(crate) top: Table,
-    pub(crate) listen: Vec<Table>,
-    pub(crate) trusted: Vec<Table>,
-    pub(crate) cache: Table,
-    pub(crate) limits: Table,
-    pub(crate) log: Table,
-    pub(crate) tickets: Table,
-    pub(crate) defaults: Table,
-    pub(crate) sites: Vec<Site>,
+    pub top: Table,
+    /// The `[[listen]]` tables.
+    pub listen: Vec<Table>,
+    /// The `[[trusted]]` tables.
+    pub trusted: Vec<Table>,
+    /// `[cache]`.
+    pub cache: Table,
+    /// `[limits]`.
+    pub limits: Table,
+    /// `[log]`.
+    pub log: Table,
+    /// `[session_tickets]`.
+    pub tickets: Table,
+    /// `[defaults]`; its marks hold for all sites.
+    pub defaults: Table,
+    /// The sites, in the order of the file.
+    pub sites: Vec<Site>,
 }
 
 impl Plan {
     /// The `[[listen]]` of an address, made if there is none.
-    pub(crate) fn listener(&mut self, address: &str) -> &mut Table {
+    pub fn listener(&mut self, address: &str) -> &mut Table {
         let is_own = |own: &Table| own.get("address") == Some(&address.into());
         let at = self.listen.iter().position(is_own).unwrap_or(self.listen.len());
         if at == self.listen.len() {
@@ -34,7 +42,7 @@ impl Plan {
     }
 
     /// Sets bounds of the whole node. Returns whether no other value was stated before.
-    pub(crate) fn limit(&mut self, keys: &[&str], value: &Value) -> bool {
+    pub fn limit(&mut self, keys: &[&str], value: &Value) -> bool {
         let is_other = |key: &&str| self.limits.get(key).is_some_and(|own| own != value);
         let is_free = !keys.iter().any(is_other);
         if is_free {
@@ -46,16 +54,18 @@ impl Plan {
 
 /// A `[[site]]`.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Site {
+pub struct Site {
     /// Where it comes from.
-    pub(crate) comment: String,
-    pub(crate) table: Table,
-    pub(crate) routes: Vec<Route>,
+    pub comment: String,
+    /// Its keys.
+    pub table: Table,
+    /// Its routes, in order.
+    pub routes: Vec<Route>,
 }
 
 impl Site {
     /// Closes what is marked so. A site has no answers of its own: those for all its requests are its last route.
-    pub(crate) fn settle(&mut self) {
+    pub fn settle(&mut self) {
         gate::settle(self);
         let mut rest = Route::default();
         for key in ["redirect", "respond"] {
@@ -71,15 +81,16 @@ impl Site {
 
 /// A `[[site.route]]`.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Route {
+pub struct Route {
     /// Where it comes from.
-    pub(crate) comment: String,
-    pub(crate) table: Table,
+    pub comment: String,
+    /// Its keys.
+    pub table: Table,
 }
 
 impl Route {
     /// Whether it takes every request.
-    pub(crate) fn takes_all(&self) -> bool {
+    pub fn takes_all(&self) -> bool {
         !MATCHERS.iter().any(|matcher| self.table.get(matcher).is_some())
     }
 }

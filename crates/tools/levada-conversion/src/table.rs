@@ -6,7 +6,7 @@ use crate::gate::Marks;
 
 /// A value of a key.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Value {
+pub enum Value {
     /// A text.
     Text(String),
     /// A whole number.
@@ -23,27 +23,31 @@ pub(crate) enum Value {
 
 /// Keys with values, and the reasons why their place is closed or not stored.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Table(Vec<(String, Value)>, pub(crate) Marks);
+pub struct Table(Vec<(String, Value)>, pub Marks);
 
 impl Table {
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether it has neither keys nor marks.
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty() && self.1.is_empty()
     }
 
-    pub(crate) fn get(&self, key: &str) -> Option<&Value> {
+    /// The value of `key`.
+    pub fn get(&self, key: &str) -> Option<&Value> {
         self.0.iter().find_map(|(own, value)| (own == key).then_some(value))
     }
 
-    pub(crate) fn has_any(&self, keys: &[&str]) -> bool {
+    /// Whether it has one of these keys.
+    pub fn has_any(&self, keys: &[&str]) -> bool {
         keys.iter().any(|key| self.get(key).is_some())
     }
 
-    pub(crate) fn remove_all(&mut self, keys: &[&str]) {
+    /// Takes these keys out.
+    pub fn remove_all(&mut self, keys: &[&str]) {
         self.0.retain(|(own, _)| !keys.contains(&own.as_str()));
     }
 
     /// Sets `key`, in place of a former value.
-    pub(crate) fn set(&mut self, key: &str, value: impl Into<Value>) {
+    pub fn set(&mut self, key: &str, value: impl Into<Value>) {
         let value = value.into();
         match self.0.iter_mut().find(|(own, _)| own == key) {
             Some((_, own)) => *own = value,
@@ -52,7 +56,7 @@ impl Table {
     }
 
     /// Sets a key that may be in tables within each other, such as `compress.min_size`.
-    pub(crate) fn set_path(&mut self, path: &str, value: impl Into<Value>) {
+    pub fn set_path(&mut self, path: &str, value: impl Into<Value>) {
         match path.split_once('.') {
             Some((outer, rest)) => self.inline(outer).set_path(rest, value),
             None => self.set(path, value),
@@ -60,7 +64,7 @@ impl Table {
     }
 
     /// Adds to the list of `key`.
-    pub(crate) fn push(&mut self, key: &str, value: impl Into<Value>) {
+    pub fn push(&mut self, key: &str, value: impl Into<Value>) {
         match self.0.iter_mut().find(|(own, _)| own == key) {
             Some((_, Value::List(list))) => list.push(value.into()),
             _ => self.set(key, Value::List(vec![value.into()])),
@@ -68,7 +72,7 @@ impl Table {
     }
 
     /// Sets `key`, or makes a list of its values.
-    pub(crate) fn push_or_set(&mut self, key: &str, value: impl Into<Value>) {
+    pub fn push_or_set(&mut self, key: &str, value: impl Into<Value>) {
         match self.get(key).cloned() {
             Some(Value::List(_)) => self.push(key, value),
             Some(own @ Value::Text(_)) => self.set(key, Value::List(vec![own, value.into()])),
@@ -77,7 +81,7 @@ impl Table {
     }
 
     /// Takes a text out of the list of `key`, whatever its case. Returns whether it was there.
-    pub(crate) fn take_from_list(&mut self, key: &str, text: &str) -> bool {
+    pub fn take_from_list(&mut self, key: &str, text: &str) -> bool {
         let Some(Value::List(mut list)) = self.get(key).cloned() else { return false };
         let before = list.len();
         list.retain(|own| !matches!(own, Value::Text(own) if own.eq_ignore_ascii_case(text)));
@@ -90,12 +94,12 @@ impl Table {
     }
 
     /// Keeps the keys whose values are wanted.
-    pub(crate) fn retain(&mut self, wanted: impl Fn(&Value) -> bool) {
+    pub fn retain(&mut self, wanted: impl Fn(&Value) -> bool) {
         self.0.retain(|(_, value)| wanted(value));
     }
 
     /// The table in braces of `key`, made if there is none.
-    pub(crate) fn inline(&mut self, key: &str) -> &mut Table {
+    pub fn inline(&mut self, key: &str) -> &mut Table {
         if !matches!(self.get(key), Some(Value::Inline(_))) {
             self.set(key, Table::default());
         }
@@ -106,7 +110,7 @@ impl Table {
     }
 
     /// Sets all keys of `other` in this table. What is closed stays closed.
-    pub(crate) fn lay_over(&mut self, other: Table) {
+    pub fn lay_over(&mut self, other: Table) {
         self.1.merge(&other.1);
         for (key, value) in other.0 {
             match value {
@@ -118,19 +122,21 @@ impl Table {
         }
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
+    /// The keys and their values, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.0.iter().map(|(key, value)| (key.as_str(), value))
     }
 
     /// Takes `key` out.
-    pub(crate) fn remove(&mut self, key: &str) -> Option<Value> {
+    pub fn remove(&mut self, key: &str) -> Option<Value> {
         let place = self.0.iter().position(|(own, _)| own == key)?;
         Some(self.0.remove(place).1)
     }
 }
 
 impl Value {
-    pub(crate) fn table(&self) -> Option<&Table> {
+    /// The table in braces, if it is one.
+    pub fn table(&self) -> Option<&Table> {
         match self {
             Self::Inline(table) => Some(table),
             _ => None,
@@ -138,7 +144,7 @@ impl Value {
     }
 
     /// One text, or those of a list.
-    pub(crate) fn texts(&self) -> Vec<&str> {
+    pub fn texts(&self) -> Vec<&str> {
         match self {
             Self::Text(text) => vec![text],
             Self::List(list) => list.iter().flat_map(Self::texts).collect(),
@@ -147,7 +153,7 @@ impl Value {
     }
 
     /// The value of a key of a table in braces.
-    pub(crate) fn inner(&self, key: &str) -> Option<&Value> {
+    pub fn inner(&self, key: &str) -> Option<&Value> {
         self.table()?.get(key)
     }
 }

@@ -7,18 +7,18 @@ use crate::{
 use levada_rules::{FieldError, TemplateKind, editable_field};
 
 /// Whether a table has rules about who may come.
-pub(crate) fn restricts(table: &Table) -> bool {
+pub fn restricts(table: &Table) -> bool {
     table.1.is_closed()
         || table.has_any(&["access", "basic_auth", "referers", "signed_urls", "forward_auth"])
 }
 
 /// Sends clients to `to`.
-pub(crate) fn redirect(table: &mut Table, status: u64, to: String) {
+pub fn redirect(table: &mut Table, status: u64, to: String) {
     table.set("redirect", Table::from_iter([("to", to.into()), ("status", status.into())]));
 }
 
 /// Answers with a status, and with a body if it is given.
-pub(crate) fn respond(table: &mut Table, status: u64, body: Option<String>) {
+pub fn respond(table: &mut Table, status: u64, body: Option<String>) {
     let mut answer = Table::from_iter([("status", status.into())]);
     if let Some(body) = body {
         answer.set("body", body);
@@ -27,14 +27,14 @@ pub(crate) fn respond(table: &mut Table, status: u64, body: Option<String>) {
 }
 
 /// Keys that answer without a server. Only the first answer counts.
-pub(crate) const ANSWERS: &[&str] = &["redirect", "respond"];
+pub const ANSWERS: &[&str] = &["redirect", "respond"];
 
 /// Keys that say which servers are asked.
-pub(crate) const SERVERS: &[&str] = &["origin", "servers", "server"];
+pub const SERVERS: &[&str] = &["origin", "servers", "server"];
 
 /// A change of a header field.
 #[derive(Clone, Debug)]
-pub(crate) enum Edit {
+pub enum Edit {
     /// In place of what is there.
     Set(String),
     /// In addition to what is there.
@@ -44,12 +44,12 @@ pub(crate) enum Edit {
 }
 
 /// A change of a field of requests to the origin.
-pub(crate) fn edit_request(table: &mut Table, name: &str, edit: Edit) -> Outcome {
+pub fn edit_request(table: &mut Table, name: &str, edit: Edit) -> Outcome {
     edit_fields(table, "request_headers", name, edit)
 }
 
 /// A change of a field of responses to clients.
-pub(crate) fn edit_response(table: &mut Table, name: &str, edit: Edit) -> Outcome {
+pub fn edit_response(table: &mut Table, name: &str, edit: Edit) -> Outcome {
     edit_fields(table, "response_headers", name, edit)
 }
 
@@ -82,7 +82,7 @@ fn remove(edits: &mut Table, name: &str) {
 }
 
 /// Leaves a field as it is, although a level around changes it.
-pub(crate) fn keep_field(table: &mut Table, key: &str, name: &str) {
+pub fn keep_field(table: &mut Table, key: &str, name: &str) {
     if changeable(key, name).is_ok() {
         table.inline(key).push("keep", name);
     }

@@ -6,24 +6,24 @@ use crate::{
 };
 
 /// Bytes of an expression.
-pub(crate) const LONGEST: usize = 4 << 10;
+pub const LONGEST: usize = 4 << 10;
 
 /// A condition on requests in the two forms that a route has for it: matchers, and an expression in CEL. An
 /// expression holds what matchers cannot, such as a negation; not every comparison has both forms.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Condition {
+pub struct Condition {
     matchers: Option<Table>,
     expression: Option<String>,
 }
 
 impl Condition {
     /// The condition that holds for every request.
-    pub(crate) fn everything() -> Self {
+    pub fn everything() -> Self {
         Self { matchers: Some(Table::default()), expression: None }
     }
 
     /// Clients with these addresses or prefixes.
-    pub(crate) fn clients(prefixes: &[String]) -> Self {
+    pub fn clients(prefixes: &[String]) -> Self {
         let one = |prefix: &String| {
             // A network in CEL has its length.
             let full = match (prefix.contains('/'), prefix.contains(':')) {
@@ -41,7 +41,7 @@ impl Condition {
     }
 
     /// The comparison of a variable with a value, by nginx's operators.
-    pub(crate) fn comparison(variable: &str, operator: &str, value: &str) -> Result<Self, String> {
+    pub fn comparison(variable: &str, operator: &str, value: &str) -> Result<Self, String> {
         let both = Self {
             matchers: matchers(variable, operator, value),
             expression: expression(variable, operator, value),
@@ -53,18 +53,18 @@ impl Condition {
     }
 
     /// The keys of a route that takes these requests.
-    pub(crate) fn table(&self) -> Option<Table> {
+    pub fn table(&self) -> Option<Table> {
         let as_expression = || Some(Table::from_iter([("when", self.text()?.into())]));
         self.matchers.clone().or_else(as_expression)
     }
 
     /// The condition as an expression, if a configuration may have one of its length.
-    pub(crate) fn text(&self) -> Option<&str> {
+    pub fn text(&self) -> Option<&str> {
         self.expression.as_deref().filter(|text| text.len() <= LONGEST)
     }
 
     /// Requests for which both hold.
-    pub(crate) fn and(&self, other: &Self) -> Option<Self> {
+    pub fn and(&self, other: &Self) -> Option<Self> {
         let expression = match (&self.expression, &other.expression) {
             (Some(one), Some(other)) => Some(format!("{} && {}", closed(one), closed(other))),
             // Of a condition without an expression, only one that holds always is known to be redundant.
@@ -81,13 +81,13 @@ impl Condition {
     }
 
     /// Requests for which this does not hold.
-    pub(crate) fn negated(&self) -> Option<Self> {
+    pub fn negated(&self) -> Option<Self> {
         let expression = format!("!({})", self.text()?);
         Some(Self { matchers: None, expression: Some(expression) })
     }
 
     /// Requests for which one of them holds.
-    pub(crate) fn any(conditions: &[Self]) -> Option<Self> {
+    pub fn any(conditions: &[Self]) -> Option<Self> {
         let texts: Option<Vec<_>> = conditions.iter().map(|one| one.text().map(closed)).collect();
         match conditions {
             [one] => Some(one.clone()),
@@ -96,12 +96,13 @@ impl Condition {
     }
 
     /// Whether it looks at the client's address.
-    pub(crate) fn is_about_clients(&self) -> bool {
+    pub fn is_about_clients(&self) -> bool {
         let by_matcher = self.matchers.as_ref().is_some_and(|own| own.has_any(&["client"]));
         by_matcher || self.expression.as_ref().is_some_and(|own| own.contains("source.address"))
     }
 
-    pub(crate) fn holds_always(&self) -> bool {
+    /// Whether it takes every request.
+    pub fn holds_always(&self) -> bool {
         self.matchers.as_ref().is_some_and(Table::is_empty)
     }
 }
@@ -114,7 +115,7 @@ fn closed(expression: &str) -> String {
 }
 
 /// The keys of a route for those of its requests for which the condition holds as well.
-pub(crate) fn narrowed(route: &Table, condition: &Condition) -> Option<Table> {
+pub fn narrowed(route: &Table, condition: &Condition) -> Option<Table> {
     let by_matchers = condition.matchers.as_ref().and_then(|matchers| joined(route, matchers));
     by_matchers.or_else(|| {
         let when = Table::from_iter([("when", condition.text()?.into())]);
@@ -187,16 +188,17 @@ fn methods(operator: &str, value: &str) -> Option<Value> {
 
 /// A part of a request that has a name of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub enum Part {
     /// A header field, in the letters of the variable.
     Field(String),
+    /// A cookie.
     Cookie(String),
     /// An argument of the query.
     Argument(String),
 }
 
 /// The part that a variable of nginx stands for: `http_NAME`, `cookie_NAME`, `arg_NAME`.
-pub(crate) fn part(variable: &str) -> Option<Part> {
+pub fn part(variable: &str) -> Option<Part> {
     let (kind, name) = variable.split_once('_')?;
     if !name.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_') {
         return None;
@@ -262,7 +264,7 @@ fn is_changed_on_the_way(field: &str) -> bool {
 }
 
 /// A text of CEL.
-pub(crate) fn quoted(text: &str) -> String {
+pub fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'").replace('\n', "\\n"))
 }
 
@@ -328,7 +330,7 @@ fn path(operator: &str, value: &str) -> Option<(&'static str, Value)> {
 }
 
 /// An expression of PCRE that Levada reads alike.
-pub(crate) fn checked_regex(regex: &str) -> Result<String, String> {
+pub fn checked_regex(regex: &str) -> Result<String, String> {
     match regex::Regex::new(regex) {
         Ok(_) => Ok(regex.to_owned()),
         Err(_) => Err("Levada's expressions have no look-around and no back-references".to_owned()),
@@ -336,7 +338,7 @@ pub(crate) fn checked_regex(regex: &str) -> Result<String, String> {
 }
 
 /// `user-agent` as `User-Agent`.
-pub(crate) fn field_name(name: &str) -> String {
+pub fn field_name(name: &str) -> String {
     let capital = |word: &str| {
         let mut letters = word.chars();
         let first = letters.next().map(|c| c.to_ascii_uppercase());

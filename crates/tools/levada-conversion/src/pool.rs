@@ -3,15 +3,17 @@
 use crate::table::{Table, Value};
 
 /// A server of a pool.
-pub(crate) struct Member {
-    pub(crate) url: String,
+pub struct Member {
+    /// Its URL.
+    pub url: String,
     /// Its share, where one is stated.
-    pub(crate) weight: Option<u64>,
-    pub(crate) max_conns: Option<u64>,
+    pub weight: Option<u64>,
+    /// Connections to it at once, where a bound is stated.
+    pub max_conns: Option<u64>,
 }
 
 /// The keys of a pool.
-pub(crate) fn keys(members: Vec<Member>, policy: &str) -> Table {
+pub fn keys(members: Vec<Member>, policy: &str) -> Table {
     let mut keys = Table::default();
     let weighs = members.iter().any(|member| member.weight.is_some_and(|weight| weight != 1));
     if weighs || members.iter().any(|member| member.max_conns.is_some()) {

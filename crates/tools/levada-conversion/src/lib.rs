@@ -1,0 +1,33 @@
+//! What the converters of other configurations share.
+//!
+//! ```text
+//! text ──► tree ──► statements with places
+//!                        │ one row of a table each (rows)
+//!                        ▼
+//!                      gate        the fate of each: what is not converted may close its place
+//!            ┌───────────┴───────────┐
+//!            ▼                       ▼
+//!   Plan (tables of levada.toml)   Ledger (the fate of each statement)
+//!            └───────────┬───────────┘
+//!                        ▼
+//!                   Conversion
+//!
+//! vocabulary, matchers, pool   how Levada says what others say
+//! variables, units             names, times and sizes
+//! ```
+//!
+//! A language has its tables and its walk in the crate `levada-convert`.
+
+pub mod conversion;
+pub mod files;
+pub mod gate;
+pub mod ledger;
+pub mod matchers;
+pub mod plan;
+pub mod pool;
+pub mod rows;
+pub mod table;
+pub mod tree;
+pub mod units;
+pub mod variables;
+pub mod vocabulary;
