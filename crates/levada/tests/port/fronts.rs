@@ -51,8 +51,9 @@ pub(crate) fn configuration(
         .replace("listen 443 ssl;", &format!("listen {} ssl;", clients[1]))
 }
 
-/// Starts nginx. Its ports may be taken by others before it has them: then it is tried again.
-pub(crate) fn nginx(directory: &Path, servers: &[SocketAddr]) -> Front {
+/// Starts nginx with the configuration for these addresses of clients. Its ports may be taken by others before it has
+/// them: then it is tried again.
+pub(crate) fn nginx(directory: &Path, of: &dyn Fn([SocketAddr; 2]) -> String) -> Front {
     let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|kind| format!("{kind}_temp_path {}/{kind};", directory.display()))
         .concat();
@@ -61,8 +62,8 @@ pub(crate) fn nginx(directory: &Path, servers: &[SocketAddr]) -> Front {
         let held = [0, 1].map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
         let addresses = held.each_ref().map(|listener| listener.local_addr().unwrap());
         drop(held);
-        let text = configuration(directory, servers, addresses)
-            .replace("http {", &format!("http {{ {temporary}"));
+        let text = of(addresses).replace("http {", &format!("http {{ {temporary}"));
+        let ready = if text.contains(&addresses[1].to_string()) { 1 } else { 0 };
         let head = format!("daemon off; master_process off; pid {}/pid;\n", directory.display());
         let file = directory.join("nginx.conf");
         fs::write(&file, head + &text).unwrap();
@@ -73,34 +74,49 @@ pub(crate) fn nginx(directory: &Path, servers: &[SocketAddr]) -> Front {
             if front.process.try_wait().unwrap().is_some() {
                 break;
             }
-            if TcpStream::connect(addresses[1]).is_ok() {
+            if TcpStream::connect(addresses[ready]).is_ok() {
                 return front;
             }
-            thread::sleep(Duration::from_millis(50));
+            thread::sleep(Duration::from_millis(20));
         }
     }
     panic!("nginx does not start: {}", fs::read_to_string(log).unwrap_or_default());
 }
 
-/// Converts the configuration and starts a node with the result. Returns what was left, too.
-pub(crate) fn levada(directory: &Path, servers: &[SocketAddr]) -> (Front, Vec<String>) {
+/// What `levada convert` said.
+pub(crate) struct Account {
+    pub(crate) code: Option<i32>,
+    pub(crate) report: String,
+}
+
+impl Account {
+    /// The statements that were left, with their reasons.
+    pub(crate) fn left(&self) -> Vec<&str> {
+        let left = self.report.lines().skip_while(|line| *line != "Not converted:").skip(1);
+        left.take_while(|line| line.starts_with("  ")).map(str::trim).collect()
+    }
+}
+
+/// Converts the configuration, to `levada.toml` with ports that the system chooses.
+pub(crate) fn convert(directory: &Path, of: &dyn Fn([SocketAddr; 2]) -> String) -> Account {
     let any = [SocketAddr::from(([127, 0, 0, 1], 1)), SocketAddr::from(([127, 0, 0, 1], 2))];
-    let text = configuration(directory, servers, any);
-    fs::write(directory.join("from.conf"), text).unwrap();
+    fs::write(directory.join("from.conf"), of(any)).unwrap();
     let mut convert = Command::new(env!("CARGO_BIN_EXE_levada"));
     convert.current_dir(directory).args(["convert", "nginx", "from.conf", "-o", "levada.toml"]);
-    let report = convert.output().unwrap();
-    let report = String::from_utf8(report.stderr).unwrap();
-    let left = report.lines().skip_while(|line| *line != "Not converted:").skip(1);
-    let left = left.take_while(|line| line.starts_with("  ")).map(|line| line.trim().to_owned());
-    let left = left.collect();
+    let output = convert.output().unwrap();
+    let report = String::from_utf8(output.stderr).unwrap();
     let file = directory.join("levada.toml");
     let toml = fs::read_to_string(&file).unwrap();
-    // The system chooses the ports of the node.
     let toml = toml
         .replace("\"127.0.0.1:1\"", "\"127.0.0.1:0\"")
         .replace("\"127.0.0.1:2\"", "\"127.0.0.1:0\"");
     fs::write(&file, toml).unwrap();
+    Account { code: output.status.code(), report }
+}
+
+/// Starts a node with the `levada.toml` of the directory.
+pub(crate) fn levada(directory: &Path) -> Front {
+    let file = directory.join("levada.toml");
     let mut command = Command::new(env!("CARGO_BIN_EXE_levada"));
     command.arg("run").arg("-c").arg(&file).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut process = command.spawn().unwrap();
@@ -118,5 +134,5 @@ pub(crate) fn levada(directory: &Path, servers: &[SocketAddr]) -> (Front, Vec<St
         SocketAddr::from(([127, 0, 0, 1], port.parse().unwrap()))
     });
     let ports: Vec<_> = ports.collect();
-    (Front { addresses: [ports[0], ports[1]], process }, left)
+    Front { addresses: [ports[0], *ports.get(1).unwrap_or(&ports[0])], process }
 }

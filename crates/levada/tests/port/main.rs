@@ -4,6 +4,7 @@
 mod client;
 mod fronts;
 mod origin;
+mod small;
 
 use std::{
     fs,
@@ -359,8 +360,13 @@ fn a_converted_configuration_of_18_items_answers_as_nginx_does() {
     };
     let servers =
         [0, 1].map(|at| [pool[0].addresses[at], pool[1].addresses[at], images.addresses[at], down]);
-    let nginx = fronts::nginx(directories[0].path(), &servers[0]);
-    let (levada, left) = fronts::levada(directories[1].path(), &servers[1]);
+    let of = |front: usize| {
+        let (directory, servers) = (directories[front].path(), servers[front]);
+        move |clients| fronts::configuration(directory, &servers, clients)
+    };
+    let nginx = fronts::nginx(directories[0].path(), &of(0));
+    let account = fronts::convert(directories[1].path(), &of(1));
+    let levada = fronts::levada(directories[1].path());
 
     let requests = requests();
     assert!(requests.len() >= 60);
@@ -397,7 +403,11 @@ fn a_converted_configuration_of_18_items_answers_as_nginx_does() {
         }
     }
     println!("{alike} of {} answers do not differ at all", requests.len());
-    assert!(unmeant.is_empty(), "differences that are not meant:\n{unmeant}\nleft: {left:#?}");
+    assert!(
+        unmeant.is_empty(),
+        "differences that are not meant:\n{unmeant}\nleft: {:#?}",
+        account.left()
+    );
     let unmet: Vec<_> = MEANT.iter().zip(met).filter(|(_, met)| !met).map(|(one, _)| one).collect();
     assert!(unmet.is_empty(), "these answers do not differ any more: {unmet:#?}");
 }

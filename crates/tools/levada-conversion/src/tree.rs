@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     conversion::Unreadable,
     files::{Includes, included},
-    ledger::{self, Ledger, Place, TAKEN, needless},
+    ledger::{self, Ledger, Place, TAKEN},
 };
 
 /// A piece of a file.
@@ -201,10 +201,9 @@ impl<'a> Parser<'a> {
         pattern: &str,
         depth: usize,
     ) -> Result<Vec<Statement>, Unreadable> {
-        // Types of files.
+        // Types of files: the converter knows them.
         if pattern.ends_with("mime.types") {
-            self.ledger.enter(include, needless("a node has this list of types itself"));
-            return Ok(Vec::new());
+            return Ok(vec![include.clone()]);
         }
         let files = included(self.includes, pattern, depth, self.files);
         self.ledger.enter(include, files.as_ref().map_or_else(|why| Err(why.clone()), |_| TAKEN));

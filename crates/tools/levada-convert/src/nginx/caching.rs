@@ -74,7 +74,9 @@ fn zone(s: &mut Setting<'_>) -> Outcome {
     s.put("cache", zone != "off")?;
     match zone {
         "off" => TAKEN,
-        _ => differs("a client's `Cache-Control: no-cache` is obeyed (RFC 9111, 5.2.1.4)"),
+        _ => differs(
+            "a client's `Cache-Control: no-cache` is obeyed (RFC 9111, 5.2.1.4), X-Accel-Expires is not",
+        ),
     }
 }
 

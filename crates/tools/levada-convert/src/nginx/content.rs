@@ -215,18 +215,40 @@ fn content_type(scope: &Scope<'_>, at: &Match, table: &mut Table) -> Outcome {
         (".svg", "image/svg+xml"),
         (".ico", "image/x-icon"),
     ];
-    let has_types = scope.nearest("types").first().is_none_or(|types| !types.inner().is_empty());
     let end = match at {
         Match::Exact(path) => ENDS.iter().find(|(end, _)| path.ends_with(end)),
         _ => None,
     };
-    let own = end.filter(|_| has_types).map(|(_, own)| *own);
+    let types = types(scope);
+    let knows = |end: &str| types == Types::Listed || types == Types::Usual && end == ".html";
+    let own = end.filter(|(end, _)| knows(end)).map(|(_, own)| *own);
     let own = own.or(scope.nearest_arg("default_type")).unwrap_or("text/plain");
     table.inline("respond").set("content_type", own);
     match at {
         Match::Exact(_) => TAKEN,
-        _ if !has_types => TAKEN,
+        _ if types == Types::None => TAKEN,
         _ => differs("its media type is `default_type`, whatever the end of the path"),
+    }
+}
+
+/// The types that nginx knows at a level.
+#[derive(PartialEq)]
+enum Types {
+    /// Those of `mime.types`.
+    Listed,
+    /// HTML and two kinds of images.
+    Usual,
+    None,
+}
+
+fn types(scope: &Scope<'_>) -> Types {
+    let is_list = |include: &Directive| include.arg(0).ends_with("mime.types");
+    match (scope.own("types").next(), scope.outer) {
+        _ if scope.own("include").any(is_list) => Types::Listed,
+        (Some(types), _) if types.inner().is_empty() => Types::None,
+        (Some(_), _) => Types::Listed,
+        (None, Some(outer)) => types(outer),
+        (None, None) => Types::Usual,
     }
 }
 

@@ -7,13 +7,13 @@ use super::{
     converter::{Converter, Scope},
     fields, limits, logs, needless,
     parse::Directive,
-    setting::{NOTHING, Reader, Setting, Turn, at, elsewhere},
+    setting::{NOTHING, Reader, Setting, Turn, at, elsewhere, key, rule},
     tls,
     upstream::Upstream,
 };
 use crate::{
     gate::{self, Concern},
-    ledger::{Fate, Ledger, Outcome, Stated as _, TAKEN, left},
+    ledger::{self, Fate, Ledger, Outcome, Stated as _, TAKEN, left},
     rows::{self, Row},
     table::Table,
 };
@@ -23,7 +23,10 @@ const BLOCKS: &[Row<Reader>] = &[
     elsewhere("http", "[defaults]"),
     elsewhere("server", "[[site]]"),
     elsewhere("location if limit_except", "[[site.route]]"),
-    Row::left("include", "the file could not be read").about(Concern::Access),
+    rule("include", "the statements of the file", |s| match s.arg(0).ends_with("mime.types") {
+        true => ledger::needless("a node has this list of types itself"),
+        false => left("the file could not be read"),
+    }),
     elsewhere("map geo", "the routes and texts that use their variables"),
     at(Turn::Last, "set", "the routes and texts that use its variable", set),
     at(Turn::Http, "upstream", "servers, server, policy, key, health_check", upstream),
@@ -32,6 +35,15 @@ const BLOCKS: &[Row<Reader>] = &[
     elsewhere("ssl ssl_certificate ssl_certificate_key", "listen.tls"),
     elsewhere("proxy_pass grpc_pass", "origin, servers, origin_host, protocol"),
     elsewhere("root alias index try_files", "files"),
+    key("default_type", "respond.content_type", |s| match s.arg(0) {
+        "application/octet-stream" => ledger::needless("it is the type of files without another"),
+        _ if s.scope.own("return").next().is_some() => TAKEN,
+        _ => left("files of an unknown type are application/octet-stream"),
+    }),
+    key("types", "files.types", |s| match s.directive.inner().is_empty() {
+        true => ledger::needless("a node has a list of types itself"),
+        false => left("write `types` of `files`: docs/operate/static-files.md"),
+    }),
     elsewhere("autoindex", "directories are never listed"),
     elsewhere("return", "redirect, respond"),
     elsewhere("rewrite", "rewrite, redirect"),

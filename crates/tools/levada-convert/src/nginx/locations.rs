@@ -124,6 +124,9 @@ impl Converter {
             };
             self.enter_whole(one, &outcome);
         }
+        for one in inner.own("internal") {
+            self.enter(one, differs("the origin cannot answer from here by X-Accel-Redirect"));
+        }
         let mut table = at.matchers();
         vocabulary::respond(&mut table, 404, None);
         self.enter(directive, TAKEN);
@@ -155,7 +158,8 @@ fn without_slash(scope: &Scope<'_>, directive: &Directive, at: &Match) -> Option
     let Match::Prefix { path, .. } = at else { return None };
     let path = path.strip_suffix('/').filter(|path| path.starts_with('/'))?;
     let asks = directive.inner().iter().any(|one| one.name.ends_with("_pass"));
-    if !asks || scope.own("location").any(|own| own.args == ["=", path]) {
+    let has_own = |own: &Directive| own.args.last().is_some_and(|own| own == path);
+    if !asks || scope.own("location").any(has_own) {
         return None;
     }
     let exact = Match::Exact(path.to_owned());

@@ -80,11 +80,7 @@ pub(super) const NEEDLESS: &[Row<Reader>] = &[
         "a node decides this itself",
     ),
     Row::needless("resolver resolver_timeout", "names are resolved by the system"),
-    Row::needless(
-        "default_type charset = application/octet-stream text/plain utf-8 UTF-8 off",
-        "a node has nginx's list of types itself, and texts are UTF-8",
-    ),
-    Row::needless("types = ''", "a node has nginx's list of types itself"),
+    Row::needless("charset = utf-8 UTF-8 off", "texts are UTF-8"),
     Row::needless("charset_types", "texts are UTF-8"),
 ];
 
@@ -115,7 +111,6 @@ pub(super) const LEFT: &[Row<Reader>] = &[
         "`handshake` chooses versions, suites and curves: docs/operate/tls.md",
     ),
     Row::left("charset override_charset source_charset", "texts are UTF-8"),
-    Row::left("default_type", "files of an unknown type are application/octet-stream"),
     Row::left("ssl_password_file", "the file of a key has no password"),
     Row::left("mirror mirror_request_body", "requests are not copied"),
     Row::left("split_clients", "requests are not split at random"),
