@@ -23,7 +23,7 @@ fn a_configuration_with_included_files_is_written_whole() {
     fs::create_dir(directory.path().join("sites")).unwrap();
     let site = |host: &str| {
         format!(
-            "server {{ listen 127.0.0.1:0; server_name {host}; location / {{ proxy_pass http://127.0.0.1:9; }} }}"
+            "server {{ listen 127.0.0.1:0; server_name {host}; location / {{ proxy_set_header Host $host; proxy_pass http://127.0.0.1:9; }} }}"
         )
     };
     for host in ["b.example", "a.example"] {
@@ -52,6 +52,30 @@ fn a_statement_that_is_left_over_is_listed_and_sets_the_exit_code() {
     assert!(stderr(&output).contains(line), "{}", stderr(&output));
     let toml = String::from_utf8(output.stdout).unwrap();
     assert!(toml.contains(&format!("#   {line}")), "{toml}");
+}
+
+#[test]
+fn a_difference_and_a_file_that_cannot_be_used_set_the_exit_code() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |more: &str| {
+        let text = format!(
+            "server {{ listen 127.0.0.1:0; server_name a.example; location / {{ proxy_set_header Host $host; \
+             proxy_pass http://127.0.0.1:9; }} {more} }}"
+        );
+        fs::write(directory.path().join("nginx.conf"), text).unwrap();
+        let output = convert(directory.path(), &["nginx", "nginx.conf", "-o", "levada.toml"]);
+        (output.status.code(), stderr(&output))
+    };
+    let (code, report) = write("");
+    assert_eq!(code, Some(0), "{report}");
+    assert!(report.contains("0 with a difference, 0 not needed, 0 not converted"), "{report}");
+    let (code, report) = write("expires 1h;");
+    assert_eq!(code, Some(1), "{report}");
+    assert!(report.contains("1 with a difference"), "{report}");
+    let (code, report) = write("auth_basic x; auth_basic_user_file nowhere;");
+    assert_eq!(code, Some(1), "{report}");
+    assert!(report.contains("The new file cannot be used as it stands:"), "{report}");
+    assert!(report.contains("nowhere"), "{report}");
 }
 
 #[test]

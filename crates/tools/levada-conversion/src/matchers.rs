@@ -154,7 +154,10 @@ fn matchers(variable: &str, operator: &str, value: &str) -> Option<Table> {
         "scheme" | "https" => ("scheme", scheme(variable, operator, value)?.into()),
         "request_method" => ("method", methods(operator, value)?),
         "remote_addr" if operator == "=" => ("client", value.into()),
-        "uri" | "request_uri" | "document_uri" => path(operator, value)?,
+        "uri" | "document_uri" => path(operator, value)?,
+        // Its end is that of the query.
+        "request_uri" if operator == "=" || value.ends_with('$') => return None,
+        "request_uri" => path(operator, value)?,
         _ => {
             let (key, name) = match part(variable)? {
                 Part::Field(name) => ("header", field_name(&name)),
@@ -213,7 +216,7 @@ pub fn part(variable: &str) -> Option<Part> {
 
 /// The comparison as an expression in CEL, with the names that it has there.
 fn expression(variable: &str, operator: &str, value: &str) -> Option<String> {
-    let name = named(variable, value)?;
+    let name = named(variable, operator, value)?;
     let matches = |regex: String| {
         checked_regex(&regex).ok().map(|regex| format!("{name}.matches({})", quoted(&regex)))
     };
@@ -231,10 +234,13 @@ fn expression(variable: &str, operator: &str, value: &str) -> Option<String> {
 }
 
 /// The name of a variable in CEL, where it is compared with this value.
-fn named(variable: &str, value: &str) -> Option<String> {
+fn named(variable: &str, operator: &str, value: &str) -> Option<String> {
     if variable == "request_uri" {
         // Most expressions look at the path only.
-        let has_query = value.contains("\\?") || value.contains(['&', '=']);
+        let has_query = value.contains("\\?")
+            || value.contains(['&', '='])
+            || value.ends_with('$')
+            || !operator.contains('~');
         return Some(match has_query {
             false => "request.path".to_owned(),
             true => "(request.query == '' ? request.path : request.path + '?' + request.query)"

@@ -251,13 +251,80 @@ fn no_way_leads_around_a_protected_location_of_nginx() {
         (server("root /srv/www; location ~ \\.php$ { fastcgi_pass h; }"), "/x.php"),
         (server("root /srv/www; location ~ (?!a)\\.php$ { fastcgi_pass h; }"), "/x.php"),
         ("server { server_name a.example; return 403 $nobody; } server { listen 80 default_server; location / { proxy_pass http://h; } }".to_owned(), "/"),
+        // By the order of locations.
+        (
+            server(
+                "location ^~ /a/ { proxy_pass http://h; } location /a/b/ { deny all; proxy_pass http://h; } \
+                 location ~ x { proxy_pass http://h; }",
+            ),
+            "/a/b/c",
+        ),
+        (
+            server(
+                "location ^~ /a/ { proxy_pass http://h; } location /a/b/ { proxy_pass http://h; } \
+                 location ~ \\.ht { deny all; proxy_pass http://h; }",
+            ),
+            "/a/b/.ht",
+        ),
+        (
+            server("location /a { deny all; proxy_pass http://h; } location /a/ { proxy_pass http://h; }"),
+            "/a",
+        ),
+        // By a query, and by a network in another one.
+        (
+            server("if ($request_uri != /x) { return 403; } location / { proxy_pass http://h; }"),
+            "/x?y",
+        ),
+        (
+            server("if ($request_uri !~ ^/x$) { return 403; } location / { proxy_pass http://h; }"),
+            "/x?y",
+        ),
+        (
+            format!(
+                "geo $ok {{ default 0; 192.0.2.0/24 1; 192.0.2.77 0; }} {}",
+                server("location / { if ($ok) { proxy_pass http://h; } return 403; }")
+            ),
+            "/",
+        ),
+        (
+            format!(
+                "map $http_x $bad {{ default 0; include /nowhere; }} {}",
+                server("if ($bad) { return 403; } location / { proxy_pass http://h; }")
+            ),
+            "/",
+        ),
+        // By a name that is no host, and by a socket.
+        (
+            "server { server_name ~^a\\.; deny all; } server { listen 80 default_server; location / { proxy_pass \
+             http://h; } }"
+                .to_owned(),
+            "/",
+        ),
+        (
+            "server { server_name ~^a\\.; return 403; } server { listen 80 default_server; location / { proxy_pass \
+             http://h; } }"
+                .to_owned(),
+            "/",
+        ),
+        (
+            "server { server_name a.*; server_name b.example; deny all; location / { proxy_pass http://h; } } \
+             server { listen 80 default_server; location / { proxy_pass http://h; } }"
+                .to_owned(),
+            "/",
+        ),
+        (
+            "server { listen unix:/run/s; server_name a.example; location / { proxy_pass http://inner; } } \
+             server { listen 80 default_server; return 404; }"
+                .to_owned(),
+            "/",
+        ),
         // By another port, or another address.
         ("server { listen 127.0.0.1:8080; server_name a.example; location / { proxy_pass http://h; } } server { listen 80; server_name b.example; return 404; }".to_owned(), "/"),
         ("server { listen 8080; server_name a.example; location / { proxy_pass http://h; } } server { listen 80; server_name a.example; deny all; location / { proxy_pass http://h; } }".to_owned(), "/"),
     ] {
         tried.is_kept_out(&nginx(&source), "GET", target, &source);
     }
-    tried.end(9);
+    tried.end(19);
 }
 
 #[test]
@@ -326,6 +393,8 @@ fn what_varnish_refuses_is_refused() {
         "if (req.url ~ \"^/x\") { if (req.http.y ~ \"(?!a)b\") { return (synth(403)); } set req.backend_hint = b; }",
         "if (req.http.host == \"a.example\") { return (synth(403)); } if (req.url ~ \"^/x\") { return (pass); }",
         "if (req.http.host == \"a.example\") { if (std.random(0, 1) > 2) { return (synth(403)); } }",
+        "if (req.url != \"/x/\") { return (synth(403)); }",
+        "if (req.url ~ \"^/y$\") { return (pass); } return (synth(403));",
         "if (client.ip ~ here) { return (pass); } else { return (synth(403)); }",
     ] {
         let source = format!("sub vcl_recv {{ {recv} }} sub check {{ return (synth(403)); }}");

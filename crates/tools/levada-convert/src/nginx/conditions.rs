@@ -50,10 +50,42 @@ impl Map {
         Condition::comparison(&self.source, operator, text.trim_start_matches('\\'))
     }
 
+    /// Whether a pattern can be used. Of networks in each other, the longest one counts: no two may have other values.
+    fn names(&self, pattern: &str) -> bool {
+        if self.source != "remote_addr" || pattern.starts_with('~') {
+            return true;
+        }
+        let own = network(pattern);
+        let value = self.entries.iter().find(|(other, _)| other == pattern).map(|(_, value)| value);
+        let clashes = |(other, with): &(String, String)| {
+            let (Some((one, bits)), Some((two, other_bits))) = (own, network(other)) else {
+                return false;
+            };
+            let least = bits.min(other_bits);
+            let shift = 128 - least.min(128);
+            let same = shift >= 128 || one >> shift == two >> shift;
+            same && Some(with) != value
+        };
+        own.is_some() && !self.entries.iter().any(clashes)
+    }
+
     /// The value, if there is only one.
     pub(super) fn only_value(&self) -> Option<&str> {
         self.entries.is_empty().then_some(self.default.as_str())
     }
+}
+
+/// The bits of a network, from the left, and their number.
+fn network(text: &str) -> Option<(u128, u32)> {
+    let (address, bits) =
+        text.split_once('/').map_or((text, None), |(one, bits)| (one, Some(bits)));
+    let address: std::net::IpAddr = address.parse().ok()?;
+    let (number, offset) = match address {
+        std::net::IpAddr::V4(address) => (address.to_ipv6_mapped().to_bits(), 96),
+        std::net::IpAddr::V6(address) => (address.to_bits(), 0),
+    };
+    let bits = bits.map_or(Some(128 - offset), |bits| bits.parse().ok())?;
+    Some((number, offset + bits))
 }
 
 /// The maps of a configuration, by the name of their variable.
@@ -114,6 +146,12 @@ fn of_map(map: &Map, operator: &str, wanted: &str) -> Result<Vec<Case>, String> 
         "!=" => Ok(value != wanted),
         _ => Err("a map's variable is only compared with whole texts".to_owned()),
     };
+    let values = || map.entries.iter().map(|(_, value)| value).chain([&map.default]);
+    let is_unknown = |pattern: &str| pattern == "include" || !map.names(pattern);
+    if values().any(|value| value.contains('$')) || map.entries.iter().any(|one| is_unknown(&one.0))
+    {
+        return Err("the map has entries, or values, that are not known here".to_owned());
+    }
     let mut cases = Vec::new();
     for (pattern, value) in &map.entries {
         if holds(value)? {

@@ -9,8 +9,8 @@ use super::{
 };
 use crate::{
     gate::{self, Concern},
-    ledger::{Place, Stated as _, TAKEN, differs, left, needless},
-    matchers::{Condition, narrowed},
+    ledger::{Stated as _, TAKEN, differs, left, needless},
+    matchers::{Condition, narrowed, quoted},
     plan::Route,
     table::Table,
     vocabulary,
@@ -55,6 +55,10 @@ impl Converter {
             let mut table = at.matchers();
             if let (Match::Regex(_), Some(Match::Prefix { path, .. })) = (&at, within) {
                 table.set("path", format!("{path}**"));
+            }
+            if let Some(path) = alone(scope, &inner, &at) {
+                let pattern = quoted(&format!("^{}", regex::escape(path)));
+                table.set("when", format!("request.path.matches({pattern})"));
             }
             table.lay_over(settings.clone());
             // A place that is closed stays closed, although the site around it would serve it.
@@ -132,25 +136,15 @@ impl Converter {
         self.enter(directive, TAKEN);
         Location::new(directive, at, table, Vec::new(), true)
     }
+}
 
-    /// A `^~` location goes before expressions only where it is the longest prefix; a route is simply first.
-    pub(super) fn mark_shadowed(&mut self, locations: &[Location]) {
-        if !locations.iter().any(|location| matches!(location.at, Match::Regex(_))) {
-            return;
-        }
-        for location in locations {
-            let first = matches!(&location.at, Match::Prefix { before_regexes: true, .. });
-            let shadows = |other: &Location| {
-                matches!(other.at, Match::Prefix { before_regexes: false, .. })
-                    && other.at != location.at
-                    && location.at.covers(&other.at)
-            };
-            if first && locations.iter().any(shadows) {
-                let reason = "it comes before a longer location without `^~`, too";
-                self.ledger.enter_line(&location.place, &location.statement, differs(reason));
-            }
-        }
-    }
+/// The path `/a/` of a location whose pattern would take `/a` as well, where that is for another one.
+fn alone<'a>(scope: &Scope<'_>, inner: &Scope<'_>, at: &'a Match) -> Option<&'a str> {
+    let Match::Prefix { path, .. } = at else { return None };
+    let without = path.strip_suffix('/').filter(|without| !without.is_empty())?;
+    let is_without = |own: &Directive| own.args.last().is_some_and(|own| own == without);
+    let is_other = scope.own("location").any(is_without) || inner.own("return").next().is_some();
+    is_other.then_some(path)
 }
 
 /// nginx sends `/a` to `/a/` where `location /a/` asks a server.
@@ -178,8 +172,6 @@ fn answers(directives: &[Directive]) -> bool {
 /// A `location` as a route.
 #[derive(Clone, Debug)]
 pub(super) struct Location {
-    place: Place,
-    statement: String,
     pub(super) at: Match,
     pub(super) route: Route,
     pub(super) before: Vec<Route>,
@@ -195,19 +187,55 @@ impl Location {
         has_content: bool,
     ) -> Self {
         let route = Route { comment: directive.place.to_string(), table };
-        let (place, statement) = (directive.place.clone(), directive.shown());
-        Self { place, statement, at, route, before, has_content }
+        Self { at, route, before, has_content }
     }
 }
 
 /// nginx's order: whole paths, the longest prefix if it says so, expressions, the longest prefix.
+///
+/// A location with `^~` goes before expressions only where no longer location without it takes the path. Such a longer
+/// one stands before it, and the expressions stand there once more, for its paths.
 pub(super) fn in_order(mut locations: Vec<Location>) -> Vec<Location> {
-    let rank = |location: &Location| match &location.at {
-        Match::Exact(_) => (0, 0),
-        Match::Prefix { path, before_regexes: true } => (1, usize::MAX - path.len()),
-        Match::Regex(_) => (2, 0),
-        Match::Prefix { path, before_regexes: false } => (3, usize::MAX - path.len()),
+    let is_first =
+        |location: &Location| matches!(&location.at, Match::Prefix { before_regexes: true, .. });
+    let is_inner = |location: &Location| {
+        matches!(&location.at, Match::Prefix { before_regexes: false, .. })
+            && locations.iter().any(|first| is_first(first) && first.at.covers(&location.at))
     };
-    locations.sort_by_key(rank);
+    let inner: Vec<_> = locations.iter().map(is_inner).collect();
+    let mut ranked = Vec::new();
+    for (location, is_inner) in locations.iter().zip(&inner) {
+        let rank = match &location.at {
+            Match::Exact(_) => (0, 0, 0),
+            Match::Prefix { path, .. } if *is_inner => {
+                let rank = usize::MAX - path.len();
+                ranked.extend(expressions_within(&locations, path).map(|one| ((1, rank, 0), one)));
+                (1, rank, 1)
+            }
+            Match::Prefix { path, before_regexes: true } => (1, usize::MAX - path.len(), 1),
+            Match::Regex(_) => (2, 0, 0),
+            Match::Prefix { path, .. } => (3, usize::MAX - path.len(), 0),
+        };
+        ranked.push((rank, location.clone()));
+    }
+    ranked.sort_by_key(|(rank, _)| *rank);
+    locations.clear();
+    locations.extend(ranked.into_iter().map(|(_, location)| location));
     locations
+}
+
+/// The locations by expressions, for paths below one.
+fn expressions_within<'a>(
+    locations: &'a [Location],
+    path: &'a str,
+) -> impl Iterator<Item = Location> + 'a {
+    let expressions = locations.iter().filter(|location| matches!(location.at, Match::Regex(_)));
+    // One that stands in a location has a path already.
+    let expressions = expressions.filter(|location| !location.route.table.has_any(&["path"]));
+    expressions.cloned().map(move |mut location| {
+        for route in location.before.iter_mut().chain([&mut location.route]) {
+            route.table.set("path", format!("{path}**"));
+        }
+        location
+    })
 }

@@ -35,6 +35,8 @@ pub(super) struct Server<'a> {
     pub(super) directive: &'a Directive,
     pub(super) listens: Vec<Listen>,
     pub(super) hosts: Vec<String>,
+    /// Whether some of its names are no hosts: the server for all the rest answers for them.
+    pub(super) has_other_names: bool,
 }
 
 impl Server<'_> {
@@ -55,7 +57,8 @@ impl Converter {
     pub(super) fn server<'a>(&mut self, directive: &'a Directive) -> Server<'a> {
         let scope = Scope { directives: directive.inner(), outer: None };
         let all_tls = scope.nearest_arg("ssl") == Some("on");
-        let mut server = Server { directive, listens: Vec::new(), hosts: Vec::new() };
+        let (listens, hosts) = (Vec::new(), Vec::new());
+        let mut server = Server { directive, listens, hosts, has_other_names: false };
         for inner in directive.inner() {
             let outcome = match inner.name.as_str() {
                 "listen" => listen(inner, all_tls).and_then(|listen| {
@@ -72,13 +75,18 @@ impl Converter {
                     self.trusted().set("proxy_protocol", true);
                     TAKEN
                 }),
-                "server_name" => names(inner, &mut server.hosts),
+                "server_name" => {
+                    let outcome = names(inner, &mut server.hosts);
+                    server.has_other_names |= outcome.is_err();
+                    outcome
+                }
                 "ssl" => TAKEN,
                 _ => continue,
             };
             self.enter(inner, outcome);
         }
-        if server.listens.is_empty() {
+        // One that listens at a socket only is not for clients of the network.
+        if scope.own("listen").next().is_none() {
             let address = "0.0.0.0:80".to_owned();
             server.listens.push(Listen { address, tls: false, http3: false, default: false });
         }
@@ -115,7 +123,6 @@ impl Converter {
             self.claim_roots(&scope);
         }
         let mut catch_all = None;
-        self.mark_shadowed(&locations);
         for location in in_order(locations) {
             behaviour.routes.extend(location.before);
             match location.at.is_root() {

@@ -6,11 +6,12 @@ use super::{
     converter::{Converter, Scope},
     directives::concern,
     fields,
+    parse::Directive,
     server::{Behaviour, Listen, Server, certificate},
 };
 use crate::{
     gate::{self, Concern},
-    ledger::{Fate, TAKEN, left, needless},
+    ledger::{Fate, Stated as _, TAKEN, left, needless},
     plan::{Route, Site},
     table::{Table, Value},
     vocabulary,
@@ -133,21 +134,35 @@ impl Converter {
         };
         let all_are_inner = servers.iter().flat_map(|server| &server.listens).all(is_inner);
         for (index, server) in servers.iter().enumerate() {
-            let is_rule = || concern(server.directive) == Concern::Access;
-            let reason = if server.listens.iter().all(is_inner) && !all_are_inner {
-                "clients of other machines could not reach it, and would: a site is found by the host"
+            let refuses = |one: &Directive| one.name == "return" && one.arg(0) >= "4";
+            let rest = vec!["*".to_owned()];
+            let own = if server.hosts.is_empty() || server.has_other_names {
+                [server.hosts.clone(), rest.clone()].concat()
+            } else {
+                server.hosts.clone()
+            };
+            let is_rule = || {
+                concern(server.directive) == Concern::Access
+                    || server.directive.inner().iter().any(refuses)
+            };
+            let (reason, hosts) = if server.listens.iter().all(is_inner) && !all_are_inner {
+                (
+                    "clients of other machines could not reach it, and would: a site is found by the host",
+                    own,
+                )
             } else if !behaviours.contains_key(&index) && is_rule() {
-                "another server has its hosts, and its rules of access: a site is found by the host"
+                (
+                    "another server has its hosts, and its rules of access: a site is found by the host",
+                    own,
+                )
+            } else if server.has_other_names && is_rule() {
+                ("the server for all the rest answers for its other names, without its rules", rest)
             } else {
                 continue;
             };
-            let hosts = match server.hosts.as_slice() {
-                [] => &["*".to_owned()],
-                hosts => hosts,
-            };
             for site in &mut self.plan.sites {
-                let own = site.table.get("hosts").map(Value::texts).unwrap_or_default();
-                if own.iter().any(|own| hosts.iter().any(|host| host == own)) {
+                let all = site.table.get("hosts").map(Value::texts).unwrap_or_default();
+                if all.iter().any(|one| hosts.iter().any(|host| host == one)) {
                     let outcome = left(reason);
                     let outcome =
                         gate::pass(Concern::Access, server.directive, outcome, &mut site.table);

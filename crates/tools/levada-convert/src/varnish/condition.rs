@@ -146,15 +146,20 @@ impl Reader<'_> {
 }
 
 /// A comparison in nginx's words.
-fn in_nginx(variable: &str, operator: &str, operand: &str) -> Option<Condition> {
+fn in_nginx(variable: &str, operator: &str, original: &str) -> Option<Condition> {
     let sign = if operator == "==" { "=" } else { operator };
     let operand = match variable {
         "url" => {
-            operand.replace("(\\?.*)?$", "$").replace("(\\?|$)", "$").replace("(\\?.*|)$", "$")
+            original.replace("(\\?.*)?$", "$").replace("(\\?|$)", "$").replace("(\\?.*|)$", "$")
         }
-        _ => operand.to_owned(),
+        _ => original.to_owned(),
     };
-    Condition::comparison(&nginx_name(variable)?, sign, &operand).ok()
+    // An expression that leaves the query open is one of the path.
+    let name = match variable == "url" && operand != original {
+        true => "uri".to_owned(),
+        false => nginx_name(variable)?,
+    };
+    Condition::comparison(&name, sign, &operand).ok()
 }
 
 /// nginx's name of a part of a request.
