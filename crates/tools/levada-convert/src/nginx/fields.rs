@@ -215,7 +215,7 @@ pub(super) fn keep_those_of(other: &Table, table: &mut Table) {
     }
 }
 
-/// Fields of the origin that nginx does not pass on unless it is told to.
+/// Fields of the origin that nginx does not pass on by default.
 const HIDDEN: [&str; 7] = [
     "X-Accel-Expires",
     "X-Accel-Redirect",

@@ -146,7 +146,7 @@ impl Converter {
         let mut defaults = Table::default();
         self.declarations(&scope, &mut defaults);
         self.settings(&scope, &mut defaults);
-        // nginx stores nothing by itself, knows no heuristic freshness, gives no stale response unless it is told to, and
+        // nginx stores nothing by itself, knows no heuristic freshness, gives no stale response by itself, and
         // takes no larger body than this.
         for (key, value) in [
             ("cache", Value::from(false)),
