@@ -14,19 +14,19 @@ use crate::{
     fronts,
 };
 
+/// A request: method, target, and a field.
+type Asked = (&'static str, &'static str, Option<(&'static str, &'static str)>);
+
 /// A server's block, `ORIGIN` for a server that says what it was asked, `ROOT` for a directory with files.
 struct Small {
     server: &'static str,
-    /// Requests that are answered alike: method, target, and a field.
-    alike: &'static [(&'static str, &'static str, Option<(&'static str, &'static str)>)],
+    /// Requests that are answered alike.
+    alike: &'static [Asked],
     /// A part of the account, where the whole is not alike.
     said: Option<&'static str>,
 }
 
-const fn alike(
-    server: &'static str,
-    alike: &'static [(&'static str, &'static str, Option<(&'static str, &'static str)>)],
-) -> Small {
+const fn alike(server: &'static str, alike: &'static [Asked]) -> Small {
     Small { server, alike, said: None }
 }
 
@@ -265,13 +265,7 @@ fn differences(nginx: &Response, levada: &Response) -> Vec<String> {
     found
 }
 
-fn send(
-    front: &fronts::Front,
-    root: &Path,
-    method: &'static str,
-    target: &'static str,
-    with: Option<(&'static str, &'static str)>,
-) -> Response {
+fn send(front: &fronts::Front, root: &Path, (method, target, with): Asked) -> Response {
     let body = match (method, target) {
         ("POST", "/too-large") => Body::Sized(2 << 20),
         ("POST", _) => Body::Sized(3),
@@ -309,9 +303,9 @@ fn what_is_called_alike_is_answered_alike_and_all_else_is_said() {
         }
         let nginx = fronts::nginx(directories[0].path(), &of);
         let levada = fronts::levada(directories[1].path());
-        for (method, target, with) in small.alike {
-            let [one, other] =
-                [&nginx, &levada].map(|front| send(front, &root, method, target, *with));
+        for asked in small.alike {
+            let (method, target, with) = asked;
+            let [one, other] = [&nginx, &levada].map(|front| send(front, &root, *asked));
             for found in differences(&one, &other) {
                 wrong += &format!("{}\n  {method} {target} {with:?}: {found}\n", small.server);
             }
