@@ -5,14 +5,13 @@
 
 use std::{
     hash::{BuildHasher, RandomState},
-    ops::RangeInclusive,
     sync::Arc,
     time::Duration,
 };
 
 use bytes::Bytes;
 use http::HeaderMap;
-use levada_cache::{Doorkeeper, Vary};
+use levada_cache::{Doorkeeper, Vary, disk_room::write_queue};
 use levada_observe::metrics::Counter;
 use levada_types::{Key, hash64, weigh};
 use parking_lot::Mutex;
@@ -45,9 +44,6 @@ struct VariantBound {
     evicted: Counter,
 }
 
-/// The bytes that may wait to be written to the disk: an eighth of the memory tier within these bounds,
-/// in addition to that tier.
-const QUEUE: RangeInclusive<u64> = 8 << 20..=64 << 20;
 /// Records on disk that are gone through in a second.
 const SWEEP_RATE: u32 = 50_000;
 /// The time that the disk tier has to write its queue and its index when the store closes.
@@ -131,7 +127,7 @@ impl Store {
                 bytes: disk.size,
                 eviction,
                 lock_timeout: timeout,
-                queue_bytes: (memory / 8).clamp(*QUEUE.start(), *QUEUE.end()),
+                queue_bytes: write_queue(memory),
             };
             Disk::open(settings, metrics.clone())
         };

@@ -37,7 +37,8 @@
 //! # Eviction
 //!
 //! [`eviction::EVICTIONS`] lists the algorithms, which implement one trait, for the edge's two
-//! tiers and the simulator. [`Doorkeeper`] rejects objects that are requested only once.
+//! tiers and the simulator. [`Doorkeeper`] rejects objects that are requested only once. [`disk_room`] says what
+//! the disk tier has room for.
 //!
 //! # Standards
 //!
@@ -48,6 +49,7 @@
 mod cache_control;
 mod cache_status;
 mod date;
+pub mod disk_room;
 mod doorkeeper;
 pub mod eviction;
 mod freshness;

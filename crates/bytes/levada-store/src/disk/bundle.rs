@@ -19,27 +19,21 @@
 
 use std::{fs::File, io, num::NonZeroU32, os::unix::fs::FileExt, path::Path};
 
+pub(super) use levada_cache::disk_room::{
+    BUNDLE_ENTRY as ENTRY, BUNDLE_FIXED as FIXED, LARGEST_BUNDLE as LARGEST,
+    LONGEST_BUNDLED as LONGEST,
+};
 use levada_types::{Key, hash64};
 
 use super::{
     files,
-    index::{FILE, PAGE},
     record::{Damage, HEADER, ReadError, number},
 };
 
-/// The longest record in a bundle. Longer ones have files of their own: there, the room that is lost to whole
-/// pages is small, and nothing has to be copied to give room back.
-pub(super) const LONGEST: u64 = 16 << 10;
-/// The most bytes of records in a bundle.
-pub(super) const LARGEST: u64 = 8 << 20;
 /// The bytes of a table that are read at once: usually all of it.
 const TABLE_READ: usize = 256 << 10;
-/// The bytes of an entry of the table.
-pub(super) const ENTRY: u64 = 32;
 /// The position of the first record.
 const RECORDS: u32 = 512 << 10;
-/// The room of a bundle in addition to its entries and records: the ends of both, and what the file system wants.
-pub(super) const FIXED: u64 = 3 * PAGE + FILE;
 
 const MARK: &[u8; 8] = b"bundle\x01\x00";
 const LIVE: &[u8; 4] = b"live";

@@ -27,6 +27,7 @@ use std::{
 };
 
 use bytes::Bytes;
+pub(super) use levada_cache::disk_room::DIRECTORIES as FANOUT;
 use levada_types::Key;
 
 use super::{
@@ -36,8 +37,6 @@ use super::{
     record::{self, HEADER, ReadError, Record},
 };
 
-/// How many directories share the records.
-pub(super) const FANOUT: u16 = 1024;
 /// The directory that has the bundles.
 pub(super) const BUNDLES: u16 = 0;
 /// No bundle has this number or a higher one, so that there is always a next one.

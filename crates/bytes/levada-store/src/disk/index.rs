@@ -11,20 +11,17 @@
 use std::{collections::BTreeMap, fs::Metadata, num::NonZeroU32};
 
 use hashbrown::HashTable;
-use levada_cache::eviction::{self, Eviction, Handle};
+use levada_cache::{
+    disk_room::{FIXED, PAGE, file_room},
+    eviction::{self, Eviction, Handle},
+};
 use levada_types::{Key, weigh};
 
 use super::bundle::{self, Part};
 
-/// The unit in which the file system gives out room.
-pub(super) const PAGE: u64 = 4096;
-/// The room of a file in addition to its pages: an inode and a name in a directory that is half empty.
-pub(super) const FILE: u64 = 512;
 /// The part of bundles that records which have gone may take. The less it is, the more often the others are
 /// copied; as long as records go in the order in which they came, whole bundles go by themselves.
 const DEAD_PART: u64 = 5;
-/// The directory itself, the lock, and rounding.
-const FIXED: u64 = 64 << 10;
 
 /// Pages that a file of this length takes.
 pub(super) fn pages(length: u64) -> u32 {
@@ -44,7 +41,7 @@ impl Spot {
     /// The room that the record takes.
     pub(super) fn cost(self) -> u64 {
         match self {
-            Self::File { pages } => u64::from(pages) * PAGE + FILE,
+            Self::File { pages } => file_room(pages),
             Self::Bundle(part) => u64::from(part.length) + bundle::ENTRY,
         }
     }
@@ -352,7 +349,10 @@ impl Index {
 
 #[cfg(test)]
 mod tests {
-    use levada_cache::eviction::{EVICTIONS, find_eviction};
+    use levada_cache::{
+        disk_room::FILE,
+        eviction::{EVICTIONS, find_eviction},
+    };
 
     use super::*;
 

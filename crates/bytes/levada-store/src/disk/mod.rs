@@ -54,7 +54,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use levada_cache::eviction;
+use levada_cache::{disk_room::bundle_bytes, eviction};
 use levada_types::Key;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::{Semaphore, watch};
@@ -193,11 +193,6 @@ enum Place {
     Nowhere,
     /// It will be known soon, at this time at the latest: what comes later is a miss.
     Soon(Instant),
-}
-
-/// The bytes of records in a bundle of a tier of this size: some dozens of them share a small tier.
-fn bundle_bytes(tier: u64) -> u64 {
-    (tier / 64).clamp(64 << 10, bundle::LARGEST)
 }
 
 /// Whether a node could have its tier there: no file stands in the place of the directory or of one above it.

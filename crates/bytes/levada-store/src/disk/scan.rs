@@ -13,12 +13,13 @@ use std::{
     path::Path,
 };
 
+use levada_cache::disk_room::PAGE;
 use levada_types::Key;
 
 use super::{
     bundle::{self, Listed, OpenBundle},
     files::{BUNDLES, WRITING, bundle_of, key_of, remove},
-    index::{IndexEntry, PAGE, Spot, pages},
+    index::{IndexEntry, Spot, pages},
     queue::Work,
     record::ReadError,
     snapshot,

@@ -251,7 +251,7 @@ async fn records_survive_an_orderly_end_and_a_kill() {
             }
             disk.scanned().await;
             assert_eq!(disk.entries(), 50);
-            assert!(disk.bytes().abs_diff(bytes) <= 2 * index::PAGE);
+            assert!(disk.bytes().abs_diff(bytes) <= 2 * levada_cache::disk_room::PAGE);
             assert!(!dir.path().join("index.clean").exists(), "it would be out of date");
         }
     }

@@ -9,13 +9,14 @@ use std::{
 };
 
 use bytes::Bytes;
+use levada_cache::disk_room::PAGE;
 use levada_types::Key;
 
 use super::{
     Closing, Shared,
     bundle::{self, OpenBundle, Part},
     files::{BUNDLES, FANOUT, part_of, remove},
-    index::{IndexEntry, PAGE, Spot, file_cost, pages},
+    index::{IndexEntry, Spot, file_cost, pages},
     queue::{Ticket, Work},
     record::{self, HEADER, ReadError, length},
     scan, snapshot, unix_time,
