@@ -31,8 +31,10 @@ pub enum Metric {
     LatencySd,
     /// Share of requests found in memory.
     HitRatio,
-    /// Share of requests that waited for a disk or for a body from the origin, whether they began the
-    /// read or joined one.
+    /// Share of requests found on the disk of a cache, whether they began the read or joined one.
+    DiskHits,
+    /// Share of requests that waited for a body from the origin, or for a disk where there is no origin, whether
+    /// they began the read or joined one.
     MissRatio,
     /// Share of requests for a copy that had expired and that the origin confirmed without a body.
     Confirmed,
@@ -118,6 +120,7 @@ pub const METRICS: &[Metric] = &[
     Metric::LatencyP99,
     Metric::LatencySd,
     Metric::HitRatio,
+    Metric::DiskHits,
     Metric::MissRatio,
     Metric::Confirmed,
     Metric::CpuUtilisation,
@@ -197,6 +200,7 @@ impl Metric {
             Self::LatencyP99 => "latency_p99",
             Self::LatencySd => "latency_sd",
             Self::HitRatio => "hit_ratio",
+            Self::DiskHits => "disk_hits",
             Self::MissRatio => "miss_ratio",
             Self::Confirmed => "confirmed",
             Self::CpuUtilisation => "cpu",
@@ -248,6 +252,7 @@ impl Metric {
             Self::LatencyP99 => "99th percentile",
             Self::LatencySd => "standard deviation",
             Self::HitRatio => "hits",
+            Self::DiskHits => "disk hits",
             Self::MissRatio => "misses",
             Self::Confirmed => "confirmed",
             Self::CpuUtilisation => "CPU",
@@ -305,6 +310,7 @@ impl Metric {
             | Self::OriginWait
             | Self::Duration => Unit::Seconds,
             Self::HitRatio
+            | Self::DiskHits
             | Self::MissRatio
             | Self::Confirmed
             | Self::CpuUtilisation

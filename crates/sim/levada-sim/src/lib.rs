@@ -44,8 +44,8 @@ pub use progress::Progress;
 pub use regions::{Region, Regions};
 pub use run::run;
 pub use scenario::{
-    Arrivals, Cache, Failure, Flash, Freshness, FreshnessClass, Measure, NetworkModel, Origin,
-    Policy, Prepared, Problem, Problems, Purge, Scenario, Servers, Share, Size, Time,
+    Admission, Arrivals, Cache, Failure, Flash, Freshness, FreshnessClass, Measure, NetworkModel,
+    Origin, Policy, Prepared, Problem, Problems, Purge, Scenario, Servers, Share, Size, Time,
     TopologyChoice, Workload,
 };
 pub use world::BYTES_PER_REQUEST;

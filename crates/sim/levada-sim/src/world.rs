@@ -4,7 +4,8 @@
 //! send           a client sends a request, and the network carries it to the server
 //! redirect       the client's redirector chooses the server by its policy
 //! serve_locally  the server has capacity, or the request waits in its queue
-//! lookup         the CPU has set the connection up: memory, a fill in progress, or a new fill
+//! lookup         the CPU has set the connection up: memory, a fill in progress, or a new fill, from the
+//!                disk tier or the origin
 //! fill           single flight: one request starts the read, block by block
 //! serve_from_fill  the request follows the fill and is served as its blocks arrive
 //! respond        the CPU hands the next block to the network, if it has been filled
@@ -19,13 +20,12 @@ mod origin;
 
 use std::{collections::VecDeque, ops::ControlFlow};
 
-use levada_cache::eviction::find_eviction;
 use levada_policy::{NodeIndex, RequestOutcome};
 use levada_topology::{Role, Topology};
 use levada_types::{Request as PolicyRequest, ServiceClass, Timestamp};
 
 use self::{
-    fills::{Fill, FillKind},
+    fills::{Fill, FillKind, FillSource},
     freshness::Freshness,
     origin::Origin,
 };
@@ -36,7 +36,7 @@ use crate::{
     network::{Arrival, BYTES_PER_TRANSFER, Network, NetworkEvent},
     redirector::{Counted, Redirectors},
     scenario::{Arrivals, Scenario, Servers},
-    server::{Cost, Line, Memory, Place, Server, block_bytes, blocks},
+    server::{Cost, Line, Place, Server, block_bytes, blocks},
     slab::{NONE, Slab},
     workload::{Demand, Document, documents},
 };
@@ -171,8 +171,7 @@ impl<'a> World<'a> {
         servers_at.truncate(scenario.servers.count);
         let clients_at = topology.places_of(Role::Client).collect::<Vec<_>>();
         let redirectors_at = topology.places_of(Role::Redirector).collect::<Vec<_>>();
-        let server = |_: &u32| Server::new(scenario.servers.disks, memory(scenario));
-        let servers: Vec<_> = servers_at.iter().map(server).collect();
+        let servers: Vec<_> = servers_at.iter().map(|_| Server::new(scenario)).collect();
         let network = Network::new(&scenario.network, topology, routes, &servers_at, &clients_at);
         Self {
             now: Timestamp::ZERO,
@@ -266,12 +265,17 @@ impl<'a> World<'a> {
         for number in 0..self.prepared.scenario.cache.warm_requests {
             let (client, document) = self.demand.before(number);
             let Some((server, _)) = self.redirect(client, document, None) else { return };
-            let memory = &mut self.servers[server as usize].memory;
             let is_kept = self.freshness.as_ref().is_none_or(|fresh| fresh.is_kept(document));
-            if is_kept && memory.find(document).is_none() {
-                memory.begin_fill(document, NONE);
-                self.keep(server, document);
+            if !is_kept {
+                continue;
             }
+            let source = match self.find(server, document) {
+                None => FillSource::Origin,
+                Some(Place::Disk) => FillSource::Tier,
+                Some(_) => continue,
+            };
+            self.servers[server as usize].memory.begin_fill(document, NONE);
+            self.keep(server, document, source, None);
         }
     }
 
@@ -438,35 +442,47 @@ impl<'a> World<'a> {
         self.agenda.schedule(done, Event::Cpu(request));
     }
 
-    /// The connection is established: the file is in memory, a fill of it is in progress, or a new fill
-    /// begins.
+    /// Where the server has a document. Finding it counts as a hit there.
+    fn find(&mut self, server: u32, document: u32) -> Option<Place> {
+        let server = &mut self.servers[server as usize];
+        server.memory.find(document).or_else(|| {
+            let key = || self.documents[document as usize].key;
+            server.tier.as_mut()?.find(key()).then_some(Place::Disk)
+        })
+    }
+
+    /// The connection is established: the file is in memory or on disk, a fill of it is in progress, or a new
+    /// fill begins.
     fn lookup(&mut self, request: u32) {
         let Request { document, server: at, .. } = self.requests[request];
         if self.freshness.as_ref().is_some_and(|freshness| !freshness.is_kept(document)) {
             self.collector.looked_up(self.now, Found::Missing);
-            return self.fill(request, NONE, FillKind::Passing);
+            return self.fill(request, FillSource::Origin, FillKind::Passing);
         }
-        let server = &mut self.servers[at as usize];
-        let place = server.memory.find(document);
+        let place = self.find(at, document);
         if self.freshness.is_some()
-            && matches!(place, Some(Place::Memory(_)))
+            && matches!(place, Some(Place::Memory(_) | Place::Disk))
             && self.waits_for_renewal(request, at, document)
         {
             return;
         }
-        let holder = if place.is_none() { self.holder(document, at) } else { NONE };
-        let hit = match place {
-            Some(Place::Memory(_)) => true,
-            Some(Place::Fill(fill)) => self.fills[fill].holder != NONE,
-            None => holder != NONE,
+        let source = match place {
+            Some(Place::Memory(_)) => None,
+            Some(Place::Disk) => Some(FillSource::Tier),
+            Some(Place::Fill(fill)) => Some(self.fills[fill].source),
+            None => Some(self.holder(document, at).map_or(FillSource::Origin, FillSource::Memory)),
         };
-        let server = &mut self.servers[at as usize];
-        server.hits += u64::from(hit);
-        self.collector.looked_up(self.now, if hit { Found::Fresh } else { Found::Missing });
-        match place {
-            Some(Place::Memory(_)) => self.transmit(request),
-            Some(Place::Fill(fill)) => self.serve_from_fill(request, fill),
-            None => self.fill(request, holder, FillKind::Kept),
+        let found = match source {
+            None | Some(FillSource::Memory(_)) => Found::Fresh,
+            Some(FillSource::Tier) => Found::OnDisk,
+            Some(FillSource::Origin) => Found::Missing,
+        };
+        self.servers[at as usize].hits += u64::from(found == Found::Fresh);
+        self.collector.looked_up(self.now, found);
+        match (place, source) {
+            (Some(Place::Fill(fill)), _) => self.serve_from_fill(request, fill),
+            (_, Some(source)) => self.fill(request, source, FillKind::Kept),
+            (_, None) => self.transmit(request),
         }
     }
 
@@ -626,13 +642,6 @@ impl<'a> World<'a> {
         remarks.extend(self.prepared.scenario.unreachable_threshold(self.front_ends.len() as u64));
         remarks
     }
-}
-
-/// The empty memory of a server.
-fn memory(scenario: &Scenario) -> Memory {
-    let eviction = find_eviction(&scenario.cache.eviction).expect("it was checked");
-    let largest = scenario.cache.max_object.map_or(u64::MAX, |size| size.0);
-    Memory::new((eviction.build)(scenario.cache.memory.0), largest)
 }
 
 /// The requests that each front-end may have outstanding. A closed loop limits itself.

@@ -29,10 +29,13 @@ impl Collector {
             put(&mut outcome, Metric::Throughput, self.finished as f64 / measured);
             put(&mut outcome, Metric::Idle, self.idle(ending.now) / measured);
         }
-        let all = (self.hits + self.confirmed + self.misses) as f64;
+        let all = (self.hits + self.disk_hits + self.confirmed + self.misses) as f64;
         if all > 0.0 {
             put(&mut outcome, Metric::HitRatio, self.hits as f64 / all);
             put(&mut outcome, Metric::MissRatio, self.misses as f64 / all);
+            if self.has_disk {
+                put(&mut outcome, Metric::DiskHits, self.disk_hits as f64 / all);
+            }
             if self.expires {
                 put(&mut outcome, Metric::Confirmed, self.confirmed as f64 / all);
             }

@@ -32,15 +32,18 @@ pub(crate) struct Collector {
     windows: Vec<RateWindow>,
     ticks: Vec<Tick>,
     checkpoints: VecDeque<Checkpoint>,
-    /// After the warm-up: requests sent, finished, found in memory, found there after the origin's
-    /// confirmation, and fetched.
+    /// After the warm-up: requests sent, finished, found in memory, found on the disk of the cache, confirmed by
+    /// the origin, and fetched.
     sent: u64,
     finished: u64,
     hits: u64,
+    disk_hits: u64,
     confirmed: u64,
     misses: u64,
     /// Whether documents expire.
     expires: bool,
+    /// Whether there is a disk tier.
+    has_disk: bool,
     moved: u64,
     last_server: Vec<u32>,
     loads: Vec<ServerLoad>,
@@ -57,7 +60,9 @@ pub(crate) struct Collector {
 pub(crate) enum Found {
     /// A copy in memory that may answer at once.
     Fresh,
-    /// A copy in memory that the origin has confirmed first.
+    /// A copy on the disk of the cache, or on its way from there.
+    OnDisk,
+    /// A copy that the origin has confirmed first.
     Confirmed,
     /// No copy, or one that may not answer.
     Missing,
@@ -115,9 +120,11 @@ impl Collector {
             sent: 0,
             finished: 0,
             hits: 0,
+            disk_hits: 0,
             confirmed: 0,
             misses: 0,
             expires: !prepared.scenario.freshness.class.is_empty(),
+            has_disk: prepared.scenario.cache.disk.is_some(),
             moved: 0,
             last_server: vec![u32::MAX; documents],
             loads: vec![ServerLoad::default(); servers],
@@ -157,6 +164,7 @@ impl Collector {
         }
         if now >= self.warm_up {
             self.hits += u64::from(hit);
+            self.disk_hits += u64::from(found == Found::OnDisk);
             self.confirmed += u64::from(found == Found::Confirmed);
             self.misses += u64::from(found == Found::Missing);
         }

@@ -288,7 +288,8 @@ impl<'a> RegionWorld<'a> {
             Some(Place::Memory(_)) if renewal == NONE => self.fill(exchange, true),
             Some(Place::Memory(_)) => self.follow(exchange, renewal),
             Some(Place::Fill(fill)) => self.follow(exchange, fill),
-            None => self.fill(exchange, false),
+            // There are no disk tiers here.
+            None | Some(Place::Disk) => self.fill(exchange, false),
         }
     }
 

@@ -4,6 +4,7 @@
 //! servers. A file gives the keys that differ; `key=value` pairs, as sweeps and `--set` use them,
 //! change one key each. [`Scenario::prepare`] checks it.
 
+mod cache;
 mod failure;
 mod origin;
 mod prepare;
@@ -41,7 +42,7 @@ pub struct Scenario {
     pub workload: Workload,
     /// The policy and its parameters, as in a node's configuration.
     pub policy: Policy,
-    /// The memory of a server, as in a node's configuration.
+    /// The cache of a server in memory and on disk, as in a node's configuration.
     pub cache: Cache,
     /// How the network is simulated.
     pub network: NetworkModel,
@@ -90,6 +91,11 @@ pub struct Servers {
     pub disks: u32,
     /// Speed of a disk; 1 is the disk of the papers.
     pub disk: f64,
+    /// Time that a disk takes for each read before the first byte, instead of the seeks of the papers' disk. A
+    /// device that works on several reads at a time is as many disks.
+    pub disk_latency: Option<Time>,
+    /// Bytes that a disk reads or writes in a second, instead of those of the papers' disk.
+    pub disk_bytes_per_second: Option<u64>,
     /// Speeds of the first servers, by which `cpu` and `disk` are multiplied; all others have 1.
     pub speeds: Vec<f64>,
     /// How long each of these speeds stays at its server: then it moves on to the next one, as the load of other
@@ -212,6 +218,8 @@ impl Default for Servers {
             cpu: 1.0,
             disks: 1,
             disk: 1.0,
+            disk_latency: None,
+            disk_bytes_per_second: None,
             speeds: Vec::new(),
             speeds_for: None,
             slow: Share(0.0),
@@ -329,17 +337,25 @@ impl Default for Policy {
     }
 }
 
-/// The memory of a server, as in an edge's configuration.
+/// The cache of a server, as in an edge's configuration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Cache {
     /// Capacity of the memory.
     pub memory: Size,
-    /// The eviction algorithm: `levada sim list evictions` lists them.
+    /// Capacity of the disk tier below the memory, at least 16 MiB and as much as the memory. It needs an
+    /// `[origin]`. Without the key there is none.
+    pub disk: Option<Size>,
+    /// The eviction algorithm of both tiers: `levada sim list evictions` lists them.
     pub eviction: String,
-    /// The largest object that is kept. The default is the capacity.
+    /// Which documents are kept.
+    pub admission: Admission,
+    /// Memory that a document takes in addition to its body: some 500 bytes on a node, with its head and all
+    /// bookkeeping. The papers count none.
+    pub head: Size,
+    /// The largest object that is kept. The default is the capacity of each tier.
     pub max_object: Option<Size>,
-    /// Requests of the trace that fill the memories before the run, in no time and without load. The
+    /// Requests of the trace that fill memories and disk tiers before the run, in no time and without load. The
     /// run goes on with the request after them.
     pub warm_requests: u64,
 }
@@ -348,11 +364,25 @@ impl Default for Cache {
     fn default() -> Self {
         Self {
             memory: Size(32 << 20),
+            disk: None,
             eviction: "gds-packets".to_owned(),
+            admission: Admission::Always,
+            head: Size(0),
             max_object: None,
             warm_requests: 0,
         }
     }
+}
+
+/// The admission rule of a cache, as in a node's configuration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Admission {
+    /// Every document that is fetched.
+    #[default]
+    Always,
+    /// Documents that are fetched for the second time.
+    SecondHit,
 }
 
 /// How the network is simulated. The defaults are NS-2's of the time (specs of OSDI'02, 1.7 e).

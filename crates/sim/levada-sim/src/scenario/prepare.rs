@@ -2,7 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use levada_cache::eviction::{self, EVICTIONS};
 use levada_policy::{
     BuildError, Deployment, Need, ParameterValue, build, find, lard_admission_limit,
 };
@@ -261,13 +260,7 @@ impl Scenario {
             "measure.duration",
             "at a constant rate nothing else ends the run: give it or `measure.requests`",
         );
-        if eviction::find_eviction(&self.cache.eviction).is_none() {
-            let known: Vec<_> = EVICTIONS.iter().map(|entry| entry.name).collect();
-            problems.add(
-                "cache.eviction",
-                format!("there is no `{}`; there are {}", self.cache.eviction, known.join(", ")),
-            );
-        }
+        self.check_cache(problems);
     }
 
     fn check_packets(&self, problems: &mut Problems) {

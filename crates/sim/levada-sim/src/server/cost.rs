@@ -28,12 +28,21 @@ impl Cost {
         let own = servers.speeds.get(from).copied().unwrap_or(1.0);
         let at =
             |microseconds: f64, speed: f64| (microseconds * 1e3 / (speed * own)).round() as u64;
+        let (seek, further_seek) = match servers.disk_latency {
+            // The first read of a file brings what follows it.
+            Some(latency) => (at(latency.0.as_secs_f64() * 1e6, 1.0), 0),
+            None => (at(28_000.0, servers.disk), at(14_000.0, servers.disk)),
+        };
+        let transfer = servers.disk_bytes_per_second.map_or_else(
+            || at(410.0, servers.disk),
+            |rate| at(TRANSFER_UNIT as f64 * 1e6 / rate as f64, 1.0),
+        );
         Self {
             connection: at(145.0, servers.cpu),
             transmit: at(40.0, servers.cpu),
-            seek: at(28_000.0, servers.disk),
-            further_seek: at(14_000.0, servers.disk),
-            transfer: at(410.0, servers.disk),
+            seek,
+            further_seek,
+            transfer,
         }
     }
 
@@ -46,6 +55,11 @@ impl Cost {
     pub(crate) fn read(&self, number: u32, bytes: u64) -> u64 {
         let seek = if number == 0 { self.seek } else { self.further_seek };
         seek + bytes.div_ceil(TRANSFER_UNIT) * self.transfer
+    }
+
+    /// Disk time for writing a file behind the last one: nothing is sought.
+    pub(crate) fn write(&self, bytes: u64) -> u64 {
+        bytes.div_ceil(TRANSFER_UNIT) * self.transfer
     }
 }
 

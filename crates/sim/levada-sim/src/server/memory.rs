@@ -1,13 +1,8 @@
 //! A server's memory: an eviction algorithm of levada-cache and an index by document.
 
-use std::collections::BTreeMap;
-
 use hashbrown::{HashTable, hash_table::Entry};
-use levada_cache::{
-    Freshness,
-    eviction::{Eviction, Handle},
-};
-use levada_types::{Key, Timestamp};
+use levada_cache::eviction::{Eviction, Handle};
+use levada_types::Key;
 
 pub(crate) struct Memory {
     eviction: Box<dyn Eviction>,
@@ -17,18 +12,6 @@ pub(crate) struct Memory {
     documents: Vec<u32>,
     free: Vec<Handle>,
     victims: Vec<Handle>,
-    /// Documents that expire. An entry may outlive its document; the next copy replaces it.
-    expiring: BTreeMap<u32, Stored>,
-}
-
-/// A copy that expires.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Stored {
-    pub(crate) freshness: Freshness,
-    /// When it came or was confirmed last.
-    pub(crate) since: Timestamp,
-    /// The fill that asks whether it has changed, or [`NONE`](crate::slab::NONE).
-    pub(crate) renewal: u32,
 }
 
 /// Where a server has a document.
@@ -36,6 +19,8 @@ pub(crate) struct Stored {
 pub(crate) enum Place {
     /// In memory.
     Memory(Handle),
+    /// On the disk of the server's cache only.
+    Disk,
     /// A fill with this number is in progress.
     Fill(u32),
 }
@@ -45,8 +30,7 @@ impl Memory {
     pub(crate) fn new(eviction: Box<dyn Eviction>, largest: u64) -> Self {
         let largest = largest.min(eviction.capacity());
         let (documents, free, victims) = (Vec::new(), Vec::new(), Vec::new());
-        let expiring = BTreeMap::new();
-        Self { eviction, largest, index: HashTable::new(), documents, free, victims, expiring }
+        Self { eviction, largest, index: HashTable::new(), documents, free, victims }
     }
 
     /// Looks up `document`. Finding it in memory counts as a hit.
@@ -63,22 +47,11 @@ impl Memory {
         Some(self.index.find(mix(document), |(known, _)| *known == document)?.1)
     }
 
-    /// The copy of a document that expires.
-    pub(crate) fn stored(&mut self, document: u32) -> Option<&mut Stored> {
-        self.expiring.get_mut(&document)
-    }
-
-    /// Notes when a document expires.
-    pub(crate) fn note(&mut self, document: u32, stored: Stored) {
-        self.expiring.insert(document, stored);
-    }
-
     /// Removes a document, if it is in memory.
     pub(crate) fn remove(&mut self, document: u32) {
         if let Some(Place::Memory(handle)) = self.place(document) {
             self.eviction.remove(handle);
             self.free.push(handle);
-            self.expiring.remove(&document);
             self.forget(document);
         }
     }

@@ -10,7 +10,7 @@
 use levada_policy::NodeIndex;
 use levada_types::Timestamp;
 
-use super::{Event, Request, Stage, World, memory};
+use super::{Event, Request, Stage, World};
 use crate::slab::NONE;
 
 impl World<'_> {
@@ -53,8 +53,7 @@ impl World<'_> {
 
     fn fail(&mut self, server: u32) {
         self.collector.failed(self.now);
-        let memory = memory(&self.prepared.scenario);
-        self.servers[server as usize].fail(self.now, memory);
+        self.servers[server as usize].fail(self.now, &self.prepared.scenario.cache);
         for fill in self.fills.numbers() {
             if self.fills[fill].server == server {
                 self.fills[fill].server = NONE;

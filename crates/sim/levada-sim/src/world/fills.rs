@@ -3,6 +3,8 @@
 //! One request starts the fill, block by block; requests for the same file meanwhile follow it and are
 //! served as its blocks arrive.
 
+use levada_types::Timestamp;
+
 use super::{Event, Request, Stage, World};
 use crate::{
     server::{Line, Place, block_bytes, blocks},
@@ -10,19 +12,28 @@ use crate::{
     workload::Document,
 };
 
-/// A file on its way from the disk, or from another server's memory. Requests for the same file
-/// meanwhile become followers.
+/// A file on its way into a server's memory. Requests for the same file meanwhile become followers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fill {
     /// The server that reads it; [`NONE`] after this server has failed.
     pub(super) server: u32,
     pub(super) document: u32,
-    /// The server whose memory it comes from; [`NONE`] for the disk.
-    pub(super) holder: u32,
+    pub(super) source: FillSource,
     pub(super) kind: FillKind,
     /// Blocks read so far.
     pub(super) done: u32,
     pub(super) followers: Line,
+}
+
+/// Where a file comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FillSource {
+    /// The origin, or the server's disk where there is none.
+    Origin,
+    /// The disk tier of the server's cache.
+    Tier,
+    /// The memory of another server.
+    Memory(u32),
 }
 
 /// The purpose of a fill.
@@ -38,9 +49,9 @@ pub(super) enum FillKind {
 
 impl World<'_> {
     /// Begins a fill and serves the request from it.
-    pub(super) fn fill(&mut self, request: u32, holder: u32, kind: FillKind) {
+    pub(super) fn fill(&mut self, request: u32, source: FillSource, kind: FillKind) {
         let Request { document, server, .. } = self.requests[request];
-        let fill = self.begin_fill(server, document, holder, kind);
+        let fill = self.begin_fill(server, document, source, kind);
         if kind == FillKind::Kept {
             self.servers[server as usize].memory.begin_fill(document, fill);
         }
@@ -51,11 +62,11 @@ impl World<'_> {
         &mut self,
         server: u32,
         document: u32,
-        holder: u32,
+        source: FillSource,
         kind: FillKind,
     ) -> u32 {
         let followers = Line::default();
-        let fill = self.fills.insert(Fill { server, document, holder, kind, done: 0, followers });
+        let fill = self.fills.insert(Fill { server, document, source, kind, done: 0, followers });
         self.fetch_block(fill);
         fill
     }
@@ -69,35 +80,37 @@ impl World<'_> {
 
     /// Another server that has `document` in memory, where servers fetch from each other (WRR/GMS of
     /// ASPLOS'98). The lookup counts as a use at the holder.
-    pub(super) fn holder(&mut self, document: u32, asking: u32) -> u32 {
+    pub(super) fn holder(&mut self, document: u32, asking: u32) -> Option<u32> {
         if !self.global_memory {
-            return NONE;
+            return None;
         }
         let others = (0..).zip(&mut self.servers).filter(|(server, _)| *server != asking);
         let mut having =
             others.filter_map(|(server, at)| Some((server, at.memory.find(document)?)));
-        having
-            .find(|(_, place)| matches!(place, Place::Memory(_)))
-            .map_or(NONE, |(server, _)| server)
+        having.find(|(_, place)| matches!(place, Place::Memory(_))).map(|(server, _)| server)
     }
 
     /// The disk reads the next block, the origin sends it, or the server that has it in memory does, at the
     /// cost of sending it to a client. Receiving costs nothing: LARD's paper leaves this open, and zero
     /// favours WRR/GMS.
-    fn fetch_block(&mut self, fill: u32) {
-        let Fill { server, document, holder, done, .. } = self.fills[fill];
+    pub(super) fn fetch_block(&mut self, fill: u32) {
+        let Fill { server, document, source, done, .. } = self.fills[fill];
         let bytes = block_bytes(self.documents[document as usize].size, done);
-        let at = if holder != NONE {
-            let cost = self.costs[holder as usize].transmit(bytes);
-            self.servers[holder as usize].cpu.take(self.now, cost)
-        } else if let Some(origin) = &mut self.origin {
-            if done == 0 {
-                return origin.ask(self.now, fill, &mut self.agenda);
+        let at = match (source, &mut self.origin) {
+            (FillSource::Memory(holder), _) => {
+                let cost = self.costs[holder as usize].transmit(bytes);
+                self.servers[holder as usize].cpu.take(self.now, cost)
             }
-            origin.send(self.now, bytes)
-        } else {
-            let cost = self.costs[server as usize].read(done, bytes);
-            self.servers[server as usize].disk_of(document).take(self.now, cost)
+            (FillSource::Origin, Some(origin)) => {
+                if done == 0 {
+                    return origin.ask(self.now, fill, &mut self.agenda);
+                }
+                origin.send(self.now, bytes)
+            }
+            (FillSource::Tier, _) | (FillSource::Origin, None) => {
+                let cost = self.costs[server as usize].read(done, bytes);
+                self.servers[server as usize].disk_of(document).take(self.now, cost)
+            }
         };
         self.agenda.schedule(at, Event::Block(fill));
     }
@@ -127,9 +140,9 @@ impl World<'_> {
     }
 
     /// A fill that came from the origin asks it no more.
-    fn left_origin(&mut self, fill: u32) {
+    pub(super) fn left_origin(&mut self, fill: u32) {
         if let Some(origin) = &mut self.origin
-            && self.fills[fill].holder == NONE
+            && self.fills[fill].source == FillSource::Origin
         {
             origin.leave(self.now, &mut self.fills, &mut self.agenda);
         }
@@ -137,22 +150,19 @@ impl World<'_> {
 
     /// A block was read: the fill goes on, and so do the requests that wait for this block.
     pub(super) fn block_fetched(&mut self, fill: u32) {
-        let Fill { server, document, holder, done, .. } = self.fills[fill];
-        if let Some(origin) = self.origin.as_mut().filter(|_| holder == NONE) {
+        let Fill { server, document, source, done, .. } = self.fills[fill];
+        if let Some(origin) = self.origin.as_mut().filter(|_| source == FillSource::Origin) {
             origin.sent(self.now, block_bytes(self.documents[document as usize].size, done));
         }
         if server == NONE {
             return self.give_up(fill);
         }
         self.fills[fill].done += 1;
-        let Fill { server, document, holder, kind, done, followers } = self.fills[fill];
+        let Fill { server, document, source, kind, done, followers } = self.fills[fill];
         let size = self.documents[document as usize].size;
         if done == blocks(size) {
-            if holder != NONE {
-                // WRR/GMS keeps one copy in all memories together, as one large memory would.
-                self.servers[server as usize].memory.forget(document);
-            } else if kind == FillKind::Kept {
-                self.keep(server, document);
+            if kind == FillKind::Kept {
+                self.keep(server, document, source, Some(self.now));
             }
             return self.end_fill(fill);
         }
@@ -160,14 +170,31 @@ impl World<'_> {
         self.go_on(followers);
     }
 
-    /// A server keeps a document that has come.
-    pub(super) fn keep(&mut self, server: u32, document: u32) {
+    /// A server keeps a document that has come: in memory, and one from the origin on its disk as well. Without
+    /// `now` that takes no time.
+    pub(super) fn keep(
+        &mut self,
+        server: u32,
+        document: u32,
+        source: FillSource,
+        now: Option<Timestamp>,
+    ) {
         let Document { key, size } = self.documents[document as usize];
-        let memory = &mut self.servers[server as usize].memory;
-        memory.end_fill(document, key, size);
-        let freshness = self.freshness.as_ref();
-        if let Some(stored) = freshness.and_then(|freshness| freshness.stored(document, self.now)) {
-            memory.note(document, stored);
+        let (at, cost) = (&mut self.servers[server as usize], &self.costs[server as usize]);
+        let weight = size + self.prepared.scenario.cache.head.0;
+        match source {
+            // WRR/GMS keeps one copy in all memories together, as one large memory would.
+            FillSource::Memory(_) => at.memory.forget(document),
+            FillSource::Tier => at.memory.end_fill(document, key, weight),
+            FillSource::Origin if !at.admits(key) => at.memory.forget(document),
+            FillSource::Origin => {
+                at.memory.end_fill(document, key, weight);
+                at.write((document, key), size, now, cost);
+                let freshness = self.freshness.as_ref();
+                if let Some(stored) = freshness.and_then(|all| all.stored(document, self.now)) {
+                    at.expiring.insert(document, stored);
+                }
+            }
         }
     }
 

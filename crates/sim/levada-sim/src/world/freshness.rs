@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! lookup ── not storable ──────────────────────────────────── pass: a fetch of its own, nothing is kept
-//!        ── in memory ── fresh, or stale while revalidated ── transmit
-//!                     ── stale ── a renewal, which requests follow ── unchanged: transmit
+//!        ── stored    ── fresh, or stale while revalidated ── transmit
+//!                     ── stale ── a renewal, which requests follow ── unchanged: transmit, from the disk if it is there only
 //!                                                                  ── changed: an ordinary fill
 //! ```
 
@@ -18,7 +18,7 @@ use levada_types::{Key, Rng, Timestamp, weigh};
 
 use super::{
     Event, World,
-    fills::{Fill, FillKind},
+    fills::{Fill, FillKind, FillSource},
 };
 use crate::{
     collect::Found,
@@ -87,10 +87,10 @@ impl Freshness {
 }
 
 impl World<'_> {
-    /// Whether `document`, which the server has in memory, must be confirmed before it answers `request`,
+    /// Whether `document`, which the server has in memory or on disk, must be confirmed before it answers `request`,
     /// which then waits.
     pub(super) fn waits_for_renewal(&mut self, request: u32, server: u32, document: u32) -> bool {
-        let stored = self.servers[server as usize].memory.stored(document);
+        let stored = self.servers[server as usize].expiring.get(&document);
         let Some(Stored { freshness, renewal, .. }) = stored.copied() else { return false };
         let waits = match serve(&freshness, &RequestDirectives::default(), wall(self.now)) {
             ServeDecision::Fresh { .. } => return false,
@@ -106,20 +106,20 @@ impl World<'_> {
 
     /// Asks the origin whether a document has changed.
     fn renew(&mut self, server: u32, document: u32) -> u32 {
-        let fill = self.begin_fill(server, document, NONE, FillKind::Renewal);
-        if let Some(stored) = self.servers[server as usize].memory.stored(document) {
+        let fill = self.begin_fill(server, document, FillSource::Origin, FillKind::Renewal);
+        if let Some(stored) = self.servers[server as usize].expiring.get_mut(&document) {
             stored.renewal = fill;
         }
         fill
     }
 
     /// The origin answers a renewal. Returns whether nothing has changed: requests that wait go on with what is in
-    /// memory. Otherwise the body follows, as in an ordinary fill.
+    /// memory, or with what the disk has to read. Otherwise the body follows, as in an ordinary fill.
     pub(super) fn is_confirmed(&mut self, fill: u32) -> bool {
         let (server, document) = (self.fills[fill].server, self.fills[fill].document);
-        let memory = &mut self.servers[server as usize].memory;
         // A copy that was purged, or came again, meanwhile is not confirmed by this answer.
-        let stored = memory.stored(document).copied().filter(|stored| stored.renewal == fill);
+        let stored = self.servers[server as usize].expiring.get(&document).copied();
+        let stored = stored.filter(|stored| stored.renewal == fill);
         let freshness = self.freshness.as_mut().expect("documents expire");
         let changed =
             stored.is_none_or(|stored| freshness.has_changed(document, stored.since, self.now));
@@ -129,7 +129,8 @@ impl World<'_> {
             self.collector.looked_up(self.now, found);
             follower = self.requests[follower].next;
         }
-        let memory = &mut self.servers[server as usize].memory;
+        let at = &mut self.servers[server as usize];
+        let memory = &mut at.memory;
         if changed {
             let being_fetched = matches!(memory.place(document), Some(Place::Fill(_)));
             self.fills[fill].kind = match being_fetched {
@@ -143,9 +144,18 @@ impl World<'_> {
             return false;
         }
         if let Some(stored) = freshness.stored(document, self.now) {
-            memory.note(document, stored);
+            at.expiring.insert(document, stored);
         }
-        self.end_fill(fill);
+        let key = self.documents[document as usize].key;
+        let on_disk = at.tier.as_ref().is_some_and(|tier| tier.holds(key));
+        if on_disk && at.memory.place(document).is_none() {
+            at.memory.begin_fill(document, fill);
+            self.left_origin(fill);
+            (self.fills[fill].source, self.fills[fill].kind) = (FillSource::Tier, FillKind::Kept);
+            self.fetch_block(fill);
+        } else {
+            self.end_fill(fill);
+        }
         true
     }
 
@@ -180,7 +190,17 @@ impl World<'_> {
             let purged: Vec<_> = (server.memory.documents())
                 .filter(|document| is_purged(self.documents[*document as usize].key))
                 .collect();
-            purged.into_iter().for_each(|document| server.memory.remove(document));
+            for document in purged {
+                server.memory.remove(document);
+                server.expiring.remove(&document);
+            }
+            let Some(tier) = &mut server.tier else { continue };
+            for (number, document) in (0..).zip(&self.documents) {
+                if is_purged(document.key) {
+                    tier.remove(document.key);
+                    server.expiring.remove(&number);
+                }
+            }
         }
     }
 }
