@@ -1,7 +1,11 @@
 //! The tiers of a simulated server: against the store of a node, which plays the same requests with a real disk, and
 //! by laws that hold under every eviction.
 
-use std::{ops::ControlFlow, sync::Arc, time::Duration};
+use std::{
+    ops::ControlFlow,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode, header::CACHE_CONTROL};
@@ -61,7 +65,7 @@ fn parts(outcome: &Outcome) -> Parts {
 
 /// A response with a usual head.
 fn object(name: &str, body: &Bytes) -> Object {
-    let now = std::time::SystemTime::now();
+    let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
     let mut fields = HeaderMap::new();
     fields.insert(CACHE_CONTROL, "public, max-age=31536000, immutable".parse().unwrap());
     fields.insert("server", "nginx/1.29.3".parse().unwrap());

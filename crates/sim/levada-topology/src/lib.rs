@@ -6,7 +6,8 @@
 //!
 //! [`RegionMap`] has regions far from each other, and [`KeptConnection`] a connection between two of them.
 //!
-//! [`tcp`] has both ends of a connection in a network of packets, and [`calendar`] the next deliveries of its links.
+//! [`IdlePaths`] has the times of paths without congestion, [`tcp`] those of a connection over them and both ends of
+//! one in a network of packets, and [`calendar`] the next deliveries of its links.
 //!
 //! To add a topology: one file with its `ENTRY`, one line in [`TOPOLOGIES`].
 
@@ -17,6 +18,7 @@ mod entry;
 mod file;
 mod graph;
 mod hierarchical;
+mod idle_paths;
 mod kept_connection;
 mod lan_cluster;
 mod nsfnet_t3;
@@ -32,6 +34,7 @@ use levada_policy::{ParameterError, ParameterValue, Parameters};
 pub use entry::{Entry, MAX_CLIENTS, MAX_SERVERS, Shape};
 pub use file::{FileError, MAX_FILE_BYTES, Problem, from_graphml, from_json, to_json};
 pub use graph::{Link, Place, PlaceIndex, Role, Topology};
+pub use idle_paths::IdlePaths;
 pub use kept_connection::{KeptConnection, Part};
 pub use regions::{RegionError, RegionMap, StatedRegion};
 pub use routes::{Hop, RouteError, Routes};

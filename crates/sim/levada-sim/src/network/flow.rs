@@ -1,6 +1,6 @@
 //! The network in bulk: a transfer is one event as long as its path is not congested.
 //!
-//! On an idle path, [`Tcp`] computes the end of a transfer as soon as the server has the last byte
+//! On an idle path, [`IdleTcp`] computes the end of a transfer as soon as the server has the last byte
 //! ready. Until then the transfer demands a rate of every link on its path: its bytes divided by its
 //! time. While the sum of the demands on a link is no more than its capacity, there are no further
 //! events.
@@ -14,16 +14,23 @@
 //! Not simulated: the bytes that clients send, short queues at links that are not full, and the cost
 //! of single losses. The packet network simulates these.
 
-use levada_topology::{PlaceIndex, Routes, Topology};
+use levada_topology::{IdlePaths, PlaceIndex, Routes, Topology, tcp::IdleTcp};
 use levada_types::Timestamp;
 
-use super::{Arrival, NetworkEvent, idle_paths::IdlePaths, tcp::Tcp};
-use crate::kernel::Agenda;
+use super::{Arrival, NetworkEvent};
+use crate::{kernel::Agenda, scenario::NetworkModel};
+
+impl From<&NetworkModel> for IdleTcp {
+    fn from(model: &NetworkModel) -> Self {
+        let NetworkModel { segment, initial_window, window, persistent, .. } = *model;
+        Self { segment, initial_window, window, persistent }
+    }
+}
 
 /// The network in bulk: see the module.
 #[derive(Debug)]
 pub(crate) struct Flow {
-    tcp: Tcp,
+    tcp: IdleTcp,
     paths: IdlePaths,
     /// Links by direction: [`Hop::index`](levada_topology::Hop::index).
     links: Vec<LinkLoad>,
@@ -68,7 +75,7 @@ pub(crate) const BYTES_PER_TRANSFER: usize = size_of::<FlowTransfer>();
 
 impl Flow {
     pub(crate) fn new(
-        tcp: Tcp,
+        tcp: IdleTcp,
         topology: &Topology,
         routes: &Routes,
         servers: &[PlaceIndex],

@@ -16,9 +16,7 @@ mod alone;
 mod event;
 mod fidelity;
 mod flow;
-mod idle_paths;
 mod packet;
-mod tcp;
 
 use levada_topology::{PlaceIndex, Routes, Topology};
 use levada_types::Timestamp;

@@ -21,10 +21,12 @@
 //! segments from the client beyond its request; options (timestamps, SACK, window scaling), which
 //! NS-2's full TCP does not use by default.
 
+mod idle;
 mod receiver;
 mod sender;
 mod timeout;
 
+pub use idle::{IdleTcp, IdleTiming};
 pub use receiver::{Receiver, Reply};
 pub use sender::Sender;
 pub use timeout::Timeout;

@@ -34,7 +34,7 @@ impl Net {
         let routes = topology.routes().unwrap();
         let [servers, clients] =
             [Role::Server, Role::Client].map(|role| topology.places_of(role).collect::<Vec<_>>());
-        let tcp = Tcp::from(&scenario.network);
+        let tcp = IdleTcp::from(&scenario.network);
         let flow = Flow::new(tcp, &topology, &routes, &servers, &clients);
         Self { flow, agenda: Agenda::default(), now: Timestamp::ZERO, events: 0 }
     }

@@ -3,12 +3,14 @@
 //! Servers and clients are attached to routers (hubs) by their own links. One list of links per
 //! pair of hubs is enough, whatever the number of servers and clients.
 
-use levada_topology::{Hop, PlaceIndex, Routes, Topology};
+use crate::{
+    Hop, PlaceIndex, Routes, Topology,
+    tcp::{HEADER, IdleTiming},
+};
 
-use super::tcp::{HEADER, Timing};
-
+/// The paths from servers to clients.
 #[derive(Debug)]
-pub(crate) struct IdlePaths {
+pub struct IdlePaths {
     segment: u32,
     servers: Vec<Endpoint>,
     clients: Vec<Endpoint>,
@@ -49,8 +51,8 @@ struct IdlePath {
 const NONE: u32 = u32::MAX;
 
 impl IdlePaths {
-    /// Computes the paths for segments of `segment` bytes.
-    pub(crate) fn new(
+    /// Computes the paths for segments of `segment` bytes. Servers and clients have numbers in the order of the lists.
+    pub fn new(
         segment: u32,
         topology: &Topology,
         routes: &Routes,
@@ -87,13 +89,13 @@ impl IdlePaths {
     }
 
     /// The most links on a path.
-    pub(crate) fn longest(&self) -> usize {
+    pub fn longest(&self) -> usize {
         self.longest
     }
 
     /// The directions of links that a response takes, those of both ends first.
     #[inline]
-    pub(crate) fn path(&self, server: u32, client: u32) -> impl Iterator<Item = usize> + use<'_> {
+    pub fn path(&self, server: u32, client: u32) -> impl Iterator<Item = usize> + use<'_> {
         let (from, to) = (&self.servers[server as usize], &self.clients[client as usize]);
         let core = self.core(from, to);
         let hops = &self.hops[core.begin as usize..core.end as usize];
@@ -103,12 +105,12 @@ impl IdlePaths {
 
     /// The times of the idle path.
     #[inline]
-    pub(crate) fn timing(&self, server: u32, client: u32) -> Timing {
+    pub fn timing(&self, server: u32, client: u32) -> IdleTiming {
         let (from, to) = (&self.servers[server as usize], &self.clients[client as usize]);
         let way = from.way.and(self.core(from, to).way).and(to.way);
         let full = u64::from(self.segment + HEADER) * 8;
         let (narrowest, all) = ((full * way.narrowest) >> FRACTION, (full * way.bit) >> FRACTION);
-        Timing {
+        IdleTiming {
             narrowest,
             onward: way.latency + all - narrowest,
             back: way.latency + ((u64::from(HEADER) * 8 * way.bit) >> FRACTION),
