@@ -18,6 +18,8 @@ pub(crate) struct Aims {
     pub(crate) hit: Option<f64>,
     /// From 0 to 1.
     pub(crate) cpu: Option<f64>,
+    /// From 0 to 1.
+    pub(crate) disk: Option<f64>,
 }
 
 impl FromStr for Aims {
@@ -37,9 +39,10 @@ impl FromStr for Aims {
                 "origin" => aims.origin = Some(megabits(value)?),
                 "hit" => aims.hit = Some(share(value)?),
                 "cpu" => aims.cpu = Some(share(value)?),
+                "disk" => aims.disk = Some(share(value)?),
                 other => {
                     return Err(format!(
-                        "there is no aim `{other}`; there are p99, origin, hit, cpu"
+                        "there is no aim `{other}`; there are p99, origin, hit, cpu, disk"
                     ));
                 }
             }
@@ -81,6 +84,7 @@ impl Aims {
         most("p99", self.p99, figures.p99.mean, " ms", 1e3);
         most("the origin's rate", self.origin, figures.origin.mean, " Mbit/s", 1.0);
         most("the busiest CPU", self.cpu, figures.cpu.mean, " %", 100.0);
+        most("the busiest disk", self.disk, figures.disk.mean, " %", 100.0);
         if let Some(aim) = self.hit.filter(|aim| figures.hit.mean < *aim) {
             let text = format!(
                 "the hit ratio is {:.1} %, less than {:.1} %",

@@ -18,10 +18,14 @@ pub(crate) struct Answer {
 
 /// A candidate in words.
 pub(crate) fn words(candidate: &Candidate) -> String {
-    let Candidate { nodes, memory, policy, eviction } = candidate;
+    let Candidate { nodes, memory, disk, policy, eviction } = candidate;
     let nodes = if *nodes == 1 { "1 node".to_owned() } else { format!("{nodes} nodes") };
+    let disk = match disk {
+        0 => String::new(),
+        disk => format!(" and {} of disk", ByteSize(*disk)),
+    };
     format!(
-        "{nodes} with {} of memory each, policy {policy}, eviction {eviction}",
+        "{nodes} with {} of memory{disk} each, policy {policy}, eviction {eviction}",
         ByteSize(*memory)
     )
 }
@@ -47,13 +51,15 @@ pub(crate) fn answer(rows: &[Row], excluded: usize) -> Option<Answer> {
             );
         } else if reasons.is_empty() {
             reasons.push(
-                "there is no smaller candidate; give smaller --nodes or --memory to try".to_owned(),
+                "there is no smaller candidate; give smaller --nodes, --memory or --disk to try"
+                    .to_owned(),
             );
         }
         return Some(Answer { met: true, row: rows[at].clone(), reasons });
     }
     let nearest = rows.iter().min_by(|a, b| a.distance.total_cmp(&b.distance))?;
     let mut reasons = nearest.missed.clone();
-    reasons.push("set more --nodes or --memory, or aims that this candidate meets".to_owned());
+    reasons
+        .push("set more --nodes, --memory or --disk, or aims that this candidate meets".to_owned());
     Some(Answer { met: false, row: nearest.clone(), reasons })
 }

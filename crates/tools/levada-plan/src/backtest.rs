@@ -1,15 +1,23 @@
-//! The model against the log: a size of memory that explains the first half predicts the second.
+//! The model against the log: a size of the cache that explains the first half predicts the second.
+//!
+//! Memory and disk of the logged caches are one cache here, which is the disk tier's size when that keeps what the
+//! memory has. Where the log says which hits came from memory, the memory alone is explained and predicted as well:
+//! it sees all requests, and keeps what it keeps without a disk below it.
 
 use levada_cache::eviction::EvictionEntry;
+use levada_curves::CurvePoint;
 use serde::Serialize;
 
-use crate::{one_cache::one_cache, read::Log};
+use crate::{
+    one_cache::one_cache,
+    read::{Log, LoggedResult, Request},
+};
 
 /// A prediction and the truth.
 #[derive(Debug, Serialize)]
 pub(crate) struct Backtest {
-    /// The memory that explains the first half, all nodes together.
-    pub(crate) memory: u64,
+    /// The cache that explains the first half, all nodes and tiers together, in bytes.
+    pub(crate) cache: u64,
     /// The eviction of the model.
     pub(crate) eviction: &'static str,
     /// Requests of the second half.
@@ -21,9 +29,20 @@ pub(crate) struct Backtest {
     /// By bytes.
     pub(crate) logged_byte_hit: f64,
     pub(crate) predicted_byte_hit: f64,
+    /// The memory alone, if the log tells its hits from those on disk.
+    pub(crate) memory: Option<MemoryTest>,
 }
 
-/// Steps of the search for the memory.
+/// The same for the memory alone.
+#[derive(Debug, Serialize)]
+pub(crate) struct MemoryTest {
+    /// The memory that explains the first half, all nodes together, in bytes.
+    pub(crate) bytes: u64,
+    pub(crate) logged_hit: f64,
+    pub(crate) predicted_hit: f64,
+}
+
+/// Steps of the search for a size.
 const STEPS: u32 = 14;
 /// Most requests of each half.
 const MOST: usize = 2_000_000;
@@ -37,50 +56,85 @@ pub(crate) fn backtest(
     eviction: &'static EvictionEntry,
     all: u64,
 ) -> anyhow::Result<Option<Backtest>> {
-    let stated = log.requests.iter().filter(|request| request.hit.is_some()).count();
+    let count = |result: fn(&Request) -> bool| log.requests.iter().filter(|r| result(r)).count();
+    let stated = count(|request| request.result.is_some());
     if stated * 2 < log.requests.len() || log.requests.len() < 100 {
         return Ok(None);
     }
     let middle = log.requests.len() / 2;
-    let logs = &log.requests[middle.saturating_sub(MOST)..log.requests.len().min(middle + MOST)];
-    let middle = middle.min(MOST);
-    let size = |id: u32| log.objects[id as usize].bytes();
-    let logged = |range: &[crate::read::Request]| {
+    let requests =
+        &log.requests[middle.saturating_sub(MOST)..log.requests.len().min(middle + MOST)];
+    let halves = Halves { log, requests, middle: middle.min(MOST), eviction };
+    let (cache, logged, predicted) = halves.predict(all, |result| result != LoggedResult::Miss)?;
+    let tells = count(|request| request.result == Some(LoggedResult::MemoryHit)) > 0
+        && count(|request| request.result == Some(LoggedResult::Hit)) > 0;
+    let memory = tells.then(|| {
+        let (bytes, logged, predicted) =
+            halves.predict(all, |result| result == LoggedResult::MemoryHit)?;
+        anyhow::Ok(MemoryTest { bytes, logged_hit: logged.0, predicted_hit: predicted.hit_ratio })
+    });
+    Ok(Some(Backtest {
+        cache,
+        eviction: eviction.name,
+        requests: (requests.len() - halves.middle) as u64,
+        logged_hit: logged.0,
+        predicted_hit: predicted.hit_ratio,
+        logged_byte_hit: logged.1,
+        predicted_byte_hit: predicted.byte_hit_ratio,
+        memory: memory.transpose()?,
+    }))
+}
+
+/// The requests that explain, and from `middle` on those that are predicted.
+struct Halves<'a> {
+    log: &'a Log,
+    requests: &'a [Request],
+    middle: usize,
+    eviction: &'static EvictionEntry,
+}
+
+impl Halves<'_> {
+    /// The size that explains the first half's hits, with the logged ratios and the predicted ones of the second.
+    fn predict(
+        &self,
+        all: u64,
+        is_hit: impl Fn(LoggedResult) -> bool,
+    ) -> anyhow::Result<(u64, (f64, f64), CurvePoint)> {
+        // The log may begin with caches that were full already: the first quarter of it fills the model's.
+        let (middle, filling) = (self.middle, self.middle / 2);
+        let (aim, _) = self.logged(&self.requests[filling..middle], &is_hit);
+        let (mut low, mut high) = (1.0f64, all.max(2) as f64);
+        for _ in 0..STEPS {
+            let bytes = (low * high).sqrt();
+            match self.model(middle, filling, bytes as u64)?.hit_ratio < aim {
+                true => low = bytes,
+                false => high = bytes,
+            }
+        }
+        let bytes = (low * high).sqrt() as u64;
+        let logged = self.logged(&self.requests[middle..], &is_hit);
+        Ok((bytes, logged, self.model(self.requests.len(), middle, bytes)?))
+    }
+
+    /// The hit ratios, by requests and by bytes, that the log states.
+    fn logged(&self, range: &[Request], is_hit: &impl Fn(LoggedResult) -> bool) -> (f64, f64) {
         let (mut hits, mut count, mut byte_hits, mut bytes) = (0.0, 0.0, 0.0, 0.0);
         for request in range {
-            let Some(hit) = request.hit else { continue };
-            let (hit, size) = (f64::from(u8::from(hit)), size(request.object) as f64);
+            let Some(result) = request.result else { continue };
+            let hit = f64::from(u8::from(is_hit(result)));
+            let size = self.log.objects[request.object as usize].bytes() as f64;
             (hits, count, byte_hits, bytes) =
                 (hits + hit, count + 1.0, byte_hits + hit * size, bytes + size);
         }
         (hits / f64::max(count, 1.0), byte_hits / f64::max(bytes, 1.0))
-    };
-    let model = |end: usize, filling: usize, memory: u64| {
-        let objects = logs[..end].iter().map(|request| &log.objects[request.object as usize]);
-        let requests = objects.map(|object| (object.key, object.bytes()));
-        let report = one_cache(requests, filling, vec![eviction], vec![memory.max(1)])?;
-        anyhow::Ok(report.curves[0].points[0])
-    };
-    // The log may begin with memories that were full already: the first quarter of it fills the model's.
-    let (aim, _) = logged(&logs[middle / 2..middle]);
-    let (mut low, mut high) = (1.0f64, all.max(2) as f64);
-    for _ in 0..STEPS {
-        let memory = (low * high).sqrt();
-        match model(middle, middle / 2, memory as u64)?.hit_ratio < aim {
-            true => low = memory,
-            false => high = memory,
-        }
     }
-    let memory = (low * high).sqrt() as u64;
-    let (logged_hit, logged_byte_hit) = logged(&logs[middle..]);
-    let predicted = model(logs.len(), middle, memory)?;
-    Ok(Some(Backtest {
-        memory,
-        eviction: eviction.name,
-        requests: (logs.len() - middle) as u64,
-        logged_hit,
-        predicted_hit: predicted.hit_ratio,
-        logged_byte_hit,
-        predicted_byte_hit: predicted.byte_hit_ratio,
-    }))
+
+    /// A cache of so many bytes with the requests until `end`, of which the first ones only fill it.
+    fn model(&self, end: usize, filling: usize, bytes: u64) -> anyhow::Result<CurvePoint> {
+        let objects =
+            self.requests[..end].iter().map(|request| &self.log.objects[request.object as usize]);
+        let requests = objects.map(|object| (object.key, object.bytes()));
+        let report = one_cache(requests, filling, vec![self.eviction], vec![bytes.max(1)])?;
+        Ok(report.curves[0].points[0])
+    }
 }

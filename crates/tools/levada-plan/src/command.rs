@@ -9,7 +9,10 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use levada_cache::eviction::{EVICTIONS, EvictionEntry, find_eviction};
+use levada_cache::{
+    disk_room::LEAST,
+    eviction::{EVICTIONS, EvictionEntry, find_eviction},
+};
 use levada_client::command::{CommandStatus, output};
 use levada_curves::CurveReport;
 use levada_policy::{Deployment, build};
@@ -33,7 +36,7 @@ use crate::{
     text::text,
 };
 
-/// Plans a cluster from access logs: how many nodes, how much memory, which policy and eviction.
+/// Plans a cluster from access logs: how many nodes, how much memory and disk, which policy and eviction.
 ///
 /// Reads the formats of docs/operate/traces.md, plain or compressed with gzip, xz or zstd. Simulates candidates at
 /// the rate of the peak hour, and says which is the smallest that meets the aims. docs/simulate/plan.md describes it.
@@ -43,7 +46,7 @@ pub struct PlanArgs {
     /// The logs; `-` is standard input.
     #[arg(required = true, value_name = "LOG")]
     logs: Vec<PathBuf>,
-    /// The aims, such as `p99=200ms,origin=500Mbit/s,hit=0.9,cpu=0.8`.
+    /// The aims, such as `p99=200ms,origin=500Mbit/s,hit=0.9,cpu=0.8,disk=0.8`.
     #[arg(long, value_name = "AIM=VALUE,...")]
     slo: Option<Aims>,
     /// The aims hold with this many nodes less.
@@ -61,6 +64,9 @@ pub struct PlanArgs {
     /// Memory of a node to try. The default is five sizes, the largest of which holds all objects.
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',', value_parser = size)]
     memory: Vec<ByteSize>,
+    /// Disk tier of a node to try; 0 is none.
+    #[arg(long, value_name = "SIZE,...", value_delimiter = ',', default_value = "0", value_parser = disk)]
+    disk: Vec<ByteSize>,
     /// Policies to try.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "adaptive,bounded_hash", value_parser = policy)]
     policy: Vec<String>,
@@ -70,13 +76,13 @@ pub struct PlanArgs {
     /// Leaves out the requests of clients that look like scanners.
     #[arg(long)]
     without_scans: bool,
-    /// CPU costs of a node.
+    /// CPU and disk costs of a node.
     #[arg(long, value_name = "FILE")]
     costs: Option<PathBuf>,
     /// Learns the CPU costs from the metrics of this running node.
     #[arg(long, value_name = "ADDRESS", conflicts_with = "costs")]
     node: Option<AdminAddress>,
-    /// Prices of nodes, memory and traffic.
+    /// Prices of nodes, memory, disk and traffic.
     #[arg(long, value_name = "FILE")]
     price: Option<PathBuf>,
     /// The time of the origin for an object, if the log does not say it.
@@ -114,6 +120,12 @@ fn growth(text: &str) -> Result<f64, String> {
 fn size(text: &str) -> Result<ByteSize, String> {
     let size: ByteSize = text.parse().map_err(|error| format!("{error}"))?;
     (size.0 > 0).then_some(size).ok_or_else(|| "must be above 0, such as 1GiB".to_owned())
+}
+
+fn disk(text: &str) -> Result<ByteSize, String> {
+    let size: ByteSize = text.parse().map_err(|error| format!("{error}"))?;
+    let least = format!("a disk tier has at least {}; 0 is none", ByteSize(LEAST));
+    (size.0 == 0 || size.0 >= LEAST).then_some(size).ok_or(least)
 }
 
 fn time(text: &str) -> Result<Duration, String> {
@@ -174,13 +186,18 @@ fn plan(
     let logged = origin_latency(log);
     let around = Surroundings {
         cpu: costs.speed(peak.mean_bytes),
+        disk_latency: Duration::from_secs_f64(costs.read_us.min(1e9) * 1e-6),
+        disk_bytes_per_second: (costs.disk_mib * 1_048_576.0) as u64,
         origin_latency: logged.unwrap_or(args.origin_latency),
         client_latency: args.client_latency,
         passed: log.passed_bytes as f64 * 8e-6 / log.requests.len() as f64,
         parts,
     };
     progress.say("computing curves");
-    let loads = loads(log, &peak, args.growth, most).into_iter().map(|load| {
+    let disk: Vec<u64> = args.disk.iter().map(|size| size.0).collect();
+    // A disk holds what was requested long ago.
+    let filling = most * if disk.iter().any(|size| *size > 0) { 40 } else { 10 };
+    let loads = loads(log, &peak, args.growth, most, filling).into_iter().map(|load| {
         let curves = curves(&load, &args.eviction)?;
         Ok((load, curves))
     });
@@ -198,6 +215,7 @@ fn plan(
     let question = Question {
         nodes: &nodes,
         memory: &memory,
+        disk: &disk,
         policies: &args.policy,
         aims,
         survive: args.survive.into(),
@@ -209,7 +227,9 @@ fn plan(
             progress.candidates(done, all, begin);
         })?;
     let Some(answer) = answer(&rows, excluded) else {
-        bail!("there is no candidate; give --nodes and --memory")
+        bail!(
+            "there is no candidate; give --nodes and --memory, and a --disk that is no smaller than --memory"
+        )
     };
     let plan = Plan {
         backtest,
@@ -248,6 +268,7 @@ fn aims(given: Option<Aims>, best: f64) -> Aims {
         aims.hit = Some(best * 0.95);
     }
     aims.cpu = aims.cpu.or(Some(0.8));
+    aims.disk = aims.disk.or(Some(0.8));
     aims
 }
 
@@ -294,7 +315,7 @@ const EXAMPLES: &str = "\
 Examples:
   levada plan access.log
   levada plan access.log.*.gz --slo p99=200ms,origin=500Mbit/s,hit=0.9 --survive 1 --growth 2x
-  levada plan access.log --nodes 2,4 --memory 1GiB,4GiB --html plan.html --config cluster
+  levada plan access.log --nodes 2,4 --memory 1GiB,4GiB --disk 0,100GiB --html plan.html --config cluster
 
 Exit codes:
   0  a candidate meets the aims

@@ -49,9 +49,16 @@ pub(crate) fn node_configuration(candidate: &Candidate, node: usize) -> String {
             );
         }
     }
+    let disk = match candidate.disk {
+        0 => String::new(),
+        bytes => format!(
+            "\n[cache.disk]\npath = \"/var/cache/levada\"\nsize = \"{}\"\n",
+            ByteSize(bytes)
+        ),
+    };
     let _ = write!(
         out,
-        "[cache]\nmemory = \"{}\"\neviction = \"{}\"\n\n[policy]\nname = \"{}\"\n\n\
+        "[cache]\nmemory = \"{}\"\neviction = \"{}\"\n{disk}\n[policy]\nname = \"{}\"\n\n\
          [[site]]\nhosts = [\"www.example.com\"]\norigin = \"http://127.0.0.1:9000\"\n",
         ByteSize(candidate.memory),
         candidate.eviction,

@@ -7,21 +7,25 @@ use levada_client::command::{admin_client, block_on};
 use levada_types::AdminAddress;
 use serde::{Deserialize, Serialize};
 
-use crate::read::Log;
+use crate::{evaluate::Candidate, read::Log};
 
-/// CPU time of a node.
+/// CPU time of a node, and the speed of its disk.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub(crate) struct Costs {
     /// Microseconds for a request.
     pub(crate) request_us: f64,
     /// Microseconds for each KiB sent.
     pub(crate) kib_us: f64,
+    /// Microseconds of a read from disk before the first byte.
+    pub(crate) read_us: f64,
+    /// MiB that a disk reads or writes in a second.
+    pub(crate) disk_mib: f64,
 }
 
 impl Default for Costs {
     fn default() -> Self {
-        Self { request_us: 30.0, kib_us: 0.4 }
+        Self { request_us: 30.0, kib_us: 0.4, read_us: 100.0, disk_mib: 500.0 }
     }
 }
 
@@ -42,6 +46,9 @@ impl Costs {
         let valid = |x: f64| x.is_finite() && x >= 0.0;
         if !(valid(self.request_us) && valid(self.kib_us) && self.request_us > 0.0) {
             bail!("request_us must be a number above 0, and kib_us a number of at least 0");
+        }
+        if !(valid(self.read_us) && self.disk_mib.is_finite() && self.disk_mib >= 0.001) {
+            bail!("read_us must be a number of at least 0, and disk_mib a number from 0.001");
         }
         Ok(self)
     }
@@ -66,7 +73,8 @@ impl Costs {
         }
         let kib_us = Self::default().kib_us;
         let all = cpu / requests * 1e6;
-        Self { request_us: (all - kib_us * mean / 1024.0).max(all / 10.0), kib_us }.check()
+        let request_us = (all - kib_us * mean / 1024.0).max(all / 10.0);
+        Self { request_us, ..Self::default() }.check()
     }
 }
 
@@ -78,6 +86,8 @@ pub(crate) struct Prices {
     pub(crate) node: f64,
     /// Each GiB of memory.
     pub(crate) memory_gib: f64,
+    /// Each GiB of disk.
+    pub(crate) disk_gib: f64,
     /// Each Mbit/s from the origin at the peak.
     pub(crate) origin_mbit: f64,
 }
@@ -85,16 +95,18 @@ pub(crate) struct Prices {
 impl Prices {
     pub(crate) fn read(file: &Path) -> anyhow::Result<Self> {
         let prices: Self = toml(file)?;
-        let all = [prices.node, prices.memory_gib, prices.origin_mbit];
+        let all = [prices.node, prices.memory_gib, prices.disk_gib, prices.origin_mbit];
         if !all.iter().all(|price| price.is_finite() && *price >= 0.0) {
             bail!("{}: every price must be a number of at least 0", file.display());
         }
         Ok(prices)
     }
 
-    pub(crate) fn of(self, nodes: usize, memory: u64, origin: f64) -> f64 {
-        let gib = memory as f64 / f64::from(1 << 30);
-        nodes as f64 * (self.node + self.memory_gib * gib) + self.origin_mbit * origin
+    /// The price of a candidate with so many Mbit/s from the origin.
+    pub(crate) fn of(self, candidate: &Candidate, origin: f64) -> f64 {
+        let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+        let cache = self.memory_gib * gib(candidate.memory) + self.disk_gib * gib(candidate.disk);
+        candidate.nodes as f64 * (self.node + cache) + self.origin_mbit * origin
     }
 }
 

@@ -13,14 +13,26 @@ use serde::Serialize;
 
 use crate::peak::Load;
 
+/// Memory of an object in addition to its body, in bytes: its head, and what a node notes of it.
+const HEAD: u64 = 500;
+
 /// A cluster that might do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Candidate {
     pub(crate) nodes: usize,
     /// Bytes of each node.
     pub(crate) memory: u64,
+    /// Bytes of the disk tier of each node; 0 if it has none.
+    pub(crate) disk: u64,
     pub(crate) policy: String,
     pub(crate) eviction: &'static str,
+}
+
+impl Candidate {
+    /// Bytes of both tiers of so many nodes: as one cache, what they could hold at most.
+    pub(crate) fn cache(&self, nodes: usize) -> u64 {
+        self.memory.saturating_add(self.disk).saturating_mul(nodes as u64)
+    }
 }
 
 /// The conditions that all candidates have in common.
@@ -28,6 +40,9 @@ pub(crate) struct Candidate {
 pub(crate) struct Surroundings {
     /// Speed of the simulated CPU.
     pub(crate) cpu: f64,
+    /// Time of a read from disk, and the bytes that it reads in a second.
+    pub(crate) disk_latency: Duration,
+    pub(crate) disk_bytes_per_second: u64,
     pub(crate) origin_latency: Duration,
     /// From a node to a client.
     pub(crate) client_latency: Duration,
@@ -58,12 +73,17 @@ impl Range {
 /// The figures of a candidate.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Figures {
+    /// From memory or disk.
     pub(crate) hit: Range,
+    /// From disk.
+    pub(crate) disk_hit: Range,
     pub(crate) byte_hit: Range,
     /// Mbit/s from the origin.
     pub(crate) origin: Range,
     /// The share of the time in which the busiest node's CPU works.
     pub(crate) cpu: Range,
+    /// The same of the busiest node's disk.
+    pub(crate) disk: Range,
     /// Seconds.
     pub(crate) p99: Range,
     /// A node failed under the load in one of the runs.
@@ -92,7 +112,13 @@ pub(crate) fn scenario(
                 ("client_mbps".to_owned(), ParameterValue::Number(100.0)),
             ]),
         },
-        servers: Servers { count: candidate.nodes, cpu: around.cpu, ..Servers::default() },
+        servers: Servers {
+            count: candidate.nodes,
+            cpu: around.cpu,
+            disk_latency: Some(Time(around.disk_latency)),
+            disk_bytes_per_second: Some(around.disk_bytes_per_second),
+            ..Servers::default()
+        },
         origin: Some(Origin { latency: Time(around.origin_latency), ..Origin::default() }),
         workload: Workload {
             trace: load.model.to_owned(),
@@ -105,9 +131,11 @@ pub(crate) fn scenario(
         policy: Policy { name: candidate.policy.clone(), parameters: BTreeMap::new() },
         cache: Cache {
             memory: Size(candidate.memory),
+            disk: (candidate.disk > 0).then_some(Size(candidate.disk)),
             eviction: candidate.eviction.to_owned(),
-            max_object: None,
+            head: Size(HEAD),
             warm_requests: begin as u64,
+            ..Cache::default()
         },
         network: NetworkModel {
             segment: 1460,
@@ -130,8 +158,8 @@ pub(crate) fn evaluate(
     library: &mut Library,
     around: &Surroundings,
 ) -> anyhow::Result<Figures> {
-    let (mut hits, mut bytes, mut origins, mut cpus, mut p99s) =
-        (vec![], vec![], vec![], vec![], vec![]);
+    let (mut hits, mut disk_hits, mut bytes, mut origins) = (vec![], vec![], vec![], vec![]);
+    let (mut cpus, mut disks, mut p99s) = (vec![], vec![], vec![]);
     let mut overloaded = false;
     for (load, _) in loads {
         let count = (load.measured() / around.parts).max(1);
@@ -146,18 +174,23 @@ pub(crate) fn evaluate(
             overloaded |= outcome.end == End::Overload;
             let reading = |metric: Metric| outcome.reading(metric).unwrap_or(0.0);
             let (origin, requested) = (reading(Metric::OriginEgress), load.bits(begin, count));
-            hits.push(reading(Metric::HitRatio));
+            let from_disk = reading(Metric::DiskHits);
+            hits.push(reading(Metric::HitRatio) + from_disk);
+            disk_hits.push(from_disk);
             bytes.push((1.0 - origin / requested.max(1.0)).clamp(0.0, 1.0));
             origins.push(origin * 1e-6 + load.rate * around.passed);
             cpus.push(outcome.servers.iter().map(|server| server.cpu).fold(0.0, f64::max));
+            disks.push(outcome.servers.iter().map(|server| server.disk).fold(0.0, f64::max));
             p99s.push(reading(Metric::LatencyP99));
         }
     }
     Ok(Figures {
         hit: Range::of(&hits),
+        disk_hit: Range::of(&disk_hits),
         byte_hit: Range::of(&bytes),
         origin: Range::of(&origins),
         cpu: Range::of(&cpus),
+        disk: Range::of(&disks),
         p99: Range::of(&p99s),
         overloaded,
     })

@@ -7,7 +7,7 @@ use levada_types::ByteSize;
 
 use crate::{
     report::Plan,
-    text::{answer, backtest, log, verdict},
+    text::{answer, backtest, disk, log, verdict},
 };
 
 /// Writes the page.
@@ -22,12 +22,15 @@ pub(crate) fn page(plan: &Plan) -> String {
     for heading in [
         "nodes",
         "memory",
+        "disk",
         "policy",
         "eviction",
         "hit %",
+        "of it on disk",
         "byte-hit %",
         "origin Mbit/s",
         "CPU %",
+        "disk %",
         "p99 ms",
         "aims",
     ] {
@@ -39,16 +42,19 @@ pub(crate) fn page(plan: &Plan) -> String {
         let class = if row.missed.is_empty() { "pass" } else { "fail" };
         let _ = writeln!(
             page,
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{:.1}</td><td>{:.1}</td><td>{:.1}</td>\
-             <td>{:.0}</td><td>{:.0}</td><td class=\"{class}\">{}</td></tr>",
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{:.1}</td><td>{:.1}</td><td>{:.1}</td>\
+             <td>{:.1}</td><td>{:.0}</td><td>{:.0}</td><td>{:.0}</td><td class=\"{class}\">{}</td></tr>",
             candidate.nodes,
             ByteSize(candidate.memory),
+            disk(candidate),
             escaped(&candidate.policy),
             candidate.eviction,
             figures.hit.mean * 100.0,
+            figures.disk_hit.mean * 100.0,
             figures.byte_hit.mean * 100.0,
             figures.origin.mean,
             figures.cpu.mean * 100.0,
+            figures.disk.mean * 100.0,
             figures.p99.mean * 1e3,
             escaped(&verdict(row)),
         );
@@ -62,7 +68,7 @@ pub(crate) fn page(plan: &Plan) -> String {
         })
         .collect();
     let axes = Axes {
-        x: "memory of all nodes, MiB".to_owned(),
+        x: "memory and disk of all nodes, MiB".to_owned(),
         y: "hit ratio, %".to_owned(),
         log_x: true,
         ..Axes::default()

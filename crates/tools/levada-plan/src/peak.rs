@@ -90,7 +90,7 @@ pub(crate) struct Load {
     /// The model.
     pub(crate) model: &'static str,
     pub(crate) trace: Trace,
-    /// Requests that fill the memories.
+    /// Requests that fill the caches.
     pub(crate) warm: usize,
     /// Requests per second.
     pub(crate) rate: f64,
@@ -110,11 +110,11 @@ impl Load {
     }
 }
 
-/// The loads of the peak hour at `growth` times its rate, with `most` measured requests and ten times as many
-/// before them.
-pub(crate) fn loads(log: &Log, peak: &Peak, growth: f64, most: usize) -> Vec<Load> {
+/// The loads of the peak hour at `growth` times its rate, with `most` measured requests and up to `filling` before
+/// them.
+pub(crate) fn loads(log: &Log, peak: &Peak, growth: f64, most: usize, filling: usize) -> Vec<Load> {
     let end = peak.range.1.min(peak.range.0 + most);
-    let begin = peak.range.0.saturating_sub(most * 10);
+    let begin = peak.range.0.saturating_sub(filling);
     let requests: Vec<u32> = log.requests[begin..end].iter().map(|r| r.object).collect();
     let objects = |copies: usize| -> Vec<TraceObject> {
         let one = |copy: usize| {

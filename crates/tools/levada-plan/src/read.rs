@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use levada_report::is_hit;
+use levada_report::{is_hit, is_memory_hit};
 use levada_trace::{
     LogRecord, OpenError, SkipReason, Skipped, StatedSize, TraceLimits, TraceReader, open,
 };
@@ -21,8 +21,28 @@ pub(crate) struct Request {
     pub(crate) object: u32,
     /// The index of its client; [`NO_CLIENT`] if not stated.
     pub(crate) client: u32,
-    /// Whether a cache answered it, as logged.
-    pub(crate) hit: Option<bool>,
+    /// What a cache did, as logged.
+    pub(crate) result: Option<LoggedResult>,
+}
+
+/// The result of a cache, as a log states it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LoggedResult {
+    Miss,
+    /// A hit in memory or on disk.
+    Hit,
+    /// A hit in memory, of a log that says so.
+    MemoryHit,
+}
+
+impl LoggedResult {
+    fn of(text: &str) -> Option<Self> {
+        Some(match is_hit(text)? {
+            false => Self::Miss,
+            true if is_memory_hit(text) => Self::MemoryHit,
+            true => Self::Hit,
+        })
+    }
 }
 
 /// The client of a request is not stated, or there are too many.
@@ -111,15 +131,16 @@ impl Log {
             self.passed_bytes = self.passed_bytes.saturating_add(bytes);
             return;
         }
-        let hit = record.cache.as_deref().and_then(is_hit);
-        if let (Some(false), Some(taken)) = (hit, record.taken)
+        let result = record.cache.as_deref().and_then(LoggedResult::of);
+        if let (Some(LoggedResult::Miss), Some(taken)) = (result, record.taken)
             && self.miss_seconds.len() < MOST_TIMES
         {
             self.miss_seconds.push(taken.seconds() as f32);
         }
         let object = self.object(record);
         self.bytes = self.bytes.saturating_add(bytes);
-        self.requests.push(Request { time: record.time.unwrap_or(f64::NAN), object, client, hit });
+        let time = record.time.unwrap_or(f64::NAN);
+        self.requests.push(Request { time, object, client, result });
     }
 
     fn object(&mut self, record: &LogRecord) -> u32 {

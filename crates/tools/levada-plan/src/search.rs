@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, time::Instant};
 
-use levada_cache::eviction::find_eviction;
+use levada_cache::eviction::{DEFAULT_EVICTION, find_eviction};
 use levada_curves::{CacheCurve, CurveReport};
 use levada_sim::Library;
 use serde::Serialize;
@@ -36,6 +36,7 @@ pub(crate) struct Row {
 pub(crate) struct Question<'a> {
     pub(crate) nodes: &'a [usize],
     pub(crate) memory: &'a [u64],
+    pub(crate) disk: &'a [u64],
     pub(crate) policies: &'a [String],
     pub(crate) aims: Aims,
     pub(crate) survive: usize,
@@ -58,16 +59,16 @@ pub(crate) fn search(
         all.iter().filter(|candidate| could_do(candidate, question, loads)).cloned().collect();
     // Impossible aims: the largest candidates show the nearest that is possible.
     if hopeful.is_empty() {
-        let most = all.iter().map(|candidate| candidate.nodes as u64 * candidate.memory).max();
-        hopeful = all.into_iter().filter(|c| Some(c.nodes as u64 * c.memory) == most).collect();
+        let most = all.iter().map(|candidate| candidate.cache(candidate.nodes)).max();
+        hopeful = all.into_iter().filter(|c| Some(c.cache(c.nodes)) == most).collect();
     }
     let begin = Instant::now();
-    let mut known: HashMap<(usize, u64, String), Figures> = HashMap::new();
+    let mut known: HashMap<(usize, u64, u64, String), Figures> = HashMap::new();
     let mut rows = Vec::new();
     for (done, candidate) in hopeful.iter().enumerate() {
         watch(done, hopeful.len(), begin);
         let mut figures_of = |nodes: usize| -> anyhow::Result<Figures> {
-            let key = (nodes, candidate.memory, candidate.policy.clone());
+            let key = (nodes, candidate.memory, candidate.disk, candidate.policy.clone());
             if let Some(figures) = known.get(&key) {
                 return Ok(*figures);
             }
@@ -84,17 +85,11 @@ pub(crate) fn search(
         };
         rows.push(row(candidate, figures, survived, question));
     }
-    rows.sort_by(|a, b| {
-        cost(a).total_cmp(&cost(b)).then(a.candidate.nodes.cmp(&b.candidate.nodes))
-    });
+    let size = |row: &Row| (row.candidate.nodes, row.candidate.memory, row.candidate.disk);
+    let price = |row: &Row| row.price.unwrap_or(0.0);
+    rows.sort_by(|a, b| price(a).total_cmp(&price(b)).then(size(a).cmp(&size(b))));
     let excluded = total - rows.len();
     Ok((rows, excluded))
-}
-
-/// Money, or nodes with memory as what decides between equals.
-fn cost(row: &Row) -> f64 {
-    let Candidate { nodes, memory, .. } = row.candidate;
-    row.price.unwrap_or(nodes as f64 * 1e15 + memory as f64)
 }
 
 fn row(
@@ -111,9 +106,7 @@ fn row(
     } else if question.survive > 0 {
         missed.push((format!("no node is left without {}", question.survive), 10.0));
     }
-    let price = question
-        .prices
-        .map(|prices| prices.of(candidate.nodes, candidate.memory, figures.origin.mean));
+    let price = question.prices.map(|prices| prices.of(candidate, figures.origin.mean));
     Row {
         candidate: candidate.clone(),
         figures,
@@ -128,26 +121,38 @@ fn row(
 fn candidates(question: &Question<'_>, loads: &[(Load, CurveReport)]) -> Vec<Candidate> {
     let mut all = Vec::new();
     for &nodes in question.nodes {
-        for &memory in question.memory {
-            let hit = |curve: &&CacheCurve| hit(curve, memory * nodes as u64);
-            let curves = loads.first().map_or(&[][..], |(_, report)| &report.curves);
-            let best = curves.iter().max_by(|a, b| hit(a).total_cmp(&hit(b)));
-            let best = best.and_then(|curve| find_eviction(&curve.eviction));
-            let eviction = best.map_or("gdsf", |entry| entry.name);
-            // With one node there is nothing to choose.
-            let policies = if nodes == 1 { &question.policies[..1] } else { question.policies };
-            all.extend(policies.iter().map(|policy| Candidate {
+        for (memory, disk) in tiers(question) {
+            let mut candidate = Candidate {
                 nodes,
                 memory,
-                policy: policy.clone(),
-                eviction,
-            }));
+                disk,
+                policy: String::new(),
+                eviction: DEFAULT_EVICTION.name,
+            };
+            let cache = candidate.cache(nodes);
+            let hit = |curve: &&CacheCurve| hit(curve, cache);
+            let curves = loads.first().map_or(&[][..], |(_, report)| &report.curves);
+            let best = curves.iter().max_by(|a, b| hit(a).total_cmp(&hit(b)));
+            if let Some(best) = best.and_then(|curve| find_eviction(&curve.eviction)) {
+                candidate.eviction = best.name;
+            }
+            // With one node there is nothing to choose.
+            let policies = if nodes == 1 { &question.policies[..1] } else { question.policies };
+            let with = |policy: &String| Candidate { policy: policy.clone(), ..candidate.clone() };
+            all.extend(policies.iter().map(with));
         }
     }
     all
 }
 
-/// Whether one cache of all memory, and all CPUs as one, could meet the aims. Two points of the hit ratio are left
+/// All sizes of memory and disk. What is in memory is on the disk, too: it is no smaller.
+fn tiers(question: &Question<'_>) -> impl Iterator<Item = (u64, u64)> {
+    let with = |memory: &u64| question.disk.iter().map(|disk| (*memory, *disk)).collect::<Vec<_>>();
+    let all = question.memory.iter().flat_map(with);
+    all.filter(|(memory, disk)| *disk == 0 || disk >= memory)
+}
+
+/// Whether one cache of all memory and disk, and all CPUs as one, could meet the aims. Two points of the hit ratio are left
 /// for the error of the curve.
 fn could_do(candidate: &Candidate, question: &Question<'_>, loads: &[(Load, CurveReport)]) -> bool {
     const ERROR: f64 = 0.02;
@@ -157,7 +162,7 @@ fn could_do(candidate: &Candidate, question: &Question<'_>, loads: &[(Load, Curv
         && loads.iter().all(|(load, report)| {
             let mut curves = report.curves.iter();
             let curve = curves.find(|curve| curve.eviction == candidate.eviction);
-            let hit = curve.map_or(1.0, |curve| hit(curve, candidate.memory * left as u64));
+            let hit = curve.map_or(1.0, |curve| hit(curve, candidate.cache(left)));
             load.rate * question.cpu_seconds <= most * left as f64
                 && question.aims.hit.is_none_or(|aim| hit + ERROR >= aim)
         })

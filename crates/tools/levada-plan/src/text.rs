@@ -7,7 +7,7 @@ use levada_types::ByteSize;
 
 use crate::{
     answer::words,
-    evaluate::{Figures, Range},
+    evaluate::{Candidate, Figures, Range},
     report::Plan,
     search::Row,
 };
@@ -32,15 +32,18 @@ fn write(out: &mut String, plan: &Plan) -> fmt::Result {
     writeln!(out, "\nCandidates, with the range of the runs")?;
     writeln!(
         out,
-        "  {:>5} {:>8} {:14} {:12} {:>18} {:>18} {:>20} {:>16} {:>18}  aims",
+        "  {:>5} {:>8} {:>8} {:14} {:12} {:>18} {:>7} {:>18} {:>20} {:>16} {:>6} {:>18}  aims",
         "nodes",
         "memory",
+        "disk",
         "policy",
         "eviction",
         "hit %",
+        "on disk",
         "byte-hit %",
         "origin Mbit/s",
         "busiest CPU %",
+        "disk %",
         "p99 ms"
     )?;
     for row in &plan.rows {
@@ -71,17 +74,28 @@ fn line(row: &Row, figures: &Figures, verdict: &str) -> String {
     };
     let candidate = &row.candidate;
     format!(
-        "  {:>5} {:>8} {:14} {:12} {:>18} {:>18} {:>20} {:>16} {:>18}  {verdict}",
+        "  {:>5} {:>8} {:>8} {:14} {:12} {:>18} {:>7} {:>18} {:>20} {:>16} {:>6} {:>18}  {verdict}",
         candidate.nodes,
         ByteSize(candidate.memory).to_string(),
+        disk(candidate),
         candidate.policy,
         candidate.eviction,
         range(figures.hit, 100.0, 1),
+        format!("{:.1}", figures.disk_hit.mean * 100.0),
         range(figures.byte_hit, 100.0, 1),
         range(figures.origin, 1.0, digits(figures.origin.mean)),
         range(figures.cpu, 100.0, 0),
+        format!("{:.0}", figures.disk.mean * 100.0),
         range(figures.p99, 1e3, 0),
     )
+}
+
+/// The size of a candidate's disk tier.
+pub(crate) fn disk(candidate: &Candidate) -> String {
+    match candidate.disk {
+        0 => "-".to_owned(),
+        bytes => ByteSize(bytes).to_string(),
+    }
 }
 
 /// The digits after the point of a rate, which may be small.
@@ -102,13 +116,22 @@ pub(crate) fn backtest(plan: &Plan) -> String {
                 log them (nginx: $upstream_cache_status)"
             .to_owned();
     };
+    let memory = test.memory.as_ref().map_or_else(String::new, |memory| {
+        format!(
+            "; of memory alone the log says {:.1} %, and the model, with {}, {:.1} %: {:+.1} points",
+            memory.logged_hit * 100.0,
+            ByteSize(memory.bytes),
+            memory.predicted_hit * 100.0,
+            (memory.predicted_hit - memory.logged_hit) * 100.0
+        )
+    });
     format!(
         "of the last {} requests the log says {:.1} % hits and {:.1} % of bytes; the model, with the {} that explain \
-         those before, says {:.1} % and {:.1} %: {:+.1} and {:+.1} points",
+         those before, says {:.1} % and {:.1} %: {:+.1} and {:+.1} points{memory}",
         grouped(test.requests),
         test.logged_hit * 100.0,
         test.logged_byte_hit * 100.0,
-        ByteSize(test.memory),
+        ByteSize(test.cache),
         test.predicted_hit * 100.0,
         test.predicted_byte_hit * 100.0,
         (test.predicted_hit - test.logged_hit) * 100.0,

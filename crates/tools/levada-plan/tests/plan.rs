@@ -82,11 +82,67 @@ fn the_smallest_cluster_that_meets_the_aims_is_chosen_and_can_be_configured() {
 }
 
 #[test]
+fn disk_takes_the_place_of_memory_that_costs_more() {
+    let (file, directory) = (written(&log(4000, 400_000)), tempfile::tempdir().unwrap());
+    let prices = tempfile::NamedTempFile::new().unwrap();
+    fs::write(prices.path(), "node = 10.0\nmemory_gib = 1000.0\ndisk_gib = 1.0\n").unwrap();
+    let options = format!(
+        "--quick --nodes 1,2 --slo hit=0.85 --memory 256KiB,4MiB --disk 0,16MiB,64MiB --price {} --config {}",
+        prices.path().display(),
+        directory.path().display()
+    );
+    assert_eq!(planned(file.path(), &options).unwrap(), CommandStatus::Success);
+    let text = fs::read_to_string(directory.path().join("node-1/levada.toml")).unwrap();
+    let cache = text.split("[cache]").nth(1).unwrap();
+    assert!(cache.contains("memory = \"256KiB\"") && cache.contains("size = \"16MiB\""), "{text}");
+    let scenario = fs::read_to_string(directory.path().join("scenario.toml")).unwrap();
+    let (scenario, problems) = levada_sim::Scenario::read_toml(&scenario);
+    assert!(problems.0.is_empty(), "{problems}");
+    assert_eq!(scenario.cache.disk.map(|size| size.0), Some(16 << 20));
+    let (_, page) =
+        page(&log(4000, 400_000), "--slo hit=0.85,disk=0.000001 --memory 256KiB --disk 16MiB");
+    assert!(page.contains("256KiB of memory and 16MiB of disk each"), "{page}");
+    assert!(page.contains("the busiest disk is"), "{page}");
+}
+
+/// A log of Squid, which says which hits came from memory.
+#[test]
+fn backtest_knows_both_tiers_where_the_log_does() {
+    let cache = |bytes| Keyed::new((find_eviction("lru").unwrap().build)(bytes));
+    let (mut rng, mut memory, mut disk) = (Rng::new(7), cache(200_000), cache(1_000_000));
+    let lines: Vec<_> = (0..8000)
+        .map(|n| {
+            let object = (500.0 * rng.unit().powi(3)) as u64;
+            let (key, bytes) = (Key::of(&object.to_le_bytes()), 1000 + object * 37 % 9000);
+            let result = match (memory.request(key, bytes), disk.contains(key)) {
+                (true, _) => "TCP_MEM_HIT",
+                (false, true) => "TCP_HIT",
+                (false, false) => "TCP_MISS",
+            };
+            // The disk knows nothing of hits in memory.
+            if result != "TCP_MEM_HIT" {
+                disk.request(key, bytes);
+            }
+            let time = 1_700_000_000.0 + f64::from(n) * 0.4;
+            format!("{time:.3} 5 10.0.0.1 {result}/200 {bytes} GET http://a/{object} - NONE/- -")
+        })
+        .collect();
+    let (_, page) = page(&lines, "--eviction lru");
+    let (_, memory) = page.split_once("of memory alone the log says ").unwrap();
+    for part in [page.split("; of memory").next().unwrap(), memory.split("</li>").next().unwrap()] {
+        let errors = part.rsplit(": ").next().unwrap().trim_end_matches(" points");
+        for error in errors.split(" and ") {
+            assert!(error.trim().parse::<f64>().unwrap().abs() <= 2.0, "{part}");
+        }
+    }
+}
+
+#[test]
 fn impossible_aims_have_a_nearest_candidate() {
     let (status, page) = page(&log(2000, 400_000), "--slo hit=1,p99=1ms");
     assert_eq!(status, CommandStatus::ProblemsFound);
     assert!(page.contains("The nearest that is possible is"), "{page}");
-    assert!(page.contains("set more --nodes or --memory"), "{page}");
+    assert!(page.contains("set more --nodes, --memory or --disk"), "{page}");
 }
 
 #[test]
@@ -159,6 +215,9 @@ fn what_cannot_be_planned_is_one_sentence_with_the_remedy() {
         ("1 a 10\n", "--growth 0x", "from 1x to 100x"),
         ("1 a 10\n", "--policy none", "levada policies"),
         ("1 a 10\n", "--slo hit=2", "from 0 to 1"),
+        ("1 a 10\n", "--disk 1MiB", "at least 16MiB"),
+        ("1 a 10\n", "--disk much", "much"),
+        ("1 a 10\n", "--rate 1 --memory 64MiB --disk 16MiB", "no smaller than --memory"),
     ] {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), text).unwrap();

@@ -157,6 +157,12 @@ pub fn is_hit(result: &str) -> Option<bool> {
     }
 }
 
+/// Whether the result says that the hit came from memory, where a cache tells it from a hit on disk: Squid and Traffic
+/// Server do.
+pub fn is_memory_hit(result: &str) -> bool {
+    result.to_ascii_lowercase().contains("mem_hit")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,6 +175,8 @@ mod tests {
         for miss in ["miss", "EXPIRED", "bypass", "collapsed", "TCP_MISS", "TCP_DENIED"] {
             assert_eq!(is_hit(miss), Some(false), "{miss}");
         }
+        let memory = ["TCP_MEM_HIT", "TCP_HIT", "hit", "MISS"].map(is_memory_hit);
+        assert_eq!(memory, [true, false, false, false]);
         for other in ["none", "relayed", "pieces"] {
             assert_eq!(is_hit(other), None, "{other}");
         }

@@ -20,7 +20,7 @@ mod summary;
 mod text;
 mod timeline;
 
-pub use census::{Census, is_hit};
+pub use census::{Census, is_hit, is_memory_hit};
 pub use command::{LogsArgs, run};
 pub use page::page;
 pub use ranking::{Ranked, RankedName};
