@@ -18,6 +18,8 @@ pub(crate) struct Cleaning {
     pub(crate) object_bytes: u64,
     /// Requests that no cache could answer.
     pub(crate) passed: u64,
+    /// Requests that a node passed on to another one, whose line counts.
+    pub(crate) relayed: u64,
     /// The lines that were left out, as a sentence.
     pub(crate) skipped: String,
     /// Requests that came before the request of the line above.
@@ -63,7 +65,8 @@ pub(crate) fn clean(log: &mut Log, without_scans: bool) -> anyhow::Result<Cleani
     if log.requests.iter().all(|request| log.objects[request.object as usize].bytes() == 0) {
         bail!("no response states its size; log the bytes sent (nginx: $body_bytes_sent)");
     }
-    let mut cleaning = Cleaning { without_scans, passed: log.passed, ..Cleaning::default() };
+    let mut cleaning =
+        Cleaning { without_scans, passed: log.passed, relayed: log.relayed, ..Cleaning::default() };
     cleaning.scanners = scanners(log, without_scans);
     if log.requests.is_empty() {
         bail!("all requests come from scanners; plan without --without-scans, or from another log");

@@ -82,12 +82,16 @@ pub(crate) struct Log {
     /// Requests that no cache could answer, and their bytes.
     pub(crate) passed: u64,
     pub(crate) passed_bytes: u64,
+    /// Requests that a node passed on to another one, whose line counts.
+    pub(crate) relayed: u64,
     /// Seconds that misses took.
     pub(crate) miss_seconds: Vec<f32>,
     ids: HashMap<Key, u32>,
     client_ids: HashMap<String, u32>,
 }
 
+/// The result of a request that another node of the cluster answered. That node has a line of it, too, with its result.
+const RELAYED: &str = "relayed";
 /// Most requests that are kept: about 3 GB with their objects. The lines after them are not read.
 const MOST_REQUESTS: usize = 100_000_000;
 /// Most clients that are counted separately.
@@ -124,6 +128,10 @@ pub(crate) fn read(files: &[PathBuf], watch: &mut dyn FnMut(u64)) -> Result<Log,
 impl Log {
     fn take(&mut self, record: &LogRecord) {
         let client = self.client(record);
+        if record.cache.as_deref() == Some(RELAYED) {
+            self.relayed += 1;
+            return;
+        }
         let bytes = record.bytes.unwrap_or(0);
         if let Some(reason) = TraceLimits::default().refuse(record) {
             self.skipped.add(reason, 1);

@@ -174,6 +174,12 @@ pub(crate) fn log(plan: &Plan) -> Vec<String> {
     if log.unsorted > 0 {
         lines.push(format!(
             "{} requests were out of order and have been sorted",
+    if log.relayed > 0 {
+        lines.push(format!(
+            "{} requests were passed on to another node, whose line of them counts",
+            grouped(log.relayed)
+        ));
+    }
             grouped(log.unsorted)
         ));
     }

@@ -233,3 +233,20 @@ fn a_trace_without_times_is_planned_at_a_given_rate() {
     assert_eq!(status, CommandStatus::Success);
     assert!(page.contains("50.0 requests/s as given"), "{page}");
 }
+
+#[test]
+fn requests_that_a_node_passes_on_count_once() {
+    let lines = log(2000, 400_000);
+    let (_, alone) = page(&lines, "");
+    // The node that met the client has a line, too: with the same time and bytes.
+    let relayed = lines.iter().step_by(2).map(|line| {
+        let (rest, _) = line.rsplit_once(' ').unwrap();
+        format!("{rest} relayed")
+    });
+    let both: Vec<_> = lines.iter().cloned().chain(relayed).collect();
+    let (_, cluster) = page(&both, "");
+    assert!(cluster.contains("1,000 requests were passed on to another node"), "{cluster}");
+    for part in ["2,000 requests for", "0.556 requests/s"] {
+        assert!(alone.contains(part) && cluster.contains(part), "{part}: {alone}\n{cluster}");
+    }
+}
