@@ -7,17 +7,17 @@ use crate::{evaluate::Candidate, search::Row};
 
 /// The answer of a plan.
 #[derive(Debug, Serialize)]
-pub(crate) struct Answer {
+pub struct Answer {
     /// Whether all aims are met.
-    pub(crate) met: bool,
+    pub met: bool,
     /// The smallest candidate that meets them, or the one that comes nearest.
-    pub(crate) row: Row,
+    pub row: Row,
     /// Sentences: why smaller candidates do not do, or what to set.
-    pub(crate) reasons: Vec<String>,
+    pub reasons: Vec<String>,
 }
 
 /// A candidate in words.
-pub(crate) fn words(candidate: &Candidate) -> String {
+pub fn words(candidate: &Candidate) -> String {
     let Candidate { nodes, memory, disk, policy, eviction } = candidate;
     let nodes = if *nodes == 1 { "1 node".to_owned() } else { format!("{nodes} nodes") };
     let disk = match disk {

@@ -15,31 +15,34 @@ use crate::{
 
 /// A prediction and the truth.
 #[derive(Debug, Serialize)]
-pub(crate) struct Backtest {
+pub struct Backtest {
     /// The cache that explains the first half, all nodes and tiers together, in bytes.
-    pub(crate) cache: u64,
+    pub cache: u64,
     /// The eviction of the model.
-    pub(crate) eviction: &'static str,
+    pub eviction: &'static str,
     /// Requests of the second half.
-    pub(crate) requests: u64,
+    pub requests: u64,
     /// The hit ratio that the log states for them.
-    pub(crate) logged_hit: f64,
+    pub logged_hit: f64,
     /// The predicted one.
-    pub(crate) predicted_hit: f64,
-    /// By bytes.
-    pub(crate) logged_byte_hit: f64,
-    pub(crate) predicted_byte_hit: f64,
+    pub predicted_hit: f64,
+    /// The logged one by bytes.
+    pub logged_byte_hit: f64,
+    /// The predicted one by bytes.
+    pub predicted_byte_hit: f64,
     /// The memory alone, if the log tells its hits from those on disk.
-    pub(crate) memory: Option<MemoryTest>,
+    pub memory: Option<MemoryTest>,
 }
 
 /// The same for the memory alone.
 #[derive(Debug, Serialize)]
-pub(crate) struct MemoryTest {
+pub struct MemoryTest {
     /// The memory that explains the first half, all nodes together, in bytes.
-    pub(crate) bytes: u64,
-    pub(crate) logged_hit: f64,
-    pub(crate) predicted_hit: f64,
+    pub bytes: u64,
+    /// The ratio of hits in memory that the log states for the second half.
+    pub logged_hit: f64,
+    /// The predicted one.
+    pub predicted_hit: f64,
 }
 
 /// Steps of the search for a size.

@@ -146,15 +146,25 @@ fn eviction(text: &str) -> Result<&'static EvictionEntry, String> {
     })
 }
 
-/// Reads the logs, plans, and prints the plan.
+/// Plans, and prints the plan.
+///
+/// # Errors
+/// As of [`plan`].
+pub fn run(args: &PlanArgs) -> anyhow::Result<CommandStatus> {
+    let plan = plan(args)?;
+    output::print(args.json, &plan, |out| out.write_all(text(&plan).as_bytes()))?;
+    Ok(CommandStatus::of(plan.answer.met))
+}
+
+/// Reads the logs, plans, and writes the page and the configurations that the options ask for.
 ///
 /// # Errors
 /// When a log cannot be read or nothing can be planned from it, or a file cannot be written.
-pub fn run(args: &PlanArgs) -> anyhow::Result<CommandStatus> {
+pub fn plan(args: &PlanArgs) -> anyhow::Result<Plan> {
     let progress = Progress(std::io::stderr().is_terminal());
     let mut log = read(&args.logs, &mut |lines| progress.say(&format!("read {lines} lines")))?;
     let cleaning = clean(&mut log, args.without_scans)?;
-    let (plan, loads, around) = plan(args, &mut log, cleaning, &progress)?;
+    let (plan, loads, around) = of_log(args, &mut log, cleaning, &progress)?;
     progress.say("");
     if let Some(file) = &args.html {
         fs::write(file, page(&plan)).with_context(|| format!("cannot write {}", file.display()))?;
@@ -168,13 +178,12 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<CommandStatus> {
         scenario.workload.trace = file.display().to_string();
         configuration::write(directory, candidate, &scenario)?;
     }
-    output::print(args.json, &plan, |out| out.write_all(text(&plan).as_bytes()))?;
-    Ok(CommandStatus::of(plan.answer.met))
+    Ok(plan)
 }
 
 type Loads = Vec<(Load, CurveReport)>;
 
-fn plan(
+fn of_log(
     args: &PlanArgs,
     log: &mut Log,
     cleaning: Cleaning,

@@ -29,7 +29,7 @@ pub(crate) fn write(
 }
 
 /// The configuration of one node.
-pub(crate) fn node_configuration(candidate: &Candidate, node: usize) -> String {
+pub fn node_configuration(candidate: &Candidate, node: usize) -> String {
     let mut out = format!(
         "# From `levada plan`. Replace the addresses, the host and the origin.\n\
          name = \"node-{node}\"\n\n[[listen]]\naddress = \"0.0.0.0:8080\"\n\n"

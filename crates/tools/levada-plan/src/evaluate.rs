@@ -18,14 +18,17 @@ const HEAD: u64 = 500;
 
 /// A cluster that might do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Candidate {
-    pub(crate) nodes: usize,
+pub struct Candidate {
+    /// The number of nodes.
+    pub nodes: usize,
     /// Bytes of each node.
-    pub(crate) memory: u64,
+    pub memory: u64,
     /// Bytes of the disk tier of each node; 0 if it has none.
-    pub(crate) disk: u64,
-    pub(crate) policy: String,
-    pub(crate) eviction: &'static str,
+    pub disk: u64,
+    /// The policy by which nodes choose a node.
+    pub policy: String,
+    /// The eviction of each node, in both tiers.
+    pub eviction: &'static str,
 }
 
 impl Candidate {
@@ -54,10 +57,13 @@ pub(crate) struct Surroundings {
 
 /// The mean of some runs, the least and the most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub(crate) struct Range {
-    pub(crate) mean: f64,
-    pub(crate) least: f64,
-    pub(crate) most: f64,
+pub struct Range {
+    /// The mean.
+    pub mean: f64,
+    /// The least.
+    pub least: f64,
+    /// The most.
+    pub most: f64,
 }
 
 impl Range {
@@ -72,22 +78,23 @@ impl Range {
 
 /// The figures of a candidate.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(crate) struct Figures {
-    /// From memory or disk.
-    pub(crate) hit: Range,
-    /// From disk.
-    pub(crate) disk_hit: Range,
-    pub(crate) byte_hit: Range,
+pub struct Figures {
+    /// The share of the requests that memory or disk answers.
+    pub hit: Range,
+    /// The share that the disk answers.
+    pub disk_hit: Range,
+    /// The share of the bytes that the origin does not send.
+    pub byte_hit: Range,
     /// Mbit/s from the origin.
-    pub(crate) origin: Range,
+    pub origin: Range,
     /// The share of the time in which the busiest node's CPU works.
     pub(crate) cpu: Range,
     /// The same of the busiest node's disk.
-    pub(crate) disk: Range,
+    pub disk: Range,
     /// Seconds.
     pub(crate) p99: Range,
     /// A node failed under the load in one of the runs.
-    pub(crate) overloaded: bool,
+    pub overloaded: bool,
 }
 
 /// The scenario of a candidate under a load: requests `begin..begin + count` of its trace are measured.

@@ -25,4 +25,10 @@ mod report;
 mod search;
 mod text;
 
-pub use command::{PlanArgs, run};
+pub use answer::{Answer, words};
+pub use backtest::Backtest;
+pub use command::{PlanArgs, plan, run};
+pub use configuration::node_configuration;
+pub use evaluate::{Candidate, Figures, Range};
+pub use report::Plan;
+pub use search::Row;

@@ -10,9 +10,9 @@ use crate::{
 
 /// A plan.
 #[derive(Debug, Serialize)]
-pub(crate) struct Plan {
+pub struct Plan {
     /// `None` if the log does not say what its caches did.
-    pub(crate) backtest: Option<Backtest>,
+    pub backtest: Option<Backtest>,
     pub(crate) log: Cleaning,
     pub(crate) peak: Peak,
     pub(crate) growth: f64,
@@ -30,5 +30,6 @@ pub(crate) struct Plan {
     pub(crate) rows: Vec<Row>,
     /// Candidates that were not simulated.
     pub(crate) excluded: usize,
-    pub(crate) answer: Answer,
+    /// The answer.
+    pub answer: Answer,
 }

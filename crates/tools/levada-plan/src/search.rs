@@ -17,11 +17,13 @@ use crate::{
 
 /// A simulated candidate.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Row {
+pub struct Row {
+    /// The candidate.
     #[serde(flatten)]
-    pub(crate) candidate: Candidate,
+    pub candidate: Candidate,
+    /// Its figures at the peak.
     #[serde(flatten)]
-    pub(crate) figures: Figures,
+    pub figures: Figures,
     /// With fewer nodes, as `--survive` says.
     pub(crate) survived: Option<Figures>,
     /// Money, if prices are given.
