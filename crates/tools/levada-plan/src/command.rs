@@ -25,7 +25,7 @@ use crate::{
     backtest::backtest,
     clean::{Cleaning, clean},
     configuration,
-    costs::{Costs, Prices, origin_latency},
+    costs::{Costs, Prices, names, origin_latency},
     evaluate::{Surroundings, scenario},
     one_cache::{one_cache, sizes},
     page::page,
@@ -79,9 +79,9 @@ pub struct PlanArgs {
     /// CPU and disk costs of a node.
     #[arg(long, value_name = "FILE")]
     costs: Option<PathBuf>,
-    /// Learns the CPU costs from the metrics of this running node.
-    #[arg(long, value_name = "ADDRESS", conflicts_with = "costs")]
-    node: Option<AdminAddress>,
+    /// Learns the CPU costs from the metrics of these running nodes.
+    #[arg(long, value_name = "ADDRESS,...", value_delimiter = ',', conflicts_with = "costs")]
+    node: Vec<AdminAddress>,
     /// Prices of nodes, memory, disk and traffic.
     #[arg(long, value_name = "FILE")]
     price: Option<PathBuf>,
@@ -194,9 +194,8 @@ fn of_log(
     let (costs, costs_from) = costs(args, peak.mean_bytes)?;
     let logged = origin_latency(log);
     let around = Surroundings {
-        cpu: costs.speed(peak.mean_bytes),
-        disk_latency: Duration::from_secs_f64(costs.read_us.min(1e9) * 1e-6),
-        disk_bytes_per_second: (costs.disk_mib * 1_048_576.0) as u64,
+        costs,
+        mean_bytes: peak.mean_bytes,
         origin_latency: logged.unwrap_or(args.origin_latency),
         client_latency: args.client_latency,
         passed: log.passed_bytes as f64 * 8e-6 / log.requests.len() as f64,
@@ -229,7 +228,6 @@ fn of_log(
         aims,
         survive: args.survive.into(),
         prices: args.price.as_deref().map(Prices::read).transpose()?,
-        cpu_seconds: costs.seconds(peak.mean_bytes),
     };
     let (rows, excluded) =
         search(&question, &loads, &mut library, &around, &mut |done, all, begin| {
@@ -291,10 +289,10 @@ fn default_memory(all: u64) -> Vec<u64> {
 }
 
 fn costs(args: &PlanArgs, mean: f64) -> anyhow::Result<(Costs, String)> {
-    Ok(match (&args.node, &args.costs) {
-        (Some(node), _) => (Costs::of_node(node, mean)?, format!("from {node}")),
-        (None, Some(file)) => (Costs::read(file)?, format!("from {}", file.display())),
-        (None, None) => (Costs::default(), "a default; give --node or --costs".to_owned()),
+    Ok(match (&args.node[..], &args.costs) {
+        ([], Some(file)) => (Costs::read(file)?, format!("from {}", file.display())),
+        ([], None) => (Costs::default(), "a default; give --node or --costs".to_owned()),
+        (nodes, _) => (Costs::of_nodes(nodes, mean)?, format!("from {}", names(nodes))),
     })
 }
 

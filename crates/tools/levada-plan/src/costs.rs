@@ -4,6 +4,7 @@ use std::{fs, path::Path, time::Duration};
 
 use anyhow::{Context as _, bail};
 use levada_client::command::{admin_client, block_on};
+use levada_sim::ServerUse;
 use levada_types::AdminAddress;
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +14,7 @@ use crate::{evaluate::Candidate, read::Log};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Costs {
-    /// Microseconds for a request.
+    /// Microseconds for each request that a node handles: those of clients, and those that another node passes on.
     pub(crate) request_us: f64,
     /// Microseconds for each KiB sent.
     pub(crate) kib_us: f64,
@@ -30,16 +31,46 @@ impl Default for Costs {
 }
 
 impl Costs {
-    /// The speed of a simulated CPU that takes this time for requests of `mean` bytes. At speed 1 a connection costs
-    /// 290 microseconds and each KiB 80 (ASPLOS'98 Sec. 3.1).
-    pub(crate) fn speed(self, mean: f64) -> f64 {
-        let kib = mean / 1024.0;
-        (290.0 + 80.0 * kib) / (self.request_us + self.kib_us * kib)
+    /// The speed of a simulated CPU that takes this time for requests of `mean` bytes to one of `nodes`. A client's
+    /// request costs what it costs all nodes together.
+    pub(crate) fn speed(self, mean: f64, nodes: usize) -> f64 {
+        (CONNECTION_US + TRANSMIT_US * mean / 1024.0) * 1e-6 / self.seconds(mean, nodes)
     }
 
-    /// CPU seconds of a request of `mean` bytes.
-    pub(crate) fn seconds(self, mean: f64) -> f64 {
-        (self.request_us + self.kib_us * mean / 1024.0) * 1e-6
+    /// CPU seconds that all `nodes` together need for a client's request of `mean` bytes. A client meets any of them, and
+    /// mostly another one than that which has the object: both handle the request.
+    pub(crate) fn seconds(self, mean: f64, nodes: usize) -> f64 {
+        let handled = 2.0 - 1.0 / nodes.max(1) as f64;
+        handled * (self.request_us + self.kib_us * mean / 1024.0) * 1e-6
+    }
+
+    /// The shares of the time in which the nodes' CPUs work, by what each of them answered of `rate` requests per second
+    /// of `mean` bytes. Passing requests on is the work of all nodes alike.
+    ///
+    /// The simulated CPUs share their time between requests and bytes as that of ASPLOS'98 does, and have the speed for
+    /// requests of the mean size only: a node that answers few large ones would seem busy.
+    pub(crate) fn busy(self, servers: &[ServerUse], rate: f64, mean: f64) -> Vec<f64> {
+        let nodes = servers.len().max(1);
+        let (kib, speed) = (mean / 1024.0, self.speed(mean, nodes));
+        let own = self.request_us + self.kib_us * kib;
+        let passed_on = rate / nodes as f64 * (1.0 - 1.0 / nodes as f64) * own;
+        let all: u64 = servers.iter().map(|server| server.requests).sum();
+        let busy = |server: &ServerUse| {
+            let requests = rate * server.requests as f64 / all.max(1) as f64;
+            let kib = (server.cpu * speed * 1e6 - CONNECTION_US * requests) / TRANSMIT_US;
+            (requests * self.request_us + kib.max(0.0) * self.kib_us + passed_on) * 1e-6
+        };
+        servers.iter().map(busy).collect()
+    }
+
+    /// Time of a read from disk before the first byte.
+    pub(crate) fn disk_latency(self) -> Duration {
+        Duration::from_secs_f64(self.read_us.min(1e9) * 1e-6)
+    }
+
+    /// Bytes that a disk reads or writes in a second.
+    pub(crate) fn disk_bytes_per_second(self) -> u64 {
+        (self.disk_mib * 1_048_576.0) as u64
     }
 
     fn check(self) -> anyhow::Result<Self> {
@@ -59,16 +90,21 @@ impl Costs {
         costs.check().with_context(|| format!("{} has no costs", file.display()))
     }
 
-    /// Asks a running node.
-    pub(crate) fn of_node(node: &AdminAddress, mean: f64) -> anyhow::Result<Self> {
-        let ask = |name: &'static str| {
+    /// Asks running nodes.
+    pub(crate) fn of_nodes(nodes: &[AdminAddress], mean: f64) -> anyhow::Result<Self> {
+        let ask = |node: &AdminAddress, name: &'static str| {
             block_on(admin_client::metric(node.clone(), name, Duration::from_secs(5)))?
+                .context("--node takes the admin address of a running node (`[admin]`, `listen`)")
         };
-        let (cpu, requests) =
-            (ask("levada_cpu_seconds_total")?, ask("levada_http_requests_total")?);
+        let (mut cpu, mut requests) = (0.0, 0.0);
+        for node in nodes {
+            cpu += ask(node, "process_cpu_seconds_total")?;
+            requests += ask(node, "levada_http_requests_total")?;
+        }
         if requests < 1000.0 {
             bail!(
-                "{node} has served {requests} requests, too few to know their cost; ask it later, or give --costs"
+                "{} has served {requests} requests, too few to know their cost; ask it later, or give --costs",
+                names(nodes)
             );
         }
         let kib_us = Self::default().kib_us;
@@ -77,6 +113,15 @@ impl Costs {
         Self { request_us, ..Self::default() }.check()
     }
 }
+
+/// The addresses in words.
+pub(crate) fn names(nodes: &[AdminAddress]) -> String {
+    nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// CPU time of a simulated request at speed 1, and of each KiB (ASPLOS'98 Sec. 3.1).
+const CONNECTION_US: f64 = 290.0;
+const TRANSMIT_US: f64 = 80.0;
 
 /// The prices of a cluster, for any time.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
@@ -124,4 +169,34 @@ pub(crate) fn origin_latency(log: &mut Log) -> Option<Duration> {
     }
     let (_, median, _) = log.miss_seconds.select_nth_unstable_by(middle, f32::total_cmp);
     Some(Duration::from_secs_f64(f64::from(*median).clamp(0.0, 3600.0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn node_with_large_objects_is_as_busy_as_its_requests_make_it() {
+        let costs = Costs { request_us: 100.0, kib_us: 1.0, ..Costs::default() };
+        // 100 requests/s: 90 of 1 KiB at one node, and 10 of 91 KiB at the other, which sends most.
+        let mean = 10.0 * 1024.0;
+        let work = |requests: f64, kib: f64| (290.0 * requests + 80.0 * kib) * 1e-6;
+        let at = |requests: u64, kib: f64| ServerUse {
+            requests: requests * 7,
+            cpu: work(requests as f64, kib) / costs.speed(mean, 2),
+            ..ServerUse::default()
+        };
+        let busy = costs.busy(&[at(90, 90.0), at(10, 910.0)], 100.0, mean);
+        // Each of them passes 25 requests/s on, of 110 us.
+        let expected = [90.0 * 101.0 + 2750.0, 10.0 * 191.0 + 2750.0].map(|us| us * 1e-6);
+        assert!(busy.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-9), "{busy:?}");
+    }
+
+    #[test]
+    fn requests_of_a_cluster_are_mostly_handled_by_two_nodes() {
+        let costs = Costs { request_us: 100.0, kib_us: 0.0, ..Costs::default() };
+        let microseconds = |nodes| (costs.seconds(1024.0, nodes) * 1e6).round();
+        assert_eq!([1, 2, 4].map(microseconds), [100.0, 150.0, 175.0]);
+        assert!((costs.speed(1024.0, 4) - 370.0 / 175.0).abs() < 1e-9);
+    }
 }

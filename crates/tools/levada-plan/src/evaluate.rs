@@ -11,7 +11,7 @@ use levada_sim::{
 };
 use serde::Serialize;
 
-use crate::peak::Load;
+use crate::{costs::Costs, peak::Load};
 
 /// Memory of an object in addition to its body, in bytes: its head, and what a node notes of it.
 const HEAD: u64 = 500;
@@ -41,11 +41,9 @@ impl Candidate {
 /// The conditions that all candidates have in common.
 #[derive(Clone, Debug)]
 pub(crate) struct Surroundings {
-    /// Speed of the simulated CPU.
-    pub(crate) cpu: f64,
-    /// Time of a read from disk, and the bytes that it reads in a second.
-    pub(crate) disk_latency: Duration,
-    pub(crate) disk_bytes_per_second: u64,
+    pub(crate) costs: Costs,
+    /// Of a requested object.
+    pub(crate) mean_bytes: f64,
     pub(crate) origin_latency: Duration,
     /// From a node to a client.
     pub(crate) client_latency: Duration,
@@ -88,11 +86,13 @@ pub struct Figures {
     /// Mbit/s from the origin.
     pub origin: Range,
     /// The share of the time in which the busiest node's CPU works.
-    pub(crate) cpu: Range,
-    /// The same of the busiest node's disk.
+    pub cpu: Range,
+    /// The same of all nodes in the mean.
+    pub mean_cpu: Range,
+    /// The share of the time in which the busiest node's disk works.
     pub disk: Range,
-    /// Seconds.
-    pub(crate) p99: Range,
+    /// The 99th percentile of the latency, in seconds.
+    pub p99: Range,
     /// A node failed under the load in one of the runs.
     pub overloaded: bool,
 }
@@ -121,9 +121,9 @@ pub(crate) fn scenario(
         },
         servers: Servers {
             count: candidate.nodes,
-            cpu: around.cpu,
-            disk_latency: Some(Time(around.disk_latency)),
-            disk_bytes_per_second: Some(around.disk_bytes_per_second),
+            cpu: around.costs.speed(around.mean_bytes, candidate.nodes),
+            disk_latency: Some(Time(around.costs.disk_latency())),
+            disk_bytes_per_second: Some(around.costs.disk_bytes_per_second()),
             ..Servers::default()
         },
         origin: Some(Origin { latency: Time(around.origin_latency), ..Origin::default() }),
@@ -166,7 +166,7 @@ pub(crate) fn evaluate(
     around: &Surroundings,
 ) -> anyhow::Result<Figures> {
     let (mut hits, mut disk_hits, mut bytes, mut origins) = (vec![], vec![], vec![], vec![]);
-    let (mut cpus, mut disks, mut p99s) = (vec![], vec![], vec![]);
+    let (mut cpus, mut mean_cpus, mut disks, mut p99s) = (vec![], vec![], vec![], vec![]);
     let mut overloaded = false;
     for (load, _) in loads {
         let count = (load.measured() / around.parts).max(1);
@@ -186,7 +186,9 @@ pub(crate) fn evaluate(
             disk_hits.push(from_disk);
             bytes.push((1.0 - origin / requested.max(1.0)).clamp(0.0, 1.0));
             origins.push(origin * 1e-6 + load.rate * around.passed);
-            cpus.push(outcome.servers.iter().map(|server| server.cpu).fold(0.0, f64::max));
+            let busy = around.costs.busy(&outcome.servers, load.rate, around.mean_bytes);
+            cpus.push(busy.iter().copied().fold(0.0, f64::max));
+            mean_cpus.push(busy.iter().sum::<f64>() / candidate.nodes as f64);
             disks.push(outcome.servers.iter().map(|server| server.disk).fold(0.0, f64::max));
             p99s.push(reading(Metric::LatencyP99));
         }
@@ -197,6 +199,7 @@ pub(crate) fn evaluate(
         byte_hit: Range::of(&bytes),
         origin: Range::of(&origins),
         cpu: Range::of(&cpus),
+        mean_cpu: Range::of(&mean_cpus),
         disk: Range::of(&disks),
         p99: Range::of(&p99s),
         overloaded,

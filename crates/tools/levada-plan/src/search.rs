@@ -43,8 +43,6 @@ pub(crate) struct Question<'a> {
     pub(crate) aims: Aims,
     pub(crate) survive: usize,
     pub(crate) prices: Option<Prices>,
-    /// CPU seconds of one request.
-    pub(crate) cpu_seconds: f64,
 }
 
 /// The simulated candidates, the cheapest first, and the number of those that were excluded.
@@ -58,7 +56,7 @@ pub(crate) fn search(
     let all = candidates(question, loads);
     let total = all.len();
     let mut hopeful: Vec<Candidate> =
-        all.iter().filter(|candidate| could_do(candidate, question, loads)).cloned().collect();
+        all.iter().filter(|one| could_do(one, question, loads, around)).cloned().collect();
     // Impossible aims: the largest candidates show the nearest that is possible.
     if hopeful.is_empty() {
         let most = all.iter().map(|candidate| candidate.cache(candidate.nodes)).max();
@@ -156,16 +154,22 @@ fn tiers(question: &Question<'_>) -> impl Iterator<Item = (u64, u64)> {
 
 /// Whether one cache of all memory and disk, and all CPUs as one, could meet the aims. Two points of the hit ratio are left
 /// for the error of the curve.
-fn could_do(candidate: &Candidate, question: &Question<'_>, loads: &[(Load, CurveReport)]) -> bool {
+fn could_do(
+    candidate: &Candidate,
+    question: &Question<'_>,
+    loads: &[(Load, CurveReport)],
+    around: &Surroundings,
+) -> bool {
     const ERROR: f64 = 0.02;
     let left = candidate.nodes.saturating_sub(question.survive);
     let most = question.aims.cpu.unwrap_or(1.0).min(1.0);
+    let seconds = around.costs.seconds(around.mean_bytes, left);
     left > 0
         && loads.iter().all(|(load, report)| {
             let mut curves = report.curves.iter();
             let curve = curves.find(|curve| curve.eviction == candidate.eviction);
             let hit = curve.map_or(1.0, |curve| hit(curve, candidate.cache(left)));
-            load.rate * question.cpu_seconds <= most * left as f64
+            load.rate * seconds <= most * left as f64
                 && question.aims.hit.is_none_or(|aim| hit + ERROR >= aim)
         })
 }
