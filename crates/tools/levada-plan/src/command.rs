@@ -25,7 +25,7 @@ use crate::{
     backtest::backtest,
     clean::{Cleaning, clean},
     configuration,
-    costs::{Costs, Prices, names, origin_latency},
+    costs::{Costs, OriginTime, Prices, names, origin_time},
     evaluate::{Surroundings, scenario},
     one_cache::{one_cache, sizes},
     page::page,
@@ -192,11 +192,12 @@ fn of_log(
     let peak = peak(log, args.rate)?;
     let (parts, most) = if args.quick { (2, 20_000) } else { (3, 150_000) };
     let (costs, costs_from) = costs(args, peak.mean_bytes)?;
-    let logged = origin_latency(log);
+    let requested = peak.rate * args.growth * peak.mean_bytes * 8.0;
+    let logged = origin_time(&mut log.misses, requested);
     let around = Surroundings {
         costs,
         mean_bytes: peak.mean_bytes,
-        origin_latency: logged.unwrap_or(args.origin_latency),
+        origin: logged.unwrap_or(OriginTime { latency: args.origin_latency, rate: None }),
         client_latency: args.client_latency,
         passed: log.passed_bytes as f64 * 8e-6 / log.requests.len() as f64,
         parts,
@@ -246,9 +247,10 @@ fn of_log(
         aims,
         costs,
         costs_from,
-        origin_latency: around.origin_latency.as_secs_f64(),
+        origin_latency: around.origin.latency.as_secs_f64(),
+        origin_rate: around.origin.rate,
         origin_latency_from: match logged {
-            Some(_) => "the median of the log's misses".to_owned(),
+            Some(_) => "by the log's misses".to_owned(),
             None => "--origin-latency; the log does not say it".to_owned(),
         },
         curves: loads[0].1.curves.clone(),

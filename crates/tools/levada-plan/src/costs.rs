@@ -8,7 +8,7 @@ use levada_sim::ServerUse;
 use levada_types::AdminAddress;
 use serde::{Deserialize, Serialize};
 
-use crate::{evaluate::Candidate, read::Log};
+use crate::{evaluate::Candidate, read::Miss};
 
 /// CPU time of a node, and the speed of its disk.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -161,19 +161,70 @@ fn toml<T: for<'a> Deserialize<'a>>(file: &Path) -> anyhow::Result<T> {
     toml::from_str(&text).with_context(|| format!("{} is not as it should be", file.display()))
 }
 
-/// The median time of the log's misses.
-pub(crate) fn origin_latency(log: &mut Log) -> Option<Duration> {
-    let middle = log.miss_seconds.len() / 2;
-    if log.miss_seconds.len() < 10 {
+/// The time of the origin for an object.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct OriginTime {
+    /// Until the first byte.
+    pub(crate) latency: Duration,
+    /// Bits per second of a body, if it takes time.
+    pub(crate) rate: Option<f64>,
+}
+
+/// The time of the origin by the log's misses: the median, or, where larger objects take longer, the line through the
+/// medians of small and of large ones (after Tukey's resistant line). `most` is the rate of all requested bits: an origin
+/// that sends one object more slowly sends several at a time, and its rate for one says nothing of a shared link.
+pub(crate) fn origin_time(misses: &mut [Miss], most: f64) -> Option<OriginTime> {
+    if misses.len() < 10 {
         return None;
     }
-    let (_, median, _) = log.miss_seconds.select_nth_unstable_by(middle, f32::total_cmp);
-    Some(Duration::from_secs_f64(f64::from(*median).clamp(0.0, 3600.0)))
+    let median = |misses: &mut [Miss], of: fn(&Miss) -> f32| {
+        let middle = misses.len() / 2;
+        let (_, miss, _) = misses.select_nth_unstable_by(middle, |a, b| of(a).total_cmp(&of(b)));
+        f64::from(of(miss))
+    };
+    let time = |seconds: f64| Duration::from_secs_f64(seconds.clamp(0.0, 3600.0));
+    misses.sort_unstable_by(|a, b| a.bytes.total_cmp(&b.bytes));
+    let point =
+        |part: &mut [Miss]| (median(part, |miss| miss.bytes), median(part, |miss| miss.seconds));
+    let (half, tenth) = (misses.len() / 2, misses.len() * 9 / 10);
+    let (bytes, seconds) = point(&mut misses[..half]);
+    let (more_bytes, more_seconds) = point(&mut misses[tenth..]);
+    let slope = (more_seconds - seconds) / (more_bytes - bytes);
+    let rate = 8.0 / slope;
+    if slope.is_finite() && more_seconds > seconds * CLEARLY && rate > most {
+        return Some(OriginTime { latency: time(seconds - bytes * slope), rate: Some(rate) });
+    }
+    Some(OriginTime { latency: time(median(misses, |miss| miss.seconds)), rate: None })
 }
+
+/// Large objects take longer than small ones if they take this many times as long.
+const CLEARLY: f64 = 1.2;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn misses(time: impl Fn(f32) -> f32) -> Vec<Miss> {
+        let bytes = (0..200_u32).map(|n| 500.0 + (n * n * 7) as f32);
+        bytes.map(|bytes| Miss { seconds: time(bytes), bytes }).collect()
+    }
+
+    #[test]
+    fn origin_has_a_latency_and_a_rate_where_the_log_shows_both() {
+        // 40 ms, and 20 Mbit/s.
+        let time = origin_time(&mut misses(|bytes| 0.040 + bytes * 8.0 / 20e6), 10e6).unwrap();
+        assert!((time.latency.as_secs_f64() - 0.040).abs() < 1e-4, "{time:?}");
+        assert!((time.rate.unwrap() / 20e6 - 1.0).abs() < 0.01, "{time:?}");
+    }
+
+    #[test]
+    fn origin_that_sends_more_at_a_time_than_one_object_has_no_rate() {
+        let time = origin_time(&mut misses(|bytes| 0.040 + bytes * 8.0 / 20e6), 30e6).unwrap();
+        assert!(time.rate.is_none() && time.latency.as_secs_f64() > 0.045, "{time:?}");
+        let same = origin_time(&mut misses(|_| 0.05), 1.0).unwrap();
+        assert_eq!((same.latency.as_millis(), same.rate), (50, None));
+        assert_eq!(origin_time(&mut misses(|_| 0.05)[..9], 1.0), None);
+    }
 
     #[test]
     fn node_with_large_objects_is_as_busy_as_its_requests_make_it() {

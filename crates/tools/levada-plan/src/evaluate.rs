@@ -11,7 +11,10 @@ use levada_sim::{
 };
 use serde::Serialize;
 
-use crate::{costs::Costs, peak::Load};
+use crate::{
+    costs::{Costs, OriginTime},
+    peak::Load,
+};
 
 /// Memory of an object in addition to its body, in bytes: its head, and what a node notes of it.
 const HEAD: u64 = 500;
@@ -44,7 +47,7 @@ pub(crate) struct Surroundings {
     pub(crate) costs: Costs,
     /// Of a requested object.
     pub(crate) mean_bytes: f64,
-    pub(crate) origin_latency: Duration,
+    pub(crate) origin: OriginTime,
     /// From a node to a client.
     pub(crate) client_latency: Duration,
     /// Mbit/s of the requests that no cache can answer, for each request per second of others.
@@ -126,7 +129,11 @@ pub(crate) fn scenario(
             disk_bytes_per_second: Some(around.costs.disk_bytes_per_second()),
             ..Servers::default()
         },
-        origin: Some(Origin { latency: Time(around.origin_latency), ..Origin::default() }),
+        origin: Some(Origin {
+            latency: Time(around.origin.latency),
+            bits_per_second: around.origin.rate.map(|rate| rate as u64),
+            ..Origin::default()
+        }),
         workload: Workload {
             trace: load.model.to_owned(),
             clients: 200,

@@ -61,6 +61,13 @@ impl Object {
     }
 }
 
+/// What the log says of a request that the origin answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Miss {
+    pub(crate) seconds: f32,
+    pub(crate) bytes: f32,
+}
+
 /// A client and all its requests, those that no cache could answer as well.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
@@ -84,8 +91,7 @@ pub(crate) struct Log {
     pub(crate) passed_bytes: u64,
     /// Requests that a node passed on to another one, whose line counts.
     pub(crate) relayed: u64,
-    /// Seconds that misses took.
-    pub(crate) miss_seconds: Vec<f32>,
+    pub(crate) misses: Vec<Miss>,
     ids: HashMap<Key, u32>,
     client_ids: HashMap<String, u32>,
 }
@@ -141,9 +147,9 @@ impl Log {
         }
         let result = record.cache.as_deref().and_then(LoggedResult::of);
         if let (Some(LoggedResult::Miss), Some(taken)) = (result, record.taken)
-            && self.miss_seconds.len() < MOST_TIMES
+            && self.misses.len() < MOST_TIMES
         {
-            self.miss_seconds.push(taken.seconds() as f32);
+            self.misses.push(Miss { seconds: taken.seconds() as f32, bytes: bytes as f32 });
         }
         let object = self.object(record);
         self.bytes = self.bytes.saturating_add(bytes);

@@ -22,6 +22,8 @@ pub struct Plan {
     pub(crate) costs_from: String,
     /// Seconds.
     pub(crate) origin_latency: f64,
+    /// Bits per second of a body from the origin; `None` if it takes no time.
+    pub(crate) origin_rate: Option<f64>,
     /// Where that is from.
     pub(crate) origin_latency_from: String,
     /// Of today's objects.

@@ -160,26 +160,29 @@ pub(crate) fn log(plan: &Plan) -> Vec<String> {
             _ => format!("no times; the peak has {:.1} requests/s as given", peak.rate),
         },
         format!(
-            "a request costs {:.1} us of CPU and {:.2} us for each KiB ({}); the origin takes {:.0} ms ({})",
+            "a request costs {:.1} us of CPU and {:.2} us for each KiB ({}); the origin takes {:.0} ms{} ({})",
             plan.costs.request_us,
             plan.costs.kib_us,
             plan.costs_from,
             plan.origin_latency * 1e3,
+            plan.origin_rate.map_or_else(String::new, |rate| {
+                format!(" and sends {:.1} Mbit/s", rate * 1e-6)
+            }),
             plan.origin_latency_from
         ),
     ];
     if plan.growth > 1.0 {
         lines.push(format!("planned for {} times this rate", plan.growth));
     }
-    if log.unsorted > 0 {
-        lines.push(format!(
-            "{} requests were out of order and have been sorted",
     if log.relayed > 0 {
         lines.push(format!(
             "{} requests were passed on to another node, whose line of them counts",
             grouped(log.relayed)
         ));
     }
+    if log.unsorted > 0 {
+        lines.push(format!(
+            "{} requests were out of order and have been sorted",
             grouped(log.unsorted)
         ));
     }
