@@ -4,10 +4,9 @@
 //! empty, and the scenario's load is offered to it.
 
 mod cluster;
-mod load;
+mod period;
 mod predict;
 mod report;
-mod requests;
 mod scenario;
 mod table;
 
@@ -15,12 +14,14 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use levada_client::command::CommandStatus;
-use levada_testbed::{cluster::until_interrupted, emulation::strategy::Strategy};
+use levada_testbed::{
+    cluster::until_interrupted,
+    emulation::{open_load::Load, requests::Documents, strategy::Strategy},
+};
 
 use self::{
     cluster::{ClusterHosts, NodeSpec},
-    load::{LIMIT, Load},
-    requests::Documents,
+    period::LIMIT,
     scenario::ScenarioOutcome,
 };
 
@@ -109,7 +110,7 @@ impl PoliciesSetup {
         ensure!(args.step >= LIMIT, "--step: a step must be as long as the limit, {LIMIT:?}");
         ensure!(args.duration >= SHORTEST, "--duration: at least {SHORTEST:?} must be measured");
         let strategies = args.policy.iter().map(|name| Strategy::named(name));
-        let documents = Documents::new(args.seed.into());
+        let documents = Documents::new(DOCUMENTS, args.seed.into());
         Ok(Self {
             strategies: strategies.collect::<anyhow::Result<_>>()?,
             memory: documents.bytes() / MEMORY_PART,
@@ -118,6 +119,8 @@ impl PoliciesSetup {
     }
 }
 
+/// Documents of the trace.
+const DOCUMENTS: usize = 2_000;
 /// The part of all documents that a node's memory holds is one in this many.
 const MEMORY_PART: u64 = 16;
 const SHORTEST: Duration = Duration::from_secs(1);

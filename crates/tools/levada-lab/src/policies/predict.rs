@@ -11,15 +11,16 @@ use levada_sim::{
     Time, Workload,
 };
 use levada_testbed::emulation::{
+    open_load::ANSWER_TIMEOUT,
     predict::{between, cluster as emulated, play},
+    requests::Phase,
     strategy::Strategy,
 };
 
 use super::{
     Figures, PoliciesSetup,
     cluster::{FRONTS, QUEUE},
-    load::{ANSWER_TIMEOUT, LIMIT},
-    requests::Phase,
+    period::LIMIT,
     scenario::{self, KILLED_EVERY, KILLED_FOR, MISSED, ONSET, is_constant},
 };
 use crate::args::policies::{PoliciesArgs, PoliciesScenario};
@@ -73,7 +74,7 @@ fn capacity(
     Ok(carried)
 }
 
-/// Whether the load was carried: as [`Period::is_fine`](super::load::Period::is_fine), where a request
+/// Whether the load was carried: as [`Period::is_fine`](super::period::Period::is_fine), where a request
 /// that takes longer than the client waits has failed.
 fn is_fine(outcome: &Outcome) -> bool {
     let latencies = outcome.series.iter().find(|series| series.name == "latency_cdf");

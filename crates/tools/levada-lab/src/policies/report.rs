@@ -7,7 +7,7 @@ use levada_types::{ByteSize, format_duration};
 use serde_json::{Value, json};
 
 use super::{
-    Figures, PoliciesSetup, PolicyRow, cluster::FRONTS, load::Period, requests::DOCUMENTS,
+    DOCUMENTS, Figures, PoliciesSetup, PolicyRow, cluster::FRONTS, period::Period,
     scenario::ScenarioOutcome,
 };
 use crate::args::policies::{PoliciesArgs, PoliciesScenario};

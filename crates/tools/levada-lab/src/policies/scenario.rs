@@ -3,12 +3,15 @@
 use std::{iter, time::Duration};
 
 use anyhow::anyhow;
+use levada_testbed::emulation::{
+    open_load::Load,
+    requests::{Crowd, Phase},
+};
 use tokio::time::{Instant, sleep_until};
 
 use super::{
     cluster::{ClusterHosts, NodeCluster},
-    load::{LIMIT, Load, Period},
-    requests::{Crowd, Phase},
+    period::{LIMIT, Period},
 };
 use crate::args::policies::{PoliciesArgs, PoliciesScenario};
 
@@ -97,8 +100,8 @@ pub(super) async fn play(
     };
     tokio::time::sleep(LIMIT).await;
     Ok(match scenario {
-        PoliciesScenario::Cold => ScenarioOutcome::Cold(load.judge(period)),
-        PoliciesScenario::Killed => ScenarioOutcome::Killed(load.judge(period)),
+        PoliciesScenario::Cold => ScenarioOutcome::Cold(Period::of(&load.records(period))),
+        PoliciesScenario::Killed => ScenarioOutcome::Killed(Period::of(&load.records(period))),
         _ => one_document(phase, period, &load),
     })
 }
@@ -112,7 +115,7 @@ async fn ramp(first: Phase, mut load: Load<'_>) -> ScenarioOutcome {
         let now = load.offer(phase).await;
         // All requests of the step before are older than the limit.
         if let Some((rate, period)) = before.replace((phase.rate, now)) {
-            let period = load.judge(period);
+            let period = Period::of(&load.records(period));
             match period.is_fine() {
                 true => (carried, missed) = (Some((rate, period)), 0),
                 false => missed += 1,
@@ -157,13 +160,13 @@ fn one_document(
     let seconds = (0..phase.length.as_secs() as u32).map(|at| SECOND * at);
     let is_slow = |at: &Duration| {
         let second: (Instant, Instant) = (begin + *at, begin + *at + SECOND);
-        !load.judge(second).is_fine()
+        !Period::of(&load.records(second)).is_fine()
     };
     let settled = seconds.rev().find(is_slow).map_or(Duration::ZERO, |last| last + SECOND);
     ScenarioOutcome::Crowd {
-        onset: load.judge((begin, begin + ONSET)),
+        onset: Period::of(&load.records((begin, begin + ONSET))),
         settled: Some(settled).filter(|settled| *settled < phase.length),
-        all: load.judge((begin, end)),
+        all: Period::of(&load.records((begin, end))),
     }
 }
 

@@ -9,9 +9,11 @@
 pub mod backend;
 pub mod client;
 pub mod cluster;
+pub mod open_load;
 pub mod predict;
 mod processor;
 pub mod report;
+pub mod requests;
 pub mod run;
 pub mod strategy;
 pub mod trace;

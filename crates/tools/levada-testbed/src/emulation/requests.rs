@@ -3,15 +3,14 @@
 
 use std::time::Duration;
 
-use levada_testbed::{
-    cluster::load::poisson,
-    emulation::trace::{renamed, url},
-};
 use levada_trace::{RICE, Trace, TraceObject};
 use levada_types::{Rng, Timestamp};
 
+use super::trace::{renamed, url};
+use crate::cluster::load::poisson;
+
 /// The documents, and the order in which they are requested.
-pub(super) struct Documents {
+pub struct Documents {
     /// Those of the trace, and then the hot ones of crowds.
     objects: Vec<TraceObject>,
     order: Vec<u32>,
@@ -21,27 +20,29 @@ pub(super) struct Documents {
 
 /// A time with one rate of requests.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Phase {
+pub struct Phase {
     /// Requests per second.
-    pub(super) rate: f64,
-    pub(super) length: Duration,
-    pub(super) crowd: Option<Crowd>,
+    pub rate: f64,
+    /// How long it lasts.
+    pub length: Duration,
+    /// The crowd that is there.
+    pub crowd: Option<Crowd>,
 }
 
 /// A part of the requests that is for hot documents.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Crowd {
+pub struct Crowd {
     /// From 0 to 1.
-    pub(super) share: f64,
+    pub share: f64,
     /// Number of hot documents.
-    pub(super) documents: usize,
+    pub documents: usize,
 }
 
 impl Documents {
-    /// Documents and requests like Rice University's, scaled down.
-    pub(super) fn new(seed: u64) -> Self {
-        let requests = DOCUMENTS as u64 * (RICE.requests / RICE.files as u64);
-        let trace = renamed(&RICE.scaled(DOCUMENTS, requests).generate(seed));
+    /// So many documents, and requests for them, like Rice University's.
+    pub fn new(count: usize, seed: u64) -> Self {
+        let requests = count as u64 * (RICE.requests / RICE.files as u64);
+        let trace = renamed(&RICE.scaled(count, requests).generate(seed));
         let hot =
             |number| TraceObject { name: url(&format!("hot-{number}"), HOT_SIZE), size: HOT_SIZE };
         let bytes = trace.objects().iter().map(|object| object.size).sum();
@@ -50,17 +51,17 @@ impl Documents {
     }
 
     /// Bytes of all documents but the hot ones.
-    pub(super) fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
     /// The document of a number.
-    pub(super) fn get(&self, number: u32) -> &TraceObject {
+    pub fn get(&self, number: u32) -> &TraceObject {
         &self.objects[number as usize]
     }
 
     /// The requests of these phases, one after the other, for the simulator.
-    pub(super) fn trace(&self, seed: u64, phases: &[Phase]) -> Trace {
+    pub fn trace(&self, seed: u64, phases: &[Phase]) -> Trace {
         let mut plan = RequestPlan::new(seed);
         let (mut requests, mut times, mut begin) = (Vec::new(), Vec::new(), Duration::ZERO);
         for phase in phases {
@@ -76,20 +77,21 @@ impl Documents {
 
 /// The times and documents of one phase after the other. The same seed and phases give the same requests, and
 /// a phase that is cut short the first of them.
-pub(super) struct RequestPlan {
+pub struct RequestPlan {
     rng: Rng,
     /// Requests for documents of the trace so far.
     played: usize,
 }
 
 impl RequestPlan {
-    pub(super) fn new(seed: u64) -> Self {
+    /// Before the first phase.
+    pub fn new(seed: u64) -> Self {
         Self { rng: Rng::new(seed), played: 0 }
     }
 
     /// The requests of a phase at exponentially distributed intervals: the time since it began, and the number
     /// of the document.
-    pub(super) fn next(&mut self, documents: &Documents, phase: Phase) -> Vec<(Duration, u32)> {
+    pub fn next(&mut self, documents: &Documents, phase: Phase) -> Vec<(Duration, u32)> {
         let times = poisson(phase.rate, (Duration::ZERO, phase.length), Rng::new(self.rng.bits()));
         let mut choice = Rng::new(self.rng.bits());
         times.map(|at| (at, self.choose(documents, phase.crowd, &mut choice))).collect()
@@ -105,8 +107,6 @@ impl RequestPlan {
     }
 }
 
-/// Documents of the trace.
-pub(super) const DOCUMENTS: usize = 2_000;
 const HOT: usize = 10;
 const HOT_SIZE: u64 = 6_000;
 
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn simulator_gets_the_requests_that_clients_send() {
-        let documents = Documents::new(1);
+        let documents = Documents::new(2_000, 1);
         let crowd = Some(Crowd { share: 0.5, documents: 1 });
         let phases = [(100.0, 2, None), (50.0, 4, crowd)];
         let phases =
