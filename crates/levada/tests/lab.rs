@@ -108,6 +108,10 @@ fn options_that_cannot_be_met_are_refused() {
     refused(&["changes", "--only", "fire"], "no such change");
     refused(&["regions", "--only", "moon"], "no such arrangement");
     refused(&["regions", "--objects", "0"], "--objects");
+    refused(&["plan", "--rate", "0"], "from 1 to 10000");
+    refused(&["plan", "--duration", "1s"], "too few to plan from; 10 s");
+    refused(&["plan", "--memory", "1B"], "--memory");
+    refused(&["plan", "--output", "/"], "--output");
     refused(&["backend", "--service", "a"], "NAME=CPU");
     refused(&["backend", "--listen", "192.0.2.1:80"], "cannot listen");
 }

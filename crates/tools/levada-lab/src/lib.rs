@@ -35,6 +35,7 @@ pub fn run(args: &LabArgs) -> anyhow::Result<CommandStatus> {
         LabCommand::Lard(args) => lard::run(args),
         LabCommand::Cap(args) => cap::run(args),
         LabCommand::Policies(args) => policies::run(args),
+        LabCommand::Plan(args) => levada_lab_plan::run(args),
         LabCommand::Faults(args) => faults::run(args),
         LabCommand::Changes(args) => changes::run(args),
         LabCommand::Regions(args) => regions::run(args),

@@ -12,6 +12,7 @@ use std::{net::Ipv4Addr, time::Duration};
 
 use clap::{Args, Subcommand};
 use levada_client::command::option::{rate, time};
+use levada_lab_plan::PlanLabArgs;
 use levada_net::wire::parse_loss;
 use levada_testbed::options::BackendArgs;
 
@@ -36,6 +37,7 @@ pub(crate) enum LabCommand {
     Lard(LardArgs),
     Cap(CapArgs),
     Policies(PoliciesArgs),
+    Plan(PlanLabArgs),
     Faults(FaultsArgs),
     Changes(ChangesArgs),
     Regions(RegionsArgs),
@@ -101,6 +103,7 @@ Examples:
   levada lab lard --quick
   levada lab cap --quick
   levada lab policies --quick
+  levada lab plan --quick
   levada lab faults --quick
   levada lab regions --quick
 
