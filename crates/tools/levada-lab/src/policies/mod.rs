@@ -109,7 +109,7 @@ impl PoliciesSetup {
     fn new(args: &PoliciesArgs) -> anyhow::Result<Self> {
         ensure!(args.step >= LIMIT, "--step: a step must be as long as the limit, {LIMIT:?}");
         ensure!(args.duration >= SHORTEST, "--duration: at least {SHORTEST:?} must be measured");
-        let strategies = args.policy.iter().map(|name| Strategy::named(name));
+        let strategies = args.policy.iter().map(|name| Ok(Strategy::named(name)?.of_several()));
         let documents = Documents::new(DOCUMENTS, args.seed.into());
         Ok(Self {
             strategies: strategies.collect::<anyhow::Result<_>>()?,

@@ -27,7 +27,7 @@ pub fn cluster<const N: usize>(
         seed,
         topology: TopologyChoice { name: "lan_cluster".to_owned(), file: None, parameters },
         workload: Workload { trace: TRACE.to_owned(), repeat: Some(true), ..Workload::default() },
-        policy: Policy { name: strategy.policy.name.to_owned(), parameters: BTreeMap::new() },
+        policy: Policy { name: strategy.policy.name.to_owned(), parameters: strategy.set.clone() },
         network: NetworkModel { segment: 1460, ..NetworkModel::default() },
         ..Scenario::default()
     }

@@ -44,6 +44,14 @@ impl Strategy {
         self
     }
 
+    /// The same for one of several front-ends, which cannot know of each other: they agree where a new object begins.
+    pub fn of_several(mut self) -> Self {
+        if self.policy.parameters.iter().any(|parameter| parameter.name == "first") {
+            self.set.insert("first".to_owned(), ParameterValue::Text("hash".to_owned()));
+        }
+        self
+    }
+
     /// The policy for simulations, in emulated time.
     ///
     /// # Errors
