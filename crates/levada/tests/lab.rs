@@ -297,3 +297,26 @@ fn connections_are_handed_off_while_nodes_restart() {
         }
     }
 }
+
+#[test]
+fn nodes_that_are_planned_from_logs_run_and_are_compared() {
+    if levada_skip::possible(levada_net::lab::possible()).is_none() {
+        return;
+    }
+    let options = "plan --rate 250 --duration 4s --documents 300 --json";
+    let output = lab(&options.split_whitespace().collect::<Vec<_>>()).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{error}");
+    let report: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|problem| panic!("{problem}: {error}"));
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 12, "{error}");
+    for row in rows {
+        for of in ["predicted", "informed", "measured"] {
+            let value = row[of].as_f64().or_else(|| row[of]["mean"].as_f64());
+            assert!(value > Some(0.0), "{row:#}");
+        }
+        let logged = row["cluster"] == "logged";
+        assert_eq!(row["candidate"]["nodes"] == 4, logged, "{row:#}");
+    }
+}
