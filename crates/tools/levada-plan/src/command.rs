@@ -197,7 +197,11 @@ fn of_log(
     let around = Surroundings {
         costs,
         mean_bytes: peak.mean_bytes,
-        origin: logged.unwrap_or(OriginTime { latency: args.origin_latency, rate: None }),
+        origin: logged.unwrap_or(OriginTime {
+            latency: args.origin_latency,
+            rate: None,
+            is_shared: false,
+        }),
         client_latency: args.client_latency,
         passed: log.passed_bytes as f64 * 8e-6 / log.requests.len() as f64,
         parts,

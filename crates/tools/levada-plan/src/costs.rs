@@ -168,11 +168,13 @@ pub(crate) struct OriginTime {
     pub(crate) latency: Duration,
     /// Bits per second of a body, if it takes time.
     pub(crate) rate: Option<f64>,
+    /// Whether all bodies share this rate, as that of a link.
+    pub(crate) is_shared: bool,
 }
 
 /// The time of the origin by the log's misses: the median, or, where larger objects take longer, the line through the
 /// medians of small and of large ones (after Tukey's resistant line). `most` is the rate of all requested bits: an origin
-/// that sends one object more slowly sends several at a time, and its rate for one says nothing of a shared link.
+/// that sends one object more slowly sends several at a time, each at this rate.
 pub(crate) fn origin_time(misses: &mut [Miss], most: f64) -> Option<OriginTime> {
     if misses.len() < 10 {
         return None;
@@ -191,10 +193,12 @@ pub(crate) fn origin_time(misses: &mut [Miss], most: f64) -> Option<OriginTime> 
     let (more_bytes, more_seconds) = point(&mut misses[tenth..]);
     let slope = (more_seconds - seconds) / (more_bytes - bytes);
     let rate = 8.0 / slope;
-    if slope.is_finite() && more_seconds > seconds * CLEARLY && rate > most {
-        return Some(OriginTime { latency: time(seconds - bytes * slope), rate: Some(rate) });
+    if slope.is_finite() && more_seconds > seconds * CLEARLY && rate >= 1.0 {
+        let latency = time(seconds - bytes * slope);
+        return Some(OriginTime { latency, rate: Some(rate), is_shared: rate > most });
     }
-    Some(OriginTime { latency: time(median(misses, |miss| miss.seconds)), rate: None })
+    let latency = time(median(misses, |miss| miss.seconds));
+    Some(OriginTime { latency, rate: None, is_shared: false })
 }
 
 /// Large objects take longer than small ones if they take this many times as long.
@@ -214,13 +218,13 @@ mod tests {
         // 40 ms, and 20 Mbit/s.
         let time = origin_time(&mut misses(|bytes| 0.040 + bytes * 8.0 / 20e6), 10e6).unwrap();
         assert!((time.latency.as_secs_f64() - 0.040).abs() < 1e-4, "{time:?}");
-        assert!((time.rate.unwrap() / 20e6 - 1.0).abs() < 0.01, "{time:?}");
+        assert!((time.rate.unwrap() / 20e6 - 1.0).abs() < 0.01 && time.is_shared, "{time:?}");
     }
 
     #[test]
-    fn origin_that_sends_more_at_a_time_than_one_object_has_no_rate() {
+    fn origin_that_sends_more_than_the_rate_of_one_object_sends_several_at_this_rate() {
         let time = origin_time(&mut misses(|bytes| 0.040 + bytes * 8.0 / 20e6), 30e6).unwrap();
-        assert!(time.rate.is_none() && time.latency.as_secs_f64() > 0.045, "{time:?}");
+        assert!((time.rate.unwrap() / 20e6 - 1.0).abs() < 0.01 && !time.is_shared, "{time:?}");
         let same = origin_time(&mut misses(|_| 0.05), 1.0).unwrap();
         assert_eq!((same.latency.as_millis(), same.rate), (50, None));
         assert_eq!(origin_time(&mut misses(|_| 0.05)[..9], 1.0), None);

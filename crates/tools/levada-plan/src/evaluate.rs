@@ -109,6 +109,7 @@ pub(crate) fn scenario(
     count: usize,
 ) -> Scenario {
     let time = |time: Duration| ParameterValue::Text(format!("{}us", time.as_micros()));
+    let rate = around.origin.rate.map(|rate| rate as u64);
     Scenario {
         title: "levada plan".to_owned(),
         seed: 1 + begin as u64,
@@ -131,7 +132,8 @@ pub(crate) fn scenario(
         },
         origin: Some(Origin {
             latency: Time(around.origin.latency),
-            bits_per_second: around.origin.rate.map(|rate| rate as u64),
+            bits_per_second: rate.filter(|_| around.origin.is_shared),
+            body_bits_per_second: rate.filter(|_| !around.origin.is_shared),
             ..Origin::default()
         }),
         workload: Workload {

@@ -133,6 +133,9 @@ pub struct Origin {
     /// Capacity of its link, in bits per second, which all bodies share block by block. Without it they
     /// take no time.
     pub bits_per_second: Option<u64>,
+    /// The rate at which it sends one body, in bits per second, whatever else it sends. Without it a body may have
+    /// the whole link.
+    pub body_bits_per_second: Option<u64>,
 }
 
 impl Default for Origin {
@@ -142,6 +145,7 @@ impl Default for Origin {
             at_once: None,
             requests_per_second: None,
             bits_per_second: None,
+            body_bits_per_second: None,
         }
     }
 }

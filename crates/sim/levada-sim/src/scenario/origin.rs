@@ -26,11 +26,16 @@ impl Scenario {
             "origin.requests_per_second",
             "it must be a number of requests per second from 0.001; without the key there is no limit",
         );
-        problems.add_if(
-            origin.bits_per_second == Some(0),
-            "origin.bits_per_second",
-            "a link must carry something; without the key bodies take no time",
-        );
+        for (key, rate) in [
+            ("origin.bits_per_second", origin.bits_per_second),
+            ("origin.body_bits_per_second", origin.body_bits_per_second),
+        ] {
+            problems.add_if(
+                rate == Some(0),
+                key,
+                "a link must carry something; without the key bodies take no time",
+            );
+        }
     }
 
     fn check_freshness(&self, problems: &mut Problems) {

@@ -26,6 +26,7 @@ pub(crate) struct Origin {
     turns: Station,
     link: Station,
     bits_per_second: Option<u64>,
+    body_bits_per_second: Option<u64>,
     busy: u32,
     /// Fills that wait for a place, with the times at which they asked.
     waiting: VecDeque<(Timestamp, u32)>,
@@ -42,6 +43,7 @@ impl Origin {
             turns: Station::default(),
             link: Station::default(),
             bits_per_second: origin.bits_per_second,
+            body_bits_per_second: origin.body_bits_per_second,
             busy: 0,
             waiting: VecDeque::new(),
             egress: Egress::new(warm_up),
@@ -62,13 +64,15 @@ impl Origin {
         self.egress.answered(now);
     }
 
-    /// The time at which `bytes` of a body will have come.
+    /// The time at which the next `bytes` of a body will have come.
     pub(super) fn send(&mut self, now: Timestamp, bytes: u64) -> Timestamp {
-        let take = |rate: u64| {
+        let time = |rate: u64| {
             let nanoseconds = u128::from(bytes) * 8_000_000_000 / u128::from(rate);
-            self.link.take(now, u64::try_from(nanoseconds).unwrap_or(u64::MAX))
+            u64::try_from(nanoseconds).unwrap_or(u64::MAX)
         };
-        self.bits_per_second.map_or(now, take)
+        let link = self.bits_per_second.map_or(now, |rate| self.link.take(now, time(rate)));
+        let alone = |rate| Timestamp(now.0.saturating_add(time(rate)));
+        self.body_bits_per_second.map_or(link, |rate| link.max(alone(rate)))
     }
 
     /// A block of a body has come.

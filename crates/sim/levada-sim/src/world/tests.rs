@@ -536,6 +536,17 @@ fn servers_share_the_link_to_the_origin() {
     assert!((0.9..1.0).contains(&(rate / 300.0)), "fills are shared: {rate}");
 }
 
+#[test]
+fn bodies_of_a_rate_each_take_time_and_do_not_wait_for_each_other() {
+    let (slow, free) = (origin(&[("origin.body_bits_per_second", "20000000")]), origin(&[]));
+    let egress = |outcome| reading(outcome, crate::Metric::OriginEgress);
+    assert!(egress(&slow) > 25e6, "more than one at a time: {}", egress(&slow));
+    let ratio = egress(&slow) / egress(&free);
+    assert!((0.9..=1.01).contains(&ratio), "{ratio}");
+    let p95 = |outcome| reading(outcome, crate::Metric::LatencyP95);
+    assert!(p95(&slow) > p95(&free) + 0.01, "{} {}", p95(&slow), p95(&free));
+}
+
 /// A place for each of 20 ms, and requests at random times that nothing merges: an M/D/1 queue of half its load.
 #[test]
 fn waiting_for_the_only_place_at_an_origin_agrees_with_the_closed_form() {
