@@ -12,6 +12,8 @@ use levada_types::format_duration;
 use super::{Arrivals, Policy, Problems, Scenario};
 use crate::{Fidelity, Library, Remark, cap, network::MAX_WINDOW, regions};
 
+/// Bytes of the largest head of a response.
+const LARGEST_HEAD: u64 = 1 << 20;
 /// The size of a packet with its headers is a 16-bit number.
 const LARGEST_SEGMENT: u32 = 65_000;
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
@@ -245,6 +247,17 @@ impl Scenario {
             network.window < network.initial_window,
             "network.window",
             "it must be at least `network.initial_window`",
+        );
+        problems.add_if(
+            network.response_head.0 > LARGEST_HEAD,
+            "network.response_head",
+            "it must be at most \"1MiB\"; usual are some hundred bytes",
+        );
+        problems.add_if(
+            (self.cap.is_some() || self.regions.is_some())
+                && (network.response_head.0 > 0 || network.persistent),
+            "network",
+            "`cap` and `regions` know no `response_head` and no `persistent`: leave them out",
         );
         if network.fidelity == Fidelity::Packet {
             self.check_packets(problems);

@@ -496,6 +496,21 @@ fn failures_that_cannot_be_are_refused_with_what_to_set() {
 }
 
 #[test]
+fn heads_and_connections_that_cannot_be_are_refused() {
+    let wrong = |changes: &[(&str, &str)]| {
+        let mut library = Library::without_files();
+        library.keep("small", RICE.scaled(100, 1_000).generate(1));
+        let changes = [&[("workload.trace", "small")], changes].concat();
+        let scenario = Scenario::default().with(changes).unwrap();
+        scenario.prepare(&mut library).unwrap_err().to_string()
+    };
+    let large = wrong(&[("network.response_head", "2MiB")]);
+    assert!(large.contains("network.response_head: it must be at most"), "{large}");
+    let elsewhere = wrong(&[("regions", "{}"), ("network.persistent", "true")]);
+    assert!(elsewhere.contains("know no `response_head`"), "{elsewhere}");
+}
+
+#[test]
 fn servers_with_the_names_of_nodes_have_their_places_in_hash_orders() {
     let requests = |changes: &[(&str, &str)]| {
         let outcome = play(&room(changes));
