@@ -46,6 +46,7 @@ pub(crate) struct Outcome {
 /// If an option is invalid, or the network or a process cannot be started.
 pub fn run(args: &PlanLabArgs) -> anyhow::Result<CommandStatus> {
     let setup = PlanSetup::new(args)?;
+    let hosts = PlanHosts::new(args)?;
     let (kept, temporary);
     let directory = match &args.output {
         Some(output) => {
@@ -59,7 +60,6 @@ pub fn run(args: &PlanLabArgs) -> anyhow::Result<CommandStatus> {
             temporary.path()
         }
     };
-    let hosts = PlanHosts::new(args)?;
     let mut report = report::begin(args, &setup)?;
     // This thread makes all its connections on the hub.
     let played =
