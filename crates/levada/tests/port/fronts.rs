@@ -83,7 +83,7 @@ pub(crate) fn nginx(directory: &Path, of: &dyn Fn([SocketAddr; 2]) -> String) ->
     panic!("nginx does not start: {}", fs::read_to_string(log).unwrap_or_default());
 }
 
-/// What `levada convert` said.
+/// The words of `levada convert`.
 pub(crate) struct Account {
     pub(crate) code: Option<i32>,
     pub(crate) report: String,

@@ -11,7 +11,7 @@ use crate::{
     table::Table,
 };
 
-/// What a statement is about.
+/// The subject of a statement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Concern {
     /// Neither of the others.

@@ -1,4 +1,4 @@
-//! What the converters of other configurations share.
+//! The parts that the converters of other configurations share.
 //!
 //! ```text
 //! text ──► tree ──► statements with places

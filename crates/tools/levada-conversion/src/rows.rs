@@ -50,7 +50,7 @@ impl<F: Copy> Row<F> {
         Self { names: self.names, effect: self.effect, says: self.says, concern }
     }
 
-    /// What its statements are about.
+    /// The subject of its statements.
     pub fn concern(&self) -> Concern {
         self.concern
     }

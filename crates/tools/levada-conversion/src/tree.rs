@@ -208,7 +208,7 @@ impl<'a> Parser<'a> {
         let files = included(self.includes, pattern, depth, self.files);
         self.ledger.enter(include, files.as_ref().map_or_else(|why| Err(why.clone()), |_| TAKEN));
         let mut statements = Vec::new();
-        // Nobody knows what the file restricts: the statement stays, and the converter closes its place.
+        // The file may restrict something: the statement stays, and the converter closes its place.
         if files.is_err() {
             statements.push(include.clone());
         }

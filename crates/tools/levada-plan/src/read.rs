@@ -21,7 +21,7 @@ pub(crate) struct Request {
     pub(crate) object: u32,
     /// The index of its client; [`NO_CLIENT`] if not stated.
     pub(crate) client: u32,
-    /// What a cache did, as logged.
+    /// The result of a cache, as logged.
     pub(crate) result: Option<LoggedResult>,
 }
 
@@ -61,7 +61,7 @@ impl Object {
     }
 }
 
-/// What the log says of a request that the origin answered.
+/// A request that the origin answered, as logged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Miss {
     pub(crate) seconds: f32,

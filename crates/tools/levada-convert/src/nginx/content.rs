@@ -234,7 +234,7 @@ fn content_type(scope: &Scope<'_>, at: &Match, table: &mut Table) -> Outcome {
 /// The types that nginx knows at a level.
 #[derive(PartialEq)]
 enum Types {
-    /// Those of `mime.types`.
+    /// The types of `mime.types`.
     Listed,
     /// HTML and two kinds of images.
     Usual,

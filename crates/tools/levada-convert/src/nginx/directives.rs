@@ -117,7 +117,7 @@ pub(super) fn without_keys(directive: &Directive) -> Outcome {
     row(directive).and_then(Row::without_keys).unwrap_or_else(|| left(NOTHING))
 }
 
-/// What a directive is about: as its row says, or its words where it has none; and those in its block.
+/// The subject of a directive and of those in its block: as its row says, or its words where it has none.
 pub(super) fn concern(directive: &Directive) -> Concern {
     let own = row(directive).map_or_else(|| gate::smell(&directive.name), Row::concern);
     match MAPS.contains(&directive.name.as_str()) {

@@ -179,7 +179,7 @@ pub(crate) const KEYS: &[Row<Key>] = &[
 ];
 
 impl Converter {
-    /// What a key is about. Most keys of the cache are about its work, and not about what is stored.
+    /// The subject of a key. Most keys of the cache are about its work, and not about what is stored.
     pub(crate) fn concern(name: &str, value: &str) -> Concern {
         let by_words = || match gate::smell(name) {
             Concern::Storing if !name.starts_with("http.cache.") => Concern::Other,

@@ -21,7 +21,7 @@ impl Converter {
         }
     }
 
-    /// What a line of `records.config` is about; lines of other files have no key.
+    /// The subject of a line of `records.config`; lines of other files have no key.
     pub(super) fn concern_of_record(line: &str) -> Concern {
         let mut words = line.split_whitespace().skip(1);
         let (name, value) = (words.next().unwrap_or_default(), words.nth(1).unwrap_or_default());

@@ -69,7 +69,7 @@ impl Converter {
                 }
                 words => self.mapping(&line, words),
             };
-            // What a line restricts that is no mapping here, another mapping or none may answer.
+            // If a line that restricts is no mapping here, another mapping may answer its requests.
             let restricts = words[0].starts_with('.')
                 || !self.active.is_empty()
                 || words.iter().any(|word| restricts(word));
@@ -248,7 +248,7 @@ pub(crate) const HARMLESS: &[&str] = &[
 pub(crate) const OF_THE_CACHE: &[&str] =
     &["cachekey.so", "cacheurl.so", "conf_remap.so", "regex_revalidate.so"];
 
-/// What a plugin is about. One that is not known may refuse requests.
+/// The subject of a plugin. One that is not known may refuse requests.
 pub(super) fn plugin_concern(plugin: &str) -> Concern {
     let name = plugin.rsplit('/').next().unwrap_or_default();
     match (HARMLESS.contains(&name), OF_THE_CACHE.contains(&name)) {

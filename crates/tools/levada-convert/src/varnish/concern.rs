@@ -1,4 +1,4 @@
-//! What statements of VCL are about: those that end with a refusal, and those by which responses are not stored.
+//! The subjects of statements of VCL: those that end with a refusal, and those by which responses are not stored.
 
 use crate::{
     gate::{self, Concern},
@@ -6,7 +6,7 @@ use crate::{
     tree::Statement,
 };
 
-/// What a statement is about, with those in its block.
+/// The subject of a statement, with those in its block.
 pub(super) fn concern(statement: &Statement) -> Concern {
     concern_within(statement, false)
 }

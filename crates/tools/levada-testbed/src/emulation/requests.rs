@@ -11,7 +11,7 @@ use crate::cluster::load::poisson;
 
 /// The documents, and the order in which they are requested.
 pub struct Documents {
-    /// Those of the trace, and then the hot ones of crowds.
+    /// The documents of the trace, and then the hot ones of crowds.
     objects: Vec<TraceObject>,
     order: Vec<u32>,
     /// Bytes of the documents of the trace.
