@@ -6,17 +6,17 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 use levada_fleet_cli::{FleetArgs, join::JoinArgs};
 use levada_kubernetes::KubernetesArgs;
 use levada_lab::LabArgs;
+use levada_migration::ConvertArgs;
 use levada_plan::PlanArgs;
 use levada_report::LogsArgs;
 
 use crate::command::{
-    classify::ClassifyArgs, completions::CompletionsArgs, convert::ConvertArgs,
-    default_config::DEFAULT_CONFIG, demo::args::DemoArgs, dns::DnsArgs, doctor::DoctorArgs,
-    drain::DrainArgs, explain::ExplainArgs, get::args::GetArgs,
-    handoff_backend::HandoffBackendArgs, health::HealthArgs, init::InitArgs, man::ManArgs,
-    purge::PurgeArgs, reload::ReloadArgs, route::RouteArgs, servers::ServersArgs, sign::SignArgs,
-    sim::args::SimArgs, status::StatusArgs, sync::SyncArgs, top::TopArgs, upgrade::UpgradeArgs,
-    warm::WarmArgs,
+    classify::ClassifyArgs, completions::CompletionsArgs, default_config::DEFAULT_CONFIG,
+    demo::args::DemoArgs, dns::DnsArgs, doctor::DoctorArgs, drain::DrainArgs, explain::ExplainArgs,
+    get::args::GetArgs, handoff_backend::HandoffBackendArgs, health::HealthArgs, init::InitArgs,
+    man::ManArgs, purge::PurgeArgs, reload::ReloadArgs, route::RouteArgs, servers::ServersArgs,
+    sign::SignArgs, sim::args::SimArgs, status::StatusArgs, sync::SyncArgs, top::TopArgs,
+    upgrade::UpgradeArgs, warm::WarmArgs,
 };
 
 /// A content delivery network that one can run.

@@ -5,7 +5,6 @@ mod admin;
 pub(crate) mod classify;
 pub(crate) mod completions;
 pub(crate) mod configuration;
-pub(crate) mod convert;
 pub(crate) mod default_config;
 pub(crate) mod demo;
 pub(crate) mod dns;

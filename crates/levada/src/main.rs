@@ -34,7 +34,7 @@ fn main() -> ExitCode {
         Command::Purge(args) => command::purge::run(args),
         Command::Warm(args) => command::warm::run(args),
         Command::Classify(args) => command::classify::run(args),
-        Command::Convert(args) => command::convert::run(args),
+        Command::Convert(args) => levada_migration::run(args, &start_error),
         Command::Reload(args) => command::reload::run(args),
         Command::Upgrade(args) => command::upgrade::run(args),
         Command::HandoffBackend(args) => command::handoff_backend::run(args),

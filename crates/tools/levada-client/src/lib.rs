@@ -7,7 +7,6 @@
 //! `get/transfer.rs` is the life of one transfer; `get/target.rs` has the files on disk.
 
 pub mod command;
-pub mod configuration_files;
 mod connect;
 mod digest;
 mod get;

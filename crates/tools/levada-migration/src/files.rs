@@ -10,13 +10,13 @@ use anyhow::{Context as _, bail};
 use globset::GlobBuilder;
 use levada_convert::{Conversion, FleetDirectory, Includes, InputFile, Ledger};
 
-use crate::command::CommandStatus;
+use levada_client::command::CommandStatus;
 
 /// Reads a file.
 ///
 /// # Errors
 /// If it cannot be read, or is too large to be a configuration.
-pub fn read(path: &Path) -> anyhow::Result<InputFile> {
+pub(crate) fn read(path: &Path) -> anyhow::Result<InputFile> {
     // Far beyond any configuration: it reports a disk image, named by mistake, at once.
     const LARGEST_FILE: u64 = 16 << 20;
     let name = path.display().to_string();
@@ -36,7 +36,7 @@ pub fn read(path: &Path) -> anyhow::Result<InputFile> {
 ///
 /// # Errors
 /// If one cannot be read, or the directory has none.
-pub fn traffic_server_files(paths: &[PathBuf]) -> anyhow::Result<Vec<InputFile>> {
+pub(crate) fn traffic_server_files(paths: &[PathBuf]) -> anyhow::Result<Vec<InputFile>> {
     let [directory] = paths else { return paths.iter().map(|path| read(path)).collect() };
     if !directory.is_dir() {
         return Ok(vec![read(directory)?]);
@@ -58,7 +58,7 @@ pub fn traffic_server_files(paths: &[PathBuf]) -> anyhow::Result<Vec<InputFile>>
 ///
 /// # Errors
 /// If one cannot be read.
-pub fn traffic_control_files(paths: &[PathBuf]) -> anyhow::Result<Vec<InputFile>> {
+pub(crate) fn traffic_control_files(paths: &[PathBuf]) -> anyhow::Result<Vec<InputFile>> {
     let has_extension = |path: &Path, one: &str| path.extension().is_some_and(|own| own == one);
     let mut found = Vec::new();
     for path in paths {
@@ -89,7 +89,7 @@ pub fn traffic_control_files(paths: &[PathBuf]) -> anyhow::Result<Vec<InputFile>
 ///
 /// # Errors
 /// If it has files already, or cannot be written.
-pub fn write_fleet(output: &Path, fleet: &FleetDirectory) -> anyhow::Result<()> {
+pub(crate) fn write_fleet(output: &Path, fleet: &FleetDirectory) -> anyhow::Result<()> {
     if fs::read_dir(output).is_ok_and(|mut entries| entries.next().is_some()) {
         bail!("{} has files already: name another directory, or remove it", output.display());
     }
@@ -106,7 +106,10 @@ pub fn write_fleet(output: &Path, fleet: &FleetDirectory) -> anyhow::Result<()> 
 ///
 /// # Errors
 /// If it cannot be written.
-pub fn write_converted(conversion: &Conversion, output: Option<&Path>) -> anyhow::Result<()> {
+pub(crate) fn write_converted(
+    conversion: &Conversion,
+    output: Option<&Path>,
+) -> anyhow::Result<()> {
     match output {
         Some(path) => fs::write(path, &conversion.toml)
             .with_context(|| format!("cannot write {}", path.display())),
@@ -115,7 +118,7 @@ pub fn write_converted(conversion: &Conversion, output: Option<&Path>) -> anyhow
 }
 
 /// Says what became of the statements, and that the new file has these errors.
-pub fn account(ledger: &Ledger, errors: &str) -> CommandStatus {
+pub(crate) fn account(ledger: &Ledger, errors: &str) -> CommandStatus {
     eprint!("{}", levada_convert::report(ledger));
     if !errors.is_empty() {
         eprintln!("The new file cannot be used as it stands:\n{}", errors.trim_end());
@@ -130,11 +133,11 @@ pub fn account(ledger: &Ledger, errors: &str) -> CommandStatus {
 
 /// Included files, with relative names from the directory of the first file.
 #[derive(Clone, Debug)]
-pub struct IncludedFrom(PathBuf);
+pub(crate) struct IncludedFrom(PathBuf);
 
 impl IncludedFrom {
     /// The ones of a configuration that begins in this file.
-    pub fn file(path: &Path) -> Self {
+    pub(crate) fn file(path: &Path) -> Self {
         Self(path.parent().unwrap_or(Path::new("")).to_owned())
     }
 }

@@ -4,22 +4,19 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use clap::{Args, Subcommand};
-use levada_client::{
-    command::CommandStatus,
-    configuration_files::{
-        IncludedFrom, account, read, traffic_control_files, traffic_server_files, write_converted,
-        write_fleet,
-    },
-};
-use levada_config::{Source, Surroundings};
+use levada_client::command::CommandStatus;
+use levada_config::{Settings, Source, Surroundings};
 use levada_convert::Conversion;
 
-use super::configuration;
+use crate::files::{
+    IncludedFrom, account, read, traffic_control_files, traffic_server_files, write_converted,
+    write_fleet,
+};
 
 /// Writes a `levada.toml` from the configuration of another proxy, and says what it could not convert.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct ConvertArgs {
+pub struct ConvertArgs {
     #[command(subcommand)]
     from: From,
     /// Writes the new configuration to this file instead of standard output; a fleet is written to this directory.
@@ -69,11 +66,14 @@ Exit codes:
   1  something was left over or differs, or the new file has errors: see the list
   2  a file could not be read";
 
+/// Says why a node could not start by settings, if it could not.
+type StartError<'a> = &'a dyn Fn(&Settings) -> Option<String>;
+
 /// Converts, and reports what was left over.
 ///
 /// # Errors
 /// When a file cannot be read, or is not written in the grammar that it should have.
-pub(crate) fn run(args: &ConvertArgs) -> anyhow::Result<CommandStatus> {
+pub fn run(args: &ConvertArgs, start_error: StartError<'_>) -> anyhow::Result<CommandStatus> {
     let conversion = match &args.from {
         From::TrafficControl { paths } => {
             let Some(output) = &args.output else {
@@ -93,16 +93,16 @@ pub(crate) fn run(args: &ConvertArgs) -> anyhow::Result<CommandStatus> {
     };
     let output = args.output.as_deref();
     write_converted(&conversion, output)?;
-    Ok(account(&conversion.ledger, &errors(&conversion, output)))
+    Ok(account(&conversion.ledger, &errors(&conversion, output, start_error)))
 }
 
 /// The errors of the new file, as the node sees them from its directory.
-fn errors(conversion: &Conversion, output: Option<&Path>) -> String {
+fn errors(conversion: &Conversion, output: Option<&Path>, start_error: StartError<'_>) -> String {
     let source = Source { name: "the new file".to_owned(), text: conversion.toml.clone() };
     let surroundings = Surroundings {
         directory: output.and_then(Path::parent).unwrap_or(Path::new("")),
         variable: &|name| std::env::var(name).ok(),
-        start_error: &configuration::start_error,
+        start_error,
     };
     let report = levada_config::check(&source, &surroundings).report;
     if report.is_usable() { String::new() } else { report.to_string() }
