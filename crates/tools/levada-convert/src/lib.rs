@@ -27,7 +27,7 @@ use levada_conversion::{
 pub use conversion::{Conversion, Unreadable, report};
 pub use files::{Includes, InputFile, NoIncludes};
 pub use ledger::{Ledger, Place, Remark};
-pub use nginx::{convert as nginx, described as nginx_directives};
+pub use nginx::{Aside, aside as nginx_aside, convert as nginx, described as nginx_directives};
 pub use rows::{Becomes, Described};
 pub use trafficcontrol::{
     FleetDirectory, convert as trafficcontrol, described as trafficcontrol_fields,

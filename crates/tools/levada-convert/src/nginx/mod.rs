@@ -4,6 +4,7 @@
 //! `[[site.route]]`. The levels inherit alike: the nearest statement counts.
 
 mod access;
+mod aside;
 mod caching;
 mod compression;
 mod conditional;
@@ -44,6 +45,8 @@ use conditions::{MAPS, Map};
 use converter::{Converter, Scope};
 use directives::TABLES;
 use parse::{Directive, GRAMMAR};
+
+pub use aside::{Aside, aside};
 
 /// Converts the file and the files that it includes.
 ///

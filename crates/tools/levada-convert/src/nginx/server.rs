@@ -87,7 +87,7 @@ impl Converter {
         }
         // One that listens at a socket only is not for clients of the network.
         if scope.own("listen").next().is_none() {
-            let address = "0.0.0.0:80".to_owned();
+            let address = EVERYWHERE.to_owned();
             server.listens.push(Listen { address, tls: false, http3: false, default: false });
         }
         server
@@ -176,9 +176,21 @@ fn site_content(behaviour: &mut Behaviour, mut route: Route) {
 }
 
 fn listen(directive: &Directive, all_tls: bool) -> Result<Listen, String> {
-    const NO_ADDRESS: &str = "is no IP address and port";
-    let text = directive.arg(0);
     let has = |word: &str| directive.args.iter().skip(1).any(|arg| arg == word);
+    Ok(Listen {
+        address: address(directive.arg(0))?,
+        tls: all_tls || has("ssl") || has("quic"),
+        http3: has("quic"),
+        default: has("default_server") || has("default"),
+    })
+}
+
+/// The address of a server that names none.
+pub(super) const EVERYWHERE: &str = "0.0.0.0:80";
+
+/// An address of nginx as Levada writes it.
+pub(super) fn address(text: &str) -> Result<String, String> {
+    const NO_ADDRESS: &str = "is no IP address and port";
     if text.starts_with("unix:") {
         return Err("clients come over TCP".to_owned());
     }
@@ -194,12 +206,7 @@ fn listen(directive: &Directive, all_tls: bool) -> Result<Listen, String> {
         text.to_owned()
     };
     address.parse::<std::net::SocketAddr>().map_err(|_| NO_ADDRESS)?;
-    Ok(Listen {
-        address,
-        tls: all_tls || has("ssl") || has("quic"),
-        http3: has("quic"),
-        default: has("default_server") || has("default"),
-    })
+    Ok(address)
 }
 
 fn names(directive: &Directive, hosts: &mut Vec<String>) -> Outcome {
