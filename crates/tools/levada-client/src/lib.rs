@@ -27,7 +27,7 @@ pub use sync::{
     FilterError, FilterRule, FollowSettings, PathFilter, Publication, Published, PullReport,
     PullRequest, Pulling, Round, Skipped, SyncError, SyncFailure,
 };
-pub use tls::{Roots, TlsError};
+pub use tls::{Roots, TlsError, config as tls_config};
 pub use warm::{SitemapError, WarmError, WarmOutcome, WarmReport, WarmRequest, WarmedUrl};
 
 /// The items that fuzz targets need to reach.

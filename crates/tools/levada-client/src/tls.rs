@@ -66,7 +66,10 @@ pub(crate) fn over_tcp(versions: Versions) -> &'static [&'static [u8]] {
 }
 
 /// The TLS configuration for https servers that offers these protocols.
-pub(crate) fn config(roots: &Roots, protocols: &[&[u8]]) -> Result<ClientConfig, TlsError> {
+///
+/// # Errors
+/// When the file of certificates is not usable.
+pub fn config(roots: &Roots, protocols: &[&[u8]]) -> Result<ClientConfig, TlsError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()?;
