@@ -41,10 +41,11 @@ impl Rewrite {
                     Some((path, own)) => (path.to_owned(), Cow::Owned(own.to_owned())),
                     None => (url, Cow::Borrowed(query)),
                 };
-                let beginning = template.beginning();
                 // A value with dot segments could lead out of the directory that the template names.
-                let is_inside = has_no_dots(&path) && path.starts_with('/');
-                (if is_inside { path } else { format!("/{}", beginning.trim_matches('/')) }, query)
+                let beginning = format!("/{}", template.beginning().trim_matches('/'));
+                let path = without_dots(&path);
+                let is_inside = path.starts_with('/') && normal_path(&path).starts_with(&beginning);
+                (if is_inside { path.into_owned() } else { beginning }, query)
             }
         };
         // `//` at the beginning would be an authority (RFC 3986 Sec. 4.2).
@@ -75,7 +76,7 @@ fn without_dots(path: &str) -> Cow<'_, str> {
     Cow::Owned(utf8_percent_encode(&normal_path(path), DECODED).to_string())
 }
 
-/// Whether no segment is empty or begins with a dot, escaped ones included.
+/// Whether no segment is empty or begins with a dot, escaped ones included: then there are no dot segments.
 fn has_no_dots(path: &str) -> bool {
     let decoded: Cow<'_, [u8]> = percent_decode_str(path).into();
     !decoded.windows(2).any(|pair| matches!(pair, b"/." | b"//"))
@@ -165,6 +166,16 @@ mod tests {
         assert_eq!(target(&public, "/%2e%2e/secret"), "/public/secret");
         assert_eq!(target(&template("/**", "/public/{header.x-a}"), "/"), "/public");
         assert_eq!(target(&template("/**", "/{1}"), "/%2Fevil.test/x"), "/evil.test/x");
+    }
+
+    #[test]
+    fn a_name_may_begin_with_a_dot() {
+        assert_eq!(
+            target(&template("/**", "/public{path}"), "/.well-known/x"),
+            "/public/.well-known/x"
+        );
+        assert_eq!(target(&template("/a**", "/{1}"), "/a.html"), "/.html");
+        assert_eq!(target(&template("/a**", "/{1}"), "/a/b"), "/b");
     }
 
     proptest! {
