@@ -96,9 +96,8 @@ pub(crate) fn route(
             response
         }
         RouteAnswer::Respond { status, content_type, body } => {
-            let mut response = plain(*status, body.clone());
-            response.headers_mut().insert(CONTENT_TYPE, content_type.clone());
-            response
+            let answer = levada_failure::fixed(*status, content_type.clone(), body.clone());
+            answer.map(ResponseBody::text)
         }
     }
 }

@@ -61,13 +61,24 @@ impl Failure {
     }
 }
 
-/// A response with a short text.
+/// A response with a short text, or with none.
 pub fn plain(status: StatusCode, text: String) -> Response<String> {
+    const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+    let content_type = (!text.is_empty()).then_some(PLAIN);
+    fixed(status, content_type, text)
+}
+
+/// A response with a text of this media type.
+pub fn fixed(
+    status: StatusCode,
+    content_type: Option<HeaderValue>,
+    text: String,
+) -> Response<String> {
     let length = HeaderValue::from(text.len());
     let mut response = Response::new(text);
     *response.status_mut() = status;
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.extend(content_type.map(|own| (CONTENT_TYPE, own)));
     headers.insert(CONTENT_LENGTH, length);
     response
 }

@@ -14,7 +14,7 @@ use levada_http::websocket::HandshakeFault;
 use levada_tls::client_certificates::ClientRefusal;
 use levada_upstream::{SendError, ServerFailure};
 
-pub use answer::{PROXY_STATUS, plain};
+pub use answer::{PROXY_STATUS, fixed, plain};
 pub use body_error::BodyError;
 
 /// Why a request could not be served as asked.

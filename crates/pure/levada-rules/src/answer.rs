@@ -18,8 +18,8 @@ pub enum RouteAnswer {
     Respond {
         /// Its status.
         status: StatusCode,
-        /// The media type of its body.
-        content_type: HeaderValue,
+        /// The media type of its body, where the status has one (RFC 9110 Sec. 15.3.5).
+        content_type: Option<HeaderValue>,
         /// Its body.
         body: String,
     },
