@@ -38,6 +38,12 @@ pub(super) const TABLE: &[Row<Reader>] = &[
     Row::needless("real_ip_recursive", "all trusted addresses are passed over"),
 ];
 
+/// Whether some clients are kept out of a level.
+pub(super) fn is_asked(scope: &Scope<'_>) -> bool {
+    const RULES: [&str; 4] = ["deny", "auth_basic", "auth_request", "auth_jwt"];
+    RULES.iter().any(|name| scope.nearest_arg(name).is_some_and(|arg| arg != "off"))
+}
+
 fn access(s: &mut Setting<'_>) -> Outcome {
     if s.arg(0) == "unix:" {
         return left("clients come over TCP");

@@ -2,10 +2,10 @@
 
 use super::{
     converter::Scope,
-    setting::{Reader, Setting, key},
+    setting::{Read, Reader, Setting, key},
 };
 use crate::{
-    ledger::{Outcome, left, needless},
+    ledger::{Outcome, TAKEN, left, needless},
     rows::Row,
     table::Value,
     units,
@@ -27,7 +27,7 @@ pub(super) const TABLE: &[Row<Reader>] = &[
     Row::needless("gzip* brotli*", OFF),
 ];
 
-fn is_on(scope: &Scope<'_>) -> bool {
+pub(super) fn is_on(scope: &Scope<'_>) -> bool {
     ["gzip", "brotli"].iter().any(|name| scope.nearest_arg(name) == Some("on"))
 }
 
@@ -39,7 +39,35 @@ fn codings(s: &mut Setting<'_>) -> Outcome {
     let is_on = |name| s.arg(0) == "on" && s.scope.nearest_arg(name) == Some("on");
     let codings = codings.filter(|(_, name)| is_on(name)).map(|(coding, _)| Value::from(coding));
     let codings = Value::List(codings.collect());
-    s.put("compress.codings", codings)
+    s.put("compress.codings", codings)?;
+    of_levels_around(s);
+    TAKEN
+}
+
+/// What the levels around say about compression holds from the level on that turns it on.
+fn of_levels_around(s: &mut Setting<'_>) {
+    const ROWS: [(&[&str], Read); 2] = [
+        (&["gzip_types", "brotli_types"], types),
+        (&["gzip_min_length", "brotli_min_length"], min_size),
+    ];
+    for (names, read) in ROWS {
+        for name in names.iter().filter(|name| s.scope.own(name).next().is_none()) {
+            for directive in s.scope.nearest(name) {
+                let (scope, table) = (s.scope, &mut *s.table);
+                let outcome =
+                    read(&mut Setting { converter: s.converter, scope, directive, table });
+                s.converter.enter(directive, outcome);
+            }
+        }
+    }
+    // nginx's own defaults.
+    let has = |names: [&str; 2]| names.iter().any(|name| s.scope.nearest_arg(name).is_some());
+    if !has(["gzip_types", "brotli_types"]) {
+        s.table.set_path("compress.types", Value::List(vec!["text/html".into()]));
+    }
+    if !has(["gzip_min_length", "brotli_min_length"]) {
+        s.table.set_path("compress.min_size", "20B");
+    }
 }
 
 fn types(s: &mut Setting<'_>) -> Outcome {

@@ -1,6 +1,7 @@
 //! Where the answer comes from: `proxy_pass`, `root`, `return`, `rewrite`.
 
 use super::{
+    access, compression,
     converter::{Converter, Scope},
     directives,
     parse::Directive,
@@ -87,8 +88,12 @@ impl Converter {
     pub(super) fn content(&mut self, scope: &Scope<'_>, at: &Match, table: &mut Table) -> bool {
         let mut found = false;
         if let Some(directive) = scope.own("return").next() {
-            let outcome = self.answer(scope, directive, at, table);
+            let mut outcome = self.answer(scope, directive, at, table);
             found = outcome.is_ok();
+            if outcome == TAKEN && access::is_asked(scope) {
+                outcome =
+                    differs("nginx answers before it looks at the rules of access, a node after");
+            }
             self.enter(directive, outcome);
         }
         for directive in scope.own("proxy_pass").chain(scope.own("grpc_pass")) {
@@ -140,7 +145,12 @@ impl Converter {
             (200..=599, Some(body)) => match variables::fixed(body, constants) {
                 Ok(body) => {
                     vocabulary::respond(table, status, Some(body));
-                    content_type(scope, at, table)
+                    match content_type(scope, at, table) {
+                        TAKEN if compression::is_on(scope) => {
+                            differs("a fixed response is not compressed")
+                        }
+                        outcome => outcome,
+                    }
                 }
                 // A refusal stays one.
                 Err(reason) if status >= 400 => {
@@ -165,6 +175,10 @@ impl Converter {
         let Target { scheme, address, path } =
             Target::read(&expanded(directive.arg(0), &self.constants)?, is_grpc)?;
         replace_path(&path, at, table)?;
+        let doubles = match at {
+            Match::Prefix { path: own, .. } => path.ends_with('/') && !own.ends_with('/'),
+            _ => false,
+        };
         let upstream = self.upstreams.get(&address);
         match upstream {
             Some(upstream) => table.lay_over(upstream.keys(scheme)),
@@ -181,6 +195,7 @@ impl Converter {
             "http" if names_itself && !is_grpc => differs(
                 "redirects of the server to its own name are not changed: send it the client's `Host`",
             ),
+            _ if doubles => differs("a path that becomes `//x` is asked for as `/x`"),
             "http" => TAKEN,
             _ => self.origin_tls(scope, module, name, table),
         }
@@ -318,6 +333,9 @@ fn expanded(url: &str, constants: &Constants) -> Result<String, String> {
 fn replace_path(path: &str, at: &Match, table: &mut Table) -> Result<(), String> {
     match at {
         _ if path.is_empty() => {}
+        Match::Prefix { path: own, .. } if own == "/" && !path.ends_with('/') => {
+            return Err(format!("nginx makes `{path}a` of `/a`: write `{path}/`"));
+        }
         Match::Prefix { path: own, .. } if own == "/" => {
             table.set("rewrite", format!("{}{{path}}", path.trim_end_matches('/')));
         }

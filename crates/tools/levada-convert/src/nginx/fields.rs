@@ -64,6 +64,10 @@ fn request_header(s: &mut Setting<'_>) -> Outcome {
     if let Some(row) = find(OWN_FIELDS, &lower, value) {
         return row.outcome(|()| TAKEN);
     }
+    let own = |one: &&Directive| one.arg(0).eq_ignore_ascii_case(name);
+    if s.scope.own("proxy_set_header").filter(own).count() > 1 {
+        return differs("nginx sends the field once for each of these");
+    }
     match (lower.as_str(), value) {
         ("host", _) => TAKEN,
         ("connection", value) if value.starts_with('$') || is_upgrade(value) => needless(WEBSOCKET),
@@ -136,10 +140,35 @@ fn error_page(s: &mut Setting<'_>) -> Outcome {
         s.table.inline("error_pages").set(status, target.clone());
     }
     match s.scope.nearest_arg("proxy_intercept_errors") {
+        _ if answers_itself(s.scope, page) => {
+            differs("a location with `return` has no page: the error has the text of the node")
+        }
         Some("on") => TAKEN,
         _ => differs(
             "the page stands for such errors of the origin, too, as with proxy_intercept_errors",
         ),
+    }
+}
+
+/// Whether a location that may get the page answers by `return`.
+fn answers_itself(scope: &Scope<'_>, page: &str) -> bool {
+    let is_found = |pattern: &str, text: &str| {
+        regex::Regex::new(&format!("{pattern}{text}")).is_ok_and(|regex| regex.is_match(page))
+    };
+    let has_page = |location: &&Directive| match (location.arg(0), location.arg(1)) {
+        ("=", path) => path == page,
+        ("^~", path) | (path, "") => page.starts_with(path),
+        ("~", text) => is_found("", text),
+        (_, text) => is_found("(?i)", text),
+    };
+    let returns = |level: &[Directive]| level.iter().any(|one| one.name == "return");
+    match location_of(scope, page) {
+        Some(exact) => returns(exact.inner()),
+        None => {
+            returns(scope.directives)
+                || scope.own("location").filter(has_page).any(|one| returns(one.inner()))
+                || scope.outer.is_some_and(|outer| answers_itself(outer, page))
+        }
     }
 }
 
@@ -195,6 +224,26 @@ pub(super) fn replace(scope: &Scope<'_>, inherited: &mut Table) {
     ] {
         if scope.own(name).next().is_some() && inherited.has_any(&[key]) {
             inherited.inline(key).remove_all(parts);
+        }
+    }
+}
+
+/// Takes out the changes of fields that a table which is laid over this one leaves as they are.
+pub(super) fn give_way(table: &mut Table, over: &Table) {
+    for key in ["request_headers", "response_headers"] {
+        let kept = over.get(key).and_then(|edits| edits.inner("keep"));
+        let kept: Vec<_> = kept.into_iter().flat_map(Value::texts).collect();
+        if kept.is_empty() || !table.has_any(&[key]) {
+            continue;
+        }
+        let edits = table.inline(key);
+        for field in kept {
+            edits.take_from_list("remove", field);
+            for part in ["set", "add"] {
+                if edits.has_any(&[part]) {
+                    edits.inline(part).remove(field);
+                }
+            }
         }
     }
 }

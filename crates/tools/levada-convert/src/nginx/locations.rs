@@ -83,7 +83,7 @@ impl Converter {
                 left("where its answers come from could not be converted")
             };
             self.enter(directive, outcome);
-            locations.extend(without_slash(scope, directive, &at));
+            locations.extend(without_slash(scope, directive, &at, &table));
             locations.push(Location::new(directive, at, table, before, has_content));
         }
         locations
@@ -107,7 +107,12 @@ impl Converter {
                 self.enter_whole(directive, &outcome);
                 continue;
             };
-            self.settings(&scope.within(directive), &mut table);
+            let inner = scope.within(directive);
+            // Rules of this level stand in the place of those of the location.
+            if ["allow", "deny"].iter().any(|name| inner.own(name).next().is_some()) {
+                table.remove("access");
+            }
+            self.settings(&inner, &mut table);
             self.enter(directive, TAKEN);
             routes.push(Route { comment: directive.place.to_string(), table });
         }
@@ -148,7 +153,12 @@ fn alone<'a>(scope: &Scope<'_>, inner: &Scope<'_>, at: &'a Match) -> Option<&'a 
 }
 
 /// nginx sends `/a` to `/a/` where `location /a/` asks a server.
-fn without_slash(scope: &Scope<'_>, directive: &Directive, at: &Match) -> Option<Location> {
+fn without_slash(
+    scope: &Scope<'_>,
+    directive: &Directive,
+    at: &Match,
+    location: &Table,
+) -> Option<Location> {
     let Match::Prefix { path, .. } = at else { return None };
     let path = path.strip_suffix('/').filter(|path| path.starts_with('/'))?;
     let asks = directive.inner().iter().any(|one| one.name.ends_with("_pass"));
@@ -161,6 +171,9 @@ fn without_slash(scope: &Scope<'_>, directive: &Directive, at: &Match) -> Option
     let to =
         format!("{{scheme}}://{{host}}{}/{{?query}}", path.replace('{', "{{").replace('}', "}}"));
     vocabulary::redirect(&mut table, 301, to);
+    if let Some(fields) = location.get("response_headers") {
+        table.set("response_headers", fields.clone());
+    }
     Some(Location::new(directive, exact, table, Vec::new(), true))
 }
 

@@ -3,6 +3,7 @@
 use super::{
     content::Match,
     converter::{Converter, Scope},
+    fields,
     locations::in_order,
     parse::Directive,
 };
@@ -155,6 +156,7 @@ const CONTENT: [&str; 10] = [
 /// `location /` is the site itself, where it does not disturb other routes.
 fn site_content(behaviour: &mut Behaviour, mut route: Route) {
     if behaviour.routes.is_empty() {
+        fields::give_way(&mut behaviour.table, &route.table);
         behaviour.table.lay_over(route.table);
         return;
     }

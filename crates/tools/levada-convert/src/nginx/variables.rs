@@ -89,6 +89,10 @@ fn literal(text: &str) -> String {
 }
 
 fn levada_name(name: &str) -> Result<String, Reason> {
+    // `{path}` is the path as the client wrote it.
+    if ["uri", "document_uri"].contains(&name) {
+        return Ok("{= request.path}".to_owned());
+    }
     let is_capture = name.len() == 1 && name.starts_with(|c: char| c.is_ascii_digit());
     if let Some(own) = variables::in_text(name).or(Some(name).filter(|_| is_capture)) {
         return Ok(format!("{{{own}}}"));
@@ -111,6 +115,7 @@ mod tests {
         assert_eq!(of("https://$host$request_uri").as_deref(), Ok("https://{host}{uri}"));
         assert_eq!(of("${base}/x-$1").as_deref(), Ok("https://{host}/x-{1}"));
         assert_eq!(of("$uri$is_args$args").as_deref(), Ok("{uri}"));
+        assert_eq!(of("/x$uri").as_deref(), Ok("/x{= request.path}"));
         assert_eq!(of("$http_user_agent").as_deref(), Ok("{header.User-Agent}"));
         assert_eq!(of("5 $ and more").as_deref(), Ok("5 $ and more"));
         assert!(of("$msec").is_err_and(|reason| reason.contains("$msec")));
