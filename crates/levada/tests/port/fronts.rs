@@ -85,7 +85,6 @@ pub(crate) fn nginx(directory: &Path, of: &dyn Fn([SocketAddr; 2]) -> String) ->
 
 /// The words of `levada convert`.
 pub(crate) struct Account {
-    pub(crate) code: Option<i32>,
     pub(crate) report: String,
 }
 
@@ -111,7 +110,7 @@ pub(crate) fn convert(directory: &Path, of: &dyn Fn([SocketAddr; 2]) -> String) 
         .replace("\"127.0.0.1:1\"", "\"127.0.0.1:0\"")
         .replace("\"127.0.0.1:2\"", "\"127.0.0.1:0\"");
     fs::write(&file, toml).unwrap();
-    Account { code: output.status.code(), report }
+    Account { report }
 }
 
 /// Starts a node with the `levada.toml` of the directory.

@@ -2,8 +2,11 @@
 //! of the same origins, and answer alike but for the differences that are meant.
 
 mod client;
+mod echo;
 mod fronts;
 mod origin;
+mod pair;
+mod random;
 mod small;
 
 use std::{

@@ -38,7 +38,7 @@ const NOT_COMPARED: &[&str] = &[
 const OWN_PAGES: &[&[u8]] = &[b"<hr><center>nginx", b"<hr><center>openresty", b"Guru Meditation"];
 
 /// Fields about such a body.
-const OF_PAGES: &[&str] = &["content-type", "etag", "retry-after", "vary"];
+const OF_PAGES: &[&str] = &["content-encoding", "content-type", "etag", "retry-after", "vary"];
 
 /// All differences of two answers to a request.
 pub(super) fn between(asked: &Asked, theirs: &Answer, ours: &Answer) -> Vec<Difference> {
@@ -69,10 +69,13 @@ pub(super) fn between(asked: &Asked, theirs: &Answer, ours: &Answer) -> Vec<Diff
             continue;
         }
         let values = [first.1, other.1].map(|fields| shown(asked, fields, name));
-        let [theirs, ours] = values;
+        let [theirs, mut ours] = values;
         // A refusal of the node is not to be stored.
-        let is_refusal = is_own_page && name == "cache-control" && ours == "no-store";
-        if theirs != ours && !(is_refusal && theirs.is_empty()) {
+        if is_own_page && name == "cache-control" {
+            ours = ours.replace("no-store | ", "");
+            ours.truncate(if ours == "no-store" { 0 } else { ours.len() });
+        }
+        if theirs != ours {
             found.push(difference(name, theirs, ours));
         }
     }

@@ -1,0 +1,55 @@
+//! `levada convert nginx --compare` of one configuration.
+
+use std::{fs, path::Path, process::Command};
+
+/// A request to `www.example.com`: method, target, and a field.
+pub(crate) type Asked = (&'static str, &'static str, Option<(&'static str, &'static str)>);
+
+/// What the command said.
+pub(crate) struct Compared {
+    pub(crate) code: Option<i32>,
+    /// The account of the statements.
+    pub(crate) report: String,
+    /// The responses that differ; empty if none does.
+    pub(crate) differences: String,
+}
+
+impl Compared {
+    /// Whether the account says that everything went over and answers alike.
+    pub(crate) fn is_said_to_be_alike(&self) -> bool {
+        self.report.contains(" 0 with a difference") && self.report.contains(" 0 not converted")
+    }
+}
+
+/// Converts the blocks of `http`, and compares the responses to these requests.
+pub(crate) fn compared(directory: &Path, http: &str, requests: &[Asked]) -> Compared {
+    let text = format!("events {{ }}\nhttp {{\n{http}\n}}\n");
+    fs::write(directory.join("nginx.conf"), text).unwrap();
+    let list: String = requests.iter().map(|asked| line(*asked)).collect();
+    fs::write(directory.join("requests"), list).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_levada"));
+    command.current_dir(directory).args(["convert", "nginx", "nginx.conf", "-o", "levada.toml"]);
+    if !requests.is_empty() {
+        command.args(["--compare", "requests"]);
+    }
+    let output = command.output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    let (differences, report) = (text(output.stdout), text(output.stderr));
+    let alike = differences.contains(", 0 different");
+    let differences = if alike { String::new() } else { differences };
+    Compared { code: output.status.code(), report, differences }
+}
+
+/// A request as lines of a list.
+fn line((method, target, with): Asked) -> String {
+    let mut text = format!("{method} http://www.example.com{target}\n");
+    if let Some((name, value)) = with {
+        text += &format!("  {name}: {value}\n");
+    }
+    let body = match (method, target) {
+        ("POST", "/too-large") => 2 << 20,
+        ("POST", _) => 3,
+        _ => return text,
+    };
+    text + &format!("  > {}\n", "x".repeat(body))
+}
