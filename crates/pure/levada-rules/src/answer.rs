@@ -18,7 +18,7 @@ pub enum RouteAnswer {
     Respond {
         /// Its status.
         status: StatusCode,
-        /// The media type of its body, where the status has one (RFC 9110 Sec. 15.3.5).
+        /// The media type of its body, if it has one.
         content_type: Option<HeaderValue>,
         /// Its body.
         body: String,

@@ -347,9 +347,10 @@ impl Variable {
             Self::Scheme => facts.scheme.as_str().to_owned(),
             Self::Path => facts.target.split('?').next().unwrap_or_default().to_owned(),
             Self::Query => facts.query().to_owned(),
-            Self::QueryPart => {
-                facts.target.find('?').map_or("", |at| &facts.target[at..]).to_owned()
-            }
+            Self::QueryPart => match facts.query() {
+                "" => String::new(),
+                query => format!("?{query}"),
+            },
             Self::Uri => facts.target.to_owned(),
             Self::Method => facts.method.to_string(),
             Self::Header(name) => {
@@ -428,6 +429,7 @@ mod tests {
         assert_eq!(url(&old, "/new/{1}?{query}", "/old/a/b?c"), "/new/a/b?c");
         assert_eq!(url(&old, "/new{?query}", "/old/a?c=%20"), "/new?c=%20");
         assert_eq!(url(&old, "/new{?query}", "/old/a"), "/new");
+        assert_eq!(url(&old, "/new{?query}", "/old/a?"), "/new");
         assert_eq!(url(&old, "/{client}/{method}/{cookie.d}", "/old"), "/192.0.2.1/GET/2");
         assert_eq!(url(&old, "/{{x}}", "/old"), "/{x}");
         let regex = PathRegex::parse("^/u/(?<id>[0-9]+)/(.*)$").unwrap();

@@ -174,7 +174,7 @@ impl Check<'_, '_> {
                 .error(&path.key("content_type"), "cannot be the value of a header field")
                 .none();
         };
-        let content_type = (status != StatusCode::NO_CONTENT).then_some(content_type);
+        let content_type = (!respond.body.is_empty()).then_some(content_type);
         Some(RouteAnswer::Respond { status, content_type, body: respond.body.clone() })
     }
 
