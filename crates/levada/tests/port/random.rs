@@ -18,13 +18,57 @@ use crate::{
 /// other ones.
 const CONFIGURATIONS: usize = 16;
 
+/// Directives of `http`.
+const OUTERMOST: &[&str] = &[
+    "add_header X-C http always;",
+    "client_max_body_size 2m;",
+    "deny 127.0.0.2;",
+    "geo $blocked { default 0; 127.0.0.0/8 1; 192.0.2.0/24 0; }",
+    "gzip on;",
+    "gzip_min_length 1;",
+    "gzip_types text/plain;",
+    "map $http_x_a $target { default \"\"; stop /stopped; ~^b /b; }",
+    "map $uri $moved { default \"\"; /a/b/c /c; ~^/old/ /newer; }",
+    "proxy_hide_header Set-Cookie;",
+    "proxy_set_header X-B http;",
+    "proxy_set_header X-C \"\";",
+    "upstream app { server ORIGIN; }",
+    "upstream app { server ORIGIN; server ORIGIN backup; }",
+];
+
 /// Directives of `server` and `location`.
 const EVERYWHERE: &[&str] = &[
+    "if ($blocked) { return 403; }",
+    "if ($moved) { return 301 $moved; }",
+    "if ($target) { return 302 $target; }",
+    "if ($moved != \"\") { return 301 https://$host$moved; }",
+    "if ($arg_x) { return 303 /x; }",
+    "if ($arg_x = y) { return 301 /y?$args; }",
+    "if ($cookie_a = b) { return 302 /cookie; }",
+    "if ($host = www.example.com) { return 301 http://example.com$request_uri; }",
+    "if ($host !~ ^www) { return 302 http://www.example.com$request_uri; }",
+    "if ($http_cookie ~ \"a=(b|c)\") { return 403; }",
+    "if ($http_referer ~* evil) { return 403; }",
+    "if ($remote_addr = 127.0.0.1) { return 402; }",
+    "if ($request_method !~ ^(GET|HEAD|POST)$) { return 405; }",
+    "if ($request_uri ~ ^/a/b) { return 307 /ab; }",
+    "if ($request_uri ~* \\.(css|html)$) { return 410; }",
+    "if ($scheme = http) { return 301 https://$host$request_uri; }",
+    "if ($uri ~ ^/deep/(.*)$) { return 302 /flat/$1; }",
+    "if ($uri = /a) { return 302 /b; }",
+    "add_header X-C \"$request_method $scheme\" always;",
+    "proxy_hide_header Content-Type;",
+    "proxy_pass_header Server;",
+    "proxy_set_header X-C \"$host:$request_uri\";",
+    "proxy_set_header Cookie \"\";",
+    "rewrite ^/a/(.*)$ https://example.org/$1 redirect;",
+    "rewrite ^/(old|older)/(.*)$ /$2/$1 redirect;",
+    "rewrite (?i)^/A/b$ /ab permanent;",
+    "return 410;",
     "add_header X-A one always;",
     "add_header X-B \"$host\";",
     "add_header Cache-Control no-cache always;",
     "allow 127.0.0.0/8; deny all;",
-    "client_max_body_size 1;",
     "client_max_body_size 10m;",
     "deny 127.0.0.1;",
     "deny 192.0.2.0/24; allow all;",
@@ -57,6 +101,20 @@ const EVERYWHERE: &[&str] = &[
 
 /// How a location answers.
 const CONTENT: &[&str] = &[
+    "proxy_set_header Host $host; proxy_redirect off; proxy_pass http://app;",
+    "proxy_set_header Host $http_host; proxy_redirect off; proxy_pass http://app;",
+    "proxy_set_header Host www.example.org; proxy_redirect off; proxy_pass http://app/x/;",
+    "proxy_redirect off; proxy_pass http://ORIGIN;",
+    "proxy_set_header Host $host; proxy_redirect off; proxy_pass http://ORIGIN$request_uri;",
+    "rewrite ^/a/(.*)$ /$1 break; proxy_set_header Host $host; proxy_redirect off; proxy_pass http://ORIGIN;",
+    "rewrite ^ /all break; proxy_set_header Host $host; proxy_redirect off; proxy_pass http://ORIGIN;",
+    "return 303 $scheme://$http_host/x;",
+    "return 301 /new;",
+    "return 302 https://example.org$request_uri;",
+    "return 308 https://$server_name$request_uri;",
+    "return 418;",
+    "return 503;",
+    "return 500 \"no {braces} today\";",
     "proxy_pass http://ORIGIN;",
     "proxy_set_header Host $host; proxy_redirect off; proxy_pass http://ORIGIN;",
     "proxy_set_header Host $host; proxy_redirect off; proxy_pass http://ORIGIN/;",
@@ -77,6 +135,16 @@ const CONTENT: &[&str] = &[
 ];
 
 const PATHS: &[&str] = &[
+    "= /",
+    "/a/b",
+    "/de",
+    "/A",
+    "~ ^/a/(b)/",
+    "~* \\.(HTML|css)$",
+    "~ ^/$",
+    "^~ /a",
+    "/a%2fb",
+    "/cookie/",
     "/",
     "/a/",
     "/a",
@@ -91,6 +159,25 @@ const PATHS: &[&str] = &[
 ];
 
 const REQUESTS: &[Asked] = &[
+    ("GET", "/", Some(("Host", "other.example.com"))),
+    ("GET", "/a/x?y", Some(("Host", "other.example.com"))),
+    ("GET", "/a", Some(("Host", "third.example.com"))),
+    ("GET", "/a/b?x=y", Some(("Cookie", "a=b"))),
+    ("GET", "/?x", Some(("Cookie", "z=1; a=c"))),
+    ("GET", "/deep/x", Some(("Range", "bytes=0-3"))),
+    ("GET", "/a/x", Some(("If-None-Match", "\"x\""))),
+    ("GET", "/a/x", Some(("X-Forwarded-For", "192.0.2.1"))),
+    ("GET", "/x", Some(("Authorization", "Basic YTpi"))),
+    ("GET", "/x", Some(("Accept-Encoding", "gzip;q=0"))),
+    ("GET", "/x", Some(("Accept-Encoding", "br, gzip"))),
+    ("GET", "/a%20b", None),
+    ("GET", "/%61", None),
+    ("GET", "/x?a=%20&b=+", None),
+    ("GET", "/.hidden", None),
+    ("GET", "/x;y=z", None),
+    ("GET", "/x?", None),
+    ("PUT", "/a", None),
+    ("POST", "/deep/x?x=y", None),
     ("GET", "/", None),
     ("GET", "/a", None),
     ("GET", "/a?x=y", None),
@@ -126,8 +213,17 @@ fn some(of: &'static [&'static str], most: usize) -> impl Strategy<Value = Vec<&
 fn configuration() -> impl Strategy<Value = String> {
     let location = (select(PATHS), some(EVERYWHERE, 2), select(CONTENT));
     let locations = prop::collection::vec(location, 0..4);
-    (some(EVERYWHERE, 2), locations, select(CONTENT)).prop_map(|(settings, locations, last)| {
-        let mut text = "server { listen 80; server_name www.example.com;\n".to_owned();
+    let other = prop::option::of((some(EVERYWHERE, 1), select(CONTENT)));
+    let around = (some(OUTERMOST, 3), other);
+    let parts = (around, some(EVERYWHERE, 2), locations, select(CONTENT));
+    parts.prop_map(|((outermost, other), settings, locations, last)| {
+        let mut text = outermost.join("\n");
+        if let Some((settings, content)) = other {
+            let settings = settings.join("\n");
+            text += &format!("server {{ listen 80; server_name other.example.com;\n{settings}\n");
+            text += &format!("location / {{ {content} }} }}\n");
+        }
+        text += "server { listen 80; server_name www.example.com;\n";
         text += &settings.join("\n");
         text.push('\n');
         let mut seen = Vec::new();
@@ -176,7 +272,7 @@ fn nothing_differs_in_silence() {
     seed[..8].copy_from_slice(&(number("LEVADA_PORT_SEED").unwrap_or(1) as u64).to_le_bytes());
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
-    let origin = echo::start(&["host", "x-a", "x-b"]);
+    let origin = echo::start(&["cookie", "host", "x-a", "x-b", "x-c"]);
     let text = |tree: &dyn Fn() -> String| tree().replace("ORIGIN", &origin.to_string());
     let (mut wrong, mut alike, mut tried) = (String::new(), 0, 0);
     while alike < configurations && tried < 50 * configurations {

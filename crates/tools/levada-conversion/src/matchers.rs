@@ -155,8 +155,8 @@ fn matchers(variable: &str, operator: &str, value: &str) -> Option<Table> {
         "request_method" => ("method", methods(operator, value)?),
         "remote_addr" if operator == "=" => ("client", value.into()),
         "uri" | "document_uri" => path(operator, value)?,
-        // Its end is that of the query.
-        "request_uri" if operator == "=" || value.ends_with('$') => return None,
+        // Anything but a beginning may be in the query.
+        "request_uri" if !is_beginning(operator, value) => return None,
         "request_uri" => path(operator, value)?,
         _ => {
             let (key, name) = match part(variable)? {
@@ -170,6 +170,27 @@ fn matchers(variable: &str, operator: &str, value: &str) -> Option<Table> {
         }
     };
     Some(Table::from_iter([(key, value)]))
+}
+
+/// Whether an expression looks at the beginning of a URL, and at nothing that may stand in its query.
+fn is_beginning(operator: &str, value: &str) -> bool {
+    let Some(rest) = value.strip_prefix('^').filter(|_| operator.contains('~')) else {
+        return false;
+    };
+    let mut rest = rest.chars();
+    while let Some(c) = rest.next() {
+        let stays = match c {
+            '\\' => rest
+                .next()
+                .is_some_and(|c| c != '?' && (c.is_ascii_punctuation() || "dw".contains(c))),
+            // A class has letters and digits: it cannot reach from before `?` to after it.
+            c => c.is_alphanumeric() || "/-_()|[]+*?{},:@;".contains(c),
+        };
+        if !stays {
+            return false;
+        }
+    }
+    true
 }
 
 fn scheme<'a>(variable: &str, operator: &str, value: &'a str) -> Option<&'a str> {
@@ -235,17 +256,13 @@ fn expression(variable: &str, operator: &str, value: &str) -> Option<String> {
 
 /// The name of a variable in CEL, where it is compared with this value.
 fn named(variable: &str, operator: &str, value: &str) -> Option<String> {
+    const WITH_QUERY: &str =
+        "(request.query == '' ? request.path : request.path + '?' + request.query)";
     if variable == "request_uri" {
-        // Most expressions look at the path only.
-        let has_query = value.contains("\\?")
-            || value.contains(['&', '='])
-            || value.ends_with('$')
-            || !operator.contains('~');
-        return Some(match has_query {
-            false => "request.path".to_owned(),
-            true => "(request.query == '' ? request.path : request.path + '?' + request.query)"
-                .to_owned(),
-        });
+        // The normal form of a path has none of these.
+        let is_odd = value.contains('%') || value.contains("//") || value.contains(r"\.\.");
+        let name = if is_beginning(operator, value) { "request.path" } else { WITH_QUERY };
+        return (!is_odd).then(|| name.to_owned());
     }
     if let Some(name) = variables::in_expression(variable) {
         return Some(name.to_owned());
@@ -277,13 +294,12 @@ pub fn quoted(text: &str) -> String {
 /// A pattern with `*` in the place of a comparison.
 fn pattern(operator: &str, value: &str) -> Option<Value> {
     match (operator, value) {
-        ("", _) | ("!=", "") => Some(true.into()),
-        ("=", "") => Some(false.into()),
-        ("=", value) if !value.contains('*') => Some(value.into()),
+        // nginx tells a part that is empty from none in no comparison, a matcher does.
+        ("=", value) if !value.is_empty() && !value.contains('*') => Some(value.into()),
         ("~", regex) => {
             let (begins, rest) = strip(regex, |text| text.strip_prefix('^'));
             let (ends, rest) = strip(rest, |text| text.strip_suffix('$'));
-            let plain = plain(rest)?;
+            let plain = plain(rest).filter(|plain| !plain.is_empty())?;
             let (before, after) = (if begins { "" } else { "*" }, if ends { "" } else { "*" });
             Some(format!("{before}{plain}{after}").into())
         }
@@ -371,10 +387,14 @@ mod tests {
             "method = [\"GET\", \"HEAD\"]\n"
         );
         assert_eq!(
+            of("cookie_a", "", "").unwrap(),
+            "when = \"!(request.cookies['a'] in ['', '0'])\"\n"
+        );
+        assert_eq!(
             of("http_user_agent", "~", "Bot").unwrap(),
             "header = { User-Agent = \"*Bot*\" }\n"
         );
-        assert_eq!(of("cookie_a", "=", "").unwrap(), "cookie = { a = false }\n");
+        assert_eq!(of("cookie_a", "=", "").unwrap(), "when = \"request.cookies['a'] == ''\"\n");
         assert!(of("msec", "=", "1").is_err());
     }
 

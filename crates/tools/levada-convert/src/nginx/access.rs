@@ -38,10 +38,16 @@ pub(super) const TABLE: &[Row<Reader>] = &[
     Row::needless("real_ip_recursive", "all trusted addresses are passed over"),
 ];
 
-/// Whether some clients are kept out of a level.
-pub(super) fn is_asked(scope: &Scope<'_>) -> bool {
+/// The fate of a statement that nginx carries out before it looks at the rules of access of its level.
+pub(super) fn comes_first(scope: &Scope<'_>, outcome: Outcome) -> Outcome {
     const RULES: [&str; 4] = ["deny", "auth_basic", "auth_request", "auth_jwt"];
-    RULES.iter().any(|name| scope.nearest_arg(name).is_some_and(|arg| arg != "off"))
+    let is_asked = |name: &&str| scope.nearest_arg(name).is_some_and(|arg| arg != "off");
+    match outcome {
+        TAKEN if RULES.iter().any(is_asked) => {
+            differs("nginx answers before it looks at the rules of access, a node after")
+        }
+        outcome => outcome,
+    }
 }
 
 fn access(s: &mut Setting<'_>) -> Outcome {

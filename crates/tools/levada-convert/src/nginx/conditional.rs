@@ -1,6 +1,7 @@
 //! `if` and `rewrite` as routes.
 
 use super::{
+    access,
     conditions::{Case, cases},
     content::{ANSWERING, Match},
     converter::{Converter, Scope},
@@ -11,7 +12,7 @@ use super::{
 };
 use crate::{
     gate::{self, Concern},
-    ledger::{Outcome, Stated as _, TAKEN, differs, left},
+    ledger::{Outcome, Stated as _, TAKEN, differs, left, needless},
     matchers::{checked_regex, narrowed},
     plan::Route,
     table::Table,
@@ -19,39 +20,65 @@ use crate::{
 };
 
 impl Converter {
-    /// The routes of `if` and `rewrite`, which come before locations; `around` are the matchers and keys of
-    /// the level that they stand in. It is closed if a condition by which it refuses clients cannot be converted.
+    /// The routes of `if` and `rewrite` up to a `return`, which come before locations; `around` are the matchers and
+    /// keys of the level that they stand in. It is closed if a condition by which it refuses clients cannot be
+    /// converted.
     pub(super) fn conditional(&mut self, scope: &Scope<'_>, around: &mut Table) -> Vec<Route> {
-        let mut routes = self.rewrites(scope, around);
-        for directive in scope.own("if") {
-            routes.extend(self.condition(scope, directive, around));
+        let mut routes = Vec::new();
+        let mut rest = scope.directives.iter();
+        while let Some(directive) = rest.next() {
+            match directive.name.as_str() {
+                "if" => routes.extend(self.condition(scope, directive, around)),
+                "rewrite" => {
+                    let is_last = !rest.as_slice().iter().any(|one| one.name == "rewrite");
+                    routes.extend(self.one_rewrite(scope, directive, is_last, around));
+                }
+                "return" => {
+                    for late in rest.filter(|one| ["if", "rewrite"].contains(&one.name.as_str())) {
+                        self.enter_whole(late, &needless("`return` stands before it"));
+                    }
+                    return routes;
+                }
+                _ => {}
+            }
         }
         routes
     }
 
     fn rewrites(&mut self, scope: &Scope<'_>, around: &mut Table) -> Vec<Route> {
-        let mut routes = Vec::new();
         let all: Vec<_> = scope.own("rewrite").collect();
-        for (at, directive) in all.iter().copied().enumerate() {
-            let mut table = around.clone();
-            let goes_on = directive.arg(2).is_empty() && at + 1 < all.len();
-            let outcome = match goes_on && !leads_away(directive.arg(1)) {
-                true => left("the next `rewrite` would look at its result: write it as one"),
-                false => self.rewrite(scope, directive, &mut table),
-            };
-            if outcome.is_ok() || table.1.is_closed() {
-                routes.push(Route { comment: directive.place.to_string(), table });
-                self.enter(directive, outcome);
-                continue;
-            }
-            let concern = match sends_away(directive) {
-                true => Concern::Access,
-                false => Concern::Other,
-            };
-            let outcome = gate::pass(concern, directive, outcome, around);
-            self.enter(directive, outcome);
-        }
+        let number = all.len();
+        let routes = all.into_iter().enumerate();
         routes
+            .filter_map(|(at, one)| self.one_rewrite(scope, one, at + 1 == number, around))
+            .collect()
+    }
+
+    /// The route of a `rewrite`. After one without a flag, the next one would look at its result.
+    fn one_rewrite(
+        &mut self,
+        scope: &Scope<'_>,
+        directive: &Directive,
+        is_last: bool,
+        around: &mut Table,
+    ) -> Option<Route> {
+        let mut table = around.clone();
+        let goes_on = directive.arg(2).is_empty() && !is_last;
+        let outcome = match goes_on && !leads_away(directive.arg(1)) {
+            true => left("the next `rewrite` would look at its result: write it as one"),
+            false => access::comes_first(scope, self.rewrite(scope, directive, &mut table)),
+        };
+        if outcome.is_ok() || table.1.is_closed() {
+            self.enter(directive, outcome);
+            return Some(Route { comment: directive.place.to_string(), table });
+        }
+        let concern = match sends_away(directive) {
+            true => Concern::Access,
+            false => Concern::Other,
+        };
+        let outcome = gate::pass(concern, directive, outcome, around);
+        self.enter(directive, outcome);
+        None
     }
 
     fn condition(
@@ -130,7 +157,10 @@ impl Converter {
         };
         let outcome = match routes.is_empty() {
             true => left("nothing in the block could be said as a route"),
-            false => TAKEN,
+            false if directive.args.iter().any(|arg| arg.contains("$request_uri")) => {
+                differs("the path is compared in its normal form, not as the client wrote it")
+            }
+            false => access::comes_first(&inner, TAKEN),
         };
         self.enter(directive, outcome);
         routes

@@ -88,12 +88,9 @@ impl Converter {
     pub(super) fn content(&mut self, scope: &Scope<'_>, at: &Match, table: &mut Table) -> bool {
         let mut found = false;
         if let Some(directive) = scope.own("return").next() {
-            let mut outcome = self.answer(scope, directive, at, table);
+            let outcome = self.answer(scope, directive, at, table);
             found = outcome.is_ok();
-            if outcome == TAKEN && access::is_asked(scope) {
-                outcome =
-                    differs("nginx answers before it looks at the rules of access, a node after");
-            }
+            let outcome = access::comes_first(scope, outcome);
             self.enter(directive, outcome);
         }
         for directive in scope.own("proxy_pass").chain(scope.own("grpc_pass")) {

@@ -1,6 +1,7 @@
 //! Header fields of requests and responses, and error pages.
 
 use super::{
+    compression,
     converter::Scope,
     parse::Directive,
     setting::{Reader, Setting, key},
@@ -18,9 +19,7 @@ const AS_IT_IS: &str = "`Location` of the origin passes as it is";
 
 pub(super) const TABLE: &[Row<Reader>] = &[
     key("proxy_set_header", "request_headers", request_header),
-    key("proxy_hide_header", "response_headers.remove", |s| {
-        vocabulary::edit_response(s.table, s.arg(0), Edit::Remove)
-    }),
+    key("proxy_hide_header", "response_headers.remove", hide_header),
     Row::needless("proxy_pass_header", "fields of the origin pass unless they are removed"),
     key("add_header", "response_headers.add", add_header),
     Row::needless("expires = off", "it is the default"),
@@ -79,6 +78,15 @@ fn request_header(s: &mut Setting<'_>) -> Outcome {
             let value = variables::translate(value, &s.converter.constants)?;
             vocabulary::edit_request(s.table, name, Edit::Set(value))
         }
+    }
+}
+
+fn hide_header(s: &mut Setting<'_>) -> Outcome {
+    let is_type = s.arg(0).eq_ignore_ascii_case("content-type");
+    vocabulary::edit_response(s.table, s.arg(0), Edit::Remove)?;
+    match is_type && compression::is_on(s.scope) {
+        true => differs("the node compresses by the type that the origin states"),
+        false => TAKEN,
     }
 }
 
@@ -228,16 +236,25 @@ pub(super) fn replace(scope: &Scope<'_>, inherited: &mut Table) {
     }
 }
 
-/// Takes out the changes of fields that a table which is laid over this one leaves as they are.
-pub(super) fn give_way(table: &mut Table, over: &Table) {
+/// Takes out the changes of fields that a table which is laid over this one leaves as they are. What this one leaves
+/// as it is stays so.
+pub(super) fn give_way(table: &mut Table, over: &mut Table) {
     for key in ["request_headers", "response_headers"] {
-        let kept = over.get(key).and_then(|edits| edits.inner("keep"));
-        let kept: Vec<_> = kept.into_iter().flat_map(Value::texts).collect();
+        let kept = |table: &Table| {
+            let list = table.get(key).and_then(|edits| edits.inner("keep"));
+            list.into_iter().flat_map(Value::texts).map(str::to_owned).collect::<Vec<_>>()
+        };
+        for field in kept(table) {
+            if !kept(over).contains(&field) && !is_set(over, key, &field) {
+                vocabulary::keep_field(over, key, &field);
+            }
+        }
+        let kept = kept(over);
         if kept.is_empty() || !table.has_any(&[key]) {
             continue;
         }
         let edits = table.inline(key);
-        for field in kept {
+        for field in &kept {
             edits.take_from_list("remove", field);
             for part in ["set", "add"] {
                 if edits.has_any(&[part]) {

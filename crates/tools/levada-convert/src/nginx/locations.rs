@@ -1,6 +1,7 @@
 //! `location` as a route.
 
 use super::{
+    access,
     content::{ANSWERING, Match},
     converter::{Converter, Scope},
     directives::{has_handler, keeps_out},
@@ -75,15 +76,18 @@ impl Converter {
                 vocabulary::respond(&mut table, 501, None);
             }
             let has_content = has_content || table.has_any(vocabulary::ANSWERS);
+            let without = without_slash(scope, directive, &at, &table);
             let outcome = if has_handler(inner.directives) || !found && answers(inner.directives) {
                 left("until you write where its answers come from, it has status 501")
+            } else if without.is_some() {
+                access::comes_first(&inner, TAKEN)
             } else if has_content || !before.is_empty() {
                 TAKEN
             } else {
                 left("where its answers come from could not be converted")
             };
             self.enter(directive, outcome);
-            locations.extend(without_slash(scope, directive, &at, &table));
+            locations.extend(without);
             locations.push(Location::new(directive, at, table, before, has_content));
         }
         locations

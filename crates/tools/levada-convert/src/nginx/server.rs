@@ -156,7 +156,7 @@ const CONTENT: [&str; 10] = [
 /// `location /` is the site itself, where it does not disturb other routes.
 fn site_content(behaviour: &mut Behaviour, mut route: Route) {
     if behaviour.routes.is_empty() {
-        fields::give_way(&mut behaviour.table, &route.table);
+        fields::give_way(&mut behaviour.table, &mut route.table);
         behaviour.table.lay_over(route.table);
         return;
     }

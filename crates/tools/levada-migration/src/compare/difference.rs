@@ -110,11 +110,12 @@ fn comparable(asked: &Asked, name: &str, value: &str) -> String {
         }
         // It says whether there is one: the text is the server's own.
         "etag" => "a tag".to_owned(),
-        // It may be relative.
+        // It may be relative. nginx sends spaces of `$uri` as they are.
         "location" if value.starts_with('/') && !value.starts_with("//") => {
-            let host = asked.url.authority().map_or("", |authority| authority.as_str());
-            format!("{}://{host}{value}", asked.url.scheme_str().unwrap_or_default())
+            let scheme = asked.url.scheme_str().unwrap_or_default();
+            format!("{scheme}://{}{value}", asked.host()).replace(' ', "%20")
         }
+        "location" => value.replace(' ', "%20"),
         // A node always says so, nginx with `gzip_vary` only.
         "vary" => {
             let names = value.split(',').map(|name| name.trim().to_ascii_lowercase());

@@ -92,11 +92,8 @@ async fn respond(
     let driver = tokio::spawn(connection);
     let target = asked.url.path_and_query().map_or("/", |target| target.as_str());
     let mut request = Request::builder().method(&asked.method).uri(target);
-    let host = asked.url.authority().map_or("", |authority| authority.as_str());
-    if !asked.fields.iter().any(|(name, _)| *name == header::HOST) {
-        request = request.header(header::HOST, host);
-    }
-    for (name, value) in &asked.fields {
+    request = request.header(header::HOST, asked.host());
+    for (name, value) in asked.fields.iter().filter(|(name, _)| *name != header::HOST) {
         request = request.header(name, value);
     }
     request = request.header(header::CONNECTION, "close");

@@ -23,6 +23,15 @@ pub(crate) struct Asked {
     pub(super) body: Vec<u8>,
 }
 
+impl Asked {
+    /// The host that it names.
+    pub(super) fn host(&self) -> &str {
+        let field = self.fields.iter().find(|(name, _)| *name == http::header::HOST);
+        let field = field.and_then(|(_, host)| host.to_str().ok());
+        field.unwrap_or_else(|| self.url.authority().map_or("", |authority| authority.as_str()))
+    }
+}
+
 /// Reads a list of requests, or the requests of an access log. Targets without a host are those of `site`.
 ///
 /// # Errors
