@@ -11,7 +11,10 @@ use http::{
     header::{self, ACCEPT_ENCODING, AUTHORIZATION},
 };
 
-use crate::{Expression, RequestFacts, Template, TemplateError, TemplateKind, TemplateScope};
+use crate::{
+    Expression, PatternError, RequestFacts, Template, TemplateError, TemplateKind, TemplateScope,
+    lazy_regex::LazyRegex, pattern::compile,
+};
 
 /// Edits of one kind of message, in the order in which they are made.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -27,6 +30,14 @@ enum FieldChange {
     Remove,
     Set(FieldValue),
     Add(FieldValue),
+    Replace(Replacement),
+}
+
+/// What an expression finds in the values of a field becomes another text, with `$1` for a group.
+#[derive(Clone, Debug, PartialEq)]
+struct Replacement {
+    pattern: LazyRegex,
+    with: String,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -75,6 +86,12 @@ pub enum FieldError {
     /// The value is no template.
     #[error(transparent)]
     Template(#[from] TemplateError),
+    /// The expression cannot be used.
+    #[error("has an expression that {0}")]
+    Pattern(#[from] PatternError),
+    /// The new text names a group that the expression does not have.
+    #[error("has no group `{0}` in its expression")]
+    Group(String),
 }
 
 impl FieldEdits {
@@ -117,6 +134,37 @@ impl FieldEdits {
         Ok(())
     }
 
+    /// Adds the replacement of what an expression finds in the values of a field.
+    ///
+    /// # Errors
+    /// If the field cannot be changed, the expression cannot be used, or the new text cannot stand in a field or
+    /// names a group that there is not.
+    pub fn replace(
+        &mut self,
+        name: &str,
+        (pattern, with): (&str, &str),
+        kind: TemplateKind,
+    ) -> Result<(), FieldError> {
+        let name = editable_field(name, kind)?;
+        if with.bytes().any(|byte| byte.is_ascii_control()) {
+            return Err(FieldError::Value);
+        }
+        let compiled = compile(pattern)?;
+        let groups: Vec<_> = compiled.capture_names().flatten().collect();
+        let is_group = |name: &str| match name.parse::<usize>() {
+            Ok(number) => number < compiled.captures_len(),
+            Err(_) => groups.contains(&name),
+        };
+        if let Some(unknown) = named_groups(with).find(|name| !is_group(name)) {
+            return Err(FieldError::Group(unknown.to_owned()));
+        }
+        let replacement =
+            Replacement { pattern: LazyRegex::new(pattern.to_owned())?, with: with.to_owned() };
+        self.text.push_str(&format!("replace {name}: {pattern} by {with}\n"));
+        self.edits.push((name, FieldChange::Replace(replacement)));
+        Ok(())
+    }
+
     /// The edits as they were stated, a line for each; nothing for those that are bound to a request.
     pub fn as_text(&self) -> &str {
         &self.text
@@ -154,6 +202,7 @@ impl FieldEdits {
                 FieldChange::Remove => FieldChange::Remove,
                 FieldChange::Set(value) => FieldChange::Set(bound(value)),
                 FieldChange::Add(value) => FieldChange::Add(bound(value)),
+                replace @ FieldChange::Replace(_) => replace.clone(),
             };
             (name.clone(), change)
         });
@@ -197,6 +246,7 @@ impl FieldEdits {
             FieldChange::Remove => format!("{of} {name} removed"),
             FieldChange::Set(_) => format!("{of} {name} set"),
             FieldChange::Add(_) => format!("{of} {name} added"),
+            FieldChange::Replace(_) => format!("{of} {name} rewritten"),
         };
         self.edits.iter().map(words).collect()
     }
@@ -212,7 +262,7 @@ impl FieldEdits {
 
     fn values(&self) -> impl Iterator<Item = &FieldValue> {
         self.edits.iter().filter_map(|(_, change)| match change {
-            FieldChange::Remove => None,
+            FieldChange::Remove | FieldChange::Replace(_) => None,
             FieldChange::Set(value) | FieldChange::Add(value) => Some(value),
         })
     }
@@ -227,6 +277,7 @@ impl FieldChange {
                 None => drop(headers.remove(name)),
             },
             Self::Add(value) => headers.extend(value.field(cache).map(|v| (name.clone(), v))),
+            Self::Replace(replacement) => replacement.apply(name, headers),
         }
     }
 
@@ -240,6 +291,44 @@ impl FieldChange {
             || name.as_str().starts_with("x-forwarded-")
             || (*name == AUTHORIZATION && is_fixed)
     }
+}
+
+impl Replacement {
+    /// Values that are no text, or would be no values of a field, stay as they are.
+    fn apply(&self, name: &HeaderName, headers: &mut HeaderMap) {
+        let Some(pattern) = self.pattern.get().filter(|_| headers.contains_key(name)) else {
+            return;
+        };
+        let replaced = |value: &HeaderValue| {
+            let text = pattern.replace_all(value.to_str().ok()?, &self.with);
+            HeaderValue::try_from(&*text).ok()
+        };
+        let values = headers.get_all(name).iter();
+        let values: Vec<_> =
+            values.map(|value| replaced(value).unwrap_or_else(|| value.clone())).collect();
+        headers.remove(name);
+        headers.extend(values.into_iter().map(|value| (name.clone(), value)));
+    }
+}
+
+/// The groups that a new text names: `$1`, `${name}`; `$$` is a `$`.
+fn named_groups(with: &str) -> impl Iterator<Item = &str> {
+    let mut rest = with;
+    std::iter::from_fn(move || {
+        loop {
+            rest = &rest[rest.find('$')? + 1..];
+            if let Some(after) = rest.strip_prefix('$') {
+                rest = after;
+                continue;
+            }
+            let braced = rest.strip_prefix('{').and_then(|inner| inner.split_once('}'));
+            let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            return Some(match braced {
+                Some((name, _)) => name,
+                None => &rest[..rest.find(|c| !is_name(c)).unwrap_or(rest.len())],
+            });
+        }
+    })
 }
 
 impl FieldValue {
@@ -319,6 +408,32 @@ mod tests {
             edits.push(name, (*edit, text), &scope).unwrap();
         }
         Arc::new(edits)
+    }
+
+    #[test]
+    fn replacements_change_what_they_find_in_each_value() {
+        let mut edits = FieldEdits::default();
+        let kind = TemplateKind::ResponseField;
+        edits.replace("Location", (r"^http://10\.0\.1\.1(:\d+)?/(.*)$", "/x/$2"), kind).unwrap();
+        edits.replace("set-cookie", ("(?i)(; *domain=)app", "${1}www"), kind).unwrap();
+        let mut headers = HeaderMap::new();
+        headers.insert("location", HeaderValue::from_static("http://10.0.1.1:80/a?b"));
+        headers.append("set-cookie", HeaderValue::from_static("a=b; Domain=app.example"));
+        headers.append("set-cookie", HeaderValue::from_static("c=d"));
+        edits.apply(&mut headers, "");
+        assert_eq!(headers["location"], "/x/a?b");
+        let cookies: Vec<_> = headers.get_all("set-cookie").iter().collect();
+        assert_eq!(cookies, ["a=b; Domain=www.example", "c=d"]);
+        for (pattern, with, part) in [
+            ("(", "x", "is no regular expression"),
+            ("a(b)", "$2", "no group `2`"),
+            ("a(b)", "$1x", "no group `1x`"),
+            ("a(b)", "\n", "cannot be the value"),
+        ] {
+            let error = edits.replace("x-a", (pattern, with), kind).unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+        }
+        assert!(edits.replace("content-length", ("1", "2"), kind).is_err());
     }
 
     fn bound(edits: &Arc<FieldEdits>, sent: &HeaderMap) -> Arc<FieldEdits> {

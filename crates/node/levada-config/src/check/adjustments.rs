@@ -206,6 +206,13 @@ impl Check<'_, '_> {
                 results.push((at.clone(), name, result));
             }
         }
+        for (name, replacements) in &of.replace {
+            let at = levels.below(self.findings, key, &["replace", name]);
+            for one in replacements.as_slice() {
+                let change = (one.pattern.as_str(), one.with.as_str());
+                results.push((at.clone(), name, edits.replace(name, change, scope.kind)));
+            }
+        }
         let is_right = results.iter().all(|(.., result)| result.is_ok());
         for (at, name, result) in results {
             if let Err(error) = result {
@@ -247,7 +254,10 @@ impl Check<'_, '_> {
             }
             FieldError::Twice => Some("leave one of them out"),
             FieldError::Value => Some("control characters, such as the end of a line, cannot"),
-            FieldError::Name => None,
+            FieldError::Group(_) => {
+                Some("write `${1}x` for a group before letters, `$$` for a `$`")
+            }
+            FieldError::Name | FieldError::Pattern(_) => None,
         };
         self.error(path, format!("{name:?} {error}")).maybe_help(help.map(str::to_owned));
     }

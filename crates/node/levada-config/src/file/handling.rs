@@ -145,11 +145,23 @@ pub struct HeaderEdits {
     pub set: BTreeMap<String, String>,
     /// Fields that are added to those of the same name.
     pub add: BTreeMap<String, OneOrMany<String>>,
+    /// Fields in whose values a text stands in the place of what an expression finds.
+    pub replace: BTreeMap<String, OneOrMany<Replacement>>,
     /// Fields that are removed.
     #[schemars(extend("examples" = [["Server", "X-Powered-By"]]))]
     pub remove: Vec<String>,
     /// Fields that stay as they are, although a level around changes them.
     pub keep: Vec<String>,
+}
+
+/// A text in the place of what an expression finds.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Replacement {
+    /// The regular expression. All that it finds in a value is replaced.
+    pub pattern: String,
+    /// The new text, with `$1` or `${name}` for a group of the expression.
+    pub with: String,
 }
 
 /// The body of an error: a file or a path.
