@@ -7,7 +7,7 @@ use std::{
 };
 
 /// Starts one that repeats these fields of a request. Words in the path choose the response: `/404/`, `/500/`,
-/// `/moved/`, `/cookie/`, `/fresh/`, `/html/`.
+/// `/moved/`, `/own/` (to its own name), `/cookie/`, `/fresh/`, `/html/`.
 pub(crate) fn start(names: &'static [&'static str]) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -24,7 +24,7 @@ fn answer(mut stream: TcpStream, names: &[&str]) -> Option<()> {
     let mut text = String::new();
     reader.read_line(&mut text).ok()?;
     let (is_head, asked) = (text.starts_with("HEAD"), text.clone());
-    let mut body = 0;
+    let (mut body, mut host) = (0, String::new());
     loop {
         let mut line = String::new();
         reader.read_line(&mut line).ok().filter(|read| *read > 0)?;
@@ -32,6 +32,9 @@ fn answer(mut stream: TcpStream, names: &[&str]) -> Option<()> {
         let name = name.to_ascii_lowercase();
         if name == "content-length" {
             body = value.trim().parse().ok()?;
+        }
+        if name == "host" {
+            host = value.to_owned();
         }
         if names.contains(&name.as_str()) {
             text += &format!("{name}:{value}\n");
@@ -48,14 +51,19 @@ fn answer(mut stream: TcpStream, names: &[&str]) -> Option<()> {
     let status = match () {
         () if has("/404/") => "404 Not Found",
         () if has("/500/") => "500 Internal Server Error",
-        () if has("/moved/") => "302 Found",
+        () if has("/moved/") || has("/own/") => "302 Found",
         () => "200 OK",
     };
     let mut head =
         format!("HTTP/1.1 {status}\r\nServer: inner\r\nX-Accel-Expires: 9\r\nX-Pad: x\r\n");
+    if has("/own/") {
+        let host = host.trim();
+        let path = asked.split(' ').nth(1).unwrap_or_default();
+        head += &format!("Location: http://{host}{path}\r\n");
+    }
     for (word, field) in [
         ("/moved/", "Location: http://elsewhere.example.com/x"),
-        ("/cookie/", "Set-Cookie: a=b"),
+        ("/cookie/", "Set-Cookie: a=b; Path=/in/x; Domain=.app.internal; HttpOnly"),
         ("/fresh/", "Cache-Control: max-age=60"),
         ("/html/", "Content-Type: text/html"),
     ] {

@@ -3,7 +3,7 @@
 use super::{
     access, compression,
     converter::{Converter, Scope},
-    directives,
+    directives, fields,
     parse::Directive,
     upstream,
     variables::{self, Constants},
@@ -186,12 +186,17 @@ impl Converter {
         if is_grpc || scope.nearest_arg("proxy_http_version") == Some("2") {
             table.set("protocol", "h2");
         }
-        let names_itself =
-            table.has_any(&["origin_host"]) && scope.nearest_arg("proxy_redirect") != Some("off");
+        if table.has_any(&["origin_host"]) && !is_grpc {
+            let (from, to) = match (path.as_str(), at) {
+                ("", _) => (format!("{scheme}://{address}/"), "/"),
+                (path, Match::Exact(own) | Match::Prefix { path: own, .. }) => {
+                    (format!("{scheme}://{address}{path}"), own.as_str())
+                }
+                (_, Match::Regex(_)) => return left("an expression has no path to redirect to"),
+            };
+            fields::default_redirect(scope, &from, to, table);
+        }
         match scheme {
-            "http" if names_itself && !is_grpc => differs(
-                "redirects of the server to its own name are not changed: send it the client's `Host`",
-            ),
             _ if doubles => differs("a path that becomes `//x` is asked for as `/x`"),
             "http" => TAKEN,
             _ => self.origin_tls(scope, module, name, table),

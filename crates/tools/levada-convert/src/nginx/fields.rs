@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     ledger::{Outcome, Stated as _, TAKEN, differs, left, needless},
+    matchers::checked_regex,
     rows::{Row, find},
     table::{Table, Value},
     units,
@@ -29,7 +30,8 @@ pub(super) const TABLE: &[Row<Reader>] = &[
     key("proxy_intercept_errors = on", "error_pages", |_| TAKEN),
     Row::needless("proxy_intercept_errors", "it is the default"),
     Row::needless("proxy_redirect = off", AS_IT_IS),
-    Row::left("proxy_redirect", AS_IT_IS),
+    key("proxy_redirect", "response_headers.replace", redirects),
+    key("proxy_cookie_domain proxy_cookie_path", "response_headers.replace", cookies),
     Row::left(
         "proxy_method proxy_pass_request_body proxy_pass_request_headers proxy_bind",
         "requests pass as they are",
@@ -107,6 +109,63 @@ fn add_header(s: &mut Setting<'_>) -> Outcome {
     }
 }
 
+/// `Location` of an origin that knows itself by another name: nginx compares its beginning.
+fn redirects(s: &mut Setting<'_>) -> Outcome {
+    let (from, to) = (s.arg(0), s.arg(1));
+    if from == "default" {
+        return needless("it is the default");
+    }
+    let (pattern, with) = match from.strip_prefix('~') {
+        Some(text) => {
+            (text.replacen('*', "(?i)", usize::from(text.starts_with('*'))), to.to_owned())
+        }
+        None => (format!("^{}", regex::escape(from)), to.replace('$', "$$")),
+    };
+    if from.contains('$') && !from.starts_with('~') || to.contains('$') && !from.starts_with('~') {
+        return left("neither of the two comes from a variable");
+    }
+    replace_value(s.table, "Location", checked_regex(&pattern)?, with);
+    TAKEN
+}
+
+/// An origin that is asked by its own name sends clients there: by default nginx puts the location's path in the place
+/// of the URL that is asked.
+pub(super) fn default_redirect(scope: &Scope<'_>, from: &str, to: &str, table: &mut Table) {
+    let stated = scope.nearest("proxy_redirect");
+    if stated.is_empty() || stated.iter().any(|one| one.arg(0) == "default") {
+        let pattern = format!("^{}", regex::escape(from));
+        replace_value(table, "Location", pattern, to.replace('$', "$$"));
+    }
+}
+
+/// `Domain` or `Path` of cookies.
+fn cookies(s: &mut Setting<'_>) -> Outcome {
+    let attribute = s.directive.name.trim_start_matches("proxy_cookie_");
+    let (from, to) = (s.arg(0), s.arg(1));
+    if from == "off" {
+        return needless("it is the default");
+    }
+    if from.starts_with('~') || from.contains('$') || to.contains('$') {
+        return left("neither of the two is an expression or has a variable");
+    }
+    let (from, end) = match attribute {
+        "domain" => (from.trim_start_matches('.'), "($|;)"),
+        _ => (from, ""),
+    };
+    // The dot before a domain stays.
+    let dot = if attribute == "domain" { r"\.?" } else { "" };
+    let pattern = format!("(?i)(; *{attribute} *= *{dot}){}{end}", regex::escape(from));
+    let with = format!("${{1}}{to}{}", if end.is_empty() { "" } else { "$2" });
+    replace_value(s.table, "Set-Cookie", pattern, with);
+    TAKEN
+}
+
+/// Adds a replacement in the values of a field of responses.
+pub(super) fn replace_value(table: &mut Table, field: &str, pattern: String, with: String) {
+    let one = Table::from_iter([("pattern", pattern.into()), ("with", with.into())]);
+    table.inline("response_headers").inline("replace").push(field, one);
+}
+
 fn expires(s: &mut Setting<'_>) -> Outcome {
     let value = match s.arg(0) {
         "epoch" => "no-cache".to_owned(),
@@ -130,7 +189,7 @@ pub(super) fn location_of<'a>(scope: &Scope<'a>, path: &str) -> Option<&'a Direc
     found.or_else(|| location_of(scope.outer?, path))
 }
 
-/// A page is a file where its path leads to a directory, and a path at the origin otherwise.
+/// A page is a file where its path leads to a directory, and a path that routes answer otherwise.
 fn error_page(s: &mut Setting<'_>) -> Outcome {
     let (page, statuses) = s.directive.args.split_last().ok_or("has no page")?;
     let other_status = statuses.iter().any(|status| status.starts_with('='));
@@ -184,8 +243,8 @@ fn target_of(scope: &Scope<'_>, page: &str) -> Table {
     let location = location_of(scope, page);
     let inner = location.map(|location| Scope { directives: location.inner(), outer: Some(scope) });
     let level = inner.as_ref().unwrap_or(scope);
-    let asks = level.own("proxy_pass").next().is_some();
-    match level.nearest_arg("root").filter(|_| !asks) {
+    let is_no_file = level.own("proxy_pass").next().is_some() || answers_itself(scope, page);
+    match level.nearest_arg("root").filter(|_| !is_no_file && !page.ends_with('/')) {
         Some(root) => {
             let file = format!("{}{page}", root.trim_end_matches('/'));
             Table::from_iter([("file", file.into())])

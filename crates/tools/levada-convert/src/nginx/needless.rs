@@ -125,8 +125,5 @@ pub(super) const LEFT: &[Row<Reader>] = &[
         "geoip_country geoip2",
         "countries come from country_database, and only for access rules",
     ),
-    Row::left(
-        "proxy_cookie_path proxy_cookie_domain proxy_cookie_flags",
-        "cookies pass as they are",
-    ),
+    Row::left("proxy_cookie_flags", "cookies pass as they are"),
 ];
