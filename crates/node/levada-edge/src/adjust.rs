@@ -66,7 +66,7 @@ impl Adjusting {
             response.headers_mut().insert(REQUEST_ID, id);
         }
         if let Some(edits) = self.edits {
-            edits.apply(response.headers_mut(), cache.as_str());
+            edits.apply(response.status(), response.headers_mut(), cache.as_str());
         }
     }
 }

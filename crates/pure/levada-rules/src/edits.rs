@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use http::{
-    HeaderMap, HeaderName, HeaderValue,
+    HeaderMap, HeaderName, HeaderValue, StatusCode,
     header::{self, ACCEPT_ENCODING, AUTHORIZATION},
 };
 
@@ -20,6 +20,8 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FieldEdits {
     edits: Vec<(HeaderName, FieldChange)>,
+    /// Fields that are changed in responses with usual statuses only.
+    not_on_errors: Vec<HeaderName>,
     /// The edits as they were stated.
     text: String,
 }
@@ -77,6 +79,12 @@ pub enum FieldError {
     /// Nodes speak with each other by it.
     #[error("is for the nodes of a cluster")]
     Nodes,
+    /// A request has no status.
+    #[error("is a field of requests, which have no status")]
+    OfRequest,
+    /// It is listed as changed on some statuses only, and not changed.
+    #[error("is changed by no other key here")]
+    Unchanged,
     /// It is set twice, or set and removed.
     #[error("is set twice, or set and removed")]
     Twice,
@@ -165,6 +173,20 @@ impl FieldEdits {
         Ok(())
     }
 
+    /// Changes a field in responses with [usual statuses](is_usual) only.
+    ///
+    /// # Errors
+    /// If no edit changes the field.
+    pub fn only_on_usual(&mut self, name: &str) -> Result<(), FieldError> {
+        let name = HeaderName::try_from(name).map_err(|_| FieldError::Name)?;
+        if !self.edits.iter().any(|(own, _)| *own == name) {
+            return Err(FieldError::Unchanged);
+        }
+        self.text.push_str(&format!("{name} not on errors\n"));
+        self.not_on_errors.push(name);
+        Ok(())
+    }
+
     /// The edits as they were stated, a line for each; nothing for those that are bound to a request.
     pub fn as_text(&self) -> &str {
         &self.text
@@ -206,13 +228,17 @@ impl FieldEdits {
             };
             (name.clone(), change)
         });
-        Arc::new(Self { edits: edits.collect(), text: String::new() })
+        let (edits, not_on_errors) = (edits.collect(), self.not_on_errors.clone());
+        Arc::new(Self { edits, not_on_errors, text: String::new() })
     }
 
     /// Makes the edits, which are bound, in the fields of a response. `cache` is the result of the cache.
-    pub fn apply(&self, headers: &mut HeaderMap, cache: &str) {
+    pub fn apply(&self, status: StatusCode, headers: &mut HeaderMap, cache: &str) {
+        let all = self.not_on_errors.is_empty() || is_usual(status);
         for (name, change) in &self.edits {
-            change.apply(name, headers, cache);
+            if all || !self.not_on_errors.contains(name) {
+                change.apply(name, headers, cache);
+            }
         }
     }
 
@@ -309,6 +335,11 @@ impl Replacement {
         headers.remove(name);
         headers.extend(values.into_iter().map(|value| (name.clone(), value)));
     }
+}
+
+/// The statuses for which `add_header` of nginx holds without `always`.
+fn is_usual(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 200 | 201 | 204 | 206 | 301..=304 | 307 | 308)
 }
 
 /// The groups that a new text names: `$1`, `${name}`; `$$` is a `$`.
@@ -420,7 +451,7 @@ mod tests {
         headers.insert("location", HeaderValue::from_static("http://10.0.1.1:80/a?b"));
         headers.append("set-cookie", HeaderValue::from_static("a=b; Domain=app.example"));
         headers.append("set-cookie", HeaderValue::from_static("c=d"));
-        edits.apply(&mut headers, "");
+        edits.apply(StatusCode::OK, &mut headers, "");
         assert_eq!(headers["location"], "/x/a?b");
         let cookies: Vec<_> = headers.get_all("set-cookie").iter().collect();
         assert_eq!(cookies, ["a=b; Domain=www.example", "c=d"]);
@@ -434,6 +465,25 @@ mod tests {
             assert!(error.contains(part), "{error}");
         }
         assert!(edits.replace("content-length", ("1", "2"), kind).is_err());
+    }
+
+    #[test]
+    fn some_fields_are_changed_in_usual_responses_only() {
+        let mut edits = FieldEdits::default();
+        let route = Conditions::default();
+        let kind = TemplateKind::ResponseField;
+        let scope = TemplateScope { route: &route, kind, countries: None };
+        for name in ["x-a", "x-b"] {
+            edits.push(name, (FieldEdit::Add, "{method}"), &scope).unwrap();
+        }
+        edits.only_on_usual("X-A").unwrap();
+        assert_eq!(edits.only_on_usual("x-c"), Err(FieldError::Unchanged));
+        let bound = bound(&Arc::new(edits), &HeaderMap::new());
+        for (status, number) in [(200, 2), (308, 2), (404, 1), (202, 1)] {
+            let mut headers = HeaderMap::new();
+            bound.apply(StatusCode::from_u16(status).unwrap(), &mut headers, "");
+            assert_eq!(headers.len(), number, "{status}");
+        }
     }
 
     fn bound(edits: &Arc<FieldEdits>, sent: &HeaderMap) -> Arc<FieldEdits> {
@@ -459,7 +509,7 @@ mod tests {
         {
             fields.append(name, HeaderValue::from_static(value));
         }
-        bound(&Arc::new(edits), &HeaderMap::new()).apply(&mut fields, "hit");
+        bound(&Arc::new(edits), &HeaderMap::new()).apply(StatusCode::OK, &mut fields, "hit");
         assert_eq!(fields["x-cache"], "hit for 192.0.2.1");
         assert_eq!(fields.get_all("vary").iter().count(), 2);
         assert!(!fields.contains_key("server") && !fields.contains_key("x-empty"));
@@ -504,7 +554,7 @@ mod tests {
             }
             let list = [("X-B", FieldEdit::Set, "a{header.x-a}b")];
             let mut fields = HeaderMap::new();
-            bound(&edits(TemplateKind::RequestField, &list), &sent).apply(&mut fields, "");
+            bound(&edits(TemplateKind::RequestField, &list), &sent).apply(StatusCode::OK, &mut fields, "");
             let value = fields["x-b"].as_bytes();
             prop_assert!(!value.iter().any(u8::is_ascii_control));
         }

@@ -213,6 +213,14 @@ impl Check<'_, '_> {
                 results.push((at.clone(), name, edits.replace(name, change, scope.kind)));
             }
         }
+        for name in &of.not_on_errors {
+            let at = levels.below(self.findings, key, &["not_on_errors"]);
+            let result = match scope.kind {
+                TemplateKind::ResponseField => edits.only_on_usual(name),
+                _ => Err(FieldError::OfRequest),
+            };
+            results.push((at, name, result));
+        }
         let is_right = results.iter().all(|(.., result)| result.is_ok());
         for (at, name, result) in results {
             if let Err(error) = result {
@@ -257,7 +265,8 @@ impl Check<'_, '_> {
             FieldError::Group(_) => {
                 Some("write `${1}x` for a group before letters, `$$` for a `$`")
             }
-            FieldError::Name | FieldError::Pattern(_) => None,
+            FieldError::Unchanged => Some("name it under `set`, `add`, `replace` or `remove`, too"),
+            FieldError::Name | FieldError::Pattern(_) | FieldError::OfRequest => None,
         };
         self.error(path, format!("{name:?} {error}")).maybe_help(help.map(str::to_owned));
     }

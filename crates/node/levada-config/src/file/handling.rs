@@ -150,6 +150,9 @@ pub struct HeaderEdits {
     /// Fields that are removed.
     #[schemars(extend("examples" = [["Server", "X-Powered-By"]]))]
     pub remove: Vec<String>,
+    /// Of responses: those of the fields here that are changed on the statuses 200, 201, 204, 206, 301 to 304, 307
+    /// and 308 only.
+    pub not_on_errors: Vec<String>,
     /// Fields that stay as they are, although a level around changes them.
     pub keep: Vec<String>,
 }

@@ -102,9 +102,17 @@ fn add_header(s: &mut Setting<'_>) -> Outcome {
         return needless("a listener with `http3` offers it itself");
     }
     let value = variables::translate(s.arg(1), &s.converter.constants)?;
+    let is_own = |one: &&Directive| one.arg(0).eq_ignore_ascii_case(name);
+    let same: Vec<_> = s.scope.own("add_header").filter(is_own).collect();
+    if same.iter().any(|one| one.args.len() != same[0].args.len()) {
+        return left("the field has `always` in one place and not in another");
+    }
     vocabulary::edit_response(s.table, name, Edit::Add(value))?;
     match s.directive.args.get(2) {
-        None => differs("the field is added to responses of all statuses, as with `always`"),
+        None => {
+            s.table.inline("response_headers").push("not_on_errors", name);
+            TAKEN
+        }
         Some(_) => TAKEN,
     }
 }
@@ -285,7 +293,7 @@ fn is_of_node(field: &str) -> bool {
 /// Takes out the fields of the levels around that a level with fields of its own does not have.
 pub(super) fn replace(scope: &Scope<'_>, inherited: &mut Table) {
     for (name, key, parts) in [
-        ("add_header", "response_headers", &["add"][..]),
+        ("add_header", "response_headers", &["add", "not_on_errors"][..]),
         ("proxy_hide_header", "response_headers", &["remove"]),
         ("proxy_set_header", "request_headers", &["set", "remove"]),
     ] {
@@ -315,6 +323,7 @@ pub(super) fn give_way(table: &mut Table, over: &mut Table) {
         let edits = table.inline(key);
         for field in &kept {
             edits.take_from_list("remove", field);
+            edits.take_from_list("not_on_errors", field);
             for part in ["set", "add"] {
                 if edits.has_any(&[part]) {
                     edits.inline(part).remove(field);
@@ -331,7 +340,8 @@ pub(super) fn keep_those_of(other: &Table, table: &mut Table) {
         for (part, value) in edits {
             let inner = value.table().into_iter().flat_map(Table::iter).map(|(name, _)| name);
             let names: Vec<_> = value.texts().into_iter().chain(inner).collect();
-            for field in names.into_iter().filter(|_| part != "keep") {
+            let is_edit = !["keep", "not_on_errors"].contains(&part);
+            for field in names.into_iter().filter(|_| is_edit) {
                 if !is_set(table, key, field) {
                     vocabulary::keep_field(table, key, field);
                 }
