@@ -88,6 +88,30 @@ pub fn keep_field(table: &mut Table, key: &str, name: &str) {
     }
 }
 
+/// Leaves the fields as they are that another table changes.
+pub fn keep_those_of(other: &Table, table: &mut Table) {
+    for key in ["request_headers", "response_headers"] {
+        let edits = other.get(key).and_then(Value::table).into_iter().flat_map(Table::iter);
+        for (part, value) in edits {
+            let inner = value.table().into_iter().flat_map(Table::iter).map(|(name, _)| name);
+            let names: Vec<_> = value.texts().into_iter().chain(inner).collect();
+            let is_edit = !["keep", "not_on_errors"].contains(&part);
+            for field in names.into_iter().filter(|_| is_edit) {
+                if !is_edited(table, key, field) {
+                    keep_field(table, key, field);
+                }
+            }
+        }
+    }
+}
+
+/// Whether a table sets or adds a field.
+pub fn is_edited(table: &Table, key: &str, field: &str) -> bool {
+    let edits = table.get(key);
+    let has = |part| edits?.inner(part)?.inner(field);
+    has("set").or_else(|| has("add")).is_some()
+}
+
 /// Whether a node changes the field.
 fn changeable(key: &str, name: &str) -> Outcome {
     let kind = match key {

@@ -277,7 +277,7 @@ pub(super) fn keep(scope: &Scope<'_>, table: &mut Table) {
         for field in outer.nearest(name).into_iter().map(|directive| directive.arg(0)) {
             let is_own = own.iter().any(|own| own.eq_ignore_ascii_case(field));
             let is_nodes = key == "request_headers" && is_of_node(field);
-            if !is_own && !is_nodes && !is_set(table, key, field) {
+            if !is_own && !is_nodes && !vocabulary::is_edited(table, key, field) {
                 vocabulary::keep_field(table, key, field);
             }
         }
@@ -312,7 +312,7 @@ pub(super) fn give_way(table: &mut Table, over: &mut Table) {
             list.into_iter().flat_map(Value::texts).map(str::to_owned).collect::<Vec<_>>()
         };
         for field in kept(table) {
-            if !kept(over).contains(&field) && !is_set(over, key, &field) {
+            if !kept(over).contains(&field) && !vocabulary::is_edited(over, key, &field) {
                 vocabulary::keep_field(over, key, &field);
             }
         }
@@ -327,23 +327,6 @@ pub(super) fn give_way(table: &mut Table, over: &mut Table) {
             for part in ["set", "add"] {
                 if edits.has_any(&[part]) {
                     edits.inline(part).remove(field);
-                }
-            }
-        }
-    }
-}
-
-/// Leaves the fields as they are that another table changes.
-pub(super) fn keep_those_of(other: &Table, table: &mut Table) {
-    for key in ["request_headers", "response_headers"] {
-        let edits = other.get(key).and_then(Value::table).into_iter().flat_map(Table::iter);
-        for (part, value) in edits {
-            let inner = value.table().into_iter().flat_map(Table::iter).map(|(name, _)| name);
-            let names: Vec<_> = value.texts().into_iter().chain(inner).collect();
-            let is_edit = !["keep", "not_on_errors"].contains(&part);
-            for field in names.into_iter().filter(|_| is_edit) {
-                if !is_set(table, key, field) {
-                    vocabulary::keep_field(table, key, field);
                 }
             }
         }
@@ -367,7 +350,9 @@ pub(super) fn hide(directives: &[Directive], defaults: &mut Table) {
         let is_hidden = defaults.get("response_headers").and_then(|edits| edits.inner("remove"));
         let is_hidden = is_hidden
             .is_some_and(|list| list.texts().iter().any(|own| own.eq_ignore_ascii_case(field)));
-        if !is_hidden && !passes(directives, field) && !is_set(defaults, "response_headers", field)
+        if !is_hidden
+            && !passes(directives, field)
+            && !vocabulary::is_edited(defaults, "response_headers", field)
         {
             let _ = vocabulary::edit_response(defaults, field, Edit::Remove);
         }
@@ -380,10 +365,4 @@ fn passes(directives: &[Directive], field: &str) -> bool {
         one.name == "proxy_pass_header" && one.arg(0).eq_ignore_ascii_case(field)
             || passes(one.inner(), field)
     })
-}
-
-fn is_set(table: &Table, key: &str, field: &str) -> bool {
-    let edits = table.get(key);
-    let has = |part| edits?.inner(part)?.inner(field);
-    has("set").or_else(|| has("add")).is_some()
 }

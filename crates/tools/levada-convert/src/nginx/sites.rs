@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use super::{
     converter::{Converter, Scope},
     directives::concern,
-    fields,
     parse::Directive,
     server::{Behaviour, Listen, Server, certificate},
 };
@@ -263,7 +262,7 @@ fn over_plain_text(behaviour: &Behaviour, tls: &Table) -> Vec<Route> {
         routes.push(Route { comment, table: behaviour.table.clone() });
     }
     for route in &mut routes {
-        fields::keep_those_of(tls, &mut route.table);
+        vocabulary::keep_those_of(tls, &mut route.table);
         let mut table = Table::from_iter([("scheme", "http".into())]);
         table.lay_over(std::mem::take(&mut route.table));
         table.set("scheme", "http");

@@ -26,7 +26,7 @@ use crate::{
     rows::{self, Described, Row, find},
     table::{Table, Value},
     tree::{Parser, Statement},
-    vocabulary::{ANSWERS, SERVERS},
+    vocabulary::{self, ANSWERS, SERVERS},
 };
 use concern::concern;
 use lex::GRAMMAR;
@@ -225,7 +225,8 @@ impl Converter {
             ending.into_iter().chain([&rest].into_iter().filter(|rest| rest.ends())).chain(others);
         for case in all {
             if case.condition.holds_always() && case.keys.has_any(ANSWERS) {
-                let table = answers_of(&case.keys);
+                let mut table = answers_of(&case.keys);
+                vocabulary::keep_those_of(&self.keys, &mut table);
                 site.table.remove_all(ANSWERS);
                 site.table.1.merge(&case.keys.1);
                 site.routes.push(Route { comment: case.comment.clone(), table });
@@ -235,6 +236,10 @@ impl Converter {
                 site.table.lay_over(case.keys.clone());
             } else if let Some(mut table) = case.condition.table() {
                 table.lay_over(case.keys.clone());
+                // vcl_deliver is not for responses of vcl_synth.
+                if case.keys.has_any(ANSWERS) {
+                    vocabulary::keep_those_of(&self.keys, &mut table);
+                }
                 site.routes.push(Route { comment: case.comment.clone(), table });
             }
         }

@@ -33,6 +33,16 @@ fn conditions_that_multiply_are_left() {
 }
 
 #[test]
+fn responses_of_vcl_synth_have_no_fields_of_vcl_deliver() {
+    let text = "backend b { .host = \"h\"; } sub vcl_recv { if (req.url ~ \"^/x\") { return (synth(403)); } } \
+        sub vcl_deliver { set resp.http.X-A = \"b\"; }";
+    let toml: toml::Table = read(text).unwrap().toml.parse().unwrap();
+    let site = &toml["site"][0];
+    assert_eq!(site["response_headers"]["set"]["X-A"].as_str(), Some("b"));
+    assert_eq!(site["route"][0]["response_headers"]["keep"][0].as_str(), Some("X-A"));
+}
+
+#[test]
 fn every_statement_is_accounted_for() {
     let text = "backend b { .host = \"h\"; .odd = 1; } sub vcl_recv { call nowhere; if (req.xid ~ \"a|b\") { std.log(\"y\"); } } \
         sub vcl_miss { set req.http.z = \"1\"; }";
