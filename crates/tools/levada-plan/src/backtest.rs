@@ -60,7 +60,7 @@ pub(crate) fn backtest(
     all: u64,
 ) -> anyhow::Result<Option<Backtest>> {
     let count = |result: fn(&Request) -> bool| log.requests.iter().filter(|r| result(r)).count();
-    let stated = count(|request| request.result.is_some());
+    let stated = count(|request| request.result().is_some());
     if stated * 2 < log.requests.len() || log.requests.len() < 100 {
         return Ok(None);
     }
@@ -69,8 +69,8 @@ pub(crate) fn backtest(
         &log.requests[middle.saturating_sub(MOST)..log.requests.len().min(middle + MOST)];
     let halves = Halves { log, requests, middle: middle.min(MOST), eviction };
     let (cache, logged, predicted) = halves.predict(all, |result| result != LoggedResult::Miss)?;
-    let tells = count(|request| request.result == Some(LoggedResult::MemoryHit)) > 0
-        && count(|request| request.result == Some(LoggedResult::Hit)) > 0;
+    let tells = count(|request| request.result() == Some(LoggedResult::MemoryHit)) > 0
+        && count(|request| request.result() == Some(LoggedResult::Hit)) > 0;
     let memory = tells.then(|| {
         let (bytes, logged, predicted) =
             halves.predict(all, |result| result == LoggedResult::MemoryHit)?;
@@ -123,7 +123,7 @@ impl Halves<'_> {
     fn logged(&self, range: &[Request], is_hit: &impl Fn(LoggedResult) -> bool) -> (f64, f64) {
         let (mut hits, mut count, mut byte_hits, mut bytes) = (0.0, 0.0, 0.0, 0.0);
         for request in range {
-            let Some(result) = request.result else { continue };
+            let Some(result) = request.result() else { continue };
             let hit = f64::from(u8::from(is_hit(result)));
             let size = self.log.objects[request.object as usize].bytes() as f64;
             (hits, count, byte_hits, bytes) =

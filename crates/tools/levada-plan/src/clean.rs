@@ -1,11 +1,9 @@
 //! Cleans a log: leaves out lines that no plan follows from, and names the faults of the rest.
 
-use std::collections::HashSet;
-
 use anyhow::bail;
 use serde::Serialize;
 
-use crate::read::{Log, NO_CLIENT};
+use crate::read::Log;
 
 /// The state of a log, after it was cleaned.
 #[derive(Debug, Default, Serialize)]
@@ -71,10 +69,11 @@ pub(crate) fn clean(log: &mut Log, without_scans: bool) -> anyhow::Result<Cleani
     if log.requests.is_empty() {
         bail!("all requests come from scanners; plan without --without-scans, or from another log");
     }
-    if log.requests.iter().all(|request| request.time.is_finite()) {
-        cleaning.unsorted =
-            log.requests.windows(2).filter(|pair| pair[1].time < pair[0].time).count() as u64;
-        log.requests.sort_by(|a, b| a.time.total_cmp(&b.time));
+    if log.requests.iter().all(|request| request.time().is_some()) {
+        let unsorted = log.requests.windows(2).filter(|pair| pair[1].order() < pair[0].order());
+        cleaning.unsorted = unsorted.count() as u64;
+        // Requests of one moment stay in the order of their lines.
+        log.requests.sort_by_key(|request| request.order());
         cleaning.jumped = drop_jumped(log);
     }
     describe(log, &mut cleaning);
@@ -91,7 +90,7 @@ fn scanners(log: &mut Log, without_scans: bool) -> Vec<Scanner> {
         if is_missing || is_alone {
             scans[id] = true;
             found.push(Scanner {
-                client: client.name.clone(),
+                client: client.name.to_string(),
                 requests: client.requests,
                 reason: match is_missing {
                     true => format!("{} responses with 404", client.missing),
@@ -101,7 +100,7 @@ fn scanners(log: &mut Log, without_scans: bool) -> Vec<Scanner> {
         }
     }
     if without_scans {
-        log.retain(|request| request.client == NO_CLIENT || !scans[request.client as usize]);
+        log.drop_clients(&scans);
     }
     found.sort_by_key(|scanner| std::cmp::Reverse(scanner.requests));
     found
@@ -109,19 +108,9 @@ fn scanners(log: &mut Log, without_scans: bool) -> Vec<Scanner> {
 
 /// For each client, its different objects that no other client requested.
 fn requests_alone(log: &Log) -> Vec<u64> {
-    const SEVERAL: u32 = u32::MAX - 1;
-    let mut owners = vec![NO_CLIENT; log.objects.len()];
-    for request in &log.requests {
-        let owner = &mut owners[request.object as usize];
-        *owner = match *owner {
-            NO_CLIENT => request.client,
-            same if same == request.client => same,
-            _ => SEVERAL,
-        };
-    }
     let mut alone = vec![0; log.clients.len()];
-    for owner in owners {
-        if let Some(count) = alone.get_mut(owner as usize) {
+    for object in log.objects.iter().filter(|object| object.size.bytes().is_some()) {
+        if let Some(count) = alone.get_mut(object.client as usize) {
             *count += 1;
         }
     }
@@ -134,23 +123,29 @@ fn requests_alone(log: &Log) -> Vec<u64> {
 
 /// Keeps the requests between two long gaps that are most, if the others are less than one in twenty.
 fn drop_jumped(log: &mut Log) -> u64 {
-    let times: Vec<f64> = log.requests.iter().map(|request| request.time).collect();
-    let gaps = (1..times.len()).filter(|at| times[*at] - times[at - 1] > JUMP);
-    let bounds: Vec<usize> = [0].into_iter().chain(gaps).chain([times.len()]).collect();
+    let (requests, all) = (&log.requests, log.requests.len());
+    let is_gap = |at: &usize| requests[*at].seconds() - requests[at - 1].seconds() > JUMP;
+    let bounds: Vec<usize> = [0].into_iter().chain((1..all).filter(is_gap)).chain([all]).collect();
     let longest = bounds.windows(2).map(|pair| (pair[1] - pair[0], pair[0])).max();
     let Some((count, begin)) = longest else { return 0 };
-    if count == times.len() || (times.len() - count) * 20 > times.len() {
+    if count == all || (all - count) * 20 > all {
         return 0;
     }
-    log.requests = log.requests[begin..begin + count].to_vec();
-    (times.len() - count) as u64
+    log.requests.truncate(begin + count);
+    log.requests.drain(..begin);
+    (all - count) as u64
 }
 
 fn describe(log: &Log, cleaning: &mut Cleaning) {
-    let seen: HashSet<u32> = log.requests.iter().map(|request| request.object).collect();
+    let mut is_seen = vec![false; log.objects.len()];
+    log.requests.iter().for_each(|request| is_seen[request.object as usize] = true);
+    let seen = log.objects.iter().zip(is_seen).filter(|(_, is_seen)| *is_seen);
+    let (objects, bytes) = seen.fold((0, 0), |(count, bytes), (object, _)| {
+        (count + 1, bytes + u128::from(object.bytes()))
+    });
     cleaning.requests = log.requests.len() as u64;
-    cleaning.objects = seen.len() as u64;
-    cleaning.object_bytes = seen.iter().map(|id| log.objects[*id as usize].bytes()).sum();
+    cleaning.objects = objects;
+    cleaning.object_bytes = bytes.min(u128::from(u64::MAX)) as u64;
     cleaning.skipped = log.skipped.to_string();
     let mut remark = |applies: bool, text: &str| {
         if applies {
@@ -159,11 +154,11 @@ fn describe(log: &Log, cleaning: &mut Cleaning) {
     };
     let unreadable = log.skipped.count(levada_trace::SkipReason::Unreadable);
     remark(
-        seen.len() == 1,
+        objects == 1,
         "all requests are for one object: every memory that holds it is large enough",
     );
     remark(
-        seen.len() > 1 && seen.len() == log.requests.len(),
+        objects > 1 && objects == cleaning.requests,
         "no object was requested twice: no cache can help",
     );
     remark(

@@ -162,9 +162,11 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<CommandStatus> {
 /// When a log cannot be read or nothing can be planned from it, or a file cannot be written.
 pub fn plan(args: &PlanArgs) -> anyhow::Result<Plan> {
     let progress = Progress(std::io::stderr().is_terminal());
-    let mut log = read(&args.logs, &mut |lines| progress.say(&format!("read {lines} lines")))?;
+    let mut log = read(&args.logs, args.without_scans, &mut |lines| {
+        progress.say(&format!("read {lines} lines"))
+    })?;
     let cleaning = clean(&mut log, args.without_scans)?;
-    let (plan, loads, around) = of_log(args, &mut log, cleaning, &progress)?;
+    let (plan, loads, around) = of_log(args, log, cleaning, &progress)?;
     progress.say("");
     if let Some(file) = &args.html {
         fs::write(file, page(&plan)).with_context(|| format!("cannot write {}", file.display()))?;
@@ -185,11 +187,11 @@ type Loads = Vec<(Load, CurveReport)>;
 
 fn of_log(
     args: &PlanArgs,
-    log: &mut Log,
+    mut log: Log,
     cleaning: Cleaning,
     progress: &Progress,
 ) -> anyhow::Result<(Plan, Loads, Surroundings)> {
-    let peak = peak(log, args.rate)?;
+    let peak = peak(&log, args.rate)?;
     let (parts, most) = if args.quick { (2, 20_000) } else { (3, 150_000) };
     let (costs, costs_from) = costs(args, peak.mean_bytes)?;
     let requested = peak.rate * args.growth * peak.mean_bytes * 8.0;
@@ -210,13 +212,15 @@ fn of_log(
     let disk: Vec<u64> = args.disk.iter().map(|size| size.0).collect();
     // A disk holds what was requested long ago.
     let filling = most * if disk.iter().any(|size| *size > 0) { 40 } else { 10 };
-    let loads = loads(log, &peak, args.growth, most, filling).into_iter().map(|load| {
+    let loads = loads(&log, &peak, args.growth, most, filling).into_iter().map(|load| {
         let curves = curves(&load, &args.eviction)?;
         Ok((load, curves))
     });
     let loads: Loads = loads.collect::<anyhow::Result<_>>()?;
     let first = args.eviction.first().context("give an eviction")?;
-    let backtest = backtest(log, first, cleaning.object_bytes)?;
+    let backtest = backtest(&log, first, cleaning.object_bytes)?;
+    // Candidates are simulated with its room free.
+    drop(log);
     let mut library = Library::without_files();
     loads.iter().for_each(|(load, _)| library.keep(load.model, load.trace.clone()));
     let aims = aims(args.slo, loads[0].1.unlimited.hit_ratio);

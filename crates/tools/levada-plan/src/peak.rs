@@ -1,11 +1,13 @@
 //! The peak hour, and the requests to simulate: those of that hour, after those that fill the memories.
 
+use std::ops::Range;
+
 use anyhow::bail;
 use levada_trace::{Trace, TraceObject};
 use levada_types::Rng;
 use serde::Serialize;
 
-use crate::read::Log;
+use crate::read::{Log, Object};
 
 /// The hour with most requests.
 #[derive(Clone, Debug, Serialize)]
@@ -34,7 +36,7 @@ const LEAST: usize = 5_000;
 /// If the log does not say when requests came, and there is no rate.
 pub(crate) fn peak(log: &Log, rate: Option<f64>) -> anyhow::Result<Peak> {
     let requests = &log.requests;
-    let timed = requests.iter().all(|request| request.time.is_finite());
+    let timed = requests.iter().all(|request| request.time().is_some());
     let mut peak = Peak {
         rate: rate.unwrap_or(0.0),
         mean_bytes: 0.0,
@@ -44,14 +46,14 @@ pub(crate) fn peak(log: &Log, rate: Option<f64>) -> anyhow::Result<Peak> {
         range: (requests.len() / 2, requests.len()),
     };
     if timed {
-        let first = requests[0].time;
-        let span = (requests[requests.len() - 1].time - first).max(1.0);
+        let first = requests[0].seconds();
+        let span = (requests[requests.len() - 1].seconds() - first).max(1.0);
         peak.by_hour = vec![0; 24];
         let mut begin = 0;
         let mut best = 0;
         for (at, request) in requests.iter().enumerate() {
-            peak.by_hour[hour(request.time) as usize] += 1;
-            while request.time - requests[begin].time >= 3600.0 {
+            peak.by_hour[hour(request.seconds()) as usize] += 1;
+            while request.seconds() - requests[begin].seconds() >= 3600.0 {
                 begin += 1;
             }
             if at + 1 - begin > best {
@@ -61,7 +63,7 @@ pub(crate) fn peak(log: &Log, rate: Option<f64>) -> anyhow::Result<Peak> {
         }
         peak.hours = Some(span / 3600.0);
         peak.rate = rate.unwrap_or(best as f64 / span.min(3600.0));
-        peak.hour = Some(hour(requests[peak.range.0].time));
+        peak.hour = Some(hour(requests[peak.range.0].seconds()));
         // A quiet hour has too few requests for figures: those around it are measured at its rate.
         let lacking = LEAST.min(requests.len() / 2).saturating_sub(best);
         let end = (peak.range.1 + lacking / 2).min(requests.len());
@@ -115,10 +117,10 @@ impl Load {
 pub(crate) fn loads(log: &Log, peak: &Peak, growth: f64, most: usize, filling: usize) -> Vec<Load> {
     let end = peak.range.1.min(peak.range.0 + most);
     let begin = peak.range.0.saturating_sub(filling);
-    let requests: Vec<u32> = log.requests[begin..end].iter().map(|r| r.object).collect();
+    let (requests, requested) = renumbered(log, begin..end);
     let objects = |copies: usize| -> Vec<TraceObject> {
         let one = |copy: usize| {
-            log.objects.iter().map(move |object| TraceObject {
+            requested.iter().map(move |object| TraceObject {
                 name: format!("{:016x}-{copy}", object.key.0).into(),
                 size: object.bytes(),
             })
@@ -131,7 +133,7 @@ pub(crate) fn loads(log: &Log, peak: &Peak, growth: f64, most: usize, filling: u
     if growth > 1.0 {
         let mut rng = Rng::new(1);
         let (mut grown, mut grown_warm) = (Vec::new(), 0);
-        let count = log.objects.len() as u32;
+        let count = requested.len() as u32;
         for (at, object) in requests.iter().enumerate() {
             if at == warm {
                 grown_warm = grown.len();
@@ -149,4 +151,19 @@ pub(crate) fn loads(log: &Log, peak: &Peak, growth: f64, most: usize, filling: u
         loads.push(Load { model: "more objects", trace, warm: grown_warm, rate });
     }
     loads
+}
+
+/// Some requests as numbers of the objects that they ask for, and these objects.
+fn renumbered(log: &Log, range: Range<usize>) -> (Vec<u32>, Vec<Object>) {
+    let mut numbers = vec![None; log.objects.len()];
+    let mut objects = Vec::new();
+    let requests = log.requests[range].iter().map(|request| {
+        let id = request.object as usize;
+        *numbers[id].get_or_insert_with(|| {
+            objects.push(log.objects[id]);
+            objects.len() as u32 - 1
+        })
+    });
+    let requests = requests.collect();
+    (requests, objects)
 }
