@@ -160,8 +160,10 @@ pub(crate) fn log(plan: &Plan) -> Vec<String> {
             _ => format!("no times; the peak has {:.1} requests/s as given", peak.rate),
         },
         format!(
-            "a request costs {:.1} us of CPU and {:.2} us for each KiB ({}); the origin takes {:.0} ms{} ({})",
+            "a request costs {:.1} us of CPU, {:.1} us more if it is passed on, and {:.2} us for each KiB ({}); the origin \
+             takes {:.0} ms{} ({})",
             plan.costs.request_us,
+            plan.costs.relay_us(),
             plan.costs.kib_us,
             plan.costs_from,
             plan.origin_latency * 1e3,
