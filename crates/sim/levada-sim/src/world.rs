@@ -262,7 +262,8 @@ impl<'a> World<'a> {
 
     /// Plays the requests that fill the memories: each is over at once.
     fn fill_memories(&mut self) {
-        for number in 0..self.prepared.scenario.cache.warm_requests {
+        let all = self.prepared.scenario.cache.warm_requests;
+        for number in 0..all {
             let (client, document) = self.demand.before(number);
             let Some((server, _)) = self.redirect(client, document, None) else { return };
             let is_kept = self.freshness.as_ref().is_none_or(|fresh| fresh.is_kept(document));
@@ -272,10 +273,17 @@ impl<'a> World<'a> {
             let source = match self.find(server, document) {
                 None => FillSource::Origin,
                 Some(Place::Disk) => FillSource::Tier,
-                Some(_) => continue,
+                Some(_) => FillSource::Memory(server),
             };
-            self.servers[server as usize].memory.begin_fill(document, NONE);
-            self.keep(server, document, source, None);
+            if !matches!(source, FillSource::Memory(_)) {
+                self.servers[server as usize].memory.begin_fill(document, NONE);
+                self.keep(server, document, source, None);
+            }
+            if self.freshness.is_some() {
+                let rate = self.prepared.scenario.workload.rate;
+                let then = self.demand.time_before(number, all, rate);
+                self.filled(server, document, then, source == FillSource::Origin);
+            }
         }
     }
 

@@ -46,8 +46,8 @@ pub(crate) struct Server {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stored {
     pub(crate) freshness: Freshness,
-    /// When it came or was confirmed last.
-    pub(crate) since: Timestamp,
+    /// When it came or was confirmed last, in nanoseconds from the beginning of the run.
+    pub(crate) since: i64,
     /// The fill that asks whether it has changed, or [`NONE`].
     pub(crate) renewal: u32,
 }

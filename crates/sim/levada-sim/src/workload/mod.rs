@@ -92,6 +92,16 @@ impl Demand {
         (client as u32, requests[number as usize % requests.len()])
     }
 
+    /// The time of request `number` of `all` before the run, in nanoseconds from its beginning: that of the trace, or
+    /// by the rate.
+    pub(crate) fn time_before(&self, number: u64, all: u64, rate: f64) -> i64 {
+        let time = |number: u64| Some(self.trace.times()?.get(number as usize)?.0 as i64);
+        match (time(number), time(all)) {
+            (Some(then), Some(beginning)) => then - beginning,
+            _ => -((all - number) as f64 / rate * 1e9) as i64,
+        }
+    }
+
     /// The time of the request after the one sent at `now`; `None` in a closed loop and after the
     /// last request of a trace.
     pub(crate) fn next_time(&mut self, now: Timestamp) -> Option<Timestamp> {

@@ -191,7 +191,9 @@ impl World<'_> {
                 at.memory.end_fill(document, key, weight);
                 at.write((document, key), size, now, cost);
                 let freshness = self.freshness.as_ref();
-                if let Some(stored) = freshness.and_then(|all| all.stored(document, self.now)) {
+                if let Some(stored) =
+                    freshness.and_then(|all| all.stored(document, self.now.0 as i64))
+                {
                     at.expiring.insert(document, stored);
                 }
             }

@@ -56,7 +56,7 @@ impl Freshness {
         let of = documents.iter().map(|document| class_of(&settings.class, document.key));
         let classes = settings.class.iter().map(|class| {
             let fields = class.fields().unwrap_or_default();
-            let is_storable = storable(&fields, Timestamp::ZERO).is_some();
+            let is_storable = storable(&fields, 0).is_some();
             let changes = class.changes.map(|time| time.0.as_nanos() as f64);
             Class { fields, is_storable, changes }
         });
@@ -72,16 +72,17 @@ impl Freshness {
         self.class(document).is_none_or(|class| class.is_storable)
     }
 
-    /// The note of a server on a document that has come or was confirmed at `now`; `None` if it never expires.
-    pub(super) fn stored(&self, document: u32, now: Timestamp) -> Option<Stored> {
-        let freshness = storable(&self.class(document)?.fields, now)?;
-        Some(Stored { freshness, since: now, renewal: NONE })
+    /// The note of a server on a document that has come or was confirmed so many nanoseconds after the beginning
+    /// of the run; `None` if it never expires.
+    pub(super) fn stored(&self, document: u32, since: i64) -> Option<Stored> {
+        let freshness = storable(&self.class(document)?.fields, since)?;
+        Some(Stored { freshness, since, renewal: NONE })
     }
 
     /// Whether the origin's document has changed since then: changes come at random times.
-    fn has_changed(&mut self, document: u32, since: Timestamp, now: Timestamp) -> bool {
+    fn has_changed(&mut self, document: u32, since: i64, now: Timestamp) -> bool {
         let Some(mean) = self.class(document).and_then(|class| class.changes) else { return false };
-        let unchanged = libm::exp(-((now.0 - since.0) as f64) / mean);
+        let unchanged = libm::exp(-((now.0 as i64 - since) as f64) / mean);
         self.rng.unit() >= unchanged
     }
 }
@@ -92,7 +93,8 @@ impl World<'_> {
     pub(super) fn waits_for_renewal(&mut self, request: u32, server: u32, document: u32) -> bool {
         let stored = self.servers[server as usize].expiring.get(&document);
         let Some(Stored { freshness, renewal, .. }) = stored.copied() else { return false };
-        let waits = match serve(&freshness, &RequestDirectives::default(), wall(self.now)) {
+        let waits = match serve(&freshness, &RequestDirectives::default(), wall(self.now.0 as i64))
+        {
             ServeDecision::Fresh { .. } => return false,
             ServeDecision::Stale { .. } => false,
             ServeDecision::Validate | ServeDecision::GatewayTimeout => true,
@@ -102,6 +104,18 @@ impl World<'_> {
             self.serve_from_fill(request, fill);
         }
         waits
+    }
+
+    /// A request before the run, at `then`, has brought a copy, or found one that is confirmed if it had expired.
+    pub(super) fn filled(&mut self, server: u32, document: u32, then: i64, is_new: bool) {
+        let expiring = &mut self.servers[server as usize].expiring;
+        let is_stale = |known: &Stored| !known.freshness.is_fresh(wall(then));
+        if (is_new || expiring.get(&document).is_some_and(is_stale))
+            && let Some(all) = &self.freshness
+            && let Some(stored) = all.stored(document, then)
+        {
+            expiring.insert(document, stored);
+        }
     }
 
     /// Asks the origin whether a document has changed.
@@ -143,7 +157,7 @@ impl World<'_> {
             };
             return false;
         }
-        if let Some(stored) = freshness.stored(document, self.now) {
+        if let Some(stored) = freshness.stored(document, self.now.0 as i64) {
             at.expiring.insert(document, stored);
         }
         let key = self.documents[document as usize].key;
@@ -205,7 +219,7 @@ impl World<'_> {
     }
 }
 
-fn storable(fields: &HeaderMap, now: Timestamp) -> Option<levada_cache::Freshness> {
+fn storable(fields: &HeaderMap, now: i64) -> Option<levada_cache::Freshness> {
     let exchange = OriginExchange {
         method: &Method::GET,
         request: &HeaderMap::new(),
@@ -233,11 +247,11 @@ fn part(key: Key, seed: u64) -> f64 {
     (weigh(key, seed) >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// The wall clock of simulated time.
-fn wall(now: Timestamp) -> SystemTime {
-    SystemTime::UNIX_EPOCH + BEGINNING + Duration::from_nanos(now.0)
+/// The wall clock of simulated time, in nanoseconds from the beginning of the run.
+fn wall(now: i64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_nanos((BEGINNING + now).max(0) as u64)
 }
 
-const BEGINNING: Duration = Duration::from_secs(1_000_000_000);
+const BEGINNING: i64 = 1_000_000_000_000_000_000;
 /// Seeds the classes and changes apart from other random numbers.
 const CHANCE: u64 = 0x66_7265_7368;
