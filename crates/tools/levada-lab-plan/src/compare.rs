@@ -138,6 +138,7 @@ mod tests {
         let figures = Figures {
             disk: Range::default(),
             disk_hit: Range::default(),
+            confirmed: Range::default(),
             hit: range,
             byte_hit: range,
             origin: range,

@@ -27,6 +27,7 @@ use crate::{
     configuration,
     costs::{Costs, OriginTime, Prices, names, origin_time},
     evaluate::{Surroundings, scenario},
+    expiry::Expiry,
     one_cache::{one_cache, sizes},
     page::page,
     peak::{Load, loads, peak},
@@ -91,6 +92,9 @@ pub struct PlanArgs {
     /// The time of a bit from a node to a client.
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = time)]
     client_latency: Duration,
+    /// Objects expire after this time; 0s if never. Without it, the log shows when copies have expired.
+    #[arg(long, value_name = "TIME", value_parser = ttl)]
+    ttl: Option<Duration>,
     /// Simulates less: two runs of 10,000 requests for each candidate.
     #[arg(long)]
     quick: bool,
@@ -130,6 +134,14 @@ fn disk(text: &str) -> Result<ByteSize, String> {
 
 fn time(text: &str) -> Result<Duration, String> {
     parse_duration(text).map_err(|error| error.to_string())
+}
+
+fn ttl(text: &str) -> Result<Duration, String> {
+    let time = time(text)?;
+    let valid = time.is_zero() || time >= Duration::from_secs(1);
+    valid
+        .then_some(time)
+        .ok_or_else(|| "must be at least 1s; 0s if objects never expire".to_owned())
 }
 
 fn policy(text: &str) -> Result<String, String> {
@@ -194,6 +206,10 @@ fn of_log(
     let peak = peak(&log, args.rate)?;
     let (parts, most) = if args.quick { (2, 20_000) } else { (3, 150_000) };
     let (costs, costs_from) = costs(args, peak.mean_bytes)?;
+    progress.say("explaining the log's hits");
+    let first = args.eviction.first().context("give an eviction")?;
+    let given = Expiry::given(&log, args.ttl);
+    let (backtest, expiry) = backtest(&log, first, cleaning.object_bytes, given);
     let requested = peak.rate * args.growth * peak.mean_bytes * 8.0;
     let logged = origin_time(&mut log.misses, requested);
     let around = Surroundings {
@@ -204,6 +220,7 @@ fn of_log(
             rate: None,
             is_shared: false,
         }),
+        expiry,
         client_latency: args.client_latency,
         passed: log.passed_bytes as f64 * 8e-6 / log.requests.len() as f64,
         parts,
@@ -217,13 +234,11 @@ fn of_log(
         Ok((load, curves))
     });
     let loads: Loads = loads.collect::<anyhow::Result<_>>()?;
-    let first = args.eviction.first().context("give an eviction")?;
-    let backtest = backtest(&log, first, cleaning.object_bytes)?;
     // Candidates are simulated with its room free.
     drop(log);
     let mut library = Library::without_files();
     loads.iter().for_each(|(load, _)| library.keep(load.model, load.trace.clone()));
-    let aims = aims(args.slo, loads[0].1.unlimited.hit_ratio);
+    let aims = aims(args.slo, loads[0].1.unlimited.hit_ratio * expiry.best(&loads[0].0));
     let memory = match args.memory.is_empty() {
         true => default_memory(cleaning.object_bytes),
         false => args.memory.iter().map(|size| size.0).collect(),
@@ -255,6 +270,7 @@ fn of_log(
         aims,
         costs,
         costs_from,
+        expiry,
         origin_latency: around.origin.latency.as_secs_f64(),
         origin_rate: around.origin.rate,
         origin_latency_from: match logged {

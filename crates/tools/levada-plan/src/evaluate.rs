@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use crate::{
     costs::{Costs, OriginTime},
+    expiry::Expiry,
     peak::Load,
 };
 
@@ -48,6 +49,7 @@ pub(crate) struct Surroundings {
     /// Of a requested object.
     pub(crate) mean_bytes: f64,
     pub(crate) origin: OriginTime,
+    pub(crate) expiry: Expiry,
     /// From a node to a client.
     pub(crate) client_latency: Duration,
     /// Mbit/s of the requests that no cache can answer, for each request per second of others.
@@ -82,8 +84,10 @@ impl Range {
 pub struct Figures {
     /// The share of the requests that memory or disk answers.
     pub hit: Range,
-    /// The share that the disk answers.
+    /// The share that the disk answers, without waiting for the origin.
     pub disk_hit: Range,
+    /// The share that memory or disk answers after the origin has confirmed the copy.
+    pub confirmed: Range,
     /// The share of the bytes that the origin does not send.
     pub byte_hit: Range,
     /// Mbit/s from the origin.
@@ -136,6 +140,7 @@ pub(crate) fn scenario(
             body_bits_per_second: rate.filter(|_| !around.origin.is_shared),
             ..Origin::default()
         }),
+        freshness: around.expiry.simulated(),
         workload: Workload {
             trace: load.model.to_owned(),
             clients: 200,
@@ -174,7 +179,8 @@ pub(crate) fn evaluate(
     library: &mut Library,
     around: &Surroundings,
 ) -> anyhow::Result<Figures> {
-    let (mut hits, mut disk_hits, mut bytes, mut origins) = (vec![], vec![], vec![], vec![]);
+    let (mut hits, mut disk_hits, mut confirmed) = (vec![], vec![], vec![]);
+    let (mut bytes, mut origins) = (vec![], vec![]);
     let (mut cpus, mut mean_cpus, mut disks, mut p99s) = (vec![], vec![], vec![], vec![]);
     let mut overloaded = false;
     for (load, _) in loads {
@@ -191,7 +197,8 @@ pub(crate) fn evaluate(
             let reading = |metric: Metric| outcome.reading(metric).unwrap_or(0.0);
             let (origin, requested) = (reading(Metric::OriginEgress), load.bits(begin, count));
             let from_disk = reading(Metric::DiskHits);
-            hits.push(reading(Metric::HitRatio) + from_disk);
+            confirmed.push(reading(Metric::Confirmed));
+            hits.push(reading(Metric::HitRatio) + from_disk + reading(Metric::Confirmed));
             disk_hits.push(from_disk);
             bytes.push((1.0 - origin / requested.max(1.0)).clamp(0.0, 1.0));
             origins.push(origin * 1e-6 + load.rate * around.passed);
@@ -205,6 +212,7 @@ pub(crate) fn evaluate(
     Ok(Figures {
         hit: Range::of(&hits),
         disk_hit: Range::of(&disk_hits),
+        confirmed: Range::of(&confirmed),
         byte_hit: Range::of(&bytes),
         origin: Range::of(&origins),
         cpu: Range::of(&cpus),

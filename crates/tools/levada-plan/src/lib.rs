@@ -17,6 +17,7 @@ mod command;
 mod configuration;
 mod costs;
 mod evaluate;
+mod expiry;
 mod one_cache;
 mod page;
 mod peak;

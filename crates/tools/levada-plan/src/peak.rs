@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use anyhow::bail;
 use levada_trace::{Trace, TraceObject};
-use levada_types::Rng;
+use levada_types::{Rng, Timestamp};
 use serde::Serialize;
 
 use crate::read::{Log, Object};
@@ -104,6 +104,15 @@ impl Load {
         self.trace.requests().len() - self.warm
     }
 
+    /// When a request is sent, in seconds from the first measured one: those before it as logged, all others by the rate.
+    pub(crate) fn seconds(&self, at: usize) -> f64 {
+        let place = at as f64 - self.warm as f64;
+        match self.trace.times().filter(|_| at < self.warm) {
+            Some(times) => times[at].as_secs_f64() - times[self.warm].as_secs_f64(),
+            None => place / self.rate,
+        }
+    }
+
     /// The bits per second that `count` requests from `begin` on ask for.
     pub(crate) fn bits(&self, begin: usize, count: usize) -> f64 {
         let requests = self.trace.requests().iter().skip(begin).take(count);
@@ -128,11 +137,17 @@ pub(crate) fn loads(log: &Log, peak: &Peak, growth: f64, most: usize, filling: u
         (0..copies).flat_map(one).collect()
     };
     let (warm, rate) = (peak.range.0 - begin, peak.rate * growth);
-    let same = Trace::new(objects(1), requests.clone());
+    let times = times(log, begin..end);
+    let timed = |trace: Trace, times: Option<Vec<Timestamp>>| match times {
+        Some(times) => trace.at(times),
+        None => trace,
+    };
+    let same = timed(Trace::new(objects(1), requests.clone()), times.clone());
     let mut loads = vec![Load { model: "the same objects", trace: same, warm, rate }];
     if growth > 1.0 {
         let mut rng = Rng::new(1);
-        let (mut grown, mut grown_warm) = (Vec::new(), 0);
+        let (mut grown, mut grown_times, mut grown_warm) = (Vec::new(), times.clone(), 0);
+        grown_times.iter_mut().for_each(Vec::clear);
         let count = requested.len() as u32;
         for (at, object) in requests.iter().enumerate() {
             if at == warm {
@@ -146,8 +161,11 @@ pub(crate) fn loads(log: &Log, peak: &Peak, growth: f64, most: usize, filling: u
                 }
                 left -= 1.0;
             }
+            if let (Some(all), Some(times)) = (&mut grown_times, &times) {
+                all.resize(grown.len(), times[at]);
+            }
         }
-        let trace = Trace::new(objects(growth.ceil() as usize), grown);
+        let trace = timed(Trace::new(objects(growth.ceil() as usize), grown), grown_times);
         loads.push(Load { model: "more objects", trace, warm: grown_warm, rate });
     }
     loads
@@ -166,4 +184,12 @@ fn renumbered(log: &Log, range: Range<usize>) -> (Vec<u32>, Vec<Object>) {
     });
     let requests = requests.collect();
     (requests, objects)
+}
+
+/// The times of some requests from the first of them, if the log has times.
+fn times(log: &Log, range: Range<usize>) -> Option<Vec<Timestamp>> {
+    let requests = &log.requests[range];
+    let first = requests.first()?.time()?;
+    let since = |time: f64| Timestamp(((time - first).max(0.0) * 1e9) as u64);
+    requests.iter().map(|request| Some(since(request.time()?))).collect()
 }

@@ -69,12 +69,41 @@ pub(crate) enum LoggedResult {
     Hit,
     /// A hit in memory, of a log that says so.
     MemoryHit,
+    /// A copy that had expired, and was fetched again.
+    Expired,
+    /// A copy that had expired, and was confirmed: it counts as a hit.
+    Revalidated,
 }
 
 impl LoggedResult {
-    const ALL: [Self; 3] = [Self::Miss, Self::Hit, Self::MemoryHit];
+    const ALL: [Self; 5] =
+        [Self::Miss, Self::Hit, Self::MemoryHit, Self::Expired, Self::Revalidated];
+
+    /// Whether a copy was there, fresh or not.
+    pub(crate) fn is_found(self) -> bool {
+        self != Self::Miss
+    }
+
+    /// Whether that copy had expired.
+    pub(crate) fn is_expired(self) -> bool {
+        matches!(self, Self::Expired | Self::Revalidated)
+    }
+
+    /// Whether the body came from the cache.
+    pub(crate) fn is_hit(self) -> bool {
+        !matches!(self, Self::Miss | Self::Expired)
+    }
 
     fn of(text: &str) -> Option<Self> {
+        // Results of nginx and Levada, and of Squid and Traffic Server.
+        let expired = match text.to_ascii_lowercase().as_str() {
+            "expired" | "tcp_refresh_modified" | "tcp_refresh_miss" => Some(Self::Expired),
+            "revalidated" | "tcp_refresh_unmodified" | "tcp_refresh_hit" => Some(Self::Revalidated),
+            _ => None,
+        };
+        if expired.is_some() {
+            return expired;
+        }
         Some(match is_hit(text)? {
             false => Self::Miss,
             true if is_memory_hit(text) => Self::MemoryHit,
@@ -206,7 +235,8 @@ impl Log {
             return;
         }
         let result = record.cache.as_deref().and_then(LoggedResult::of);
-        if let (Some(LoggedResult::Miss), Some(taken)) = (result, record.taken)
+        if let (Some(LoggedResult::Miss | LoggedResult::Expired), Some(taken)) =
+            (result, record.taken)
             && self.misses.len() < MOST_TIMES
         {
             self.misses.push(Miss { seconds: taken.seconds() as f32, bytes: bytes as f32 });
@@ -292,8 +322,7 @@ mod tests {
     fn request_takes_nine_bytes_and_knows_its_moment_and_result() {
         assert_eq!(size_of::<Request>(), 9);
         let at = |time, result| Request::new(time, 7, result);
-        let results = [None, Some(LoggedResult::Miss), Some(LoggedResult::Hit)];
-        for result in results.into_iter().chain([Some(LoggedResult::MemoryHit)]) {
+        for result in LoggedResult::ALL.map(Some).into_iter().chain([None]) {
             let request = at(Some(1_700_000_000.75), result);
             assert_eq!((request.time(), request.result()), (Some(1_700_000_000.75), result));
         }

@@ -4,8 +4,8 @@ use levada_curves::CacheCurve;
 use serde::Serialize;
 
 use crate::{
-    aims::Aims, answer::Answer, backtest::Backtest, clean::Cleaning, costs::Costs, peak::Peak,
-    search::Row,
+    aims::Aims, answer::Answer, backtest::Backtest, clean::Cleaning, costs::Costs, expiry::Expiry,
+    peak::Peak, search::Row,
 };
 
 /// A plan.
@@ -20,6 +20,7 @@ pub struct Plan {
     pub(crate) costs: Costs,
     /// Where the costs are from.
     pub(crate) costs_from: String,
+    pub(crate) expiry: Expiry,
     /// Seconds.
     pub(crate) origin_latency: f64,
     /// Bits per second of a body from the origin; `None` if it takes no time.

@@ -172,6 +172,7 @@ pub(crate) fn log(plan: &Plan) -> Vec<String> {
             }),
             plan.origin_latency_from
         ),
+        plan.expiry.sentence(),
     ];
     if plan.growth > 1.0 {
         lines.push(format!("planned for {} times this rate", plan.growth));

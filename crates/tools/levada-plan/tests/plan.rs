@@ -1,6 +1,6 @@
 //! Plans from generated logs.
 
-use std::{fs, path::Path};
+use std::{collections::HashMap, fs, path::Path};
 
 use clap::Parser;
 use levada_cache::eviction::{Keyed, find_eviction};
@@ -137,6 +137,62 @@ fn backtest_knows_both_tiers_where_the_log_does() {
     }
 }
 
+/// A log of one hour whose copies expired after 300 s; of those, three in ten had changed.
+fn log_that_expires(requests: u64) -> Vec<String> {
+    let (mut rng, mut since) = (Rng::new(9), HashMap::new());
+    let mut cache = Keyed::new((find_eviction("lru").unwrap().build)(1_500_000));
+    let lines = log(requests, 1_500_000).into_iter().enumerate();
+    let lines = lines.map(|(n, line)| {
+        let object: u64 =
+            line.split("GET /").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+        let second = n as u64 * 3600 / requests;
+        let hit = cache.request(Key::of(&object.to_le_bytes()), 1000 + object * 37 % 9000);
+        let age = second - since.get(&object).copied().unwrap_or(second);
+        let result = match (hit, age >= 300, rng.unit() < 0.3) {
+            (false, _, _) => "MISS",
+            (true, false, _) => "HIT",
+            (true, true, true) => "EXPIRED",
+            (true, true, false) => "REVALIDATED",
+        };
+        if result != "HIT" {
+            since.insert(object, second);
+        }
+        format!("{} {result}", line.rsplit_once(' ').unwrap().0)
+    });
+    lines.collect()
+}
+
+#[test]
+fn lifetime_of_objects_is_learnt_and_the_backtest_uses_it() {
+    let lines = log_that_expires(6000);
+    let (_, learnt) = page(&lines, "--eviction lru");
+    let (_, sentence) = learnt.split_once("objects expire after ").unwrap();
+    let seconds: f64 = sentence.split(' ').next().unwrap().parse().unwrap();
+    assert!((270.0..330.0).contains(&seconds), "{sentence}");
+    let errors = |page: &str| -> Vec<f64> {
+        let error = page.split(" points").next().unwrap().rsplit(": ").next().unwrap();
+        error.split(" and ").map(|number| number.trim().parse().unwrap()).collect()
+    };
+    assert!(errors(&learnt).iter().all(|error| error.abs() <= 2.0), "{learnt}");
+    // Without expiry the model finds what had to be fetched again.
+    let (_, never) = page(&lines, "--eviction lru --ttl 0s");
+    assert!(never.contains("no object expires") && errors(&never)[0] > 2.0, "{never}");
+}
+
+#[test]
+fn objects_that_expire_sooner_come_from_the_origin_more_often() {
+    let lines = log_that_expires(6000);
+    let byte_hits = |ttl: &str| -> f64 {
+        let (_, page) = page(&lines, &format!("--memory 4MiB --eviction lru --ttl {ttl}"));
+        let row = page.split("</thead>").nth(1).unwrap();
+        row.split("<td>").nth(8).unwrap().split('<').next().unwrap().parse().unwrap()
+    };
+    let ratios = ["10s", "5m", "20m", "0s"].map(byte_hits);
+    assert!(ratios.is_sorted() && ratios[3] > ratios[0] + 5.0, "{ratios:?}");
+    // Copies from before the simulated time expire in it.
+    assert!(ratios[2] < ratios[3], "{ratios:?}");
+}
+
 #[test]
 fn impossible_aims_have_a_nearest_candidate() {
     let (status, page) = page(&log(2000, 400_000), "--slo hit=1,p99=1ms");
@@ -217,6 +273,8 @@ fn what_cannot_be_planned_is_one_sentence_with_the_remedy() {
         ("1 a 10\n", "--slo hit=2", "from 0 to 1"),
         ("1 a 10\n", "--disk 1MiB", "at least 16MiB"),
         ("1 a 10\n", "--disk much", "much"),
+        ("1 a 10\n", "--ttl 10ms", "at least 1s"),
+        ("1 a 10\n", "--ttl soon", "soon"),
         ("1 a 10\n", "--rate 1 --memory 64MiB --disk 16MiB", "no smaller than --memory"),
     ] {
         let file = tempfile::NamedTempFile::new().unwrap();
