@@ -3,8 +3,9 @@
 use std::{
     fs,
     io::{IsTerminal as _, Write as _},
+    ops::ControlFlow,
     path::PathBuf,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anyhow::{Context as _, bail};
@@ -33,8 +34,10 @@ use crate::{
     peak::{Load, loads, peak},
     read::{Log, read},
     report::Plan,
+    resume::{Finished, inputs},
     search::{Question, search},
     text::text,
+    watch::{Progress, Watch},
 };
 
 /// Plans a cluster from access logs: how many nodes, how much memory and disk, which policy and eviction.
@@ -95,6 +98,9 @@ pub struct PlanArgs {
     /// Objects expire after this time; 0s if never. Without it, the log shows when copies have expired.
     #[arg(long, value_name = "TIME", value_parser = ttl)]
     ttl: Option<Duration>,
+    /// Keeps the figures of finished candidates in this file, and takes those that are there.
+    #[arg(long, value_name = "FILE")]
+    resume: Option<PathBuf>,
     /// Simulates less: two runs of 10,000 requests for each candidate.
     #[arg(long)]
     quick: bool,
@@ -163,7 +169,13 @@ fn eviction(text: &str) -> Result<&'static EvictionEntry, String> {
 /// # Errors
 /// As of [`plan`].
 pub fn run(args: &PlanArgs) -> anyhow::Result<CommandStatus> {
-    let plan = plan(args)?;
+    let is_terminal = std::io::stderr().is_terminal();
+    let plan = watched_plan(args, &mut |news| {
+        if let Some(text) = news.filter(|_| is_terminal) {
+            eprint!("\r\u{1b}[K{text}");
+        }
+        ControlFlow::Continue(())
+    })?;
     output::print(args.json, &plan, |out| out.write_all(text(&plan).as_bytes()))?;
     Ok(CommandStatus::of(plan.answer.met))
 }
@@ -173,13 +185,21 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<CommandStatus> {
 /// # Errors
 /// When a log cannot be read or nothing can be planned from it, or a file cannot be written.
 pub fn plan(args: &PlanArgs) -> anyhow::Result<Plan> {
-    let progress = Progress(std::io::stderr().is_terminal());
+    watched_plan(args, &mut |_| ControlFlow::Continue(()))
+}
+
+/// The same; `watch` sees the progress, and may end the plan.
+///
+/// # Errors
+/// As of [`plan`], and if `watch` ended it.
+pub fn watched_plan<'a>(args: &PlanArgs, watch: &'a mut Watch<'a>) -> anyhow::Result<Plan> {
+    let mut progress = Progress(watch);
     let mut log = read(&args.logs, args.without_scans, &mut |lines| {
         progress.say(&format!("read {lines} lines"))
     })?;
     let cleaning = clean(&mut log, args.without_scans)?;
-    let (plan, loads, around) = of_log(args, log, cleaning, &progress)?;
-    progress.say("");
+    let (plan, loads, around) = of_log(args, log, cleaning, &mut progress)?;
+    progress.say("")?;
     if let Some(file) = &args.html {
         fs::write(file, page(&plan)).with_context(|| format!("cannot write {}", file.display()))?;
     }
@@ -201,12 +221,12 @@ fn of_log(
     args: &PlanArgs,
     mut log: Log,
     cleaning: Cleaning,
-    progress: &Progress,
+    progress: &mut Progress<'_>,
 ) -> anyhow::Result<(Plan, Loads, Surroundings)> {
     let peak = peak(&log, args.rate)?;
     let (parts, most) = if args.quick { (2, 20_000) } else { (3, 150_000) };
     let (costs, costs_from) = costs(args, peak.mean_bytes)?;
-    progress.say("explaining the log's hits");
+    progress.say("explaining the log's hits")?;
     let first = args.eviction.first().context("give an eviction")?;
     let given = Expiry::given(&log, args.ttl);
     let (backtest, expiry) = backtest(&log, first, cleaning.object_bytes, given);
@@ -225,7 +245,7 @@ fn of_log(
         passed: log.passed_bytes as f64 * 8e-6 / log.requests.len() as f64,
         parts,
     };
-    progress.say("computing curves");
+    progress.say("computing curves")?;
     let disk: Vec<u64> = args.disk.iter().map(|size| size.0).collect();
     // A disk holds what was requested long ago.
     let filling = most * if disk.iter().any(|size| *size > 0) { 40 } else { 10 };
@@ -253,10 +273,9 @@ fn of_log(
         survive: args.survive.into(),
         prices: args.price.as_deref().map(Prices::read).transpose()?,
     };
+    let mut finished = Finished::open(args.resume.as_deref(), &inputs(&loads, &around))?;
     let (rows, excluded) =
-        search(&question, &loads, &mut library, &around, &mut |done, all, begin| {
-            progress.candidates(done, all, begin);
-        })?;
+        search(&question, &loads, &mut library, &around, &mut finished, progress)?;
     let Some(answer) = answer(&rows, excluded) else {
         bail!(
             "there is no candidate; give --nodes and --memory, and a --disk that is no smaller than --memory"
@@ -322,23 +341,6 @@ fn costs(args: &PlanArgs, mean: f64) -> anyhow::Result<(Costs, String)> {
     })
 }
 
-/// Progress on a terminal.
-struct Progress(bool);
-
-impl Progress {
-    fn say(&self, text: &str) {
-        if self.0 {
-            eprint!("\r\u{1b}[K{text}");
-        }
-    }
-
-    fn candidates(&self, done: usize, all: usize, begin: Instant) {
-        let left = begin.elapsed().as_secs_f64() / done.max(1) as f64 * (all - done) as f64;
-        let left = if done > 0 { format!(", about {left:.0} s left") } else { String::new() };
-        self.say(&format!("candidate {} of {all}{left}", done + 1));
-    }
-}
-
 fn lost(text: &str) -> Result<u16, &'static str> {
     let number = text.parse().ok().filter(|nodes| *nodes < 1000);
     number.ok_or("must be a number of nodes below 1000, such as 1; 0 plans for no loss")
@@ -348,6 +350,7 @@ const EXAMPLES: &str = "\
 Examples:
   levada plan access.log
   levada plan access.log.*.gz --slo p99=200ms,origin=500Mbit/s,hit=0.9 --survive 1 --growth 2x
+  levada plan access.log --nodes 2,4,8,16 --policy adaptive,fdr,maglev --resume plan.results
   levada plan access.log --nodes 2,4 --memory 1GiB,4GiB --disk 0,100GiB --html plan.html --config cluster
 
 Exit codes:

@@ -1,6 +1,6 @@
 //! A candidate in the simulator, at the rate of the peak hour.
 
-use std::{collections::BTreeMap, ops::ControlFlow, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::bail;
 use levada_curves::CurveReport;
@@ -9,12 +9,13 @@ use levada_sim::{
     Arrivals, Cache, End, Library, Measure, Metric, NetworkModel, Origin, Policy, Scenario,
     Servers, Size, Time, TopologyChoice, Workload, run,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     costs::{Costs, OriginTime},
     expiry::Expiry,
     peak::Load,
+    watch::Progress,
 };
 
 /// Memory of an object in addition to its body, in bytes: its head, and what a node notes of it.
@@ -59,7 +60,7 @@ pub(crate) struct Surroundings {
 }
 
 /// The mean of some runs, the least and the most.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Range {
     /// The mean.
     pub mean: f64,
@@ -80,7 +81,7 @@ impl Range {
 }
 
 /// The figures of a candidate.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
     /// The share of the requests that memory or disk answers.
     pub hit: Range,
@@ -169,45 +170,60 @@ pub(crate) fn scenario(
     }
 }
 
+/// The runs of a candidate under each load, in parts: the bits per second that a run asks for, and its scenario.
+pub(crate) fn scenarios<'a>(
+    candidate: &'a Candidate,
+    loads: &'a [(Load, CurveReport)],
+    around: &'a Surroundings,
+) -> impl Iterator<Item = (&'a Load, f64, Scenario)> {
+    loads.iter().flat_map(move |(load, _)| {
+        let count = (load.measured() / around.parts).max(1);
+        (0..around.parts.min(load.measured())).map(move |part| {
+            let begin = load.warm + part * count;
+            let scenario = scenario(candidate, load, around, begin, count);
+            (load, load.bits(begin, count), scenario)
+        })
+    })
+}
+
 /// Runs the candidate under each load, in parts.
 ///
 /// # Errors
-/// If a policy or eviction does not exist, or nothing was measured.
+/// If a policy or eviction does not exist, nothing was measured, or the plan is to end.
 pub(crate) fn evaluate(
     candidate: &Candidate,
     loads: &[(Load, CurveReport)],
     library: &mut Library,
     around: &Surroundings,
+    progress: &mut Progress<'_>,
 ) -> anyhow::Result<Figures> {
     let (mut hits, mut disk_hits, mut confirmed) = (vec![], vec![], vec![]);
     let (mut bytes, mut origins) = (vec![], vec![]);
     let (mut cpus, mut mean_cpus, mut disks, mut p99s) = (vec![], vec![], vec![], vec![]);
     let mut overloaded = false;
-    for (load, _) in loads {
-        let count = (load.measured() / around.parts).max(1);
-        for part in 0..around.parts.min(load.measured()) {
-            let begin = load.warm + part * count;
-            let scenario = scenario(candidate, load, around, begin, count);
-            let prepared = match scenario.prepare(library) {
-                Ok(prepared) => prepared,
-                Err(problems) => bail!("the candidate cannot be simulated: {problems}"),
-            };
-            let outcome = run(&prepared, &mut |_| ControlFlow::Continue(()));
-            overloaded |= outcome.end == End::Overload;
-            let reading = |metric: Metric| outcome.reading(metric).unwrap_or(0.0);
-            let (origin, requested) = (reading(Metric::OriginEgress), load.bits(begin, count));
-            let from_disk = reading(Metric::DiskHits);
-            confirmed.push(reading(Metric::Confirmed));
-            hits.push(reading(Metric::HitRatio) + from_disk + reading(Metric::Confirmed));
-            disk_hits.push(from_disk);
-            bytes.push((1.0 - origin / requested.max(1.0)).clamp(0.0, 1.0));
-            origins.push(origin * 1e-6 + load.rate * around.passed);
-            let busy = around.costs.busy(&outcome.servers, load.rate, around.mean_bytes);
-            cpus.push(busy.iter().copied().fold(0.0, f64::max));
-            mean_cpus.push(busy.iter().sum::<f64>() / candidate.nodes as f64);
-            disks.push(outcome.servers.iter().map(|server| server.disk).fold(0.0, f64::max));
-            p99s.push(reading(Metric::LatencyP99));
+    for (load, requested, scenario) in scenarios(candidate, loads, around) {
+        let prepared = match scenario.prepare(library) {
+            Ok(prepared) => prepared,
+            Err(problems) => bail!("the candidate cannot be simulated: {problems}"),
+        };
+        let outcome = run(&prepared, &mut |_| progress.goes_on());
+        if outcome.end == End::Stopped {
+            progress.say("stopped")?;
         }
+        overloaded |= outcome.end == End::Overload;
+        let reading = |metric: Metric| outcome.reading(metric).unwrap_or(0.0);
+        let origin = reading(Metric::OriginEgress);
+        let from_disk = reading(Metric::DiskHits);
+        confirmed.push(reading(Metric::Confirmed));
+        hits.push(reading(Metric::HitRatio) + from_disk + reading(Metric::Confirmed));
+        disk_hits.push(from_disk);
+        bytes.push((1.0 - origin / requested.max(1.0)).clamp(0.0, 1.0));
+        origins.push(origin * 1e-6 + load.rate * around.passed);
+        let busy = around.costs.busy(&outcome.servers, load.rate, around.mean_bytes);
+        cpus.push(busy.iter().copied().fold(0.0, f64::max));
+        mean_cpus.push(busy.iter().sum::<f64>() / candidate.nodes as f64);
+        disks.push(outcome.servers.iter().map(|server| server.disk).fold(0.0, f64::max));
+        p99s.push(reading(Metric::LatencyP99));
     }
     Ok(Figures {
         hit: Range::of(&hits),

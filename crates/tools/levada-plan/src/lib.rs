@@ -23,13 +23,16 @@ mod page;
 mod peak;
 mod read;
 mod report;
+mod resume;
 mod search;
 mod text;
+mod watch;
 
 pub use answer::{Answer, words};
 pub use backtest::Backtest;
-pub use command::{PlanArgs, plan, run};
+pub use command::{PlanArgs, plan, run, watched_plan};
 pub use configuration::node_configuration;
 pub use evaluate::{Candidate, Figures, Range};
 pub use report::Plan;
 pub use search::Row;
+pub use watch::Watch;

@@ -7,9 +7,7 @@ use std::{
 };
 
 use levada_report::{is_hit, is_memory_hit};
-use levada_trace::{
-    LogRecord, OpenError, SkipReason, Skipped, StatedSize, TraceLimits, TraceReader, open,
-};
+use levada_trace::{LogRecord, SkipReason, Skipped, StatedSize, TraceLimits, TraceReader, open};
 use levada_types::Key;
 
 /// A request that a cache could answer. A log has many of them: this is all that is kept of a line.
@@ -192,8 +190,8 @@ const MOST_TIMES: usize = 1_000_000;
 pub(crate) fn read(
     files: &[PathBuf],
     with_clients: bool,
-    watch: &mut dyn FnMut(u64),
-) -> Result<Log, OpenError> {
+    watch: &mut dyn FnMut(u64) -> anyhow::Result<()>,
+) -> anyhow::Result<Log> {
     let (mut log, mut lines) = (Log::default(), 0);
     log.request_clients = with_clients.then(Vec::new);
     for file in files {
@@ -204,7 +202,7 @@ pub(crate) fn read(
         for line in reader {
             lines += 1;
             if lines % 1_000_000 == 0 {
-                watch(lines);
+                watch(lines)?;
             }
             match line {
                 Ok(_) if log.requests.len() >= MOST_REQUESTS => {

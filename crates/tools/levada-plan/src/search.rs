@@ -1,6 +1,6 @@
 //! Which candidates are simulated: those that one large cache of their whole memory does not exclude.
 
-use std::{collections::HashMap, time::Instant};
+use std::time::Instant;
 
 use levada_cache::eviction::{DEFAULT_EVICTION, find_eviction};
 use levada_curves::{CacheCurve, CurveReport};
@@ -13,6 +13,8 @@ use crate::{
     evaluate::{Candidate, Figures, Surroundings, evaluate},
     one_cache::hit,
     peak::Load,
+    resume::{Finished, key},
+    watch::Progress,
 };
 
 /// A simulated candidate.
@@ -51,7 +53,8 @@ pub(crate) fn search(
     loads: &[(Load, CurveReport)],
     library: &mut Library,
     around: &Surroundings,
-    watch: &mut dyn FnMut(usize, usize, Instant),
+    finished: &mut Finished,
+    progress: &mut Progress<'_>,
 ) -> anyhow::Result<(Vec<Row>, usize)> {
     let all = candidates(question, loads);
     let total = all.len();
@@ -63,18 +66,17 @@ pub(crate) fn search(
         hopeful = all.into_iter().filter(|c| Some(c.cache(c.nodes)) == most).collect();
     }
     let begin = Instant::now();
-    let mut known: HashMap<(usize, u64, u64, String), Figures> = HashMap::new();
     let mut rows = Vec::new();
     for (done, candidate) in hopeful.iter().enumerate() {
-        watch(done, hopeful.len(), begin);
+        progress.candidates(done, hopeful.len(), begin)?;
         let mut figures_of = |nodes: usize| -> anyhow::Result<Figures> {
-            let key = (nodes, candidate.memory, candidate.disk, candidate.policy.clone());
-            if let Some(figures) = known.get(&key) {
-                return Ok(*figures);
-            }
             let fewer = Candidate { nodes, ..candidate.clone() };
-            let figures = evaluate(&fewer, loads, library, around)?;
-            known.insert(key, figures);
+            let key = key(&fewer, loads, around);
+            if let Some(figures) = finished.get(&key) {
+                return Ok(figures);
+            }
+            let figures = evaluate(&fewer, loads, library, around, progress)?;
+            finished.keep(key, figures)?;
             Ok(figures)
         };
         let figures = figures_of(candidate.nodes)?;

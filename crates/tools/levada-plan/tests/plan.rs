@@ -1,11 +1,11 @@
 //! Plans from generated logs.
 
-use std::{collections::HashMap, fs, path::Path};
+use std::{collections::HashMap, fs, ops::ControlFlow, path::Path};
 
 use clap::Parser;
 use levada_cache::eviction::{Keyed, find_eviction};
 use levada_client::command::CommandStatus;
-use levada_plan::{PlanArgs, run};
+use levada_plan::{PlanArgs, Watch, run, watched_plan};
 use levada_types::{Key, Rng};
 
 #[derive(Parser)]
@@ -191,6 +191,55 @@ fn objects_that_expire_sooner_come_from_the_origin_more_often() {
     assert!(ratios.is_sorted() && ratios[3] > ratios[0] + 5.0, "{ratios:?}");
     // Copies from before the simulated time expire in it.
     assert!(ratios[2] < ratios[3], "{ratios:?}");
+}
+
+#[test]
+fn plan_that_was_interrupted_goes_on() {
+    let (file, directory) = (written(&log(2000, 400_000)), tempfile::tempdir().unwrap());
+    let (results, html) = (directory.path().join("results"), directory.path().join("plan.html"));
+    let plan = |watch: &mut Watch<'_>, more: &str| {
+        let log = file.path().display();
+        let line = format!(
+            "plan {log} --quick --nodes 1,2 --memory 256KiB,4MiB --slo p99=9s --resume {} --html {} {more}",
+            results.display(),
+            html.display()
+        );
+        let args = Line::try_parse_from(line.split_whitespace()).unwrap().args;
+        watched_plan(&args, watch).map(|_| fs::read_to_string(&html).unwrap())
+    };
+    let kept = || fs::read_to_string(&results).unwrap();
+    let go_on = &mut |_: Option<&str>| ControlFlow::Continue(());
+    let stop = &mut |news: Option<&str>| match news {
+        Some(text) if text.starts_with("candidate 3") => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    };
+    let stopped = plan(stop, "").unwrap_err().to_string();
+    assert!(stopped.contains("with --resume it goes on"), "{stopped}");
+    assert_eq!(kept().lines().count(), 1 + 2);
+    let interrupted = kept();
+    let whole = plan(go_on, "").unwrap();
+    let all = kept();
+    assert!(all.starts_with(&interrupted) && all.lines().count() == 1 + 6, "{all}");
+    assert_eq!(plan(go_on, "").unwrap(), whole);
+    assert_eq!(kept(), all, "nothing ran again");
+    // A crash cut the last line off.
+    fs::write(&results, &all[..all.len() - 40]).unwrap();
+    assert_eq!(plan(go_on, "").unwrap(), whole);
+    assert_eq!(kept(), all);
+    // Other candidates and aims are no other inputs.
+    plan(go_on, "--policy maglev --survive 1").unwrap();
+    assert!(kept().starts_with(&all) && kept().lines().count() > 1 + 6);
+    for (text, more, error) in [
+        (all.replacen("mean = 0.", "mean = 1.", 1), "", "line 2 of"),
+        (all.clone(), "--client-latency 1s", "other logs, costs or options"),
+        ("a letter\n".to_owned(), "", "no file of --resume"),
+        ("a letter".to_owned(), "", "no file of --resume"),
+    ] {
+        fs::write(&results, &text).unwrap();
+        let found = format!("{:#}", plan(go_on, more).unwrap_err());
+        assert!(found.contains(error), "{error}: {found}");
+        assert_eq!(kept(), text, "what is not ours stays as it is");
+    }
 }
 
 #[test]
