@@ -25,6 +25,7 @@ use crate::{
     answer::answer,
     backtest::backtest,
     clean::{Cleaning, clean},
+    cluster::Clusters,
     configuration,
     costs::{Costs, OriginTime, Prices, names, origin_time},
     evaluate::{Surroundings, scenario},
@@ -210,7 +211,9 @@ pub fn watched_plan<'a>(args: &PlanArgs, watch: &'a mut Watch<'a>) -> anyhow::Re
         let file = args.logs.first().filter(|file| file.as_os_str() != "-");
         let file = file.map_or_else(|| Ok("access.log".into()), fs::canonicalize)?;
         scenario.workload.trace = file.display().to_string();
-        configuration::write(directory, candidate, &scenario)?;
+        scenario.topology.file = Some(configuration::NETWORK.to_owned());
+        let clusters = Clusters { client_latency: around.client_latency };
+        configuration::write(directory, candidate, &scenario, &clusters.network(candidate.nodes))?;
     }
     Ok(plan)
 }
@@ -256,7 +259,8 @@ fn of_log(
     let loads: Loads = loads.collect::<anyhow::Result<_>>()?;
     // Candidates are simulated with its room free.
     drop(log);
-    let mut library = Library::without_files();
+    let clusters = Clusters { client_latency: around.client_latency };
+    let mut library = Library::new(Box::new(clusters));
     loads.iter().for_each(|(load, _)| library.keep(load.model, load.trace.clone()));
     let aims = aims(args.slo, loads[0].1.unlimited.hit_ratio * expiry.best(&loads[0].0));
     let memory = match args.memory.is_empty() {

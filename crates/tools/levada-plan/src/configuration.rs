@@ -8,11 +8,15 @@ use levada_types::ByteSize;
 
 use crate::evaluate::Candidate;
 
+/// The file with the scenario's network, next to that of the scenario.
+pub(crate) const NETWORK: &str = "network.json";
+
 /// Writes the files into a directory, which is created.
 pub(crate) fn write(
     directory: &Path,
     candidate: &Candidate,
     scenario: &Scenario,
+    network: &str,
 ) -> anyhow::Result<()> {
     fs::create_dir_all(directory)
         .with_context(|| format!("cannot create {}", directory.display()))?;
@@ -25,6 +29,7 @@ pub(crate) fn write(
         fs::create_dir_all(&own).with_context(|| format!("cannot create {}", own.display()))?;
         put(format!("node-{node}/levada.toml"), node_configuration(candidate, node))?;
     }
+    put(NETWORK.to_owned(), network.to_owned())?;
     put("scenario.toml".to_owned(), toml::to_string(scenario)?)
 }
 

@@ -4,7 +4,6 @@ use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::bail;
 use levada_curves::CurveReport;
-use levada_policy::ParameterValue;
 use levada_sim::{
     Arrivals, Cache, End, Library, Measure, Metric, NetworkModel, Origin, Policy, Scenario,
     Servers, Size, Time, TopologyChoice, Workload, run,
@@ -12,6 +11,7 @@ use levada_sim::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    cluster,
     costs::{Costs, OriginTime},
     expiry::Expiry,
     peak::Load,
@@ -113,20 +113,13 @@ pub(crate) fn scenario(
     begin: usize,
     count: usize,
 ) -> Scenario {
-    let time = |time: Duration| ParameterValue::Text(format!("{}us", time.as_micros()));
     let rate = around.origin.rate.map(|rate| rate as u64);
     Scenario {
         title: "levada plan".to_owned(),
         seed: 1 + begin as u64,
         topology: TopologyChoice {
-            name: "star".to_owned(),
-            file: None,
-            parameters: BTreeMap::from([
-                ("server_latency".to_owned(), time(Duration::from_micros(100))),
-                ("client_latency".to_owned(), time(around.client_latency)),
-                ("server_mbps".to_owned(), ParameterValue::Number(10_000.0)),
-                ("client_mbps".to_owned(), ParameterValue::Number(100.0)),
-            ]),
+            file: Some(cluster::name(candidate.nodes)),
+            ..TopologyChoice::default()
         },
         servers: Servers {
             count: candidate.nodes,
@@ -144,7 +137,6 @@ pub(crate) fn scenario(
         freshness: around.expiry.simulated(),
         workload: Workload {
             trace: load.model.to_owned(),
-            clients: 200,
             arrivals: Arrivals::Constant,
             rate: load.rate,
             repeat: Some(true),

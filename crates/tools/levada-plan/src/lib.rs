@@ -13,6 +13,7 @@ mod aims;
 mod answer;
 mod backtest;
 mod clean;
+mod cluster;
 mod command;
 mod configuration;
 mod costs;

@@ -120,7 +120,7 @@ fn check(key: &str, text: &str) -> String {
 
 /// A hash of all that candidates have in common: requests, costs, and the code of the simulator.
 pub(crate) fn inputs(loads: &[(Load, CurveReport)], around: &Surroundings) -> String {
-    let mut text = format!("{SIMULATOR} {around:?}");
+    let mut text = format!("{} {SIMULATOR} {around:?}", env!("CARGO_PKG_VERSION"));
     for (load, _) in loads {
         let (trace, warm, rate) = (&load.trace, load.warm, load.rate);
         let requests: Vec<u8> = trace.requests().iter().flat_map(|id| id.to_le_bytes()).collect();

@@ -79,6 +79,16 @@ fn the_smallest_cluster_that_meets_the_aims_is_chosen_and_can_be_configured() {
     let (scenario, problems) = levada_sim::Scenario::read_toml(&scenario);
     assert!(problems.0.is_empty(), "{problems}");
     assert_eq!(scenario.servers.count, 2);
+    // Each node is a front-end with a policy of its own, and the simulator reads what was written.
+    let network = fs::read_to_string(directory.path().join("network.json")).unwrap();
+    assert_eq!(network.matches("\"role\":\"redirector\"").count(), 2, "{network}");
+    let file = directory.path().join("scenario.toml");
+    let source = levada_sim::scenario_file::read(&file).unwrap();
+    let mut library = levada_sim::Library::new(Box::new(levada_sim::scenario_file::Files));
+    let changes = levada_sim::scenario_file::Changes::default();
+    let checked =
+        levada_sim::scenario_file::check(&source, directory.path(), &changes, &mut library);
+    assert!(checked.scenario.is_some(), "{:?}", checked.errors);
 }
 
 #[test]
