@@ -7,16 +7,8 @@ use std::{
 };
 
 use anyhow::Context as _;
-use clap::Parser;
 use levada_plan::{Candidate, Plan, PlanArgs, plan};
 use tokio::task::spawn_blocking;
-
-/// The options of `levada plan` as words.
-#[derive(Parser)]
-struct Line {
-    #[command(flatten)]
-    args: PlanArgs,
-}
 
 /// Plans twice from the logs: the logged cluster, and one of fewer nodes that finds as much in memory, whose
 /// configurations are written into the directory.
@@ -55,9 +47,8 @@ async fn by_options(
     let files = logs.iter().map(|log| log.display().to_string());
     let nodes: Vec<_> = admins.iter().map(ToString::to_string).collect();
     let common = [format!("--node={}", nodes.join(",")), "--client-latency=0ms".to_owned()];
-    let words = ["plan".to_owned()].into_iter().chain(files).chain(common).chain(own);
-    let line = Line::try_parse_from(words)?;
-    spawn_blocking(move || plan(&line.args)).await?.context("nothing can be planned")
+    let args = PlanArgs::from_words(files.chain(common).chain(own))?;
+    spawn_blocking(move || plan(&args)).await?.context("nothing can be planned")
 }
 
 fn same(logged: &Candidate) -> Vec<String> {

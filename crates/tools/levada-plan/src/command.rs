@@ -1,6 +1,7 @@
 //! `levada plan` on the command line.
 
 use std::{
+    ffi::OsString,
     fs,
     io::{IsTerminal as _, Write as _},
     ops::ControlFlow,
@@ -9,7 +10,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use clap::Args;
+use clap::{Args, Parser};
 use levada_cache::{
     disk_room::LEAST,
     eviction::{EVICTIONS, EvictionEntry, find_eviction},
@@ -37,7 +38,6 @@ use crate::{
     report::Plan,
     resume::{Finished, inputs},
     search::{Question, search},
-    text::text,
     watch::{Progress, Watch},
 };
 
@@ -116,6 +116,24 @@ pub struct PlanArgs {
     config: Option<PathBuf>,
 }
 
+impl PlanArgs {
+    /// Reads options as the command line has them, without the name of the program.
+    ///
+    /// # Errors
+    /// A word that is no option, or a value that cannot be.
+    pub fn from_words(
+        words: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+    ) -> Result<Self, clap::Error> {
+        #[derive(Parser)]
+        #[command(name = "plan", no_binary_name = true)]
+        struct Line {
+            #[command(flatten)]
+            args: PlanArgs,
+        }
+        Line::try_parse_from(words).map(|line| line.args)
+    }
+}
+
 fn positive(text: &str) -> Result<f64, String> {
     let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
     number.ok_or_else(|| format!("`{text}` must be a number above 0, such as 250"))
@@ -177,7 +195,7 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<CommandStatus> {
         }
         ControlFlow::Continue(())
     })?;
-    output::print(args.json, &plan, |out| out.write_all(text(&plan).as_bytes()))?;
+    output::print(args.json, &plan, |out| write!(out, "{plan}"))?;
     Ok(CommandStatus::of(plan.answer.met))
 }
 

@@ -1,6 +1,6 @@
 //! A plan as text.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 
 use levada_report::grouped;
 use levada_types::ByteSize;
@@ -15,15 +15,13 @@ use crate::{
 /// Most scanners that are named.
 const SCANNERS: usize = 5;
 
-/// Writes the plan as text.
-pub(crate) fn text(plan: &Plan) -> String {
-    let mut out = String::new();
-    // Writing to a string does not fail.
-    let _ = write(&mut out, plan);
-    out
+impl fmt::Display for Plan {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write(out, self)
+    }
 }
 
-fn write(out: &mut String, plan: &Plan) -> fmt::Result {
+fn write(out: &mut fmt::Formatter<'_>, plan: &Plan) -> fmt::Result {
     writeln!(out, "Backtest\n  {}\n", backtest(plan))?;
     writeln!(out, "Log")?;
     for line in log(plan) {

@@ -2,22 +2,14 @@
 
 use std::{collections::HashMap, fs, ops::ControlFlow, path::Path};
 
-use clap::Parser;
 use levada_cache::eviction::{Keyed, find_eviction};
 use levada_client::command::CommandStatus;
 use levada_plan::{PlanArgs, Watch, run, watched_plan};
 use levada_types::{Key, Rng};
 
-#[derive(Parser)]
-struct Line {
-    #[command(flatten)]
-    args: PlanArgs,
-}
-
 fn planned(log: &Path, options: &str) -> anyhow::Result<CommandStatus> {
     let log = log.display().to_string();
-    let line = ["plan", &log].into_iter().chain(options.split_whitespace());
-    run(&Line::try_parse_from(line)?.args)
+    run(&PlanArgs::from_words([&*log].into_iter().chain(options.split_whitespace()))?)
 }
 
 /// A log of one hour, whose cache was an LRU of `memory`: what it answered is in the last field.
@@ -210,11 +202,11 @@ fn plan_that_was_interrupted_goes_on() {
     let plan = |watch: &mut Watch<'_>, more: &str| {
         let log = file.path().display();
         let line = format!(
-            "plan {log} --quick --nodes 1,2 --memory 256KiB,4MiB --slo p99=9s --resume {} --html {} {more}",
+            "{log} --quick --nodes 1,2 --memory 256KiB,4MiB --slo p99=9s --resume {} --html {} {more}",
             results.display(),
             html.display()
         );
-        let args = Line::try_parse_from(line.split_whitespace()).unwrap().args;
+        let args = PlanArgs::from_words(line.split_whitespace()).unwrap();
         watched_plan(&args, watch).map(|_| fs::read_to_string(&html).unwrap())
     };
     let kept = || fs::read_to_string(&results).unwrap();
