@@ -50,11 +50,12 @@ impl Expiry {
 
     /// The lifetime that explains the logged share of expired copies among those that a cache of so many bytes finds.
     pub(crate) fn learn(self, halves: &Halves<'_>, bytes: u64) -> Self {
-        let aim = halves.logged_expired();
-        if self.given || self.logged < ENOUGH || aim <= 0.0 {
+        let (aim, span) = (halves.logged_expired(), halves.seconds());
+        // Without times nothing has an age.
+        if self.given || self.logged < ENOUGH || aim <= 0.0 || span < 2.0 {
             return self;
         }
-        let (mut low, mut high) = (1.0f64, halves.seconds().max(2.0));
+        let (mut low, mut high) = (1.0f64, span);
         for _ in 0..STEPS {
             let lifetime = (low * high).sqrt();
             let found = halves.explain(bytes, Self { lifetime: Some(lifetime), ..self });
