@@ -11,7 +11,7 @@
 use std::{
     collections::HashMap,
     fs::{File, OpenOptions},
-    io::{Read as _, Seek as _, SeekFrom, Write as _},
+    io::{Read as _, Write as _},
     path::{Path, PathBuf},
 };
 
@@ -42,7 +42,7 @@ impl Finished {
         let Some(path) = file else { return Ok(Self { known: HashMap::new(), file: None }) };
         let cannot = || format!("cannot write {}", path.display());
         let mut options = OpenOptions::new();
-        let options = options.read(true).write(true).create(true).truncate(false);
+        let options = options.read(true).append(true).create(true);
         let mut file = options.open(path).with_context(cannot)?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).with_context(|| format!("cannot read {}", path.display()))?;
@@ -50,7 +50,7 @@ impl Finished {
         let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
         if whole == 0 && head.as_bytes().starts_with(&bytes) {
             // It is new, or its first line was cut off.
-            file.set_len(0).and_then(|()| file.rewind()).with_context(cannot)?;
+            file.set_len(0).with_context(cannot)?;
             file.write_all(head.as_bytes()).with_context(cannot)?;
             return Ok(Self { known: HashMap::new(), file: Some((path.to_owned(), file)) });
         }
@@ -78,7 +78,6 @@ impl Finished {
         });
         let known = known.collect::<anyhow::Result<_>>()?;
         file.set_len(whole as u64).with_context(cannot)?;
-        file.seek(SeekFrom::End(0)).with_context(cannot)?;
         Ok(Self { known, file: Some((path.to_owned(), file)) })
     }
 
