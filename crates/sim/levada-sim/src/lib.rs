@@ -17,11 +17,9 @@
 
 pub mod cap;
 mod collect;
-mod kernel;
 mod library;
 pub mod machine;
 mod network;
-mod progress;
 pub mod prototype;
 pub mod queueing;
 mod redirector;
@@ -34,13 +32,13 @@ mod slab;
 mod workload;
 mod world;
 
+use levada_outcome::kernel;
 pub use levada_outcome::{
-    End, LinkUse, METRICS, Metric, Outcome, ParseReadingError, Reading, RegionUse, Remark, Series,
-    ServerUse, Unit,
+    End, LinkUse, METRICS, Metric, Outcome, ParseReadingError, Progress, Reading, RegionUse,
+    Remark, Series, ServerUse, Unit,
 };
 pub use library::{Library, Source};
 pub use network::{Fidelity, Transfer, Transferred, transfer};
-pub use progress::Progress;
 pub use regions::{Region, Regions};
 pub use run::run;
 pub use scenario::{
@@ -52,8 +50,7 @@ pub use world::BYTES_PER_REQUEST;
 
 /// The network of packets by itself, with the event queue that drives it: for worlds of other crates.
 pub mod packets {
-    pub use crate::{
-        kernel::Agenda,
-        network::{Arrival, NetworkEvent, PacketNetwork},
-    };
+    pub use levada_outcome::kernel::Agenda;
+
+    pub use crate::network::{Arrival, NetworkEvent, PacketNetwork};
 }
