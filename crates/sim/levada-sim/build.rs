@@ -11,6 +11,7 @@ const CRATES: &[&str] = &[
     "sim/levada-trace",
     "sim/levada-topology",
     "sim/levada-outcome",
+    "sim/levada-cap",
     "sim/levada-sim",
 ];
 

@@ -15,6 +15,7 @@ const PURE: &[&str] = &[
     "levada-fetch",
     "levada-topology",
     "levada-outcome",
+    "levada-cap",
     "levada-large",
     "levada-sim",
     "levada-paper",

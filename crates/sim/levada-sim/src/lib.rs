@@ -15,7 +15,6 @@
 //! A run is single-threaded and repeatable: the same seed gives the same bytes of [`Outcome`].
 //! Deliberately absent: a clock, threads, files (a [`Source`] reads them), progress on a terminal.
 
-pub mod cap;
 mod collect;
 mod library;
 pub mod machine;

@@ -30,7 +30,7 @@ fn citations_are_read_as_people_write_them() {
 fn a_citation_without_a_paper_is_of_the_one_that_its_file_is_about() {
     let text = "// LARD's (ASPLOS'98 Sec. 3.1). And (Sec. 4.2).";
     assert_eq!(
-        found("crates/sim/levada-sim/src/cap/a.rs", text),
+        found("crates/sim/levada-cap/src/a.rs", text),
         ["ASPLOS'98 Sec 3.1", "WWW10 Sec 4.2"]
     );
     assert_eq!(found("a.rs", text), ["ASPLOS'98 Sec 3.1", "ASPLOS'98 Sec 4.2"]);

@@ -23,12 +23,12 @@ use std::{
 };
 
 use levada_cache::eviction::{EvictionEntry, Keyed};
+use levada_cap::resource::{Resource, SliceEnd};
 use levada_types::{Key, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use self::idle::Idle;
 use crate::{
-    cap::resource::{Resource, SliceEnd},
     scenario::Servers,
     server::{BLOCK, Cost, block_bytes, blocks},
     slab::Slab,

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use levada_cap::Pareto;
 use levada_types::{Key, Request, Rng, ServiceClass};
 
 use super::HOST;
-use crate::{cap::Pareto, machine::Work};
+use crate::machine::Work;
 
 /// Files by popularity, and services.
 #[derive(Clone, Debug)]

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
+use levada_cap::Pareto;
 use levada_types::Rng;
 
 use super::site::{Ask, Site};
-use crate::cap::Pareto;
 
 /// The behaviour of clients. The symbols of Table 1 are lost, so the values are those of the same
 /// group's papers.

@@ -16,7 +16,7 @@ use levada_policy::{DEFAULT_POLICY, ParameterValue};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Fidelity, cap, regions};
+use crate::{Fidelity, regions};
 
 pub use levada_outcome::{Share, Size, Time};
 pub use prepare::Prepared;
@@ -50,7 +50,7 @@ pub struct Scenario {
     pub measure: Measure,
     /// Simulates sessions on a cluster of Web servers instead, as in WWW10. Of the other tables,
     /// only the number of servers, the policy and the eviction apply.
-    pub cap: Option<cap::Settings>,
+    pub cap: Option<levada_cap::Settings>,
     /// Simulates nodes in regions far from each other instead. The tables `topology`, `servers` but for the
     /// limits of a server, and `network` but for segments and their windows do not apply then.
     pub regions: Option<regions::Regions>,

@@ -10,7 +10,7 @@ use levada_trace::{Trace, generate::GENERATORS};
 use levada_types::format_duration;
 
 use super::{Arrivals, Policy, Problems, Scenario};
-use crate::{Fidelity, Library, Remark, cap, network::MAX_WINDOW, regions};
+use crate::{Fidelity, Library, Remark, network::MAX_WINDOW, regions};
 
 /// Bytes of the largest head of a response.
 const LARGEST_HEAD: u64 = 1 << 20;
@@ -69,7 +69,9 @@ impl Scenario {
         self.check_origin(&mut problems);
         self.check_failures(&mut problems);
         if let Some(settings) = &self.cap {
-            cap::check(settings, &mut problems);
+            for (key, remedy) in levada_cap::check(settings) {
+                problems.add(key, remedy);
+            }
             return problems.or(Prepared { scenario: self.clone(), ..Prepared::default() });
         }
         let (topology, routes) = match &self.regions {

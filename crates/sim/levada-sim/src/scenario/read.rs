@@ -9,7 +9,7 @@ use std::fmt;
 use serde_json::{Map, Value};
 
 use super::{Origin, Scenario};
-use crate::{cap, regions};
+use crate::regions;
 
 /// A problem of a scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,7 +161,7 @@ fn put(tree: &mut Value, key: &str, value: Value, mut open: bool) -> Result<(), 
         let (name, inner) = rest.split_once('.').map_or((rest, None), |(a, b)| (a, Some(b)));
         if at.is_null() {
             *at = match within {
-                "cap" => serde_json::to_value(cap::Settings::default()),
+                "cap" => serde_json::to_value(levada_cap::Settings::default()),
                 "regions" => serde_json::to_value(regions::Regions::default()),
                 "origin" => serde_json::to_value(Origin::default()),
                 _ => {

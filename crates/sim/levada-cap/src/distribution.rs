@@ -40,7 +40,7 @@ pub struct Pareto {
 
 impl Pareto {
     /// Draws a number.
-    pub(crate) fn draw(self, rng: &mut Rng) -> f64 {
+    pub fn draw(self, rng: &mut Rng) -> f64 {
         self.k * libm::pow(1.0 - rng.unit(), -1.0 / self.alpha)
     }
 }

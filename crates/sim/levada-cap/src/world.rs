@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levada_cache::eviction::EvictionEntry;
+use levada_outcome::{Outcome, Progress, kernel::Agenda};
 use levada_policy::{Cluster, LoadTable, Node, NodeIndex, PickContext, Policy};
 use levada_types::{Request, Rng, Timestamp};
 
@@ -18,8 +19,6 @@ use super::resource::SliceEnd;
 use super::server::{Part, WebServer, transfer};
 use super::session::{ContentSource, ObjectStage, Session};
 use super::settings::{Database, Dispatch, LoadMeasure, Settings};
-use crate::kernel::Agenda;
-use crate::{Outcome, Progress};
 
 /// An event of the simulation.
 #[derive(Clone, Copy, Debug)]

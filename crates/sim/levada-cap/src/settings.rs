@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
+use levada_outcome::{Share, Time};
 use levada_types::Rng;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::distribution::{InverseGaussian, Lognormal, Pareto};
-use crate::{Share, Time};
 
 /// A site, its clients and its cluster.
 ///

@@ -1,12 +1,12 @@
 //! The measurements of a run: above all page latencies (WWW10 Sec. 4.3), from a page's first request
 //! to its last object.
 
+use levada_outcome::{End, Metric, Outcome, Series, ServerUse};
 use levada_policy::NodeIndex;
 use levada_types::Timestamp;
 
 use super::server::{Part, WebServer};
 use super::settings::MeasurementWindow;
-use crate::{End, Metric, Outcome, Series, ServerUse};
 
 /// The measurements of one run.
 pub(super) struct Report {
@@ -261,7 +261,7 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Time;
+    use levada_outcome::Time;
     use std::time::Duration;
 
     fn seconds(seconds: u64) -> Timestamp {

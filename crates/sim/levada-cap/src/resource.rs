@@ -11,7 +11,7 @@ use levada_types::Timestamp;
 
 /// A station and its queue. `J` names a job.
 #[derive(Clone, Debug)]
-pub(crate) struct Resource<J> {
+pub struct Resource<J> {
     /// The longest time that one job is served before others get their turn.
     slice: u64,
     /// The job in service, and its remaining work after this slice.
@@ -24,28 +24,28 @@ pub(crate) struct Resource<J> {
 
 /// The result of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SliceEnd<J> {
+pub struct SliceEnd<J> {
     /// The finished job, if this was its last slice.
-    pub(crate) done: Option<J>,
+    pub done: Option<J>,
     /// The end of the next slice, if there is more work.
-    pub(crate) next: Option<Timestamp>,
+    pub next: Option<Timestamp>,
 }
 
 impl<J: Copy> Resource<J> {
     /// A station that finishes a job before it begins the next.
-    pub(crate) fn in_order() -> Self {
+    pub fn in_order() -> Self {
         Self::in_slices(Duration::MAX)
     }
 
     /// A station that serves jobs in turn, none for longer than `slice` at a time.
-    pub(crate) fn in_slices(slice: Duration) -> Self {
+    pub fn in_slices(slice: Duration) -> Self {
         let slice = u64::try_from(slice.as_nanos()).unwrap_or(u64::MAX).max(1);
         Self { slice, serving: None, waiting: VecDeque::new(), busy: 0, since: Timestamp::ZERO }
     }
 
     /// Takes a job of `work` nanoseconds. If the station was idle, returns the end of the slice that
     /// begins now; the caller calls [`Self::slice_ended`] at that time.
-    pub(crate) fn take(&mut self, job: J, work: u64, now: Timestamp) -> Option<Timestamp> {
+    pub fn take(&mut self, job: J, work: u64, now: Timestamp) -> Option<Timestamp> {
         if self.serving.is_some() {
             self.waiting.push_back((job, work));
             return None;
@@ -54,7 +54,7 @@ impl<J: Copy> Resource<J> {
     }
 
     /// Ends the slice in service and begins the next.
-    pub(crate) fn slice_ended(&mut self, now: Timestamp) -> SliceEnd<J> {
+    pub fn slice_ended(&mut self, now: Timestamp) -> SliceEnd<J> {
         let Some((job, left)) = self.serving.take() else {
             return SliceEnd { done: None, next: None };
         };
@@ -70,7 +70,7 @@ impl<J: Copy> Resource<J> {
     }
 
     /// Nanoseconds of service up to `now`.
-    pub(crate) fn busy(&self, now: Timestamp) -> u64 {
+    pub fn busy(&self, now: Timestamp) -> u64 {
         let current = if self.serving.is_some() { now.since(self.since) } else { Duration::ZERO };
         self.busy + current.as_nanos() as u64
     }

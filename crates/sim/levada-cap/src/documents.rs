@@ -67,7 +67,7 @@ impl Tree {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cap::settings::Settings;
+    use crate::settings::Settings;
 
     #[test]
     fn popular_documents_are_drawn_by_zipf() {
