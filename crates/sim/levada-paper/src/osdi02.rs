@@ -13,6 +13,7 @@ mod crowd;
 mod latency;
 mod open;
 mod scaling;
+mod variants;
 
 use super::{Paper, Table};
 
@@ -42,6 +43,8 @@ fn tables() -> Vec<Table> {
         capacity::table_8(),
         latency::table_9(),
         capacity::large_files(),
+        variants::ring(),
+        variants::shared_loads(),
         open::sensitivity(),
     ]
 }

@@ -2,10 +2,11 @@
 //!
 //! OSDI'02 puts one on every regional router with clients behind it; they exchange nothing. A switch
 //! before a cluster (ASPLOS'98, WWW10) is a single redirector. A policy that needs the global view
-//! receives the loads over all redirectors. A policy that models all caches (LB/GC) is one instance
-//! that all redirectors share, because there is one set of caches to model.
+//! receives the loads over all redirectors, at once or as they are shared. A policy that models all
+//! caches (LB/GC) is one instance that all redirectors share, because there is one set of caches to
+//! model.
 
-use std::sync::Arc;
+mod global;
 
 use levada_policy::{
     Cluster, Deployment, LoadTable, Need, Node, NodeIndex, Outstanding, PickContext, Policy,
@@ -14,6 +15,7 @@ use levada_policy::{
 use levada_topology::{PlaceIndex, Routes, Topology};
 use levada_types::{Request, Rng, Timestamp};
 
+use self::global::GlobalLoads;
 use crate::Scenario;
 
 pub(crate) struct Redirectors {
@@ -21,7 +23,7 @@ pub(crate) struct Redirectors {
     policies: Vec<Box<dyn Policy>>,
     /// Index by client.
     of_client: Vec<u16>,
-    global: Option<Arc<LoadTable>>,
+    global: Option<GlobalLoads>,
     observes: bool,
     rng: Rng,
 }
@@ -50,7 +52,10 @@ impl Redirectors {
         servers: &[PlaceIndex],
         clients: &[PlaceIndex],
     ) -> Self {
-        let global = scenario.needs(Need::GlobalLoads).then(|| LoadTable::new(servers.len()));
+        let global = scenario.needs(Need::GlobalLoads).then(|| {
+            let every = scenario.servers.loads_shared_every.map(|time| time.0);
+            GlobalLoads::new(places.len(), servers.len(), every)
+        });
         let one_for_all = scenario.needs(Need::GlobalCache);
         let deployment = Deployment {
             redirectors: places.len() as u32,
@@ -65,7 +70,7 @@ impl Redirectors {
         let redirectors = places.iter().enumerate().map(|(n, place)| {
             let cluster = cluster(scenario, topology, routes, *place, servers);
             let cluster = match &global {
-                Some(loads) => cluster.with_global_loads(loads.clone()),
+                Some(global) => cluster.with_global_loads(global.of(n).clone()),
                 None => cluster,
             };
             Redirector { policy: n % instances, cluster, refused: vec![0; servers.len()] }
@@ -93,7 +98,12 @@ impl Redirectors {
         tried: Option<NodeIndex>,
         now: Timestamp,
     ) -> Option<(NodeIndex, Counted)> {
-        let redirector = &self.redirectors[self.of(client)];
+        let at = self.of(client);
+        let redirector = &self.redirectors[at];
+        if let Some(global) = &mut self.global {
+            let own = self.redirectors.iter().map(|redirector| &**redirector.cluster.loads());
+            global.share(now, own);
+        }
         let mut context = PickContext { now, rng: &mut self.rng };
         let policy = &mut self.policies[redirector.policy];
         let others = tried.map(|tried| redirector.cluster.without(&[tried]));
@@ -101,7 +111,7 @@ impl Redirectors {
         let node = policy.pick(request, cluster, &mut context)?.node;
         let counted = Counted {
             _here: redirector.cluster.loads().begin(node),
-            _everywhere: self.global.as_ref().map(|loads| loads.begin(node)),
+            _everywhere: self.global.as_ref().map(|global| global.of(at).begin(node)),
         };
         Some((node, counted))
     }
@@ -131,7 +141,7 @@ impl Redirectors {
         nodes[server.get()].up = up;
         let cluster = Cluster::new(nodes, redirector.cluster.loads().clone());
         redirector.cluster = match &self.global {
-            Some(loads) => cluster.with_global_loads(loads.clone()),
+            Some(global) => cluster.with_global_loads(global.of(at).clone()),
             None => cluster,
         };
         if !up {

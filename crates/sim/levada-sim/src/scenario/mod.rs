@@ -114,6 +114,9 @@ pub struct Servers {
     /// Time until front-ends know that a server has failed, and that it is back. Three requests in a row
     /// that find no server tell them at once.
     pub noticed_after: Time,
+    /// How often front-ends share their loads with each other, for policies that need the loads over all of them
+    /// (`fdr-global`). Without it they know them at once.
+    pub loads_shared_every: Option<Time>,
     /// Servers that fail and return.
     pub failure: Vec<Failure>,
 }
@@ -231,6 +234,7 @@ impl Default for Servers {
             names: Vec::new(),
             tries: 3,
             noticed_after: Time(Duration::from_secs(3)),
+            loads_shared_every: None,
             failure: Vec::new(),
         }
     }

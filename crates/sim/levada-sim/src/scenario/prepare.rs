@@ -172,6 +172,11 @@ impl Scenario {
             "a speed must stay for a time; leave it out if speeds do not change",
         );
         problems.add_if(
+            servers.loads_shared_every.is_some_and(|time| time.0.is_zero()),
+            "servers.loads_shared_every",
+            "it must be a time above 0; leave it out if front-ends know all loads at once",
+        );
+        problems.add_if(
             servers.slow_bits_per_second == 0,
             "servers.slow_bits_per_second",
             "a link must carry something",
