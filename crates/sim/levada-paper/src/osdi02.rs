@@ -7,6 +7,7 @@
 //! Parameters that the paper leaves open are the same in all runs and named in the notes; the last
 //! table varies them.
 
+mod attack;
 mod capacity;
 mod cases;
 mod crowd;
@@ -43,6 +44,7 @@ fn tables() -> Vec<Table> {
         capacity::table_8(),
         latency::table_9(),
         capacity::large_files(),
+        attack::attacks(),
         variants::ring(),
         variants::shared_loads(),
         open::sensitivity(),

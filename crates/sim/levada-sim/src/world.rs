@@ -22,7 +22,7 @@ use std::{collections::VecDeque, ops::ControlFlow};
 
 use levada_policy::{NodeIndex, RequestOutcome};
 use levada_topology::{Role, Topology};
-use levada_types::{Request as PolicyRequest, ServiceClass, Timestamp};
+use levada_types::{Key, Request as PolicyRequest, ServiceClass, Timestamp};
 
 use self::{
     fills::{Fill, FillKind, FillSource},
@@ -166,17 +166,19 @@ pub const BYTES_PER_REQUEST: usize =
 impl<'a> World<'a> {
     pub(crate) fn new(prepared: &'a Prepared) -> Self {
         let Prepared { scenario, topology, routes, trace, .. } = prepared;
-        let documents = documents(trace);
+        let mut documents = documents(trace, scenario.workload.flash.as_ref());
         let mut servers_at = topology.places_of(Role::Server).collect::<Vec<_>>();
         servers_at.truncate(scenario.servers.count);
         let clients_at = topology.places_of(Role::Client).collect::<Vec<_>>();
         let redirectors_at = topology.places_of(Role::Redirector).collect::<Vec<_>>();
         let servers: Vec<_> = servers_at.iter().map(|_| Server::new(scenario)).collect();
         let network = Network::new(&scenario.network, topology, routes, &servers_at, &clients_at);
+        let demand = Demand::new(scenario, trace.clone(), &documents, clients_at.len() as u32);
+        documents.push(REFUSAL);
         Self {
             now: Timestamp::ZERO,
             agenda: Agenda::default(),
-            demand: Demand::new(scenario, trace.clone(), &documents, clients_at.len() as u32),
+            demand,
             next_send: None,
             redirectors: Redirectors::new(
                 scenario,
@@ -266,8 +268,7 @@ impl<'a> World<'a> {
         for number in 0..all {
             let (client, document) = self.demand.before(number);
             let Some((server, _)) = self.redirect(client, document, None) else { return };
-            let is_kept = self.freshness.as_ref().is_none_or(|fresh| fresh.is_kept(document));
-            if !is_kept {
+            if !self.is_kept(document) {
                 continue;
             }
             let source = match self.find(server, document) {
@@ -450,6 +451,12 @@ impl<'a> World<'a> {
         self.agenda.schedule(done, Event::Cpu(request));
     }
 
+    /// Whether servers keep a document at all: it exists, and may be stored.
+    fn is_kept(&self, document: u32) -> bool {
+        let exists = (document as usize) < self.prepared.trace.objects().len();
+        exists && self.freshness.as_ref().is_none_or(|freshness| freshness.is_kept(document))
+    }
+
     /// Where the server has a document. Finding it counts as a hit there.
     fn find(&mut self, server: u32, document: u32) -> Option<Place> {
         let server = &mut self.servers[server as usize];
@@ -463,7 +470,7 @@ impl<'a> World<'a> {
     /// fill begins.
     fn lookup(&mut self, request: u32) {
         let Request { document, server: at, .. } = self.requests[request];
-        if self.freshness.as_ref().is_some_and(|freshness| !freshness.is_kept(document)) {
+        if !self.is_kept(document) {
             self.collector.looked_up(self.now, Found::Missing);
             return self.fill(request, FillSource::Origin, FillKind::Passing);
         }
@@ -695,6 +702,9 @@ impl Line {
 
 /// Progress is reported each time this many events have passed.
 const WATCH: u64 = (1 << 18) - 1;
+
+/// The answer of a server that refuses a request; the last of the documents.
+const REFUSAL: Document = Document { key: Key(0), size: 512 };
 
 #[cfg(test)]
 mod tests;

@@ -131,7 +131,7 @@ impl Collector {
             low: (0.4 * t_low).ceil() as u32,
             replicas: Vec::new(),
             seen: vec![0; documents],
-            losses: (!prepared.scenario.servers.failure.is_empty()).then(Losses::new),
+            losses: prepared.scenario.may_lose().then(Losses::new),
         }
     }
 

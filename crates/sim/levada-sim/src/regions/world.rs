@@ -116,7 +116,7 @@ struct Fill {
 impl<'a> RegionWorld<'a> {
     fn new(prepared: &'a Prepared, regions: &'a Regions, map: &'a RegionMap) -> Self {
         let scenario = &prepared.scenario;
-        let documents = documents(&prepared.trace);
+        let documents = documents(&prepared.trace, None);
         let demand = Demand::new(scenario, prepared.trace.clone(), &documents, 1);
         let (all, objects) = (regions.region.len(), documents.len());
         let begin = regions.fill.map_or(0, |interval| objects as u64 * nanoseconds(interval));

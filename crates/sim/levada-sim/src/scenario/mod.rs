@@ -139,6 +139,9 @@ pub struct Origin {
     /// The rate at which it sends one body, in bits per second, whatever else it sends. Without it a body may have
     /// the whole link.
     pub body_bits_per_second: Option<u64>,
+    /// Requests that one server may have at the origin at a time. It refuses further ones that miss: they are lost.
+    /// Without it there is no limit.
+    pub misses_per_server: Option<u32>,
 }
 
 impl Default for Origin {
@@ -149,6 +152,7 @@ impl Default for Origin {
             requests_per_second: None,
             bits_per_second: None,
             body_bits_per_second: None,
+            misses_per_server: None,
         }
     }
 }
@@ -320,11 +324,20 @@ pub struct Flash {
     pub mean_size: Size,
     /// When the crowd appears. Before that, its clients are as the others.
     pub begin: Time,
+    /// Whether these documents exist. If not, the origin is asked for each request of the crowd, and nothing is kept:
+    /// an attack with invalid URLs (OSDI'02 Sec. 5.2.4).
+    pub exist: bool,
 }
 
 impl Default for Flash {
     fn default() -> Self {
-        Self { clients: Share(0.25), urls: 10, mean_size: Size(6000), begin: Time(Duration::ZERO) }
+        Self {
+            clients: Share(0.25),
+            urls: 10,
+            mean_size: Size(6000),
+            begin: Time(Duration::ZERO),
+            exist: true,
+        }
     }
 }
 

@@ -22,6 +22,11 @@ impl Scenario {
             "it must work on one request at least; without the key there is no limit",
         );
         problems.add_if(
+            origin.misses_per_server == Some(0),
+            "origin.misses_per_server",
+            "a server must fetch one document at least; without the key there is no limit",
+        );
+        problems.add_if(
             origin.requests_per_second.is_some_and(|rate| !(rate.is_finite() && rate >= LEAST_RATE)),
             "origin.requests_per_second",
             "it must be a number of requests per second from 0.001; without the key there is no limit",

@@ -230,6 +230,11 @@ impl Scenario {
         );
         if let Some(flash) = &workload.flash {
             problems.add_if(
+                !flash.exist && (self.origin.is_none() || self.regions.is_some()),
+                "workload.flash.exist",
+                "an origin is asked for what does not exist: give `[origin]`, and no `[regions]`",
+            );
+            problems.add_if(
                 flash.urls == 0,
                 "workload.flash.urls",
                 "there must be a hot document at least",
@@ -343,6 +348,12 @@ impl Scenario {
             redirectors,
             capacity,
         })
+    }
+
+    /// Whether requests can be lost: servers fail, or refuse.
+    pub(crate) fn may_lose(&self) -> bool {
+        let refuse = self.origin.as_ref().is_some_and(|origin| origin.misses_per_server.is_some());
+        refuse || !self.servers.failure.is_empty()
     }
 
     /// Whether servers fetch files from each other's memory. This is the difference between WRR/GMS

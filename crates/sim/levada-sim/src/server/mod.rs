@@ -35,6 +35,8 @@ pub(crate) struct Server {
     pub(crate) active: u32,
     /// Requests in the queue.
     pub(crate) waiting: Line,
+    /// Fills for which it waits at the origin.
+    pub(crate) asking: u32,
     /// Finished requests.
     pub(crate) finished: u64,
     pub(crate) hits: u64,
@@ -64,6 +66,7 @@ impl Server {
             expiring: BTreeMap::new(),
             active: 0,
             waiting: Line::default(),
+            asking: 0,
             finished: 0,
             hits: 0,
             is_up: true,
@@ -85,6 +88,7 @@ impl Server {
         }
         self.active = 0;
         self.waiting = Line::default();
+        self.asking = 0;
     }
 
     /// Whether a document that was fetched is kept. To be asked once a fetch.

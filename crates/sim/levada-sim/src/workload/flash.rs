@@ -15,7 +15,11 @@ pub(crate) struct Crowd {
 
 impl Crowd {
     pub(crate) fn new(flash: &Flash, documents: &[Document], clients: u32, rng: &mut Rng) -> Self {
-        let hot = hot_documents(flash.urls, flash.mean_size.0, documents, rng);
+        let hot = match flash.exist {
+            true => hot_documents(flash.urls, flash.mean_size.0, documents, rng),
+            // They are the last ones.
+            false => (documents.len() - flash.urls..documents.len()).map(|n| n as u32).collect(),
+        };
         let wanted = (f64::from(clients) * flash.clients.0).round() as usize;
         let mut intensive = vec![false; clients as usize];
         intensive[..wanted].fill(true);
@@ -64,7 +68,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    use crate::scenario::{Share, Size, Time};
+    use crate::scenario::Time;
     use levada_types::Key;
 
     #[test]
@@ -72,7 +76,7 @@ mod tests {
         let documents: Vec<_> =
             (1..=1000).map(|n| Document { key: Key(n), size: n * 12 }).collect();
         let begin = Time(Duration::from_secs(60));
-        let flash = Flash { clients: Share(0.25), urls: 10, mean_size: Size(6000), begin };
+        let flash = Flash { begin, ..Flash::default() };
         let mut rng = Rng::new(1);
         let crowd = Crowd::new(&flash, &documents, 1000, &mut rng);
         assert_eq!(crowd.intensive.iter().filter(|intensive| **intensive).count(), 250);

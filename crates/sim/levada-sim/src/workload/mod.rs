@@ -13,7 +13,7 @@ use std::sync::Arc;
 use levada_trace::Trace;
 use levada_types::{Key, Rng, Timestamp};
 
-use crate::scenario::{Arrivals, Scenario};
+use crate::scenario::{Arrivals, Flash, Scenario};
 
 /// A document that clients request.
 #[derive(Clone, Copy, Debug)]
@@ -22,13 +22,19 @@ pub(crate) struct Document {
     pub(crate) size: u64,
 }
 
-/// The documents of a trace, by number.
-pub(crate) fn documents(trace: &Trace) -> Vec<Document> {
+/// The documents of a trace, by number, and after them those of a crowd that do not exist.
+pub(crate) fn documents(trace: &Trace, flash: Option<&Flash>) -> Vec<Document> {
     let document = |object: &levada_trace::TraceObject| Document {
         key: Key::of(object.name.as_bytes()),
         size: object.size,
     };
-    trace.objects().iter().map(document).collect()
+    let absent = flash.filter(|flash| !flash.exist).into_iter().flat_map(|flash| {
+        (0..flash.urls).map(|number| Document {
+            key: Key::of(format!("/absent/{number}").as_bytes()),
+            size: flash.mean_size.0,
+        })
+    });
+    trace.objects().iter().map(document).chain(absent).collect()
 }
 
 /// The source of requests: each has a client, a document and a time.
@@ -79,7 +85,7 @@ impl Demand {
             Arrivals::Recorded => Pace::Recorded,
         };
         let part = workload.drift.0;
-        let drift = (part > 0.0).then(|| Drift::new(part, documents));
+        let drift = (part > 0.0).then(|| Drift::new(part, &documents[..trace.objects().len()]));
         let repeats = scenario.repeats();
         let place = scenario.cache.warm_requests as usize % trace.requests().len();
         Self { trace, place, played: 0, clients, crowd, drift, repeats, pace, rng }

@@ -51,6 +51,9 @@ impl World<'_> {
     /// Begins a fill and serves the request from it.
     pub(super) fn fill(&mut self, request: u32, source: FillSource, kind: FillKind) {
         let Request { document, server, .. } = self.requests[request];
+        if source == FillSource::Origin && self.has_most_misses(server) {
+            return self.refuse(request);
+        }
         let fill = self.begin_fill(server, document, source, kind);
         if kind == FillKind::Kept {
             self.servers[server as usize].memory.begin_fill(document, fill);
@@ -66,9 +69,24 @@ impl World<'_> {
         kind: FillKind,
     ) -> u32 {
         let followers = Line::default();
+        self.servers[server as usize].asking += u32::from(source == FillSource::Origin);
         let fill = self.fills.insert(Fill { server, document, source, kind, done: 0, followers });
         self.fetch_block(fill);
         fill
+    }
+
+    /// Whether a server has as many requests at the origin as it may (OSDI'02 Sec. 5.2.4: "throttling the number
+    /// of URL-misses they forward").
+    fn has_most_misses(&self, server: u32) -> bool {
+        let limit = self.prepared.scenario.origin.as_ref().and_then(|o| o.misses_per_server);
+        limit.is_some_and(|most| self.servers[server as usize].asking >= most)
+    }
+
+    /// The client gets an error instead of the document.
+    fn refuse(&mut self, request: u32) {
+        self.collector.lost(self.now);
+        self.requests[request].document = self.documents.len() as u32 - 1;
+        self.transmit(request);
     }
 
     /// The request follows the fill.
@@ -144,6 +162,10 @@ impl World<'_> {
         if let Some(origin) = &mut self.origin
             && self.fills[fill].source == FillSource::Origin
         {
+            let server = self.fills[fill].server;
+            if server != NONE {
+                self.servers[server as usize].asking -= 1;
+            }
             origin.leave(self.now, &mut self.fills, &mut self.agenda);
         }
     }

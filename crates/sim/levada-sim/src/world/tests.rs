@@ -686,3 +686,42 @@ fn freshness_that_cannot_be_is_refused_with_what_to_set() {
     ];
     assert_eq!(places, expected);
 }
+
+/// A crowd of half of the clients for URLs that do not exist.
+const INVALID: [(&str, &str); 6] = [
+    ("policy.name", "hrw"),
+    ("workload.arrivals", "constant"),
+    ("measure.requests", "4000"),
+    ("workload.flash.clients", "0.5"),
+    ("workload.flash.exist", "false"),
+    ("origin.latency", "100ms"),
+];
+
+#[test]
+fn origin_is_asked_for_each_request_of_what_does_not_exist() {
+    let prepared = prepare(&INVALID);
+    let outcome = play(&prepared);
+    let hits = outcome.reading(crate::Metric::HitRatio).unwrap();
+    assert!((0.2..0.52).contains(&hits), "{hits}");
+    assert_eq!(outcome.reading(crate::Metric::Lost), None);
+}
+
+#[test]
+fn server_refuses_misses_beyond_those_that_it_may_forward() {
+    let prepared = prepare(&[INVALID.as_slice(), &[("origin.misses_per_server", "2")]].concat());
+    let mut world = World::new(&prepared);
+    world.begin();
+    while world.demand.played() < 4_000 {
+        world.next();
+        assert!(world.servers.iter().all(|server| server.asking <= 2));
+    }
+    world.next_send = None;
+    while world.requests.len() > 0 {
+        world.next();
+    }
+    assert!(world.servers.iter().all(|server| server.asking == 0 && server.active == 0));
+    let outcome = play(&prepared);
+    let lost = outcome.reading(crate::Metric::Lost).unwrap();
+    // Eight servers of two places each, for a tenth of a second, serve 160 of 1,000 requests a second.
+    assert!((1_000.0..3_500.0).contains(&lost), "{lost}");
+}
