@@ -42,8 +42,8 @@ pub(super) const ALL: &[Figure] = &[
             Says::Order(P90, "cap < lard"),
             Says::Order(P90, "cap < static_partition"),
         ],
-        note: "The paper finds all strategies bad here. With RSA at 256 bits a session, as Table 2 is read, \
-            the CPUs are far from busy; `cap-open-commerce` has dearer ones.",
+        note: "The paper finds all strategies bad here. RSA works on 1,024 bits a session; with the 256 of \
+            Table 2, which `cap-open-commerce` has, the CPUs are far from busy.",
     },
     Figure {
         number: "6b",
