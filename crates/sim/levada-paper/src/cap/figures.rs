@@ -213,7 +213,7 @@ mod tests {
     use levada_sim::{Library, Outcome};
     use std::ops::ControlFlow;
 
-    /// The paper's strategies on a quarter of the cluster.
+    /// The paper's strategies for forty seconds.
     fn quick(number: &str) -> Report {
         let figure = ALL.iter().find(|figure| figure.number == number).unwrap();
         let mut table = figure.table(Size::Quick);
@@ -242,5 +242,11 @@ mod tests {
     #[test]
     fn sharing_every_class_is_best_for_transactions() {
         all_hold("5");
+    }
+
+    #[test]
+    fn sharing_every_class_is_best_for_commerce() {
+        all_hold("6a");
+        all_hold("6c");
     }
 }
