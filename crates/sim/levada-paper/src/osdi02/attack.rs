@@ -7,20 +7,27 @@ use crate::Plot;
 use crate::strategy::Strategy;
 use crate::{Claim, Row, Table};
 
-/// The attacks: key, description, settings.
-const ATTACKS: [(&str, &str, &[(&str, &str)]); 4] = [
-    ("none", "no attack", &[("workload.flash.clients", "0.0")]),
-    (
-        "valid",
-        "5,000 valid URLs",
-        &[("workload.flash.urls", "5000"), ("workload.flash.mean_size", "38000")],
-    ),
-    ("invalid", "5,000 invalid URLs", INVALID),
-    (
-        "throttled",
-        "5,000 invalid URLs, 8 misses at a time per server",
-        &[INVALID[0], INVALID[1], INVALID[2], ("origin.misses_per_server", "8")],
-    ),
+/// An attack by the crowd.
+#[derive(Clone, Copy)]
+struct Attack {
+    key: &'static str,
+    label: &'static str,
+    set: &'static [(&'static str, &'static str)],
+}
+
+const ATTACKS: [Attack; 4] = [
+    Attack { key: "none", label: "no attack", set: &[("workload.flash.clients", "0.0")] },
+    Attack {
+        key: "valid",
+        label: "5,000 valid URLs",
+        set: &[("workload.flash.urls", "5000"), ("workload.flash.mean_size", "38000")],
+    },
+    Attack { key: "invalid", label: "5,000 invalid URLs", set: INVALID },
+    Attack {
+        key: "throttled",
+        label: "5,000 invalid URLs, 8 misses at a time per server",
+        set: &[INVALID[0], INVALID[1], INVALID[2], ("origin.misses_per_server", "8")],
+    },
 ];
 
 const INVALID: &[(&str, &str)] = &[
@@ -73,7 +80,7 @@ pub(super) fn attacks() -> Table {
 
 const HIT_RATIO: usize = 1;
 
-fn row(strategy: Strategy, (attack, label, set): (&str, &str, &[(&str, &str)])) -> Row {
+fn row(strategy: Strategy, Attack { key, label, set }: Attack) -> Row {
     let mut all = vec![
         ("servers.count", "32"),
         ("workload.rate", "500"),
@@ -84,9 +91,9 @@ fn row(strategy: Strategy, (attack, label, set): (&str, &str, &[(&str, &str)])) 
         all.push(("policy.replicas", "5"));
     }
     let all = all.into_iter().chain(ORIGIN).chain(set.iter().copied());
-    let all: Vec<_> = all.map(|(key, value)| (key, value.to_owned())).collect();
+    let all: Vec<_> = all.map(|(name, value)| (name, value.to_owned())).collect();
     Row {
-        key: format!("{}/{attack}", strategy.key()),
+        key: format!("{}/{key}", strategy.key()),
         series: strategy.name.to_owned(),
         x: None,
         label: label.to_owned(),

@@ -22,7 +22,7 @@ pub(super) fn ring() -> Table {
     let claims = ["cdr", "fdr"].into_iter().flat_map(|strategy| {
         [
             order(&format!("{strategy}/ring/1 < {strategy}")),
-            order(&format!("{strategy}/ring/50 < {strategy}")),
+            order(&format!("{strategy}/ring/50 <= {strategy}")),
         ]
     });
     let worse = ["cdr", "fdr"].map(|strategy| order(&format!("{strategy}/ring/1 < lr-chash")));
@@ -31,7 +31,7 @@ pub(super) fn ring() -> Table {
         "Dynamic strategies on the circle of consistent hashing",
         "The paper has no figures: both \"suffer from the ripple effect and sometimes yield even worse \
             performance than load-aware static replication schemes\", because the order of servers is the \
-            same for each URL. That holds with one point per server: a busy server's load moves to one \
+            same for each URL. That is so with one point per server: a busy server's load moves to one \
             neighbour. With many points a server has many neighbours.",
         rows,
         claims.chain(worse).collect(),
