@@ -6,6 +6,7 @@
 
 mod cache;
 mod failure;
+mod growth;
 mod origin;
 mod prepare;
 mod read;
@@ -264,6 +265,9 @@ pub struct Workload {
     /// Rates in requests per second, each for the length of a step; the last one stays. With them,
     /// a constant rate is the sequence of these rates.
     pub steps: Vec<f64>,
+    /// Requests per second at the end of `measure.duration`. With it, a constant rate changes evenly from `rate` to
+    /// this one.
+    pub rate_at_end: Option<f64>,
     /// Requests outstanding at most. In a closed loop the default is LARD's limit for the number of
     /// servers and the policy's thresholds. In other loops there is no limit by default; further
     /// requests wait at the front-ends, which have equal parts of the limit (ASPLOS'98 Sec. 2.3).
@@ -273,6 +277,8 @@ pub struct Workload {
     /// The part of the documents that exchange their popularity each minute, with others of about
     /// the same size.
     pub drift: Share,
+    /// Documents that appear in the course of the run. Without this table all are there from the beginning.
+    pub catalogue: Option<CatalogueGrowth>,
     /// Some clients ask for hot documents only (OSDI'02 Sec. 4.3). Without this table there is no
     /// flash crowd.
     pub flash: Option<Flash>,
@@ -288,9 +294,11 @@ impl Default for Workload {
             growth: 0.01,
             step: Time(Duration::from_secs(6)),
             steps: Vec::new(),
+            rate_at_end: None,
             outstanding: None,
             repeat: None,
             drift: Share(0.0),
+            catalogue: None,
             flash: None,
         }
     }
@@ -310,6 +318,31 @@ pub enum Arrivals {
     Closed,
     /// At the times of the trace.
     Recorded,
+}
+
+/// Documents that appear in the course of the run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct CatalogueGrowth {
+    /// Documents of the trace that are there at the beginning.
+    pub start: usize,
+    /// Documents at the end. The default is all of the trace.
+    pub end: Option<usize>,
+    /// The time until all are there. The default is `measure.duration`.
+    pub over: Option<Time>,
+    /// The place of a new document in the order of popularity.
+    pub enter: Entrance,
+}
+
+/// The place of a new document in the order of popularity.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Entrance {
+    /// Anywhere, each place with the same probability.
+    #[default]
+    Anywhere,
+    /// Before all others: the newest document is the most popular.
+    First,
 }
 
 /// A flash crowd (OSDI'02 Sec. 4.3): some clients request only a few hot documents.

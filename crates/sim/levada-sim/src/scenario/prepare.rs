@@ -103,6 +103,7 @@ impl Scenario {
         if let Some(what) = self.too_short(&trace) {
             problems.add("workload.trace", what);
         }
+        self.check_growth(trace.objects().len(), &mut problems);
         problems.or(Prepared {
             scenario: self.clone(),
             topology: Arc::new(topology),
@@ -119,7 +120,9 @@ impl Scenario {
             return None;
         }
         let seconds = match workload.arrivals {
-            Arrivals::Constant if workload.steps.is_empty() => requests as f64 / workload.rate,
+            Arrivals::Constant if workload.steps.is_empty() && workload.rate_at_end.is_none() => {
+                requests as f64 / workload.rate
+            }
             Arrivals::Recorded => {
                 let times = trace.times()?;
                 times.last()?.since(*times.first()?).as_secs_f64()

@@ -29,6 +29,11 @@ impl Crowd {
         Self { intensive, hot, begin: Timestamp::ZERO + flash.begin.0 }
     }
 
+    /// The hot documents.
+    pub(crate) fn documents(&self) -> &[u32] {
+        &self.hot
+    }
+
     /// The next document of `client`, if it belongs to the crowd at this time.
     pub(crate) fn document(&self, client: u32, now: Timestamp, rng: &mut Rng) -> Option<u32> {
         let intensive = self.intensive[client as usize] && now >= self.begin;

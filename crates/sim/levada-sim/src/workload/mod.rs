@@ -1,9 +1,11 @@
 //! The workload: clients, documents and the times of requests.
 
+mod catalogue;
 mod drift;
 mod flash;
 mod ramp;
 
+use catalogue::Catalogue;
 use drift::Drift;
 pub(crate) use flash::Crowd;
 pub(crate) use ramp::Ramp;
@@ -46,6 +48,7 @@ pub(crate) struct Demand {
     clients: u32,
     crowd: Option<Crowd>,
     drift: Option<Drift>,
+    catalogue: Option<Catalogue>,
     /// Whether the trace begins again at its end.
     repeats: bool,
     pace: Pace,
@@ -80,22 +83,39 @@ impl Demand {
             Arrivals::Constant if !workload.steps.is_empty() => {
                 Pace::Rate(Ramp::steps(&workload.steps, workload.step.0))
             }
-            Arrivals::Constant => Pace::Rate(Ramp::level(workload.rate)),
+            Arrivals::Constant => {
+                Pace::Rate(match (workload.rate_at_end, scenario.measure.duration) {
+                    (Some(end), Some(over)) => Ramp::line(workload.rate, end, over.0),
+                    _ => Ramp::level(workload.rate),
+                })
+            }
             Arrivals::Closed => Pace::Closed,
             Arrivals::Recorded => Pace::Recorded,
         };
         let part = workload.drift.0;
         let drift = (part > 0.0).then(|| Drift::new(part, &documents[..trace.objects().len()]));
+        let catalogue = workload.catalogue.as_ref().map(|growth| {
+            let over =
+                scenario.measure.duration.map_or(Timestamp::ZERO, |time| Timestamp::ZERO + time.0);
+            let hot = crowd.as_ref().map_or(&[][..], Crowd::documents);
+            Catalogue::new(growth, over, &trace, hot, &mut rng)
+        });
         let repeats = scenario.repeats();
         let place = scenario.cache.warm_requests as usize % trace.requests().len();
-        Self { trace, place, played: 0, clients, crowd, drift, repeats, pace, rng }
+        Self { trace, place, played: 0, clients, crowd, drift, catalogue, repeats, pace, rng }
     }
 
     /// The client and the document of request `number` before the run, when memories are filled.
-    pub(crate) fn before(&self, number: u64) -> (u32, u32) {
+    pub(crate) fn before(&mut self, number: u64) -> (u32, u32) {
         let requests = self.trace.requests();
         let client = levada_types::hash64(&number.to_le_bytes()) % u64::from(self.clients);
-        (client as u32, requests[number as usize % requests.len()])
+        let document = requests[number as usize % requests.len()];
+        (client as u32, self.present(document, Timestamp::ZERO))
+    }
+
+    /// The document that is there at `now` in place of one of the trace.
+    fn present(&mut self, document: u32, now: Timestamp) -> u32 {
+        self.catalogue.as_mut().map_or(document, |catalogue| catalogue.instead_of(document, now))
     }
 
     /// The time of request `number` of `all` before the run, in nanoseconds from its beginning: that of the trace, or
@@ -140,7 +160,7 @@ impl Demand {
         }
         let drift = self.drift.as_mut();
         let document = drift.map_or(document, |d| d.instead_of(document, now, &mut self.rng));
-        (client, document)
+        (client, self.present(document, now))
     }
 
     /// Whether all requests of a trace that does not repeat were played.
