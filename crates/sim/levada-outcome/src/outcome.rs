@@ -38,6 +38,12 @@ pub enum Metric {
     MissRatio,
     /// Share of requests for a copy that had expired and that the origin confirmed without a body.
     Confirmed,
+    /// Share of requests that a front-end answered with a document of its own.
+    FrontHits,
+    /// Share of the bytes of all requested documents that front-ends answered.
+    FrontBytes,
+    /// Requests that front-ends sent to servers.
+    ServerRequests,
     /// Part of the time in which the CPU worked before the failure, mean over the servers.
     CpuUtilisation,
     /// Standard deviation of the CPU utilisation over the servers.
@@ -123,6 +129,9 @@ pub const METRICS: &[Metric] = &[
     Metric::DiskHits,
     Metric::MissRatio,
     Metric::Confirmed,
+    Metric::FrontHits,
+    Metric::FrontBytes,
+    Metric::ServerRequests,
     Metric::CpuUtilisation,
     Metric::CpuUtilisationSd,
     Metric::DiskUtilisation,
@@ -203,6 +212,9 @@ impl Metric {
             Self::DiskHits => "disk_hits",
             Self::MissRatio => "miss_ratio",
             Self::Confirmed => "confirmed",
+            Self::FrontHits => "front_hits",
+            Self::FrontBytes => "front_bytes",
+            Self::ServerRequests => "server_requests",
             Self::CpuUtilisation => "cpu",
             Self::CpuUtilisationSd => "cpu_sd",
             Self::DiskUtilisation => "disk",
@@ -255,6 +267,9 @@ impl Metric {
             Self::DiskHits => "disk hits",
             Self::MissRatio => "misses",
             Self::Confirmed => "confirmed",
+            Self::FrontHits => "hits at front-ends",
+            Self::FrontBytes => "bytes from front-ends",
+            Self::ServerRequests => "at servers",
             Self::CpuUtilisation => "CPU",
             Self::CpuUtilisationSd => "CPU, deviation",
             Self::DiskUtilisation => "disk",
@@ -313,6 +328,8 @@ impl Metric {
             | Self::DiskHits
             | Self::MissRatio
             | Self::Confirmed
+            | Self::FrontHits
+            | Self::FrontBytes
             | Self::CpuUtilisation
             | Self::CpuUtilisationSd
             | Self::DiskUtilisation
@@ -327,6 +344,7 @@ impl Metric {
             | Self::DatabaseUtilisation
             | Self::NicUtilisation => Unit::Part,
             Self::Requests
+            | Self::ServerRequests
             | Self::Pages
             | Self::Imbalance
             | Self::OriginRequests

@@ -42,8 +42,8 @@ pub use regions::{Region, Regions};
 pub use run::run;
 pub use scenario::{
     Admission, Arrivals, Cache, CatalogueGrowth, Entrance, Failure, Flash, Freshness,
-    FreshnessClass, Measure, NetworkModel, Origin, Policy, Prepared, Problem, Problems, Purge,
-    Scenario, Servers, Share, Size, Time, TopologyChoice, Workload,
+    FreshnessClass, FrontEnds, Measure, NetworkModel, Origin, Policy, Prepared, Problem, Problems,
+    Purge, Scenario, Servers, Share, Size, Time, TopologyChoice, Workload,
 };
 pub use world::BYTES_PER_REQUEST;
 

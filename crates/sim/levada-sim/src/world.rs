@@ -1,7 +1,7 @@
 //! The life of a simulated request, top to bottom: the mirror of levada-edge's `pipeline.rs`.
 //!
 //! ```text
-//! send           a client sends a request, and the network carries it to the server
+//! send           a client sends a request; its front-end answers it, or the network carries it to the server
 //! redirect       the client's redirector chooses the server by its policy
 //! serve_locally  the server has capacity, or the request waits in its queue
 //! lookup         the CPU has set the connection up: memory, a fill in progress, or a new fill, from the
@@ -16,6 +16,7 @@
 mod failures;
 mod fills;
 mod freshness;
+mod front_ends;
 mod origin;
 
 use std::{collections::VecDeque, ops::ControlFlow};
@@ -27,6 +28,7 @@ use levada_types::{Key, Request as PolicyRequest, ServiceClass, Timestamp};
 use self::{
     fills::{Fill, FillKind, FillSource},
     freshness::Freshness,
+    front_ends::FrontCache,
     origin::Origin,
 };
 use crate::{
@@ -58,6 +60,8 @@ pub(crate) struct World<'a> {
     /// Where documents expire or are purged.
     freshness: Option<Freshness>,
     front_ends: Vec<FrontEnd>,
+    /// The documents of each front-end, where they hold any.
+    front_caches: Vec<FrontCache>,
     /// Requests that a front-end may have outstanding in an open loop.
     admitted_limit: u64,
     active_limit: u32,
@@ -172,7 +176,10 @@ impl<'a> World<'a> {
         let clients_at = topology.places_of(Role::Client).collect::<Vec<_>>();
         let redirectors_at = topology.places_of(Role::Redirector).collect::<Vec<_>>();
         let servers: Vec<_> = servers_at.iter().map(|_| Server::new(scenario)).collect();
-        let network = Network::new(&scenario.network, topology, routes, &servers_at, &clients_at);
+        let front_caches = FrontCache::of(scenario, redirectors_at.len());
+        let answering = if front_caches.is_empty() { &[][..] } else { &redirectors_at };
+        let answering = [&servers_at, answering].concat();
+        let network = Network::new(&scenario.network, topology, routes, &answering, &clients_at);
         let demand = Demand::new(scenario, trace.clone(), &documents, clients_at.len() as u32);
         documents.push(REFUSAL);
         Self {
@@ -196,6 +203,7 @@ impl<'a> World<'a> {
             origin: (scenario.origin.as_ref())
                 .map(|origin| Origin::new(origin, Timestamp::ZERO + scenario.measure.warm_up.0)),
             front_ends: vec![FrontEnd::default(); redirectors_at.len()],
+            front_caches,
             admitted_limit: admitted_limit(scenario, redirectors_at.len()),
             active_limit: scenario.servers.active,
             queue_limit: scenario.servers.queue,
@@ -267,6 +275,9 @@ impl<'a> World<'a> {
         let all = self.prepared.scenario.cache.warm_requests;
         for number in 0..all {
             let (client, document) = self.demand.before(number);
+            if self.warms_front_end(client, document) {
+                continue;
+            }
             let Some((server, _)) = self.redirect(client, document, None) else { return };
             if !self.is_kept(document) {
                 continue;
@@ -328,6 +339,9 @@ impl<'a> World<'a> {
     /// A client sends a request. It waits at the front-end if that has as many outstanding as it may.
     fn send(&mut self) {
         let (client, document) = self.demand.next(self.now);
+        if self.is_answered_in_front(client, document) {
+            return;
+        }
         let front_end = &mut self.front_ends[self.redirectors.of(client)];
         if front_end.admitted >= self.admitted_limit {
             front_end.waiting.push_back((self.now, client, document));
@@ -345,10 +359,11 @@ impl<'a> World<'a> {
     fn forward(&mut self, sent: Timestamp, client: u32, document: u32) -> bool {
         let Some((server, counted)) = self.redirect(client, document, None) else {
             self.collector.lost(self.now);
+            self.lost_in_front(client, document);
             return false;
         };
         self.collector.sent(self.now, document, server);
-        self.open(sent, client, document, server, counted, 0);
+        self.open(sent, client, document, server, Some(counted), 0);
         true
     }
 
@@ -358,7 +373,7 @@ impl<'a> World<'a> {
         client: u32,
         document: u32,
         server: u32,
-        counted: Counted,
+        counted: Option<Counted>,
         tries: u8,
     ) {
         let request = self.requests.insert(Request {
@@ -371,7 +386,7 @@ impl<'a> World<'a> {
             block: 0,
             fill: NONE,
             next: NONE,
-            counted: Some(counted),
+            counted,
         });
         self.network.open(request, client, server, self.now, &mut self.agenda);
         self.failed |= self.requests.len() > self.most_in_flight;
@@ -407,9 +422,14 @@ impl<'a> World<'a> {
     }
 
     /// The server has received the request: it is served, or waits for capacity. A server with too long
-    /// a queue has failed (OSDI'02 Sec. 4.3).
+    /// a queue has failed (OSDI'02 Sec. 4.3). A front-end has all of its answer at once.
     fn serve_locally(&mut self, request: u32) {
-        let server = &mut self.servers[self.requests[request].server as usize];
+        let Some(server) = self.servers.get_mut(self.requests[request].server as usize) else {
+            self.requests[request].stage = Stage::Sending;
+            let document = self.requests[request].document;
+            let total = self.documents[document as usize].size + self.head();
+            return self.network.ready(request, total, total, self.now, &mut self.agenda);
+        };
         if !server.is_up {
             self.refused(request);
             return;
@@ -527,7 +547,7 @@ impl<'a> World<'a> {
         if last {
             self.requests[request].stage = Stage::Sending;
         }
-        let head = self.prepared.scenario.network.response_head.0;
+        let head = self.head();
         let bytes = block_bytes(size, block) + if block == 0 { head } else { 0 };
         self.network.ready(request, bytes, size + head, self.now, &mut self.agenda);
         if !last {
@@ -535,10 +555,23 @@ impl<'a> World<'a> {
         }
     }
 
+    /// Bytes of the head of a response.
+    fn head(&self) -> u64 {
+        self.prepared.scenario.network.response_head.0
+    }
+
+    fn is_front_end(&self, number: u32) -> bool {
+        number as usize >= self.servers.len()
+    }
+
     /// The client has the last byte.
     fn received(&mut self, request: u32, first: Timestamp, at: Timestamp) {
-        let Request { sent, client, server, .. } = self.requests[request];
+        let Request { sent, client, server, document, .. } = self.requests[request];
         self.collector.last_byte(sent, at);
+        if self.is_front_end(server) {
+            return;
+        }
+        self.came_to_front(client, document);
         if self.redirectors.observes() {
             let outcome = RequestOutcome {
                 node: NodeIndex(server),
@@ -558,9 +591,15 @@ impl<'a> World<'a> {
         }
         self.requests[request].counted = None;
         self.requests[request].stage = Stage::Closing;
-        self.collector.over(self.now, self.requests[request].server);
-        self.cpu(request, self.cost_at(request).connection);
-        self.leave(self.requests[request].client);
+        let Request { client, server, .. } = self.requests[request];
+        if self.is_front_end(server) {
+            self.collector.finished(self.now);
+            self.remove(request);
+        } else {
+            self.collector.over(self.now, server);
+            self.cpu(request, self.cost_at(request).connection);
+            self.leave(client);
+        }
         let more = self.demand.played() < self.prepared.most_requests();
         if self.demand.is_closed() && more && !self.demand.is_at_its_end() {
             self.send();

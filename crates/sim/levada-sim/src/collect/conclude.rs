@@ -24,7 +24,14 @@ impl Collector {
         if let Some(dropped) = ending.network.dropped() {
             put(&mut outcome, Metric::Dropped, dropped as f64);
         }
-        put(&mut outcome, Metric::Requests, self.sent as f64);
+        let answered = self.front_ends.map_or(0, |front_ends| front_ends.hits);
+        put(&mut outcome, Metric::Requests, (self.sent + answered) as f64);
+        if let Some(front_ends) = self.front_ends {
+            let part = |part: u64, all: u64| part as f64 / all.max(1) as f64;
+            put(&mut outcome, Metric::FrontHits, part(answered, self.sent + answered));
+            put(&mut outcome, Metric::FrontBytes, part(front_ends.bytes, front_ends.all_bytes));
+            put(&mut outcome, Metric::ServerRequests, self.sent as f64);
+        }
         if measured > 0.0 {
             put(&mut outcome, Metric::Throughput, self.finished as f64 / measured);
             put(&mut outcome, Metric::Idle, self.idle(ending.now) / measured);

@@ -53,6 +53,8 @@ pub(crate) struct Collector {
     seen: Vec<u32>,
     /// Where servers fail.
     losses: Option<Losses>,
+    /// Where front-ends hold documents.
+    front_ends: Option<FrontUse>,
 }
 
 /// The result of a lookup.
@@ -66,6 +68,14 @@ pub(crate) enum Found {
     Confirmed,
     /// No copy, or one that may not answer.
     Missing,
+}
+
+/// The work of front-ends after the warm-up: requests that they answer, the bytes of these, and those of all.
+#[derive(Clone, Copy, Default)]
+struct FrontUse {
+    hits: u64,
+    bytes: u64,
+    all_bytes: u64,
 }
 
 /// Requests sent around one rate.
@@ -132,6 +142,7 @@ impl Collector {
             replicas: Vec::new(),
             seen: vec![0; documents],
             losses: prepared.scenario.may_lose().then(Losses::new),
+            front_ends: prepared.scenario.front_ends.as_ref().map(|_| FrontUse::default()),
         }
     }
 
@@ -171,6 +182,18 @@ impl Collector {
         self.tick(now).hits += u64::from(hit);
     }
 
+    /// Counts a request for a document of so many bytes that came to a front-end, which answers it or does not.
+    pub(crate) fn met_front_end(&mut self, now: Timestamp, bytes: u64, is_answered: bool) {
+        if is_answered {
+            self.tick(now).hits += 1;
+        }
+        if let Some(front_ends) = self.front_ends.as_mut().filter(|_| now >= self.warm_up) {
+            front_ends.hits += u64::from(is_answered);
+            front_ends.bytes += if is_answered { bytes } else { 0 };
+            front_ends.all_bytes += bytes;
+        }
+    }
+
     /// Whether no request was sent and received in the measured time.
     pub(crate) fn measured_nothing(&self) -> bool {
         self.latency.count() == 0
@@ -198,6 +221,11 @@ impl Collector {
     /// Records that a request to `server` ended.
     pub(crate) fn over(&mut self, now: Timestamp, server: u32) {
         self.left(now, server);
+        self.finished(now);
+    }
+
+    /// Records that a request ended.
+    pub(crate) fn finished(&mut self, now: Timestamp) {
         self.finished += u64::from(now >= self.warm_up);
     }
 

@@ -11,13 +11,8 @@ use super::{Admission, Problems, Scenario};
 impl Scenario {
     pub(super) fn check_cache(&self, problems: &mut Problems) {
         let (cache, elsewhere) = (&self.cache, self.cap.is_some() || self.regions.is_some());
-        if eviction::find_eviction(&cache.eviction).is_none() {
-            let known: Vec<_> = EVICTIONS.iter().map(|entry| entry.name).collect();
-            problems.add(
-                "cache.eviction",
-                format!("there is no `{}`; there are {}", cache.eviction, known.join(", ")),
-            );
-        }
+        check_eviction("cache.eviction", &cache.eviction, problems);
+        self.check_front_ends(problems);
         problems.add_if(
             elsewhere && cache.admission == Admission::SecondHit,
             "cache.admission",
@@ -54,5 +49,32 @@ impl Scenario {
             "its servers read from each other's memory, which has no tier below: choose another policy, or leave \
              `cache.disk` out",
         );
+    }
+
+    fn check_front_ends(&self, problems: &mut Problems) {
+        let Some(front_ends) = &self.front_ends else { return };
+        check_eviction("front_ends.eviction", &front_ends.eviction, problems);
+        problems.add_if(
+            front_ends.memory.0 == 0,
+            "front_ends.memory",
+            "without memory they hold nothing: leave `front_ends` out",
+        );
+        problems.add_if(
+            self.cap.is_some() || self.regions.is_some(),
+            "front_ends",
+            "there are none in `cap` and `regions`: leave it out",
+        );
+        problems.add_if(
+            !self.freshness.class.is_empty() || !self.freshness.purge.is_empty(),
+            "front_ends",
+            "nothing expires at front-ends: leave it out, or `freshness`",
+        );
+    }
+}
+
+fn check_eviction(key: &str, name: &str, problems: &mut Problems) {
+    if eviction::find_eviction(name).is_none() {
+        let known: Vec<_> = EVICTIONS.iter().map(|entry| entry.name).collect();
+        problems.add(key, format!("there is no `{name}`; there are {}", known.join(", ")));
     }
 }

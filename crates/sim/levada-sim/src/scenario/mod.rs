@@ -45,6 +45,8 @@ pub struct Scenario {
     pub policy: Policy,
     /// The cache of a server in memory and on disk, as in a node's configuration.
     pub cache: Cache,
+    /// Front-ends that hold documents themselves, and answer before the policy is asked. Without it they hold none.
+    pub front_ends: Option<FrontEnds>,
     /// How the network is simulated.
     pub network: NetworkModel,
     /// Measurement, and the end of a run.
@@ -437,6 +439,25 @@ pub enum Admission {
     Always,
     /// Documents that are fetched for the second time.
     SecondHit,
+}
+
+/// Front-ends that hold documents themselves, each its own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct FrontEnds {
+    /// Capacity of the memory of each. A document takes `cache.head` in addition to its body.
+    pub memory: Size,
+    /// The eviction algorithm: `levada sim list evictions` lists them.
+    pub eviction: String,
+    /// The largest object that is kept. The default is the capacity.
+    pub max_object: Option<Size>,
+}
+
+impl Default for FrontEnds {
+    fn default() -> Self {
+        let Cache { memory, eviction, max_object, .. } = Cache::default();
+        Self { memory, eviction, max_object }
+    }
 }
 
 /// How the network is simulated. The defaults are NS-2's of the time (specs of OSDI'02, 1.7 e).

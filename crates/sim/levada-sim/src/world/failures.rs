@@ -107,7 +107,7 @@ impl World<'_> {
             Some((next, counted)) => {
                 self.collector.moved_on(self.now, server, next);
                 let tries = u8::try_from(tried).unwrap_or(u8::MAX);
-                self.open(sent, client, document, next, counted, tries);
+                self.open(sent, client, document, next, Some(counted), tries);
             }
             None => self.lose(request),
         }
@@ -115,10 +115,11 @@ impl World<'_> {
 
     /// The client gets no whole answer.
     fn lose(&mut self, request: u32) {
-        let Request { client, server, .. } = self.requests[request];
+        let Request { client, server, document, .. } = self.requests[request];
         self.requests[request].counted = None;
         self.collector.left(self.now, server);
         self.collector.lost(self.now);
+        self.lost_in_front(client, document);
         self.leave(client);
     }
 }

@@ -424,6 +424,42 @@ fn failing_servers_lose_and_move_requests_under_every_policy() {
 }
 
 #[test]
+fn requests_end_at_front_ends_and_at_servers_that_fail() {
+    for fidelity in ["flow", "packet"] {
+        let prepared = failing(
+            r#"[{ at = "1s", for = "1s", every = "1500ms" }]"#,
+            &[
+                ("network.fidelity", fidelity),
+                ("measure.requests", "20000"),
+                ("front_ends.memory", "256KiB"),
+                ("cache.memory", "2MiB"),
+            ],
+        );
+        let mut world = World::new(&prepared);
+        world.begin();
+        while world.demand.played() < 20_000 {
+            world.next();
+        }
+        world.next_send = None;
+        while world.requests.len() > 0 {
+            world.next();
+        }
+        assert_eq!(world.redirectors.outstanding(), 0, "{fidelity}");
+        let finished: u64 = world.servers.iter().map(|server| server.finished).sum();
+        let outcome = world.conclude(End::Done);
+        let of = |metric| reading(&outcome, metric);
+        assert_eq!(of(crate::Metric::Requests), 20_000.0, "{fidelity}");
+        let answered = of(crate::Metric::FrontHits) * 20_000.0;
+        assert_eq!(of(crate::Metric::ServerRequests), 20_000.0 - answered.round(), "{fidelity}");
+        let lost = of(crate::Metric::Lost);
+        assert!(lost > 0.0 && answered > 2_000.0, "{fidelity}: {lost} {answered}");
+        // Of the lost requests some waited at a front-end. A connection that was being closed is in neither count.
+        let from_servers = of(crate::Metric::ServerRequests) - finished as f64;
+        assert!((0.0..=lost + 50.0).contains(&from_servers), "{fidelity}: {from_servers} {lost}");
+    }
+}
+
+#[test]
 fn server_returns_with_an_empty_memory_and_misses_recover() {
     let warm = [("cache.memory", "1GiB"), ("cache.warm_requests", "40000")];
     let one = r#"[{ servers = [2], at = "20s", for = "10s" }]"#;
