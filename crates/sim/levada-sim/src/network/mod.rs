@@ -127,6 +127,15 @@ impl Network {
         }
     }
 
+    /// Connections whose state is kept; 0 where packets are not simulated.
+    #[cfg(test)]
+    pub(crate) fn connections(&self) -> usize {
+        match self {
+            Self::Flow(_) => 0,
+            Self::Packet(packets) => packets.connections(),
+        }
+    }
+
     /// Number of events of the network that are not in the agenda.
     pub(crate) fn events(&self) -> u64 {
         match self {

@@ -423,6 +423,42 @@ fn failing_servers_lose_and_move_requests_under_every_policy() {
     }
 }
 
+/// A connection without packets under way is forgotten when its request is over, however that ends.
+#[test]
+fn connections_of_requests_that_failures_cut_are_closed() {
+    let full = [("topology.server_mbps", "20"), ("topology.queue", "8"), ("network.window", "40")];
+    let kept = [("network.persistent", "true"), ("network.initial_window", "10")];
+    for changes in [&full[..], &kept, &[&full[..], &kept].concat(), &[]] {
+        let base = [
+            ("network.fidelity", "packet"),
+            ("measure.requests", "6000"),
+            ("workload.rate", "1000"),
+        ];
+        let prepared = failing(
+            r#"[{ at = "500ms", for = "300ms", every = "400ms" }]"#,
+            &[&base[..], changes].concat(),
+        );
+        let mut world = World::new(&prepared);
+        world.begin();
+        let mut most = 0;
+        while world.demand.played() < 6_000 {
+            world.next();
+            // A connection is closed before its request is removed, but for a few last packets.
+            most = most.max(world.network.connections().saturating_sub(world.requests.len()));
+        }
+        assert!(most < 100, "{changes:?}: {most} connections without a request");
+        world.next_send = None;
+        while world.requests.len() > 0 {
+            world.next();
+        }
+        let later = world.now + std::time::Duration::from_secs(60);
+        while world.now < later {
+            world.next();
+        }
+        assert_eq!(world.network.connections(), 0, "{changes:?}");
+    }
+}
+
 #[test]
 fn requests_end_at_front_ends_and_at_servers_that_fail() {
     for fidelity in ["flow", "packet"] {

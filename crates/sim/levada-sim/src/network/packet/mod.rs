@@ -363,6 +363,12 @@ impl PacketNetwork {
         only.is_ok()
     }
 
+    /// Connections whose state is kept.
+    #[cfg(test)]
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.len()
+    }
+
     /// Bytes carried by a direction of a link.
     pub fn carried(&self, hop: usize) -> u64 {
         self.links[hop].carried
