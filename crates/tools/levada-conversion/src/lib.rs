@@ -13,11 +13,13 @@
 //!                   Conversion
 //!
 //! vocabulary, matchers, pool   how Levada says what others say
+//! comparisons                  texts that are compared with parts of requests
 //! variables, units             names, times and sizes
 //! ```
 //!
 //! A language has its tables and its walk in the crate `levada-convert`.
 
+pub mod comparisons;
 pub mod conversion;
 pub mod files;
 pub mod gate;

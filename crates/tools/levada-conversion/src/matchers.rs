@@ -17,6 +17,12 @@ pub struct Condition {
 }
 
 impl Condition {
+    /// A condition in one of the two forms, or in both.
+    pub fn of(matchers: Option<Table>, expression: Option<String>) -> Option<Self> {
+        let own = Self { matchers, expression };
+        own.table().is_some().then_some(own)
+    }
+
     /// The condition that holds for every request.
     pub fn everything() -> Self {
         Self { matchers: Some(Table::default()), expression: None }
@@ -76,8 +82,23 @@ impl Condition {
             (Some(one), Some(other)) => joined(&one, &other),
             _ => None,
         };
+        let needs_matchers = expression.is_none() || self.has_groups() || other.has_groups();
+        let apart = || self.beside(other).or_else(|| other.beside(self));
+        let matchers = matchers.or_else(|| needs_matchers.then(apart).flatten());
         let joined = Self { matchers, expression };
         joined.table().is_some().then_some(joined)
+    }
+
+    /// Whether texts of the route use groups of its expression.
+    fn has_groups(&self) -> bool {
+        self.matchers.as_ref().is_some_and(|own| own.to_string().contains("(?<g"))
+    }
+
+    /// The matchers of the other with this as an expression, where both look at one part. Groups stay in a matcher.
+    fn beside(&self, other: &Self) -> Option<Table> {
+        let when = Table::from_iter([("when", self.text()?.into())]);
+        let matchers = other.matchers.as_ref().filter(|_| !self.has_groups())?;
+        joined(matchers, &when)
     }
 
     /// Requests for which this does not hold.
@@ -93,6 +114,22 @@ impl Condition {
             [one] => Some(one.clone()),
             _ => Some(Self { matchers: None, expression: Some(texts?.join(" || ")) }),
         }
+    }
+
+    /// Requests for which one of two holds, as one route where a list of values says it.
+    pub fn or(&self, other: &Self) -> Option<Self> {
+        if self.holds_always() || other.holds_always() {
+            return Some(Self::everything());
+        }
+        let matchers = match (&self.matchers, &other.matchers) {
+            (Some(one), Some(other)) => united(one, other),
+            _ => None,
+        };
+        let expression = match (&self.expression, &other.expression) {
+            (Some(one), Some(other)) => Some(format!("{} || {}", closed(one), closed(other))),
+            _ => None,
+        };
+        Self::of(matchers, expression)
     }
 
     /// Whether it looks at the client's address.
@@ -112,6 +149,29 @@ fn closed(expression: &str) -> String {
         true => format!("({expression})"),
         false => expression.to_owned(),
     }
+}
+
+/// The matchers of requests that one of two takes, if both look at the same part by a list of values.
+fn united(one: &Table, other: &Table) -> Option<Table> {
+    let ([(key, value)], [(other_key, other_value)]) =
+        (&one.iter().collect::<Vec<_>>()[..], &other.iter().collect::<Vec<_>>()[..])
+    else {
+        return None;
+    };
+    let mut united = one.clone();
+    match *key {
+        _ if key != other_key => return None,
+        "path" | "host" | "method" | "client" => {
+            let both = value.texts().into_iter().chain(other_value.texts());
+            united.set(key, Value::from(both.map(str::to_owned).collect::<Vec<_>>()));
+        }
+        "path_regex" => {
+            let (Value::Text(own), Value::Text(text)) = (value, other_value) else { return None };
+            united.set(key, format!("(?:{own})|(?:{text})"));
+        }
+        _ => return None,
+    }
+    Some(united)
 }
 
 /// The keys of a route for those of its requests for which the condition holds as well.
@@ -278,7 +338,8 @@ fn named(variable: &str, operator: &str, value: &str) -> Option<String> {
     }
 }
 
-fn is_changed_on_the_way(field: &str) -> bool {
+/// Whether nodes and proxies change the field, so that no expression has it.
+pub fn is_changed_on_the_way(field: &str) -> bool {
     let field = field.to_ascii_lowercase();
     let others =
         ["host", "via", "forwarded", "x-real-ip", "cdn-loop", "connection", "content-length"];
