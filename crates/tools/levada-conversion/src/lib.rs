@@ -14,6 +14,7 @@
 //!
 //! vocabulary, matchers, pool   how Levada says what others say
 //! comparisons                  texts that are compared with parts of requests
+//! decisions                    rules that run one after the other, as routes of which the first counts
 //! variables, units             names, times and sizes
 //! ```
 //!
@@ -21,6 +22,7 @@
 
 pub mod comparisons;
 pub mod conversion;
+pub mod decisions;
 pub mod files;
 pub mod gate;
 pub mod ledger;

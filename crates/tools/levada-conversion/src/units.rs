@@ -63,6 +63,49 @@ pub fn nginx_time(text: &str) -> Option<u64> {
     )
 }
 
+/// Reads a time of HAProxy in milliseconds, which is also its unit: `10s`, `500`, `1h`.
+pub fn haproxy_time(text: &str) -> Option<u64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let number: u64 = text[..digits].parse().ok()?;
+    let unit = match &text[digits..] {
+        "us" => return Some(number / 1_000),
+        "" | "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return None,
+    };
+    number.checked_mul(unit)
+}
+
+/// Reads a time of Go in milliseconds, and days: `10s`, `1m30s`, `1.5h`, `2d`.
+pub fn go_time(text: &str) -> Option<u64> {
+    let (mut rest, mut sum) = (text, 0.0);
+    if rest.is_empty() {
+        return None;
+    }
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let number: f64 = rest[..digits].parse().ok()?;
+        rest = &rest[digits..];
+        let letters = rest.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(rest.len());
+        let unit = match &rest[..letters] {
+            "ns" => 0.000_001,
+            "us" => 0.001,
+            "ms" => 1.0,
+            "s" => 1_000.0,
+            "m" => 60_000.0,
+            "h" => 3_600_000.0,
+            "d" => 86_400_000.0,
+            _ => return None,
+        };
+        rest = &rest[letters..];
+        sum += number * unit;
+    }
+    (sum.is_finite() && (0.0..1e15).contains(&sum)).then_some(sum.round() as u64)
+}
+
 /// Reads a time of VCL in milliseconds: `10s`, `1.5m`.
 pub fn vcl_time(text: &str) -> Option<u64> {
     let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic())?);
@@ -113,7 +156,7 @@ fn with_units(text: &str, bare: u64, units: &[(&str, u64)]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{byte_size, duration, nginx_time, size, vcl_time};
+    use super::{byte_size, duration, go_time, haproxy_time, nginx_time, size, vcl_time};
 
     #[test]
     fn times_and_sizes_keep_their_values() {
@@ -126,6 +169,10 @@ mod tests {
         assert_eq!(time("soon"), None);
         assert_eq!(byte_size("10m").map(size).as_deref(), Some("10MiB"));
         assert_eq!(byte_size("99999999999999999999g"), None);
+        assert_eq!(go_time("1m30s").map(duration).as_deref(), Some("90s"));
+        assert_eq!(go_time("soon"), None);
+        assert_eq!(haproxy_time("500").map(duration).as_deref(), Some("500ms"));
+        assert_eq!(haproxy_time("1h").map(duration).as_deref(), Some("1h"));
         assert_eq!(vcl_time("1.5m").map(duration).as_deref(), Some("90s"));
     }
 }
