@@ -22,6 +22,7 @@ const PURE: &[&str] = &[
     "levada-rules",
     "levada-conversion",
     "levada-convert",
+    "levada-convert-haproxy",
 ];
 
 /// Crates that a pure crate must not depend on, directly or by way of others.
