@@ -13,6 +13,7 @@
 //! HAProxy runs all rules whose conditions hold until one answers or names a backend; a node takes one route.
 //! `levada_conversion::decisions` makes the one of the other. A condition on the host is decided for each site.
 
+mod condition;
 mod files;
 mod hosts;
 mod parse;
