@@ -18,3 +18,4 @@ mod files;
 mod hosts;
 mod parse;
 mod sample;
+mod servers;
