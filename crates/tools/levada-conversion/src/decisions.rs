@@ -176,24 +176,16 @@ impl Decisions {
                 has_captures(&table)?;
                 self.routes.push(Route { comment: comment.to_owned(), table });
             }
+            let mut whole = rest;
+            compose(&mut whole, last.clone());
             // Keys that a route with servers of its own would inherit stand in the last route.
-            let has_others = self.routes.iter().any(|route| {
-                route.table.has_any(SERVERS)
-                    && SERVERS.iter().any(|key| route.table.get(key) != last.get(key))
-            });
-            site.table.lay_over(rest.clone());
-            match has_others && last.has_any(OF_SERVERS) {
+            match self.routes.iter().any(|route| would_inherit(&route.table, &whole)) {
                 true => {
-                    let mut table = rest;
-                    compose(&mut table, last.clone());
-                    self.routes.push(Route { comment: comment.to_owned(), table });
-                    for key in SERVERS {
-                        if let Some(value) = last.get(key) {
-                            site.table.set(key, value.clone());
-                        }
-                    }
+                    site.table.lay_over(whole.clone());
+                    site.table.remove_all(OF_SERVERS);
+                    self.routes.push(Route { comment: comment.to_owned(), table: whole });
                 }
-                false => compose(&mut site.table, last.clone()),
+                false => site.table.lay_over(whole),
             }
         }
         if !site.table.has_any(SERVERS) && !site.table.has_any(&["files"]) {
@@ -224,7 +216,7 @@ impl Decisions {
 /// The origin of a site whose routes answer all requests by themselves. Nothing listens there.
 const NOT_ASKED: &str = "http://127.0.0.1:9";
 
-/// Keys about the servers of a place, which places within it inherit.
+/// Keys about the servers of a place and the requests to them, which places within it inherit.
 const OF_SERVERS: &[&str] = &[
     "health_check",
     "origin_tls",
@@ -234,11 +226,26 @@ const OF_SERVERS: &[&str] = &[
     "proxy_protocol",
     "slow_start",
     "admission",
-    "request_headers",
     "rewrite",
     "strip_prefix",
     "add_prefix",
+    "cache",
+    "default_ttl",
+    "heuristic_percent",
+    "compress",
+    "max_body",
 ];
+
+/// Whether a route that asks servers would have a key of its site that it must not have.
+fn would_inherit(route: &Table, site: &Table) -> bool {
+    let asks = route.has_any(SERVERS) || route.has_any(&["files"]);
+    asks && OF_SERVERS.iter().any(|key| {
+        let value = route.get(key);
+        // Tables are inherited key by key.
+        let is_part = matches!(value, Some(Value::Inline(_))) && value != site.get(key);
+        site.get(key).is_some() && (value.is_none() || is_part)
+    })
+}
 
 /// A route whose texts have groups must have the expression with these groups.
 fn has_captures(table: &Table) -> Result<(), String> {
@@ -290,7 +297,6 @@ pub fn compose(table: &mut Table, mut other: Table) {
 /// Takes out of a route the keys that it would inherit, and states those that it must not inherit.
 fn differ(route: &mut Table, site: &Table) {
     let answers = route.has_any(vocabulary::ANSWERS);
-    let own_servers = route.has_any(SERVERS);
     let is_server_key = |key: &str| SERVERS.contains(&key) || key == "policy";
     for (key, value) in site.iter() {
         match (key, route.get(key).cloned()) {
@@ -314,9 +320,6 @@ fn differ(route: &mut Table, site: &Table) {
             ("basic_auth" | "forward_auth", None) => route.set(key, "off"),
             ("access", None) => route.set(key, "allow all"),
             ("limit", None) => route.set(key, Value::List(Vec::new())),
-            ("health_check", None) if own_servers => {
-                route.inline(key).set("interval", "0s");
-            }
             (_, None) => {}
         }
     }
