@@ -53,6 +53,11 @@ enum From {
         /// The file, such as /etc/varnish/default.vcl.
         file: PathBuf,
     },
+    /// From HAProxy: frontends, backends, their rules and servers, with lists and maps.
+    Haproxy {
+        /// The file, such as /etc/haproxy/haproxy.cfg.
+        file: PathBuf,
+    },
     /// From Traffic Server: remap.config, parent.config, and a few keys of records.yaml.
     Trafficserver {
         /// The directory with these files, or the files.
@@ -75,6 +80,7 @@ is at the end of the new file, as comments. A place whose rules of access were n
 Examples:
   levada convert nginx /etc/nginx/nginx.conf -o levada.toml
   levada convert varnish /etc/varnish/default.vcl
+  levada convert haproxy /etc/haproxy/haproxy.cfg -o levada.toml
   levada convert trafficserver /etc/trafficserver > levada.toml
   levada convert traffic-control ./export -o ./fleet
   levada convert nginx /etc/nginx/nginx.conf --compare requests.txt
@@ -118,6 +124,10 @@ pub fn run(args: &ConvertArgs, start_error: StartError<'_>) -> anyhow::Result<Co
         From::Varnish { file } => {
             let conversion = levada_convert::varnish(&read(file)?, &IncludedFrom::file(file))?;
             (conversion, Former::Varnish(file.clone()))
+        }
+        From::Haproxy { file } => {
+            let (text, includes) = (read(file)?, IncludedFrom::file(file));
+            (levada_convert_haproxy::convert(&text, &includes)?, Former::Haproxy(text))
         }
         From::Trafficserver { paths } => {
             let files = traffic_server_files(paths)?;

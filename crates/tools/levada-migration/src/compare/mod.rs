@@ -7,6 +7,7 @@
 
 mod difference;
 mod exchange;
+mod haproxy;
 mod nginx;
 mod node;
 mod report;
@@ -39,6 +40,7 @@ pub(crate) use requests::read;
 pub(crate) enum Former {
     Nginx(InputFile, IncludedFrom),
     Varnish(PathBuf),
+    Haproxy(InputFile),
     TrafficServer(Vec<InputFile>),
 }
 
@@ -47,6 +49,7 @@ impl Former {
         match self {
             Self::Nginx(..) => "nginx",
             Self::Varnish(_) => "Varnish",
+            Self::Haproxy(_) => "HAProxy",
             Self::TrafficServer(_) => "Traffic Server",
         }
     }
@@ -56,6 +59,7 @@ impl Former {
         match self {
             Self::Nginx(file, includes) => nginx::start(stage, file, includes),
             Self::Varnish(file) => varnish::start(stage, file, node),
+            Self::Haproxy(file) => haproxy::start(stage, file),
             Self::TrafficServer(files) => trafficserver::start(stage, files, node),
         }
     }
