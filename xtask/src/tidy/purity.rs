@@ -22,6 +22,7 @@ const PURE: &[&str] = &[
     "levada-rules",
     "levada-conversion",
     "levada-convert",
+    "levada-convert-caddy",
     "levada-convert-haproxy",
 ];
 

@@ -18,7 +18,8 @@
 //! variables, units             names, times and sizes
 //! ```
 //!
-//! A language has its tables and its walk in the crate `levada-convert`.
+//! The languages have their tables and their walks in the crates `levada-convert`, `levada-convert-haproxy` and
+//! `levada-convert-caddy`.
 
 pub mod comparisons;
 pub mod conversion;
