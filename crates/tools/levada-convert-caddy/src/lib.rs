@@ -13,5 +13,6 @@
 //! Caddy runs handlers one after the other until one answers; a node takes one route.
 //! `levada_conversion::decisions` makes the one of the other.
 
+mod matchers;
 mod parse;
 mod texts;
