@@ -58,6 +58,11 @@ enum From {
         /// The file, such as /etc/haproxy/haproxy.cfg.
         file: PathBuf,
     },
+    /// From Caddy: a Caddyfile with its imports, or the JSON that `caddy adapt` writes.
+    Caddy {
+        /// The file, such as /etc/caddy/Caddyfile.
+        file: PathBuf,
+    },
     /// From Traffic Server: remap.config, parent.config, and a few keys of records.yaml.
     Trafficserver {
         /// The directory with these files, or the files.
@@ -81,6 +86,7 @@ Examples:
   levada convert nginx /etc/nginx/nginx.conf -o levada.toml
   levada convert varnish /etc/varnish/default.vcl
   levada convert haproxy /etc/haproxy/haproxy.cfg -o levada.toml
+  levada convert caddy /etc/caddy/Caddyfile -o levada.toml
   levada convert trafficserver /etc/trafficserver > levada.toml
   levada convert traffic-control ./export -o ./fleet
   levada convert nginx /etc/nginx/nginx.conf --compare requests.txt
@@ -128,6 +134,10 @@ pub fn run(args: &ConvertArgs, start_error: StartError<'_>) -> anyhow::Result<Co
         From::Haproxy { file } => {
             let (text, includes) = (read(file)?, IncludedFrom::file(file));
             (levada_convert_haproxy::convert(&text, &includes)?, Former::Haproxy(text))
+        }
+        From::Caddy { file } => {
+            let (text, includes) = (read(file)?, IncludedFrom::file(file));
+            (levada_convert_caddy::convert(&text, &includes)?, Former::Caddy(file.clone()))
         }
         From::Trafficserver { paths } => {
             let files = traffic_server_files(paths)?;

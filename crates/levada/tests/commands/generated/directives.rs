@@ -19,6 +19,7 @@ const MARK: &str = "<!-- generated: directives of ";
 pub(super) fn pages() -> anyhow::Result<Vec<Page>> {
     [
         ("docs/coming-from/nginx.md", levada_convert::nginx_directives()),
+        ("docs/coming-from/caddy.md", levada_convert_caddy::described()),
         ("docs/coming-from/haproxy.md", levada_convert_haproxy::described()),
         ("docs/coming-from/varnish.md", levada_convert::varnish_statements()),
         ("docs/coming-from/trafficserver.md", levada_convert::trafficserver_lines()),

@@ -5,6 +5,7 @@
 //!           └─> node, the new file at other ports ───────────┴─> difference ─> report
 //! ```
 
+mod caddy;
 mod difference;
 mod exchange;
 mod haproxy;
@@ -41,6 +42,7 @@ pub(crate) enum Former {
     Nginx(InputFile, IncludedFrom),
     Varnish(PathBuf),
     Haproxy(InputFile),
+    Caddy(PathBuf),
     TrafficServer(Vec<InputFile>),
 }
 
@@ -50,6 +52,7 @@ impl Former {
             Self::Nginx(..) => "nginx",
             Self::Varnish(_) => "Varnish",
             Self::Haproxy(_) => "HAProxy",
+            Self::Caddy(_) => "Caddy",
             Self::TrafficServer(_) => "Traffic Server",
         }
     }
@@ -60,6 +63,7 @@ impl Former {
             Self::Nginx(file, includes) => nginx::start(stage, file, includes),
             Self::Varnish(file) => varnish::start(stage, file, node),
             Self::Haproxy(file) => haproxy::start(stage, file),
+            Self::Caddy(file) => caddy::start(stage, file),
             Self::TrafficServer(files) => trafficserver::start(stage, files, node),
         }
     }
