@@ -169,8 +169,11 @@ impl<'w, 'a> Walk<'w, 'a> {
     ) -> Outcome {
         for condition in requests {
             let always = condition.holds_always();
-            let mut inner =
-                if node.word(0) == "route" { node.inner().to_vec() } else { sorted(node.inner()) };
+            let mut inner = if node.word(0) == "route" {
+                node.inner().iter().filter(|one| !one.word(0).starts_with('@')).cloned().collect()
+            } else {
+                sorted(node.inner())
+            };
             let rest = rest.iter().filter(|one| !(is_handle && one.word(0).starts_with("handle")));
             inner.extend(rest.cloned());
             let mut list = self.list.within(condition)?;
