@@ -30,7 +30,10 @@ pub(super) fn start(stage: &Stage, file: &Path) -> anyhow::Result<Front> {
     let text = match is_json {
         true => fs::read(&path)?,
         false => {
-            adapt.current_dir(&here).args(["adapt", "--adapter", "caddyfile", "--config"]).arg(&path);
+            adapt
+                .current_dir(&here)
+                .args(["adapt", "--adapter", "caddyfile", "--config"])
+                .arg(&path);
             let adapted = adapt.output().context("cannot start caddy")?;
             if !adapted.status.success() {
                 bail!("caddy adapt: {}", String::from_utf8_lossy(&adapted.stderr).trim());
@@ -43,15 +46,22 @@ pub(super) fn start(stage: &Stage, file: &Path) -> anyhow::Result<Front> {
     if let Some(all) = configuration.as_object_mut() {
         all.remove("logging");
     }
+    let plain = configuration.pointer("/apps/http/http_port").and_then(Value::as_u64).unwrap_or(80);
     let mut free = Free::default();
     let mut listeners = BTreeMap::new();
     let servers = configuration.pointer_mut("/apps/http/servers").and_then(Value::as_object_mut);
     for server in servers.into_iter().flat_map(|servers| servers.values_mut()) {
+        let mut is_plain = false;
         for address in server["listen"].as_array_mut().into_iter().flatten() {
             let former = normal(address.as_str().unwrap_or_default());
             let new = free.next()?;
+            is_plain |= former.ends_with(&format!(":{plain}"));
             listeners.insert(former, new);
             *address = new.to_string().into();
+        }
+        // At another port it would take a site with a name for one over TLS.
+        if is_plain {
+            server["automatic_https"] = json!({ "disable": true });
         }
     }
     let path = here.join("levada-compare.json");

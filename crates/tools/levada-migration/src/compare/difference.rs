@@ -35,7 +35,11 @@ const NOT_COMPARED: &[&str] = &[
 ];
 
 /// Bodies of errors that a server has written itself.
-const OWN_PAGES: &[&[u8]] = &[b"<hr><center>nginx", b"<hr><center>openresty", b"Guru Meditation"];
+const OWN_PAGES: &[&[u8]] =
+    &[b"<hr><center>nginx", b"<hr><center>openresty", b"Guru Meditation", HAPROXY_PAGE];
+
+/// The beginning of HAProxy's.
+const HAPROXY_PAGE: &[u8] = b"<html><body><h1>";
 
 /// Fields about such a body.
 const OF_PAGES: &[&str] = &["content-encoding", "content-type", "etag", "retry-after", "vary"];
@@ -69,11 +73,13 @@ pub(super) fn between(asked: &Asked, theirs: &Answer, ours: &Answer) -> Vec<Diff
             continue;
         }
         let values = [first.1, other.1].map(|fields| shown(asked, fields, name));
-        let [theirs, mut ours] = values;
+        let [mut theirs, mut ours] = values;
         // A refusal of the node is not to be stored.
         if is_own_page && name == "cache-control" {
             ours = ours.replace("no-store | ", "");
             ours.truncate(if ours == "no-store" { 0 } else { ours.len() });
+            // So is HAProxy's.
+            theirs.truncate(if first.2.starts_with(HAPROXY_PAGE) { 0 } else { theirs.len() });
         }
         if theirs != ours {
             found.push(difference(name, theirs, ours));

@@ -18,8 +18,20 @@ use super::{
 
 /// Lines about the process, and about what it writes.
 const LEFT_OUT: &[&str] = &[
-    "chroot", "daemon", "gid", "group", "log", "log-format", "master-worker", "nbproc", "peers", "pidfile",
-    "server-state-file", "stats socket", "uid", "user",
+    "chroot",
+    "daemon",
+    "gid",
+    "group",
+    "log",
+    "log-format",
+    "master-worker",
+    "nbproc",
+    "peers",
+    "pidfile",
+    "server-state-file",
+    "stats socket",
+    "uid",
+    "user",
 ];
 
 /// Starts HAProxy.
@@ -44,7 +56,8 @@ pub(super) fn start(stage: &Stage, file: &InputFile) -> anyhow::Result<Front> {
                         None => free.next()?,
                     };
                     listeners.insert(normal(address), new);
-                    let rest: Vec<_> = rest.iter().filter(|word| **word != "accept-proxy").copied().collect();
+                    let rest: Vec<_> =
+                        rest.iter().filter(|word| **word != "accept-proxy").copied().collect();
                     let _ = writeln!(text, "  bind {new} {}", rest.join(" "));
                 }
             }
