@@ -45,7 +45,7 @@ pub(crate) struct Judge<'a> {
     pub(crate) changed: &'a BTreeSet<String>,
 }
 
-/// As many alternatives are told apart.
+/// The most alternatives.
 const MOST: usize = 64;
 
 /// The alternatives of a condition, each with its terms.

@@ -12,7 +12,7 @@ use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 
 use super::{
-    Front,
+    front::Front,
     stage::{Free, Process, Stage},
 };
 

@@ -12,7 +12,7 @@ use std::{
 use levada_convert::InputFile;
 
 use super::{
-    Front,
+    front::Front,
     stage::{Free, Process, Stage},
 };
 

@@ -8,6 +8,7 @@
 mod caddy;
 mod difference;
 mod exchange;
+mod front;
 mod haproxy;
 mod nginx;
 mod node;
@@ -18,7 +19,6 @@ mod trafficserver;
 mod varnish;
 
 use std::{
-    collections::BTreeMap,
     net::SocketAddr,
     path::{Path, PathBuf},
 };
@@ -29,8 +29,9 @@ use levada_convert::InputFile;
 use crate::files::IncludedFrom;
 use difference::{Difference, between};
 use exchange::{Answer, Sender};
+use front::Front;
 use report::Differing;
-use stage::{Process, Stage};
+use stage::Stage;
 
 use report::Report;
 use requests::Asked;
@@ -66,20 +67,6 @@ impl Former {
             Self::Caddy(file) => caddy::start(stage, file),
             Self::TrafficServer(files) => trafficserver::start(stage, files, node),
         }
-    }
-}
-
-/// A server that was started, with its addresses by those of the configuration.
-struct Front {
-    listeners: BTreeMap<String, SocketAddr>,
-    _process: Process,
-}
-
-impl Front {
-    /// A server with one address in the place of all of a node.
-    fn for_all_of(node: &Self, address: SocketAddr, process: Process) -> Self {
-        let listeners = node.listeners.keys().map(|own| (own.clone(), address)).collect();
-        Self { listeners, _process: process }
     }
 }
 

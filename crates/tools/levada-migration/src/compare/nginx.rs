@@ -5,7 +5,7 @@ use std::{fs, net::SocketAddr, path::Path, process::Command};
 use levada_convert::{Includes, InputFile};
 
 use super::{
-    Front,
+    front::Front,
     stage::{Free, Process, Stage},
 };
 

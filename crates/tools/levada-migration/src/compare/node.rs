@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, net::SocketAddr, path::Path, process::Comma
 use anyhow::Context as _;
 
 use super::{
-    Front,
+    front::Front,
     stage::{Free, Process, Stage},
 };
 

@@ -10,7 +10,7 @@ use anyhow::{Context as _, bail};
 use levada_convert::InputFile;
 
 use super::{
-    Front,
+    front::Front,
     stage::{Free, Process, Stage},
 };
 

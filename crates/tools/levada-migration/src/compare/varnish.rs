@@ -5,7 +5,7 @@ use std::{fs, path::Path, process::Command};
 use anyhow::Context as _;
 
 use super::{
-    Front,
+    front::Front,
     stage::{Free, Process, Stage},
 };
 

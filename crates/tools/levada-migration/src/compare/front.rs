@@ -1,0 +1,19 @@
+//! A server that was started.
+
+use std::{collections::BTreeMap, net::SocketAddr};
+
+use super::stage::Process;
+
+/// A server that was started, with its addresses by those of the configuration.
+pub(super) struct Front {
+    pub(super) listeners: BTreeMap<String, SocketAddr>,
+    pub(super) _process: Process,
+}
+
+impl Front {
+    /// A server with one address in the place of all of a node.
+    pub(super) fn for_all_of(node: &Self, address: SocketAddr, process: Process) -> Self {
+        let listeners = node.listeners.keys().map(|own| (own.clone(), address)).collect();
+        Self { listeners, _process: process }
+    }
+}
