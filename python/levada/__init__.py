@@ -5,20 +5,24 @@ from __future__ import annotations
 import json as _json
 from typing import Any as _Any
 
-from ._levada import Pick, Policy, ScenarioError
+from ._levada import Pick, PlanError, Policy, ScenarioError
 from ._levada import policies as _policies
 from ._levada import scenarios as _scenarios
+from ._plan import Plan, plan
 from ._result import RemarkWarning, Result
 from ._simulate import simulate
 from ._sweep import Sweep, sweep
 
 __all__ = [
     "Pick",
+    "Plan",
+    "PlanError",
     "Policy",
     "RemarkWarning",
     "Result",
     "ScenarioError",
     "Sweep",
+    "plan",
     "policies",
     "scenarios",
     "simulate",

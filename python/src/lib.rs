@@ -1,6 +1,7 @@
 //! `levada._levada`, the compiled part of the Python package: scenarios and outcomes cross as JSON,
 //! and the Python modules next to it give them their form.
 
+mod plan;
 mod policy;
 mod run;
 mod scenario;
@@ -13,6 +14,7 @@ use pyo3::prelude::*;
 mod _levada {
     #[pymodule_export]
     use crate::{
+        plan::{PlanError, plan},
         policy::{Pick, Policy, policies},
         run::{StopFlag, run},
         scenario::{

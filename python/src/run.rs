@@ -16,7 +16,7 @@ use crate::{
 /// Stops the runs that watch it.
 #[pyclass(frozen, module = "levada._levada")]
 #[derive(Default)]
-pub struct StopFlag(AtomicBool);
+pub struct StopFlag(pub(crate) AtomicBool);
 
 #[pymethods]
 impl StopFlag {
