@@ -7,9 +7,11 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import stored_by_the_program
+from test_plan import log  # noqa: F401
 from test_sweep import GRID
 
 import levada
@@ -56,6 +58,18 @@ def test_a_cell_whose_worker_is_killed_runs_again(world: Path):
     sweep = levada.sweep("small.toml", cells, results="kept", on="ray", progress=kill_once)
     assert len(killed) == 1
     assert [r.to_json() for r in sweep] == [r.to_json() for r in alone]
+
+
+def test_candidates_of_a_plan_are_divided_among_tasks(log: Path):
+    options: dict[str, Any] = {"memory": "4MiB", "slo": "p99=9s", "quick": True}
+
+    def part(nodes: int) -> list[dict[str, Any]]:
+        return levada.plan(log, nodes=nodes, resume=f"{log}.{nodes}", **options).rows
+
+    task = ray.remote(num_cpus=1)(part)
+    parts = ray.get([task.remote(nodes) for nodes in (1, 2, 3)])
+    whole = levada.plan(log, nodes=[1, 2, 3], **options)
+    assert [row for rows in parts for row in rows] == whole.rows
 
 
 def worker_of(key: str) -> int:
