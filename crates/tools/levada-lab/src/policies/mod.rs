@@ -50,6 +50,8 @@ struct Figures {
     /// The highest rate of a ramp that was carried; `None` for other scenarios, and if not even the first
     /// was.
     capacity: Option<f64>,
+    /// The lowest and the highest capacity of several plays; 0 if not even the first rate was carried.
+    range: Option<(f64, f64)>,
     /// At this rate, or in the measured time, the part of the requests found in memory.
     hit_ratio: f64,
     /// The 95th percentile of the latency there, in seconds.

@@ -98,20 +98,18 @@ pub(super) fn end(report: LabReport, rows: &[PolicyRow]) -> anyhow::Result<Comma
     Ok(report.end(&claims, &[])?)
 }
 
-/// The claim that the simulated capacity is right, if it is not.
+/// The claim that the simulated capacity is right, if it is not: beyond all of its plays.
 fn misjudged(row: &PolicyRow) -> Option<Claim> {
-    let what = match (row.figures().capacity, row.predicted.capacity) {
-        _ if !row.is_ramp() => return None,
-        (None, None) => return None,
+    let (real, range) = (row.figures().capacity, row.predicted.range?);
+    if is_within(real, range) {
+        return None;
+    }
+    let what = match (real, row.predicted.capacity) {
         (Some(real), Some(simulated)) => {
-            let ratio = real / simulated;
-            if (0.9..=1.1).contains(&ratio) {
-                return None;
-            }
-            format!("measured {ratio:.2} of what it says")
+            format!("measured {:.2} of what it says", real / simulated)
         }
         (Some(_), None) => "it says that not even the first rate is carried".to_owned(),
-        (None, Some(_)) => "not even the first rate was carried".to_owned(),
+        (None, _) => "not even the first rate was carried".to_owned(),
     };
     let text = format!(
         "{}: the simulator is right within 10 % of {} ({what})",
@@ -119,6 +117,11 @@ fn misjudged(row: &PolicyRow) -> Option<Claim> {
         row.policy
     );
     Some(Claim { text, holds: false })
+}
+
+/// Whether a capacity is at most a tenth below or above a range. One without a first rate that was carried is 0.
+fn is_within(real: Option<f64>, (lowest, highest): (f64, f64)) -> bool {
+    (lowest * 0.9..=highest * 1.1).contains(&real.unwrap_or(0.0))
 }
 
 impl Figures {
@@ -167,6 +170,7 @@ impl PolicyRow {
             },
             hit_ratio: period.map_or(0.0, |period| period.hit_ratio),
             p95: period.map_or(0.0, |period| period.p95.as_secs_f64()),
+            range: None,
         }
     }
 
@@ -197,6 +201,7 @@ impl PolicyRow {
             "scenario": self.scenario.name(),
             "policy": self.policy,
             "simulated_capacity": self.predicted.capacity,
+            "simulated_range": self.predicted.range,
             "simulated_hit_ratio": self.predicted.hit_ratio,
             "simulated_p95_ms": self.predicted.p95 * 1e3,
         });
@@ -231,5 +236,22 @@ fn milliseconds(period: &Period) -> String {
     match period.p95.as_secs() < 3600 {
         true => period.p95.as_millis().to_string(),
         false => "-".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capacity_is_right_within_a_tenth_of_any_play() {
+        let range = (100.0, 140.0);
+        for (real, is_right) in
+            [(89.0, false), (91.0, true), (120.0, true), (153.0, true), (155.0, false)]
+        {
+            assert_eq!(is_within(Some(real), range), is_right, "{real}");
+        }
+        assert!(!is_within(None, range));
+        assert!(is_within(None, (0.0, 140.0)), "a play did not carry the first rate either");
     }
 }

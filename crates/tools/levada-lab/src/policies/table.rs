@@ -16,11 +16,12 @@ pub(super) fn print(rows: &[PolicyRow]) -> io::Result<()> {
         let wrong =
             rows.iter().any(|other| row.is_misordered_with(other) || other.is_misordered_with(row));
         text += &format!(
-            "| `{}` | `{}` | {} ({}) | {} ({}) | {} ({}) | {} |\n",
+            "| `{}` | `{}` | {} ({}{}) | {} ({}) | {} ({}) | {} |\n",
             row.scenario.name(),
             row.policy,
             real[0],
             simulated[0],
+            range(row),
             real[1],
             simulated[1],
             real[2],
@@ -31,6 +32,12 @@ pub(super) fn print(rows: &[PolicyRow]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()
+}
+
+/// The range of the simulator's capacities, where its plays differ.
+fn range(row: &PolicyRow) -> String {
+    let range = row.predicted.range.filter(|(lowest, highest)| lowest < highest);
+    range.map_or_else(String::new, |(lowest, highest)| format!("; {lowest:.0} to {highest:.0}"))
 }
 
 const HEAD: &str = "
