@@ -275,7 +275,7 @@ impl<'a> World<'a> {
         let all = self.prepared.scenario.cache.warm_requests;
         for number in 0..all {
             let (client, document) = self.demand.before(number);
-            if self.warms_front_end(client, document) {
+            if !self.front_caches.is_empty() && self.warms_front_end(client, document) {
                 continue;
             }
             let Some((server, _)) = self.redirect(client, document, None) else { return };
@@ -339,7 +339,7 @@ impl<'a> World<'a> {
     /// A client sends a request. It waits at the front-end if that has as many outstanding as it may.
     fn send(&mut self) {
         let (client, document) = self.demand.next(self.now);
-        if self.is_answered_in_front(client, document) {
+        if !self.front_caches.is_empty() && self.is_answered_in_front(client, document) {
             return;
         }
         let front_end = &mut self.front_ends[self.redirectors.of(client)];
@@ -571,7 +571,9 @@ impl<'a> World<'a> {
         if self.is_front_end(server) {
             return;
         }
-        self.came_to_front(client, document);
+        if !self.front_caches.is_empty() {
+            self.came_to_front(client, document);
+        }
         if self.redirectors.observes() {
             let outcome = RequestOutcome {
                 node: NodeIndex(server),

@@ -46,9 +46,6 @@ impl World<'_> {
     /// Whether the client's front-end answers a request itself, now or once the document comes that another request
     /// is on its way for. If not, this request goes to a server.
     pub(super) fn is_answered_in_front(&mut self, client: u32, document: u32) -> bool {
-        if self.front_caches.is_empty() {
-            return false;
-        }
         let (size, at) = (self.documents[document as usize].size, self.redirectors.of(client));
         let place = self.find_in_front(at, document);
         self.collector.met_front_end(self.now, size, place.is_some());
@@ -79,9 +76,6 @@ impl World<'_> {
 
     /// Whether the client's front-end has a document before the run. It does afterwards.
     pub(super) fn warms_front_end(&mut self, client: u32, document: u32) -> bool {
-        if self.front_caches.is_empty() {
-            return false;
-        }
         let is_there = self.find_in_front(self.redirectors.of(client), document).is_some();
         if !is_there {
             self.came_to_front(client, document);
@@ -96,9 +90,6 @@ impl World<'_> {
 
     /// The client of a request that went to a server has the document, and so has its front-end.
     pub(super) fn came_to_front(&mut self, client: u32, document: u32) {
-        if self.front_caches.is_empty() {
-            return;
-        }
         let Document { key, size } = self.documents[document as usize];
         let at = self.redirectors.of(client);
         let weight = size + self.prepared.scenario.cache.head.0;
