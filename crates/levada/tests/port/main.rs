@@ -5,6 +5,7 @@ mod client;
 mod echo;
 mod fronts;
 mod origin;
+mod others;
 mod pair;
 mod random;
 mod small;
