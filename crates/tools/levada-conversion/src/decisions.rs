@@ -257,7 +257,8 @@ fn has_captures(table: &Table) -> Result<(), String> {
     }
 }
 
-/// Adds changes to those of before: fields one by one, limits one after the other, all else in place of the former.
+/// Adds changes to those of before: fields one by one, limits one after the other, rules of access so that both must
+/// let a client pass, all else in place of the former.
 pub fn compose(table: &mut Table, mut other: Table) {
     type EditField = fn(&mut Table, &str, Edit) -> crate::ledger::Outcome;
     let kinds: [(&str, EditField); 2] = [
@@ -282,14 +283,23 @@ pub fn compose(table: &mut Table, mut other: Table) {
             vocabulary::keep_field(table, key, name);
         }
     }
-    for key in ["limit", "access"] {
-        if let Some(value) = other.remove(key) {
-            let items = match value {
-                Value::List(items) => items,
-                one => vec![one],
-            };
-            items.into_iter().for_each(|item| table.push(key, item));
+    let items = |value: Value| match value {
+        Value::List(items) => items,
+        one => vec![one],
+    };
+    if let Some(value) = other.remove("limit") {
+        items(value).into_iter().for_each(|item| table.push("limit", item));
+    }
+    if let Some(value) = other.remove("access") {
+        let former = table.remove("access").map(items).unwrap_or_default();
+        let mut both = items(value);
+        let is_deny = |item: &Value| item.texts().iter().all(|text| text.starts_with("deny"));
+        // The first rule that matches counts: only what denies can stand before the former rules.
+        match former.is_empty() || both.iter().all(is_deny) {
+            true => both.extend(former),
+            false => both = vec!["deny all".into()],
         }
+        table.set("access", Value::List(both));
     }
     table.lay_over(other);
 }

@@ -712,6 +712,11 @@ fn redirect_keys(line: &Line, start: usize) -> Result<Table, String> {
     if has("set-cookie") || has("clear-cookie") || has("append-slash") || has("ignore-empty") {
         return Err("a redirect has a URL and a status".to_owned());
     }
+    // Without `http-request` the text is not a format.
+    let text = |text: &str| match start {
+        0 => Ok(text.replace('{', "{{").replace('}', "}}")),
+        _ => sample::template(text),
+    };
     let uri = if has("drop-query") { "{path}" } else { "{uri}" };
     let to = if let Some(scheme) = after("scheme") {
         if !["http", "https"].contains(&scheme) {
@@ -719,10 +724,10 @@ fn redirect_keys(line: &Line, start: usize) -> Result<Table, String> {
         }
         format!("{scheme}://{{host}}{uri}")
     } else if let Some(prefix) = after("prefix") {
-        let prefix = sample::template(prefix)?;
+        let prefix = text(prefix)?;
         format!("{}{uri}", if prefix == "/" { "" } else { &prefix })
     } else if let Some(location) = after("location") {
-        sample::template(location)?
+        text(location)?
     } else {
         return Err("a redirect has a place".to_owned());
     };
