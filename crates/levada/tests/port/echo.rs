@@ -6,20 +6,20 @@ use std::{
     thread,
 };
 
-/// Starts one that repeats these fields of a request. Words in the path choose the response: `/404/`, `/500/`,
+/// Starts one that says its name and repeats these fields of a request. Words in the path choose the response: `/404/`, `/500/`,
 /// `/moved/`, `/own/` (to its own name), `/cookie/`, `/fresh/`, `/html/`.
-pub(crate) fn start(names: &'static [&'static str]) -> SocketAddr {
+pub(crate) fn start(name: &'static str, names: &'static [&'static str]) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            thread::spawn(move || answer(stream, names));
+            thread::spawn(move || answer(stream, name, names));
         }
     });
     address
 }
 
-fn answer(mut stream: TcpStream, names: &[&str]) -> Option<()> {
+fn answer(mut stream: TcpStream, own: &str, names: &[&str]) -> Option<()> {
     let mut reader = BufReader::new(stream.try_clone().ok()?);
     let mut text = String::new();
     reader.read_line(&mut text).ok()?;
@@ -37,6 +37,7 @@ fn answer(mut stream: TcpStream, names: &[&str]) -> Option<()> {
             host = value.to_owned();
         }
         if names.contains(&name.as_str()) {
+            let value = if name == "host" { value.to_ascii_lowercase() } else { value.to_owned() };
             text += &format!("{name}:{value}\n");
         }
     }
@@ -46,7 +47,7 @@ fn answer(mut stream: TcpStream, names: &[&str]) -> Option<()> {
     // The order of fields is that of each program.
     let mut lines: Vec<_> = text.lines().map(str::trim).collect();
     lines[1..].sort_unstable();
-    let text = format!("{}\n{body}", lines.join("\n"));
+    let text = format!("{own}{}\n{body}", lines.join("\n"));
     let has = |word: &str| asked.contains(word);
     let status = match () {
         () if has("/404/") => "404 Not Found",

@@ -16,17 +16,6 @@ pub(crate) struct Front {
     process: Child,
 }
 
-impl Front {
-    /// A process that has one address, in plain text.
-    pub(crate) fn new(address: SocketAddr, process: Child) -> Self {
-        Self { addresses: [address; 2], process }
-    }
-
-    pub(crate) fn has_ended(&mut self) -> bool {
-        self.process.try_wait().unwrap().is_some()
-    }
-}
-
 impl Drop for Front {
     fn drop(&mut self) {
         let _ = self.process.kill();
@@ -107,21 +96,12 @@ impl Account {
     }
 }
 
-/// Converts a configuration of nginx.
-pub(crate) fn convert(directory: &Path, of: &dyn Fn([SocketAddr; 2]) -> String) -> Account {
-    convert_from("nginx", directory, of)
-}
-
 /// Converts the configuration, to `levada.toml` with ports that the system chooses.
-pub(crate) fn convert_from(
-    language: &str,
-    directory: &Path,
-    of: &dyn Fn([SocketAddr; 2]) -> String,
-) -> Account {
+pub(crate) fn convert(directory: &Path, of: &dyn Fn([SocketAddr; 2]) -> String) -> Account {
     let any = [SocketAddr::from(([127, 0, 0, 1], 1)), SocketAddr::from(([127, 0, 0, 1], 2))];
     fs::write(directory.join("from.conf"), of(any)).unwrap();
     let mut convert = Command::new(env!("CARGO_BIN_EXE_levada"));
-    convert.current_dir(directory).args(["convert", language, "from.conf", "-o", "levada.toml"]);
+    convert.current_dir(directory).args(["convert", "nginx", "from.conf", "-o", "levada.toml"]);
     let output = convert.output().unwrap();
     let report = String::from_utf8(output.stderr).unwrap();
     let file = directory.join("levada.toml");

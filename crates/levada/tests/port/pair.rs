@@ -1,4 +1,4 @@
-//! `levada convert nginx --compare` of one configuration.
+//! `levada convert --compare` of one configuration.
 
 use std::{fs, path::Path, process::Command};
 
@@ -21,15 +21,20 @@ impl Compared {
     }
 }
 
-/// Converts the blocks of `http`, and compares the responses to these requests.
+/// Converts the blocks of nginx's `http`, and compares the responses to these requests to `www.example.com`.
 pub(crate) fn compared(directory: &Path, http: &str, requests: &[Asked]) -> Compared {
     let text = format!("events {{ }}\nhttp {{\n{http}\n}}\n");
-    fs::write(directory.join("nginx.conf"), text).unwrap();
-    let list: String = requests.iter().map(|asked| line(*asked)).collect();
+    let line = |(method, target, with): &Asked| line(method, "www.example.com", target, *with);
+    compared_with("nginx", directory, &text, &requests.iter().map(line).collect::<String>())
+}
+
+/// Converts the configuration of a server, and compares the responses to this list of requests, if it has any.
+pub(crate) fn compared_with(former: &str, directory: &Path, text: &str, list: &str) -> Compared {
+    fs::write(directory.join("former.conf"), text).unwrap();
     fs::write(directory.join("requests"), list).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_levada"));
-    command.current_dir(directory).args(["convert", "nginx", "nginx.conf", "-o", "levada.toml"]);
-    if !requests.is_empty() {
+    command.current_dir(directory).args(["convert", former, "former.conf", "-o", "levada.toml"]);
+    if !list.is_empty() {
         command.args(["--compare", "requests"]);
     }
     let output = command.output().unwrap();
@@ -41,8 +46,8 @@ pub(crate) fn compared(directory: &Path, http: &str, requests: &[Asked]) -> Comp
 }
 
 /// A request as lines of a list.
-fn line((method, target, with): Asked) -> String {
-    let mut text = format!("{method} http://www.example.com{target}\n");
+pub(crate) fn line(method: &str, host: &str, target: &str, with: Option<(&str, &str)>) -> String {
+    let mut text = format!("{method} http://{host}{target}\n");
     if let Some((name, value)) = with {
         text += &format!("  {name}: {value}\n");
     }

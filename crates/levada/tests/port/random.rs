@@ -272,7 +272,7 @@ fn nothing_differs_in_silence() {
     seed[..8].copy_from_slice(&(number("LEVADA_PORT_SEED").unwrap_or(1) as u64).to_le_bytes());
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
-    let origin = echo::start(&["cookie", "host", "x-a", "x-b", "x-c"]);
+    let origin = echo::start("", &["cookie", "host", "x-a", "x-b", "x-c"]);
     let text = |tree: &dyn Fn() -> String| tree().replace("ORIGIN", &origin.to_string());
     let (mut wrong, mut alike, mut tried) = (String::new(), 0, 0);
     while alike < configurations && tried < 50 * configurations {

@@ -160,7 +160,7 @@ fn what_is_called_alike_is_answered_alike_and_all_else_is_said() {
     if !fronts::nginx_is_here() {
         return;
     }
-    let origin = echo::start(&["accept-encoding", "host", "x-a"]);
+    let origin = echo::start("", &["accept-encoding", "host", "x-a"]);
     let mut wrong = String::new();
     let mut number = 0;
     for small in SMALL {

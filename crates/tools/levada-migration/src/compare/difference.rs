@@ -64,9 +64,12 @@ pub(super) fn between(asked: &Asked, theirs: &Answer, ours: &Answer) -> Vec<Diff
     if first.0 != other.0 {
         found.push(difference("status", first.0.to_string(), other.0.to_string()));
     }
-    // A response to HEAD does not show whose page it is about.
+    // A response to HEAD does not show whose page it is about, and Caddy's errors are empty.
+    let is_bare = first.2.is_empty() && !first.1.contains_key("content-type");
     let is_own_page = OWN_PAGES.iter().any(|mark| contains(first.2, mark))
-        || asked.method == Method::HEAD && *first.0 >= 300;
+        || asked.method == Method::HEAD && *first.0 >= 300
+        || is_bare && *first.0 >= 300
+        || (300..400).contains(first.0);
     let names = first.1.keys().chain(other.1.keys()).map(HeaderName::as_str);
     for name in names.collect::<BTreeSet<_>>() {
         if NOT_COMPARED.contains(&name) || is_own_page && OF_PAGES.contains(&name) {
@@ -79,7 +82,13 @@ pub(super) fn between(asked: &Asked, theirs: &Answer, ours: &Answer) -> Vec<Diff
             ours = ours.replace("no-store | ", "");
             ours.truncate(if ours == "no-store" { 0 } else { ours.len() });
             // So is HAProxy's.
-            theirs.truncate(if first.2.starts_with(HAPROXY_PAGE) { 0 } else { theirs.len() });
+            theirs.truncate(
+                if theirs == "no-cache" && is_bare || first.2.starts_with(HAPROXY_PAGE) {
+                    0
+                } else {
+                    theirs.len()
+                },
+            );
         }
         if theirs != ours {
             found.push(difference(name, theirs, ours));
@@ -122,6 +131,7 @@ fn comparable(asked: &Asked, name: &str, value: &str) -> String {
             format!("{scheme}://{}{value}", asked.host()).replace(' ', "%20")
         }
         "location" => value.replace(' ', "%20"),
+        "www-authenticate" => value.replace(", charset=\"UTF-8\"", ""),
         // A node always says so, nginx with `gzip_vary` only.
         "vary" => {
             let names = value.split(',').map(|name| name.trim().to_ascii_lowercase());
