@@ -57,6 +57,7 @@ const REFUSED: &[&str] = &[
     "http-request deny if ! { path_beg /open }",
     "http-request deny unless { path_beg /open } || { method POST }",
     "http-request deny if METH_GET",
+    "http-request deny unless { src 203.0.113.0/24 }\n  http-request deny if { path_sub secret }",
     "http-request deny if { method GET HEAD }",
     "http-request deny unless { hdr(X-Key) secret }",
     "http-request deny unless { req.hdr(X-Key) -m found }",

@@ -178,7 +178,8 @@ pub(crate) struct Log {
 
 /// The result of a request that another node of the cluster answered. That node has a line of it, too, with its result.
 const RELAYED: &str = "relayed";
-/// Most requests that are kept: less than 2 GB with their objects. The lines after them are not read.
+/// Most requests that are kept: 0.9 GB, and half as much to sort them, without their objects. The
+/// lines after them are not read.
 const MOST_REQUESTS: usize = 100_000_000;
 /// Most clients that are counted separately.
 const MOST_CLIENTS: usize = 1_000_000;
