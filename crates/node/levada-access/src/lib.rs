@@ -54,6 +54,7 @@ pub mod peer_places;
 pub mod process;
 pub mod rate;
 pub mod referers;
+pub mod request_id;
 pub mod round_trips;
 pub mod signed;
 pub mod silent_places;

@@ -6,12 +6,10 @@ mod bounds;
 pub mod changes;
 mod check;
 mod countries;
-mod env;
 pub mod file;
 mod host_table;
 pub mod identity;
 mod inherit;
-mod route_table;
 pub mod schema;
 mod settings;
 mod shape;
@@ -31,7 +29,7 @@ pub use levada_types::document::{Problem, Report, Severity, Source};
 
 use levada_types::{
     AdminAddress,
-    document::{Findings, Node, Path, read_source},
+    document::{Findings, Node, Path, read_source, substitute},
 };
 
 /// The environment of a file, on which its meaning may depend.
@@ -92,7 +90,7 @@ pub fn check(source: &Source, surroundings: &Surroundings<'_>) -> Checked {
 /// spans of the tree are places in them.
 pub fn check_tree(source: &Source, mut root: Node, surroundings: &Surroundings<'_>) -> Checked {
     let mut env_errors = Vec::new();
-    env::substitute(&mut root, &Path::default(), surroundings.variable, &mut env_errors);
+    substitute(&mut root, &Path::default(), surroundings.variable, &mut env_errors);
     let mut findings = Findings::new(source, &root);
     for error in env_errors {
         findings.error_at(error.span, &error.path, error.message).help(error.help);

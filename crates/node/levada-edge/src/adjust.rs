@@ -3,15 +3,13 @@
 //! The node that answers the client changes the response, and the node that asks the origin the request. A
 //! peer gets the request as the client sent it.
 
-use std::{
-    hash::{BuildHasher, RandomState},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use http::{
     HeaderValue, Response,
     header::{CACHE_CONTROL, RETRY_AFTER},
 };
+use levada_access::request_id::request_id;
 use levada_cluster::orders::METHOD;
 use levada_observe::metrics::CacheResult;
 use levada_rules::{Adjustments, FieldEdits, REQUEST_ID};
@@ -20,9 +18,6 @@ use crate::{
     access_record::AccessRecord, body::ResponseBody, client_connection::ListenerKind, node::Node,
     request::RequestContext, respond,
 };
-
-/// The most bytes of an identifier that a proxy states.
-const LONGEST_ID: usize = 128;
 
 /// The changes that are left when the response is there. There are none for the request of a peer.
 pub(crate) struct Adjusting {
@@ -44,7 +39,7 @@ impl Adjusting {
         let is_peer = context.connection.listener == ListenerKind::Peer;
         let id = adjustments.use_request_id().then(|| {
             let trusted = is_peer || node.trust.load().trusts(context.connection.client);
-            let id = identified(context, trusted);
+            let id = request_id(&mut context.parts.headers, &REQUEST_ID, trusted);
             record.identify(id.clone());
             id
         });
@@ -93,21 +88,4 @@ pub(crate) fn closed(
     headers.insert(RETRY_AFTER, HeaderValue::from(maintenance.retry_after));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Some(response)
-}
-
-/// The identifier that a trusted proxy states, or a new one, which is then in the request.
-fn identified(context: &mut RequestContext, trusted: bool) -> HeaderValue {
-    let is_one = |id: &&HeaderValue| {
-        (1..=LONGEST_ID).contains(&id.len()) && id.as_bytes().iter().all(u8::is_ascii_graphic)
-    };
-    let stated = context.parts.headers.get(REQUEST_ID).filter(is_one);
-    if let Some(stated) = stated.filter(|_| trusted) {
-        return stated.clone();
-    }
-    // Each has keys of its own, which are random.
-    let half = || RandomState::new().hash_one(std::time::Instant::now());
-    let made = HeaderValue::try_from(format!("{:016x}{:016x}", half(), half()));
-    let made = made.unwrap_or(HeaderValue::from_static("-"));
-    context.parts.headers.insert(REQUEST_ID, made.clone());
-    made
 }

@@ -3,7 +3,7 @@
 use std::{net::IpAddr, sync::Arc};
 
 use arc_swap::ArcSwap;
-use http::{HeaderMap, HeaderValue, Method, Request, header};
+use http::{HeaderMap, HeaderValue, Method, Request};
 use levada_access::fields::{DIGEST, FORWARDED_PROTO, PIECE, ROUTE};
 use levada_access::{
     cdn_loop::times_passed,
@@ -15,10 +15,11 @@ use levada_http::authority;
 use levada_rules::encodes_controls;
 use levada_store::identity::{ResourceUrl, without_port};
 use levada_tls::secret::Secrets;
+use levada_upstream::Piece;
 
 use crate::{
     client_connection::ListenerKind,
-    resource::{Piece, RoutedRequest},
+    resource::RoutedRequest,
     sites::{Site, Sites},
 };
 use levada_config::Settings;
@@ -57,8 +58,7 @@ impl Identifier {
         client: IpAddr,
         request: &Request<B>,
     ) -> Result<RoutedRequest, Failure> {
-        check_method(request.method())?;
-        check_expectation(request.headers())?;
+        Failure::of_head(request.method(), request.headers()).map_or(Ok(()), Err)?;
         if times_passed(request.headers()) > self.max_hops {
             return Err(Failure::Loop);
         }
@@ -123,23 +123,6 @@ fn wanted_digest<B>(site: &Site, request: &Request<B>) -> Result<Option<Digest>,
         site.serves_large_files().filter(|_| reads).and_then(|_| request.headers().get(DIGEST));
     let Some(value) = digest else { return Ok(None) };
     value.to_str().ok().and_then(Digest::parse).map(Some).ok_or(Failure::BadDigest)
-}
-
-/// A public cache refuses CONNECT and TRACE.
-fn check_method(method: &Method) -> Result<(), Failure> {
-    match *method {
-        Method::CONNECT | Method::TRACE => Err(Failure::Method),
-        _ => Ok(()),
-    }
-}
-
-fn check_expectation(headers: &HeaderMap) -> Result<(), Failure> {
-    match headers.get(header::EXPECT) {
-        Some(value) if !value.as_bytes().eq_ignore_ascii_case(b"100-continue") => {
-            Err(Failure::Expectation)
-        }
-        _ => Ok(()),
-    }
 }
 
 /// The scheme that the client used, by the word of a peer or a trusted proxy, or by the listener. The trust

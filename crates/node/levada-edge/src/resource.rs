@@ -1,24 +1,15 @@
 //! The resource that a request names, and the piece of it that a peer asks for.
 
-use std::{
-    fmt::Display,
-    net::IpAddr,
-    ops::Deref,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
-    },
-    time::Duration,
-};
+use std::{fmt::Display, net::IpAddr, ops::Deref, sync::Arc, time::Duration};
 
 use http::{HeaderMap, HeaderValue, Method, Request, Uri, request::Parts};
 
 use levada_access::access::Access;
-use levada_fetch::{Choice, ChunkUrl, Digest};
+use levada_fetch::Digest;
 use levada_rules::RequestFacts;
 use levada_store::identity::{ResourceUrl, url_of};
 use levada_types::Key;
-use levada_upstream::WaitNotices;
+use levada_upstream::Piece;
 
 use levada_redirector::SharedDecider;
 
@@ -212,73 +203,5 @@ impl Resource {
     /// The resource of a piece of this file, for a request with these fields.
     pub fn of_piece(&self, piece: Arc<Piece>, client: IpAddr, parts: &Parts) -> Self {
         self.routed.clone().for_piece(piece).identified(client, parts)
-    }
-}
-
-/// Ends the field of a request for a piece that may be relayed.
-const RELAY: &str = ";relay";
-
-/// A requested piece of a file.
-#[derive(Debug)]
-pub struct Piece {
-    pub(crate) url: ChunkUrl,
-    /// The slots of nodes that must not be used as its source.
-    pub(crate) avoided: Vec<usize>,
-    /// A node that lacks it may relay it from the node that the policy chooses.
-    pub(crate) may_relay: bool,
-    /// How many pieces the client takes before it.
-    pub(crate) ahead: u32,
-    /// That it waits for its turn at the origin.
-    pub(crate) notices: Arc<WaitNotices>,
-    /// The slot of the node that the request was sent to.
-    source: AtomicUsize,
-    /// Bytes received so far.
-    received: AtomicU64,
-}
-
-impl Piece {
-    /// A piece that comes after `ahead` others of its file.
-    pub fn new(url: ChunkUrl, choice: &Choice, ahead: u32, me: usize) -> Arc<Self> {
-        let (source, received) = (AtomicUsize::new(me), AtomicU64::new(0));
-        let avoided: Vec<_> = choice.tried.iter().chain(&choice.behind).copied().collect();
-        let (may_relay, notices) = (choice.may_relay, Arc::default());
-        Arc::new(Self { url, avoided, may_relay, ahead, notices, source, received })
-    }
-
-    /// Splits the target of a peer's request for a piece.
-    pub(crate) fn split<'t>(target: &'t str, wanted: &HeaderValue) -> Option<(&'t str, Arc<Self>)> {
-        let (file, url) = ChunkUrl::split(target)?;
-        let wanted = wanted.to_str().unwrap_or_default();
-        let choice = Choice { may_relay: wanted.ends_with(RELAY), ..Choice::default() };
-        // Earlier versions do not say how far ahead it is.
-        let ahead = wanted.trim_end_matches(RELAY).parse().unwrap_or_default();
-        Some((file, Self::new(url, &choice, ahead, 0)))
-    }
-
-    /// How a peer is asked for it.
-    pub(crate) fn wanted(&self) -> HeaderValue {
-        let relay = if self.may_relay && !self.avoided.is_empty() { RELAY } else { "" };
-        HeaderValue::try_from(format!("{}{relay}", self.ahead)).unwrap_or(HeaderValue::from(0))
-    }
-
-    pub(crate) fn set_source(&self, slot: usize) {
-        self.source.store(slot, Relaxed);
-    }
-
-    pub(crate) fn source(&self) -> usize {
-        self.source.load(Relaxed)
-    }
-
-    pub(crate) fn set_received(&self, bytes: u64) {
-        self.received.store(bytes, Relaxed);
-    }
-
-    pub(crate) fn received(&self) -> u64 {
-        self.received.load(Relaxed)
-    }
-
-    /// Bytes in it.
-    pub(crate) fn len(&self) -> u64 {
-        self.url.range.end - self.url.range.start
     }
 }

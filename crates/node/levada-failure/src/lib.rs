@@ -7,7 +7,7 @@ pub mod grpc;
 
 use std::sync::Arc;
 
-use http::StatusCode;
+use http::{HeaderMap, Method, StatusCode, header::EXPECT};
 use levada_body::{PieceFault, ReadError};
 use levada_http::Fault;
 use levada_http::websocket::HandshakeFault;
@@ -66,6 +66,19 @@ pub enum Failure {
     Overload,
     /// This node has not learned yet what was purged while it was away.
     Starting,
+}
+
+impl Failure {
+    /// The failure of a request with this head, if none is served: a public cache refuses CONNECT and TRACE, and an
+    /// expectation that is unknown.
+    pub fn of_head(method: &Method, headers: &HeaderMap) -> Option<Self> {
+        if matches!(*method, Method::CONNECT | Method::TRACE) {
+            return Some(Self::Method);
+        }
+        let expected = headers.get(EXPECT)?;
+        let is_known = expected.as_bytes().eq_ignore_ascii_case(b"100-continue");
+        (!is_known).then_some(Self::Expectation)
+    }
 }
 
 impl From<PieceFault> for Failure {

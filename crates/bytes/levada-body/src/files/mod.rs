@@ -19,6 +19,7 @@ mod path;
 mod reader;
 mod remembered;
 mod settings;
+mod stated;
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -30,6 +31,7 @@ pub use answer::{FileBody, FileDelivery, type_of_extension};
 pub use path::{FilePath, PathError};
 pub use reader::FileReader;
 pub use settings::FilesSettings;
+pub use stated::{Files, FilesOrRoot};
 
 use answer::{not_allowed, of_found, plain};
 use find::{Asked, Found, WouldWait};

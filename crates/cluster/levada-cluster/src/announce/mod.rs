@@ -12,6 +12,7 @@ mod guard;
 mod metrics;
 mod others;
 mod settings;
+mod stated;
 
 use std::{io, path::PathBuf, time::Duration};
 
@@ -24,6 +25,7 @@ pub use guard::{BEAT, BEAT_INTERVAL, FAREWELL, GuardedRoute};
 pub use metrics::RouteMetrics;
 pub use others::{OtherRoute, RouteStanding};
 pub use settings::{RouteLevel, RouteRules, RouteSettings, Speaker};
+pub use stated::StatedRoute;
 
 use decide::Controller;
 

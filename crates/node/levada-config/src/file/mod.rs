@@ -11,7 +11,6 @@ mod acme;
 mod discovery;
 mod discovery_servers;
 mod dns;
-mod files;
 mod handling;
 mod handoff;
 mod large;
@@ -32,7 +31,7 @@ mod tls;
 mod trusted;
 
 use super::text::NodeName;
-use crate::route_table::StatedRoute;
+use levada_cluster::announce::StatedRoute;
 use levada_discovery::ResolverSettings;
 use levada_store::CacheSettings;
 use schemars::JsonSchema;
@@ -45,13 +44,13 @@ pub use acme::{Acme, AcmeChallenge, AcmeExternalAccount, SiteAcme};
 pub use discovery::Discovery;
 pub use discovery_servers::{Etcd, Kubernetes};
 pub use dns::{Dns, DnsFilter, DnsHttp, DnsRateLimit, DnsSteering, DnsTarget, DnsZone};
-pub use files::{Files, FilesOrRoot};
 pub use handling::{
     CacheKey, Cookies, CountedQuery, ErrorPage, Handling, HeaderEdits, IgnoredHeader, Maintenance,
     MaintenanceTable, StripCookies, WebSocketSettings,
 };
 pub use handoff::Handoff;
 pub use large::{Large, LargeProfile, LargeRetry, LargeSettings};
+pub use levada_body::files::{Files, FilesOrRoot};
 pub use levada_types::values::{Off, OneOrMany, OrOff};
 pub use limits::Limits;
 pub use listen::{ADMIN_MODE, Admin, Certificate, DORMANT_RETRIES, DormantRetries, Listen};

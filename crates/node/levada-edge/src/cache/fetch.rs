@@ -31,9 +31,10 @@ use super::{
     part_origin::PartOrigin,
     place, rest,
 };
-use crate::{large, request::RequestContext, resource::Piece, sites::Site};
+use crate::{large, request::RequestContext, sites::Site};
 use levada_config::Handling;
 use levada_failure::Failure;
+use levada_upstream::Piece;
 
 /// One fetch, with everything that its task needs to own.
 pub(crate) struct Fetch {

@@ -30,10 +30,11 @@ use parking_lot::Mutex;
 use tokio::{sync::watch, task::AbortHandle};
 
 use super::{Dispatch, Transfers, piece};
+use levada_upstream::Piece;
+
 use crate::{
     access_record::{AccessRecord, Telemetry},
     request::RequestContext,
-    resource::Piece,
 };
 use levada_failure::Failure;
 
@@ -161,7 +162,7 @@ async fn fetch(
     let (head, mut body) = answer.map_err(|failed| failed.failure)?.into_parts();
     piece::judge(&piece, &head)?;
     let due =
-        usize::try_from(piece.len()).map_err(|_| Failure::Server(ServerFailure::BadResponse))?;
+        usize::try_from(piece.bytes()).map_err(|_| Failure::Server(ServerFailure::BadResponse))?;
     let at_hand = body.is_stored();
     // A stored body shares the memory of the store.
     let kept = body.kept().await;

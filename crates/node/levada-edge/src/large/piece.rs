@@ -12,8 +12,9 @@ use levada_access::fields::PIECE;
 use levada_body::{judge_piece, piece_as_object};
 use levada_upstream::PacedQueue;
 
-use crate::{client_connection::ListenerKind, request::RequestContext, resource::Piece};
+use crate::{client_connection::ListenerKind, request::RequestContext};
 use levada_failure::Failure;
+use levada_upstream::Piece;
 
 /// Whether a peer's answer is the piece.
 pub(super) fn judge(piece: &Piece, head: &Parts) -> Result<(), Failure> {

@@ -31,8 +31,9 @@ use super::{
 };
 use levada_store::{NoWindow, WindowShare};
 
-use crate::{access_record::TransferCounts, request::RequestContext, resource::Piece};
+use crate::{access_record::TransferCounts, request::RequestContext};
 use levada_failure::Failure;
+use levada_upstream::Piece;
 
 /// A piece that is held for the client, and with it the flight, so that others find it.
 type HeldPiece = (WholePiece, Arc<PieceFlight>);
@@ -300,7 +301,7 @@ impl Agent {
                     true => "peer",
                     false => "shared",
                 };
-                self.transfers.telemetry.metrics.large.came(from, flight.piece.len());
+                self.transfers.telemetry.metrics.large.came(from, flight.piece.bytes());
                 *state.came.entry(source).or_default() += 1;
                 let at_hand = at_hand || whole.at_hand;
                 let fresh = flight.progress().fresh;

@@ -9,7 +9,6 @@ use levada_edge::{
     client_connection::{ClientConnection, ListenerKind, Who},
     node::Node,
     request::RequestContext,
-    resource::Piece,
     subject::subject,
 };
 use levada_failure::Failure;
@@ -17,6 +16,7 @@ use levada_fetch::Choice;
 use levada_policy::{Cluster, LoadTable, Node as ClusterNode};
 use levada_store::identity::without_port;
 use levada_types::Request;
+use levada_upstream::Piece;
 
 use crate::explain::{
     DecidingSite, ExplainError, ExplainedRequest, Explanation, IdentifiedRequest, ShieldChoice,

@@ -4,6 +4,7 @@
 //! A reader parses a [`Source`] into a tree of [`Node`]s, compares it with what may stand there, and
 //! hands each problem with its [`Path`] to [`Findings`]. The [`Report`] lists them by line.
 
+mod env;
 mod errors;
 mod tree;
 
@@ -13,6 +14,7 @@ use std::{
     path::Path as FilePath,
 };
 
+pub use env::{EnvError, substitute};
 pub use errors::{Findings, Problem, Report, Said, Severity, did_you_mean, nearest};
 pub use tree::{Entry, Node, Path, Source, Span, SyntaxError, Value};
 

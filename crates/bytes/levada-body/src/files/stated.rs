@@ -5,10 +5,9 @@ use std::{collections::BTreeMap, time::Duration};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use levada_body::compress::Coding;
+use levada_types::{text::Time, values::OneOrMany};
 
-use super::OneOrMany;
-use crate::text::Time;
+use crate::compress::Coding;
 
 /// A directory that the node serves: its path, or a table.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]

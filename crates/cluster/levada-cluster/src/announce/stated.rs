@@ -10,7 +10,7 @@ use levada_types::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use levada_cluster::announce::{RouteLevel, RouteRules, RouteSettings, Speaker};
+use crate::announce::{RouteLevel, RouteRules, RouteSettings, Speaker};
 
 /// The route by which clients reach this node: a BGP daemon on the same machine announces it, keeps it as a
 /// backup or withdraws it. The table `bird` or `exabgp` chooses the daemon. See docs/operate/anycast.md.

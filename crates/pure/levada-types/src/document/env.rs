@@ -1,18 +1,22 @@
 //! `${NAME}` in texts: values from the environment.
 
-use levada_types::document::{Node, Path, Span, Value};
+use super::{Node, Path, Span, Value};
 
 /// A text whose variables could not be substituted.
-pub(crate) struct EnvError {
-    pub(crate) span: Span,
-    pub(crate) path: Path,
-    pub(crate) message: String,
-    pub(crate) help: String,
+pub struct EnvError {
+    /// Its place.
+    pub span: Span,
+    /// The key that has it.
+    pub path: Path,
+    /// The reason.
+    pub message: String,
+    /// The remedy.
+    pub help: String,
 }
 
 /// Substitutes variables from `lookup` in every text of `node`. A text with an unknown variable
 /// becomes [`Value::Reported`].
-pub(crate) fn substitute(
+pub fn substitute(
     node: &mut Node,
     path: &Path,
     lookup: &dyn Fn(&str) -> Option<String>,
