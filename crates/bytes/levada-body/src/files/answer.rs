@@ -22,6 +22,7 @@ use levada_http::ZeroCopyQueue;
 
 use crate::files::{
     find::{Asked, Found, FoundFile},
+    listing::Listing,
     open::OpenFile,
     reader::FileReader,
     settings::FilesSettings,
@@ -83,6 +84,16 @@ pub(crate) fn of_found(
             let mut response = plain(StatusCode::MOVED_PERMANENTLY);
             let location = HeaderValue::try_from(asked.path.with_slash(target));
             response.headers_mut().extend(location.map(|to| (header::LOCATION, to)));
+            response
+        }
+        Found::Listing(Listing { bytes, content_type }) => {
+            let length = HeaderValue::from(bytes.len());
+            let body = if request.method == Method::HEAD { Bytes::new() } else { bytes };
+            let mut response = Response::new(FileBody::Bytes(body));
+            let headers = response.headers_mut();
+            headers.insert(CONTENT_TYPE, content_type);
+            headers.insert(CONTENT_LENGTH, length);
+            headers.insert(header::VARY, HeaderValue::from_static("accept"));
             response
         }
         Found::Nothing => plain(StatusCode::NOT_FOUND),

@@ -8,6 +8,7 @@ use std::{io, sync::Arc};
 
 use crate::files::{
     answer::{status_of, status_of_io},
+    listing::{Listing, ListingForm},
     open::{Blocking, OpenFile, Opened, Root},
     path::FilePath,
     reader::{PIECE, read_whole, read_whole_now},
@@ -22,6 +23,8 @@ pub(crate) struct Asked {
     pub(crate) path: FilePath,
     /// The codings of siblings that the client accepts.
     pub(crate) accepts: Accepts,
+    /// The form of a list of the directory, if there may be one.
+    form: Option<ListingForm>,
     /// Whether a short file is to be read at once.
     reads: bool,
 }
@@ -31,6 +34,8 @@ pub(crate) enum Found {
     File(Box<FoundFile>),
     /// A directory whose URL lacks the `/`.
     DirectoryWithoutSlash,
+    /// A directory without an index.
+    Listing(Listing),
     Nothing,
     Failed(StatusCode),
 }
@@ -51,7 +56,17 @@ pub(crate) struct WouldWait;
 
 impl Asked {
     pub(crate) fn new(settings: &Arc<FilesSettings>, (path, accepts): Name, reads: bool) -> Self {
-        Self { settings: settings.clone(), path, accepts, reads }
+        Self { settings: settings.clone(), path, accepts, form: None, reads }
+    }
+
+    /// The same where a directory without an index is listed in this form.
+    pub(crate) fn or_listed(self, form: Option<ListingForm>) -> Self {
+        Self { form, ..self }
+    }
+
+    /// A search in the directory that it has found.
+    pub(crate) fn in_directory(&self) -> Self {
+        Self { path: self.path.as_directory(), ..self.clone() }
     }
 
     /// Looks for it.
@@ -74,6 +89,15 @@ impl Asked {
                 if let Some(found) = self.regular(&root, self.path.child(name))? {
                     return Ok(found);
                 }
+            }
+            if let Some(form) = self.form
+                && let Some(Opened::Directory) = there(root.look(self.path.or_dot()))?
+            {
+                // Each entry may have to be read from the disk.
+                return match blocking {
+                    Blocking::Refused => Err(Errno::AGAIN),
+                    Blocking::Allowed => form.list(&root, &self.path).map(Found::Listing),
+                };
             }
         } else {
             match there(root.look(self.path.relative()))? {

@@ -5,6 +5,7 @@
 //!            Root            opens below the directory (openat2, RESOLVE_BENEATH)
 //!            Remembered      a short file that was read a moment ago, if the directory has such
 //!            find            the path itself, an index, the fallback, a compressed sibling
+//!            listing         the entries of a directory without an index, if they may be seen
 //!            answer          type, validators, conditions, ranges
 //!            FileReader      sendfile, or reads that wait for no disk
 //! ```
@@ -14,6 +15,7 @@
 
 mod answer;
 mod find;
+mod listing;
 mod open;
 mod path;
 mod reader;
@@ -35,6 +37,7 @@ pub use stated::{Files, FilesOrRoot};
 
 use answer::{not_allowed, of_found, plain};
 use find::{Asked, Found, WouldWait};
+use listing::ListingForm;
 use open::Blocking;
 use remembered::Remembered;
 
@@ -79,7 +82,8 @@ impl FileDirectory {
         if is_whole && let Some(response) = self.remembered.get(&name) {
             return response;
         }
-        let asked = Asked::new(&self.settings, name, reads);
+        let form = self.settings.listing.then(|| ListingForm::of(target, &request.headers));
+        let asked = Asked::new(&self.settings, name, reads).or_listed(form);
         let found = match asked.find(Blocking::Refused) {
             Ok(found) => found,
             Err(WouldWait) => Box::pin(find_blocking(&asked)).await,
@@ -92,6 +96,40 @@ impl FileDirectory {
         response
     }
 
+    /// Whether there is a file for `target`, or a directory with an index.
+    pub async fn has(&self, target: &str) -> bool {
+        let Ok(path) = FilePath::of(target) else { return false };
+        let name = (path, Accepts::default());
+        if self.remembered.get(&name).is_some() {
+            return true;
+        }
+        let mut asked = Asked::new(&self.settings, name, false);
+        loop {
+            let found = match asked.find(Blocking::Refused) {
+                Ok(found) => found,
+                Err(WouldWait) => Box::pin(find_blocking(&asked)).await,
+            };
+            match found {
+                Found::DirectoryWithoutSlash if self.settings.listing => return true,
+                Found::DirectoryWithoutSlash => asked = asked.in_directory(),
+                found => return !matches!(found, Found::Nothing),
+            }
+        }
+    }
+
+    /// The same, which may wait for a disk.
+    pub fn has_now(&self, target: &str) -> bool {
+        let Ok(path) = FilePath::of(target) else { return false };
+        let mut asked = Asked::new(&self.settings, (path, Accepts::default()), false);
+        loop {
+            match asked.find(Blocking::Allowed) {
+                Ok(Found::DirectoryWithoutSlash) if self.settings.listing => return true,
+                Ok(Found::DirectoryWithoutSlash) => asked = asked.in_directory(),
+                found => return !matches!(found, Ok(Found::Nothing)),
+            }
+        }
+    }
+
     /// The file that answers a GET of `target`, or why none does, for operators. It may wait for a disk.
     pub fn explain(&self, target: &str) -> String {
         let root = self.settings.root.display();
@@ -99,12 +137,14 @@ impl FileDirectory {
             Ok(path) => path,
             Err(error) => return format!("none: {} ({})", error.as_str(), error.status().as_u16()),
         };
-        let asked = Asked::new(&self.settings, (path, Accepts::default()), false);
+        let form = self.settings.listing.then(|| ListingForm::of(target, &HeaderMap::new()));
+        let asked = Asked::new(&self.settings, (path, Accepts::default()), false).or_listed(form);
         match asked.find(Blocking::Allowed) {
             Ok(Found::File(found)) => format!("{root}/{}", found.name),
             Ok(Found::DirectoryWithoutSlash) => {
                 format!("{root}/{} is a directory: 301 to the URL with a slash", asked.path)
             }
+            Ok(Found::Listing(_)) => format!("the list of {root}/{}", asked.path),
             Ok(Found::Failed(status)) => format!("{root}/{} cannot be read ({status})", asked.path),
             Ok(Found::Nothing) | Err(WouldWait) => {
                 format!("none: {root}/{} is no file (404)", asked.path)

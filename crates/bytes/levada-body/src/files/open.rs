@@ -92,6 +92,16 @@ impl Root {
         })
     }
 
+    /// Opens a directory, by names none of which is `..`; the root itself by an empty path.
+    pub(crate) fn directory(&self, path: &str) -> Result<OwnedFd, Errno> {
+        let path = if path.is_empty() { "." } else { path };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        match lookup(&self.directory, path.as_ref(), flags, (!self.outside_links, self.blocking)) {
+            Err(Errno::NOSYS | Errno::PERM) => self.walk(path),
+            opened => opened,
+        }
+    }
+
     /// Opens a path name by name, and follows no links.
     fn walk(&self, path: &str) -> Result<OwnedFd, Errno> {
         if self.outside_links {

@@ -58,9 +58,19 @@ impl FilePath {
         self.is_directory
     }
 
+    /// The same with a `/` at its end.
+    pub(crate) fn as_directory(&self) -> Self {
+        Self { relative: self.relative.clone(), is_directory: true }
+    }
+
     /// The path below the root; empty for the root itself.
     pub fn relative(&self) -> &str {
         &self.relative
+    }
+
+    /// The path below the root; `.` for the root itself.
+    pub(crate) fn or_dot(&self) -> &str {
+        if self.relative.is_empty() { "." } else { &self.relative }
     }
 
     /// The path of a file in this directory.
@@ -75,11 +85,16 @@ impl FilePath {
     /// a proxy or a rewrite changed what comes before. `./` keeps a `:` from being read as the end of a scheme.
     pub(crate) fn with_slash(&self, target: &str) -> String {
         let name = self.relative.rsplit('/').next().unwrap_or_default();
-        let name: Cow<'_, str> = utf8_percent_encode(name, ESCAPED).into();
+        let name = escaped(name);
         let query = target.split_once('?').map(|(_, query)| query);
         let (mark, query) = query.map_or(("", ""), |query| ("?", query));
         format!("./{name}/{mark}{query}")
     }
+}
+
+/// A name as a segment of a URL.
+pub(crate) fn escaped(name: &str) -> Cow<'_, str> {
+    utf8_percent_encode(name, ESCAPED).into()
 }
 
 /// All but the unreserved characters (RFC 3986 Sec. 2.3).

@@ -12,6 +12,8 @@ pub struct FilesSettings {
     pub root: PathBuf,
     /// Files that answer for a directory; the first that exists counts.
     pub index: Vec<String>,
+    /// Whether a directory without an index is listed.
+    pub listing: bool,
     /// The path below the root that answers where there is no file.
     pub fallback: Option<String>,
     /// Codings of siblings, in order of preference.
@@ -32,6 +34,7 @@ impl FilesSettings {
         Self {
             root: root.into(),
             index: vec!["index.html".to_owned()],
+            listing: false,
             fallback: None,
             precompressed: Vec::new(),
             types: BTreeMap::new(),

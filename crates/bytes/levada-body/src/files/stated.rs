@@ -30,6 +30,8 @@ pub struct Files {
     pub root: Option<String>,
     /// Files that answer for a directory; the first that exists counts.
     pub index: OneOrMany<String>,
+    /// Whether a directory without an index is answered by a list of its entries.
+    pub listing: bool,
     /// The path that answers where there is no file, with 200.
     #[schemars(regex(pattern = "^/"), extend("examples" = ["/index.html"]))]
     pub fallback: Option<String>,
@@ -52,6 +54,7 @@ impl Default for Files {
         Self {
             root: None,
             index: OneOrMany::One("index.html".to_owned()),
+            listing: false,
             fallback: None,
             precompressed: Vec::new(),
             types: BTreeMap::new(),

@@ -74,6 +74,7 @@ impl Check<'_, '_> {
         let settings = FilesSettings {
             root: root?,
             index: index?,
+            listing: table.listing,
             fallback: fallback?,
             precompressed: codings.clone(),
             types: types?,

@@ -508,3 +508,47 @@ async fn every_node_of_a_cluster_answers_with_its_own_files() {
     assert_eq!(origin.total(), 0);
     cluster.settled().await;
 }
+
+#[tokio::test]
+async fn directory_without_an_index_is_listed_where_it_may_be() {
+    let stage = Stage::set("", "listing = true").await;
+    stage.write("b.txt", "12345");
+    stage.write("a <&>\"'.txt", "1");
+    stage.write(".hidden", "1");
+    stage.write("indexed/index.html", "index");
+    stage.write("z/inner", "1");
+    symlink("/etc/passwd", stage.path("outer")).unwrap();
+    symlink("b.txt", stage.path("inner")).unwrap();
+    let page = get(stage.at, "/").await;
+    assert_eq!(page.field("content-type"), "text/html; charset=utf-8");
+    let text = page.text();
+    assert!(
+        text.contains("<a href=\"a%20%3C%26%3E%22%27.txt\">a &lt;&amp;&gt;&quot;&#39;.txt</a>")
+    );
+    assert!(text.contains("<a href=\"z/\">z/</a>"), "{text}");
+    for hidden in ["hidden", "outer", "../"] {
+        assert!(!text.contains(hidden), "{hidden} in {text}");
+    }
+    let names = async |target: &str| {
+        let head = head_of("GET", target, &[("accept", "application/json")]);
+        let answer = Wire::saying(stage.at, head).await.answer().await;
+        assert_eq!(answer.field("content-type"), "application/json");
+        let list: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
+        let name = |entry: &serde_json::Value| entry["name"].as_str().unwrap().to_owned();
+        list.as_array().unwrap().iter().map(name).collect::<Vec<_>>()
+    };
+    let odd = "a <&>\"'.txt";
+    assert_eq!(names("/").await, ["indexed", "z", odd, "b.txt", "inner"]);
+    assert_eq!(names("/?sort=size").await, ["indexed", "z", odd, "b.txt", "inner"]);
+    assert_eq!(names("/?sort=size&order=desc").await, ["z", "indexed", "inner", "b.txt", odd]);
+    assert_eq!(get(stage.at, "/indexed/").await.text(), "index");
+    assert_eq!(get(stage.at, "/z").await.status, 301);
+    assert!(get(stage.at, "/z/").await.text().contains("<a href=\"../\">../</a>"));
+    let mut head = Wire::saying(stage.at, head_of("HEAD", "/", &[])).await;
+    let head = head.answer_to("HEAD").await;
+    assert_eq!(head.field("content-length"), text.len().to_string());
+    assert_eq!(get(stage.at, "/none/").await.status, 404);
+    let closed = Stage::set("", "").await;
+    closed.write("a", "1");
+    assert_eq!(get(closed.at, "/").await.status, 404);
+}
