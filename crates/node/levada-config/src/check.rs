@@ -7,6 +7,7 @@ mod adjustments;
 mod caching;
 mod classes;
 mod compress;
+mod destination;
 mod discovery;
 mod discovery_servers;
 mod dns;
@@ -55,7 +56,8 @@ pub(crate) fn settings(
     findings: &mut Findings<'_>,
 ) -> Option<Settings> {
     let root = Path::default();
-    let mut check = Check { file, directory, findings, root, countries: None };
+    let mut check =
+        Check { file, directory, findings, root, countries: None, route_names: Vec::new() };
     check.addresses();
     // Every site is checked before the first failure returns, so that all errors are reported.
     let listeners = check.listeners();
@@ -138,6 +140,8 @@ struct Check<'c, 'f> {
     root: Path,
     /// The database of countries, once it has been read.
     countries: Option<Arc<Countries>>,
+    /// The names of the routes of the site that is checked.
+    route_names: Vec<String>,
 }
 
 /// The default of the largest object that is kept, where there is a disk.

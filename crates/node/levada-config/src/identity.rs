@@ -11,7 +11,9 @@
 use std::{collections::BTreeSet, fmt, net::IpAddr, net::Ipv4Addr, sync::Arc};
 
 use http::{HeaderMap, Method, Uri};
-use levada_rules::{Conditions, KeyRules, RequestFacts, Rewrite, Scheme};
+use levada_rules::{
+    Conditions, Destination, KeyRules, MOST_REDIRECTS, RequestFacts, Rewrite, Scheme,
+};
 use levada_store::identity::{ResourceUrl, SPACE};
 use levada_types::{Key, hash64};
 
@@ -109,6 +111,8 @@ fn push(
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct KeyForms {
     forms: Arc<[KeyForm]>,
+    /// The paths that internal redirects go on with, each with the matchers of the path that lead to it.
+    onward: Arc<[(Conditions, Rewrite)]>,
     /// Whether a key has more than the URL.
     has_variants: bool,
 }
@@ -131,7 +135,15 @@ impl KeyForms {
             (Conditions { paths, path_regex, ..Conditions::default() }, &route.handling)
         });
         let (mut forms, mut has_variants) = (Vec::<KeyForm>::new(), false);
-        for (paths, handling) in routes.chain([own]) {
+        let mut onward = Vec::new();
+        let reroutes = settings.routes.all.iter().map(|route| route.reroute.as_ref());
+        let reroutes = reroutes.chain([None]);
+        for ((paths, handling), reroute) in routes.chain([own]).zip(reroutes) {
+            for to in handling.destinations().chain(reroute) {
+                if let Destination::Path(rewrite) = to {
+                    onward.push((paths.clone(), rewrite.clone()));
+                }
+            }
             let rules = handling.caching.as_ref().map(|rules| &rules.key);
             has_variants |= rules.is_some_and(KeyRules::has_variants);
             let rules = rules.map(KeyRules::of_url);
@@ -142,7 +154,7 @@ impl KeyForms {
                 forms.push(form);
             }
         }
-        Self { forms: forms.into(), has_variants }
+        Self { forms: forms.into(), onward: onward.into(), has_variants }
     }
 
     /// Whether a URL may have more identities than [`identities`](Self::identities) lists, which a purge finds.
@@ -153,9 +165,34 @@ impl KeyForms {
     /// The identities, without variants, of what may be stored for a URL: as clients write it, or as a rewrite
     /// has made it. Rewrites by fields or by the client's address are not foreseen.
     pub fn identities(&self, url: &ResourceUrl) -> BTreeSet<String> {
+        let mut urls = vec![url.clone()];
+        let (mut at, mut all) = (0, BTreeSet::new());
+        while let Some(url) = urls.get(at).cloned() {
+            self.add_identities(&url, &mut all);
+            for to in self.led_on(&url).filter(|_| at < usize::from(MOST_REDIRECTS)) {
+                if !urls.contains(&to) {
+                    urls.push(to);
+                }
+            }
+            at += 1;
+        }
+        all
+    }
+
+    /// The URLs that an internal redirect may go on with.
+    fn led_on(&self, url: &ResourceUrl) -> impl Iterator<Item = ResourceUrl> {
+        let none = HeaderMap::new();
+        let facts = facts(url, IpAddr::V4(Ipv4Addr::UNSPECIFIED), &Method::GET, &none);
+        let taken = self.onward.iter().filter(|(paths, _)| paths.hold(&facts));
+        let targets = taken.map(|(_, rewrite)| rewrite.target(&facts));
+        let urls = targets.map(|target| ResourceUrl::new(url.scheme(), url.host(), &target));
+        urls.collect::<Vec<_>>().into_iter()
+    }
+
+    fn add_identities(&self, url: &ResourceUrl, all: &mut BTreeSet<String>) {
         let (client, none) = (IpAddr::V4(Ipv4Addr::UNSPECIFIED), HeaderMap::new());
         let facts = facts(url, client, &Method::GET, &none);
-        let mut all = BTreeSet::from([url.as_str().to_owned()]);
+        all.insert(url.as_str().to_owned());
         for KeyForm { paths, space, rewrite, rules } in &*self.forms {
             let rewritten = rewrite.as_ref().filter(|_| paths.hold(&facts));
             let rewritten = rewritten.map(|rewrite| rewrite.target(&facts));
@@ -165,7 +202,6 @@ impl KeyForms {
                 all.insert(text);
             }
         }
-        all
     }
 }
 

@@ -10,6 +10,7 @@ pub mod file;
 mod host_table;
 pub mod identity;
 mod inherit;
+mod routing;
 pub mod schema;
 mod settings;
 mod shape;
@@ -21,6 +22,7 @@ use std::path::Path as FilePath;
 
 pub use countries::ClientCountries;
 pub use host_table::HostTable;
+pub use routing::{Redirects, RoutePlace, RoutedBy, TooManyRedirects};
 pub use settings::*;
 pub use unusable::UnusableSettings;
 pub use way::{Way, server_bounds};

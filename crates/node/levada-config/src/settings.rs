@@ -47,8 +47,8 @@ use crate::file::{ADMIN_MODE, WebSocketSettings};
 use http::{HeaderMap, HeaderName, Method};
 use levada_body::files::{FilesSettings, type_of_extension};
 use levada_rules::{
-    Adjustments, CacheUse, Expression, FieldEdits, REQUEST_ID, RouteAnswer, RouteTable,
-    fits_its_url,
+    Adjustments, CacheUse, Destination, Expression, FieldEdits, REQUEST_ID, RequestFacts,
+    RouteAnswer, RouteTable, fits_its_url,
 };
 use levada_store::identity::ResourceUrl;
 use levada_tls::acme::AcmeSettings;
@@ -452,6 +452,33 @@ impl Handling {
         (cache_use, edits)
     }
 
+    /// The same with the place where a request goes on whose file is not there.
+    pub fn with_destination(mut self, without_file: Option<Destination>) -> Self {
+        if without_file.is_some() {
+            let adjustments = self.adjustments.take().map(Arc::unwrap_or_clone);
+            let adjustments = Adjustments { without_file, ..adjustments.unwrap_or_default() };
+            self.adjustments = Some(Arc::new(adjustments));
+        }
+        self
+    }
+
+    /// The path and query that name a file, for a request with these facts.
+    pub fn file_target(&self, facts: &RequestFacts<'_>) -> String {
+        let rewrite = self.adjustments.as_ref().and_then(|with| with.rewrite.as_ref());
+        rewrite.map_or_else(|| facts.target.to_owned(), |rewrite| rewrite.target(facts))
+    }
+
+    /// All places where a request may go on, of a file that is not there or of an error.
+    pub fn destinations(&self) -> impl Iterator<Item = &Destination> {
+        let of_errors = self.adjustments.iter().flat_map(|with| with.pages.destinations());
+        of_errors.chain(self.without_file())
+    }
+
+    /// The place where a request goes on whose file is not there.
+    pub fn without_file(&self) -> Option<&Destination> {
+        self.adjustments.as_ref()?.without_file.as_ref()
+    }
+
     /// The fields of a request that no list and no key has: `UnkeyedFields` says which of them a fetch has that others
     /// share. A peer gets every field: it makes the same key, and withholds the same.
     pub fn unkeyed(&self, headers: &HeaderMap) -> Vec<HeaderName> {
@@ -568,6 +595,8 @@ pub struct SiteRoute {
     pub handling: Handling,
     /// Its answer, if it asks no server.
     pub answer: Option<RouteAnswer>,
+    /// Where its requests go on.
+    pub reroute: Option<Destination>,
     /// Its servers; `None`: the site's.
     pub servers: Option<SiteServers>,
 }

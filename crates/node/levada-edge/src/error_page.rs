@@ -63,7 +63,7 @@ impl Asked {
         id: Option<&HeaderValue>,
     ) {
         let page = match with.pages.find(response.status()) {
-            None => None,
+            None | Some(ErrorPage::Route(_)) => None,
             Some(ErrorPage::File(page)) => Some(page.clone()),
             Some(ErrorPage::Path(path)) => self.of_origin(node, path, failed).await,
         };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{ErrorPages, FieldEdits, Maintenance, Rewrite};
+use crate::{Destination, ErrorPages, FieldEdits, Maintenance, Rewrite};
 
 /// The changes of a site or of a route. One that has none of them has no such value, and pays nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -19,6 +19,8 @@ pub struct Adjustments {
     pub pages: ErrorPages,
     /// Whether requests have identifiers, which origins and clients get.
     pub request_id: bool,
+    /// Where a request goes on whose file is not there.
+    pub without_file: Option<Destination>,
 }
 
 impl Adjustments {
@@ -30,6 +32,7 @@ impl Adjustments {
             || self.maintenance.is_some()
             || !self.pages.is_empty()
             || self.request_id
+            || self.without_file.is_some()
     }
 
     /// Whether requests need identifiers.
@@ -43,6 +46,11 @@ impl Adjustments {
         if let Some(maintenance) = &self.maintenance {
             words.push(format!("under maintenance: {}", maintenance.status));
         }
+        words.extend(
+            self.without_file
+                .iter()
+                .map(|to| format!("a request without a file goes on at {}", to.in_words())),
+        );
         words.extend(self.rewrite.iter().flat_map(Rewrite::in_words));
         words.extend(self.pages.in_words());
         if self.request_id {

@@ -25,13 +25,11 @@ pub enum RouteAnswer {
     },
 }
 
-impl RouteAnswer {
-    /// Whether a client that follows the redirect comes to the same route again, as far as the
-    /// configuration alone says so. A relative URL keeps scheme and host.
-    pub fn is_loop(&self, route: &Conditions) -> bool {
-        let Self::Redirect { to, .. } = self else { return false };
+impl Template {
+    /// Whether a request for the URL takes the same route again, as far as the configuration alone says so.
+    pub fn leads_back_to(&self, route: &Conditions) -> bool {
         let to_itself = || {
-            let url = to.fixed().filter(|url| url.starts_with('/') && !url.starts_with("//"))?;
+            let url = self.fixed().filter(|url| url.starts_with('/') && !url.starts_with("//"))?;
             let path = normal_path(url.split(['?', '#']).next().unwrap_or_default());
             let same = |own: &PathPattern| own.matches(&path);
             let of_regex = route.path_regex.as_ref().is_none_or(|own| own.matches(&path));
@@ -41,7 +39,15 @@ impl RouteAnswer {
         route.query.is_empty()
             && route.cookies.is_empty()
             && route.when.is_none()
-            && (to.is_same_uri() || to_itself().unwrap_or(false))
+            && (self.is_same_uri() || to_itself().unwrap_or(false))
+    }
+}
+
+impl RouteAnswer {
+    /// Whether a client that follows the redirect comes to the same route again, as far as the
+    /// configuration alone says so. A relative URL keeps scheme and host.
+    pub fn is_loop(&self, route: &Conditions) -> bool {
+        matches!(self, Self::Redirect { to, .. } if to.leads_back_to(route))
     }
 
     /// The URL that the client is sent to, if this is a redirect.

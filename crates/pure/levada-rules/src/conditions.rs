@@ -28,6 +28,8 @@ pub struct Conditions {
     pub clients: Vec<AddressPrefix>,
     /// An expression.
     pub when: Option<Expression>,
+    /// Only internal redirects lead to it.
+    pub internal: bool,
 }
 
 /// The value that a field, an argument or a cookie must have.
@@ -75,6 +77,8 @@ pub enum Condition {
     Client,
     /// `when`
     When,
+    /// `internal`
+    Internal,
 }
 
 impl Condition {
@@ -91,6 +95,7 @@ impl Condition {
             Self::Cookie => "cookie",
             Self::Client => "client",
             Self::When => "when",
+            Self::Internal => "internal",
         }
     }
 }
@@ -104,7 +109,8 @@ impl Conditions {
     /// The first matcher that does not hold; the cheap ones first.
     pub fn first_that_fails(&self, facts: &RequestFacts<'_>) -> Option<Condition> {
         let of_list = |empty: bool, any: bool| empty || any;
-        let checks: [(Condition, &dyn Fn() -> bool); 10] = [
+        let checks: [(Condition, &dyn Fn() -> bool); 11] = [
+            (Condition::Internal, &|| !self.internal || (facts.internal && self.are_some())),
             (Condition::Method, &|| {
                 of_list(self.methods.is_empty(), self.methods.contains(facts.method))
             }),
@@ -164,6 +170,11 @@ impl Conditions {
         captured.unwrap_or_default()
     }
 
+    /// Whether there are matchers. An internal route without any is reached by its name alone.
+    fn are_some(&self) -> bool {
+        *self != Self { internal: self.internal, ..Self::default() }
+    }
+
     /// Whether a request's path alone decides.
     fn is_about_path_only(&self) -> bool {
         self.path_regex.is_none()
@@ -175,6 +186,7 @@ impl Conditions {
             && self.cookies.is_empty()
             && self.clients.is_empty()
             && self.when.is_none()
+            && !self.internal
     }
 
     /// Whether every request that `other` takes is taken by this one first, as far as that is easy to say.

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use http::StatusCode;
 
-use crate::Page;
+use crate::{Destination, Page};
 
 /// The pages of a site or of a route.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,6 +34,39 @@ pub enum ErrorPage {
     File(Page),
     /// The origin has it at this path.
     Path(String),
+    /// The request goes on there, in the place of the error.
+    Route(ErrorRoute),
+}
+
+/// An error that another route of the site answers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ErrorRoute {
+    /// The place where the request goes on.
+    pub to: Destination,
+    /// The status of the answer.
+    pub status: ErrorRouteStatus,
+}
+
+/// The status of the answer in the place of an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorRouteStatus {
+    /// That of the error.
+    Error,
+    /// That of the answer.
+    Answer,
+    /// This one.
+    Fixed(StatusCode),
+}
+
+impl ErrorRouteStatus {
+    /// The status in the place of the answer's own, for an error of this status.
+    pub fn of(self, error: StatusCode) -> Option<StatusCode> {
+        match self {
+            Self::Error => Some(error),
+            Self::Answer => None,
+            Self::Fixed(status) => Some(status),
+        }
+    }
 }
 
 impl ErrorPages {
@@ -41,6 +74,14 @@ impl ErrorPages {
     pub fn new(mut pages: Vec<(ErrorStatus, ErrorPage)>) -> Self {
         pages.sort_by_key(|(status, _)| *status);
         Self { pages }
+    }
+
+    /// The places where a request may go on.
+    pub fn destinations(&self) -> impl Iterator<Item = &Destination> {
+        self.pages.iter().filter_map(|(_, page)| match page {
+            ErrorPage::Route(route) => Some(&route.to),
+            ErrorPage::File(_) | ErrorPage::Path(_) => None,
+        })
     }
 
     /// Whether there are none.
@@ -67,6 +108,9 @@ impl ErrorPages {
         let words = |(own, page): &(ErrorStatus, ErrorPage)| match page {
             ErrorPage::File(_) => format!("page for {} from a file", status(own)),
             ErrorPage::Path(path) => format!("page for {} from the origin's {path}", status(own)),
+            ErrorPage::Route(route) => {
+                format!("{} answered by {}", status(own), route.to.in_words())
+            }
         };
         self.pages.iter().map(words).collect()
     }

@@ -43,6 +43,8 @@ pub struct RequestFacts<'a> {
     pub path: Cow<'a, str>,
     /// The header fields.
     pub headers: &'a HeaderMap,
+    /// Whether the request comes from another route of the site.
+    pub internal: bool,
 }
 
 impl<'a> RequestFacts<'a> {
@@ -55,7 +57,7 @@ impl<'a> RequestFacts<'a> {
     ) -> Self {
         let path = target.split('?').next().unwrap_or_default();
         let path = normal_path(path);
-        Self { client, scheme, host, method, target, path, headers }
+        Self { client, scheme, host, method, target, path, headers, internal: false }
     }
 
     /// The query without its `?`; empty if there is none.

@@ -8,6 +8,7 @@
 //! route ──► RouteTable     the first route whose Conditions hold, found by an index
 //!           Conditions     path (PathPattern, PathRegex), host, method, fields, query, cookies, client
 //! answer ─► RouteAnswer    redirects and fixed responses; Template is their text with variables
+//! go on ──► Destination    another route, or another path that the routes are tried with
 //! rewrite ► Rewrite        the path that the origin is asked with
 //! errors ─► ErrorPages     bodies of errors by status
 //! key   ──► KeyRules       the part of the URL that counts, and what else counts (DeviceClass)
@@ -22,6 +23,7 @@ mod answer;
 mod caching;
 mod conditions;
 mod deception;
+mod destination;
 mod device;
 mod edits;
 mod encoded;
@@ -45,10 +47,13 @@ pub use answer::RouteAnswer;
 pub use caching::{CacheUse, CachingRules};
 pub use conditions::{Condition, Conditions, FieldPattern};
 pub use deception::fits_its_url;
+pub use destination::{Destination, MOST_REDIRECTS, RouteStep};
 pub use device::DeviceClass;
 pub use edits::{FieldEdit, FieldEdits, FieldError, editable_field};
 pub use encoded::encodes_controls;
-pub use error_pages::{ErrorPage, ErrorPages, ErrorStatus, NoErrorStatus};
+pub use error_pages::{
+    ErrorPage, ErrorPages, ErrorRoute, ErrorRouteStatus, ErrorStatus, NoErrorStatus,
+};
 pub use expression::{Expression, ExpressionError, FUNCTIONS, Failure, NAMES, Purpose};
 pub use facts::{RequestFacts, Scheme};
 pub use fetch_fields::{FetchFields, SentFields, UnkeyedFields};

@@ -89,6 +89,11 @@ impl RouteTable {
 
     /// The first route that takes the request.
     pub fn find(&self, facts: &RequestFacts<'_>) -> Option<usize> {
+        self.find_from(0, facts)
+    }
+
+    /// The first route from this number on that takes the request.
+    pub fn find_from(&self, start: u32, facts: &RequestFacts<'_>) -> Option<usize> {
         let mut candidates = Candidates::default();
         if let Some(routes) = self.exact.get(&*facts.path) {
             candidates.add(routes);
@@ -98,7 +103,7 @@ impl RouteTable {
             set.visit(&facts.path, |at| candidates.add(&numbers[at..=at]));
         }
         let by_path = candidates.in_order();
-        let holds = |number: &u32| self.routes[*number as usize].hold(facts);
+        let holds = |number: &u32| *number >= start && self.routes[*number as usize].hold(facts);
         let first = by_path.iter().copied().find(holds);
         // A route for all paths counts if it stands before.
         let end = first.unwrap_or(u32::MAX);

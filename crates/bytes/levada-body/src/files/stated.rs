@@ -35,6 +35,11 @@ pub struct Files {
     /// The path that answers where there is no file, with 200.
     #[schemars(regex(pattern = "^/"), extend("examples" = ["/index.html"]))]
     pub fallback: Option<String>,
+    /// Where a request goes on if there is no file: `next`, the next route that takes it; `@name`, a route; or a path,
+    /// with which the routes are tried again.
+    #[serde(rename = "else")]
+    #[schemars(length(min = 1), extend("examples" = ["next"]))]
+    pub otherwise: Option<String>,
     /// Codings of siblings (`.br`, `.zst`, `.gz`) that are sent to clients that accept them, in order of preference.
     pub precompressed: Vec<Coding>,
     /// Media types by extension, before the built-in list.
@@ -56,6 +61,7 @@ impl Default for Files {
             index: OneOrMany::One("index.html".to_owned()),
             listing: false,
             fallback: None,
+            otherwise: None,
             precompressed: Vec::new(),
             types: BTreeMap::new(),
             cache_control: None,

@@ -6,19 +6,20 @@ use http::{HeaderValue, StatusCode};
 
 use crate::countries::ClientCountries;
 use levada_rules::{
-    Adjustments, Conditions, CountryLookup, ErrorPage, ErrorPages, ErrorStatus, FieldEdit,
-    FieldEdits, FieldError, Maintenance, Page, Rewrite, TemplateError, TemplateKind, TemplateScope,
+    Adjustments, Conditions, CountryLookup, ErrorPage, ErrorPages, ErrorRoute, ErrorRouteStatus,
+    ErrorStatus, FieldEdit, FieldEdits, FieldError, Maintenance, Page, Rewrite, TemplateError,
+    TemplateKind, TemplateScope,
 };
 use levada_types::document::Path;
 
 use super::{Check, levels::KeyLevels};
-use crate::file;
+use crate::file::{self, ErrorPageStatus, StatusOf};
 
 /// The largest page in bytes.
 const LARGEST_PAGE: u64 = 1 << 20;
 
 /// Whether a URL can have all characters of the text.
-fn is_url_text(text: &str) -> bool {
+pub(super) fn is_url_text(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"#<>\\^`|".contains(&byte))
 }
 
@@ -37,7 +38,7 @@ impl Check<'_, '_> {
         let response = self.edits(&of.response_headers, "response_headers", &response, levels);
         let rewrite = self.rewrite(of, route, levels);
         let maintenance = self.maintenance(of, levels);
-        let pages = self.error_pages(of, levels);
+        let pages = self.error_pages(of, route, levels);
         let adjustments = Adjustments {
             request: Arc::new(request?),
             response: Arc::new(response?),
@@ -45,6 +46,8 @@ impl Check<'_, '_> {
             maintenance: maintenance?,
             pages: pages?,
             request_id: of.request_id,
+            // It follows from the servers.
+            without_file: None,
         };
         Some(adjustments.change_something().then(|| Arc::new(adjustments)))
     }
@@ -113,7 +116,12 @@ impl Check<'_, '_> {
         Some(table.enabled.then_some(maintenance))
     }
 
-    fn error_pages(&mut self, of: &file::Handling, levels: &KeyLevels) -> Option<ErrorPages> {
+    fn error_pages(
+        &mut self,
+        of: &file::Handling,
+        route: &Conditions,
+        levels: &KeyLevels,
+    ) -> Option<ErrorPages> {
         let mut pages = Vec::new();
         for (status, given) in &of.error_pages {
             let at =
@@ -127,15 +135,37 @@ impl Check<'_, '_> {
                     .error_at(place, &path, format!("{status:?} {error}"))
                     .maybe_help(help);
             }
-            let page = match (&given.file, &given.path) {
-                (Some(file), None) => {
+            if given.status.is_some() && given.to.is_none() {
+                let path = at(self, &[status, "status"]);
+                self.error(&path, "is that of the answer of `to`, which is not there")
+                    .help("a page from a file or a path has the status of the error");
+            }
+            let page = match (&given.file, &given.path, &given.to) {
+                (Some(file), None, None) => {
                     let path = at(self, &[status, "file"]);
                     self.page(file, &path).map(ErrorPage::File)
                 }
-                (None, Some(target)) if target.starts_with('/') && is_url_text(target) => {
+                (None, Some(target), None) if target.starts_with('/') && is_url_text(target) => {
                     Some(ErrorPage::Path(target.clone()))
                 }
-                (None, Some(_)) => {
+                (None, None, Some(to)) => {
+                    let path = at(self, &[status, "to"]);
+                    let to = self.destination((to, false), route, &path);
+                    let status = match given.status {
+                        None | Some(ErrorPageStatus::Of(StatusOf::Error)) => {
+                            Some(ErrorRouteStatus::Error)
+                        }
+                        Some(ErrorPageStatus::Of(StatusOf::Answer)) => {
+                            Some(ErrorRouteStatus::Answer)
+                        }
+                        Some(ErrorPageStatus::Fixed(code)) => {
+                            StatusCode::from_u16(code).ok().map(ErrorRouteStatus::Fixed)
+                        }
+                    };
+                    let route = to.zip(status).map(|(to, status)| ErrorRoute { to, status });
+                    route.map(ErrorPage::Route)
+                }
+                (None, Some(_), None) => {
                     let path = at(self, &[status, "path"]);
                     let message = "must be a path at the origin that begins with `/`";
                     let help = Some("for example `/errors/404.html`".to_owned());
@@ -143,7 +173,9 @@ impl Check<'_, '_> {
                 }
                 _ => {
                     let help = Some("for example `{ path = \"/errors/404.html\" }`".to_owned());
-                    self.error(&path, "needs either `file` or `path`").maybe_help(help).none()
+                    self.error(&path, "needs one of `file`, `path` and `to`")
+                        .maybe_help(help)
+                        .none()
                 }
             };
             pages.push(read.ok().zip(page));

@@ -66,11 +66,17 @@ impl Check<'_, '_> {
         path: &Path,
     ) -> Option<SiteSettings> {
         let levels = KeyLevels::of_site(path, &self.root);
+        let name = |(at, route): (usize, &file::SiteRoute)| {
+            route.name.clone().unwrap_or_else(|| (at + 1).to_string())
+        };
+        self.route_names = site.route.iter().enumerate().map(name).collect();
         let servers = self.site_servers((site, &site.servers), default, &levels);
         if site.delivery == Delivery::Redirect {
             self.redirect_is_possible(&path.key("delivery"));
         }
-        let handling = self.handling(&site.handling, &Conditions::default(), &levels);
+        let everywhere = Conditions::default();
+        let handling = self.handling(&site.handling, &everywhere, &levels);
+        let without_file = self.without_file((&site.servers, false), &everywhere, &levels);
         let classes = self.classes(site, path);
         if let Some(servers) = &servers {
             let shield = servers.shield.iter().map(|shield| &shield.policy);
@@ -89,7 +95,9 @@ impl Check<'_, '_> {
             tls: tls?,
             delivery: site.delivery,
             servers: servers?,
-            handling: self.handled(handling?, access?, (site, &levels))?,
+            handling: self
+                .handled(handling?, access?, (site, &levels))?
+                .with_destination(without_file?),
             large,
             routes: SiteRoutes::default(),
             encoded_controls: site.encoded_controls,

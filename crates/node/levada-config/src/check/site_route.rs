@@ -49,17 +49,16 @@ impl Check<'_, '_> {
                 continue;
             };
             let answer = self.answer(route, &conditions, &place);
-            routes.push(
-                settings
-                    .zip(answer)
-                    .map(|(settings, answer)| (conditions, SiteRoute { answer, ..settings })),
-            );
+            let reroute = self.reroute(route, &conditions, &place);
+            routes.push(settings.zip(answer).zip(reroute).map(|((settings, answer), reroute)| {
+                (conditions, SiteRoute { answer, reroute, ..settings })
+            }));
         }
         let routes: Option<Vec<(Conditions, SiteRoute)>> = routes.into_iter().collect();
         let (conditions, all): (Vec<_>, Vec<_>) = routes?.into_iter().unzip();
-        self.covered_routes(&conditions, &list);
+        self.covered_routes(&conditions, &all, &list);
         match RouteTable::new(conditions) {
-            Ok(table) => Some(SiteRoutes { table: Arc::new(table), all }),
+            Ok(table) => self.with_an_end(SiteRoutes { table: Arc::new(table), all }, &list),
             Err(error) => {
                 self.error(&list, error.to_string())
                     .help("write what the path begins with, as in `/img/**.jpg`");
@@ -88,8 +87,14 @@ impl Check<'_, '_> {
             None
         };
         let handling = self.handling(&route.handling, conditions, &levels)?;
-        let name = route.name.clone().unwrap_or_else(|| (at + 1).to_string());
-        Some(SiteRoute { name: name.into(), handling, answer: None, servers })
+        let asks = route.redirect.is_none() && route.respond.is_none() && route.reroute.is_none();
+        let without_file = match asks {
+            true => self.without_file((&route.servers, true), conditions, &levels)?,
+            false => None,
+        };
+        let handling = handling.with_destination(without_file);
+        let name = self.route_names[at].as_str().into();
+        Some(SiteRoute { name, handling, answer: None, reroute: None, servers })
     }
 
     /// Gives a route its rules of access: those that it states, and for the rest those of its site.
@@ -146,7 +151,7 @@ impl Check<'_, '_> {
                 .help("301, 302, 303, 307 or 308");
         }
         let answer = RouteAnswer::Redirect { status: status?, to: to? };
-        if answer.is_loop(conditions) {
+        if answer.is_loop(conditions) && !conditions.internal {
             self.error(&path.key("to"), "leads to this route again, and so on")
                 .help("let a route before this one take the target, or exclude it");
             return None;
@@ -191,11 +196,11 @@ impl Check<'_, '_> {
     }
 
     /// Warns of routes that never match, because one before them takes all of their requests.
-    fn covered_routes(&mut self, routes: &[Conditions], list: &Path) {
-        for (at, route) in routes.iter().enumerate() {
-            let Some(before) = routes[..at].iter().position(|before| before.covers(route)) else {
-                continue;
-            };
+    fn covered_routes(&mut self, routes: &[Conditions], all: &[SiteRoute], list: &Path) {
+        let keeps = |number: usize| all[number].handling.without_file().is_none();
+        for (at, route) in routes.iter().enumerate().filter(|(_, route)| !route.internal) {
+            let covers = |before: &usize| routes[*before].covers(route) && keeps(*before);
+            let Some(before) = (0..at).find(covers) else { continue };
             let message = format!("never matches: {} takes all its requests", list.index(before));
             self.warning(&list.index(at), message)
                 .help("the first route that matches counts: put the narrower one first");
@@ -235,6 +240,7 @@ impl Check<'_, '_> {
             cookies: cookies?,
             clients: clients.iter().map(|prefix| prefix.0).collect(),
             when: when?,
+            internal: route.internal,
         })
     }
 

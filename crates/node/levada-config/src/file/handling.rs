@@ -167,7 +167,7 @@ pub struct Replacement {
     pub with: String,
 }
 
-/// The body of an error: a file or a path.
+/// The answer in the place of an error: the body that a file or a path has, or the answer of a route.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ErrorPage {
@@ -175,6 +175,32 @@ pub struct ErrorPage {
     pub file: Option<String>,
     /// The path at the origin.
     pub path: Option<String>,
+    /// The request goes on at another route, `@name`, or with another path.
+    #[schemars(length(min = 1), extend("examples" = ["@fallback"]))]
+    pub to: Option<String>,
+    /// The status of the answer of `to`: `error`, that of the error; `answer`, its own; or a number.
+    pub status: Option<ErrorPageStatus>,
+}
+
+/// The status of an answer in the place of an error.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+pub enum ErrorPageStatus {
+    /// This one.
+    Fixed(#[schemars(range(min = 200, max = 599))] u16),
+    /// That of the error or of the answer.
+    Of(StatusOf),
+}
+
+/// The message whose status counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StatusOf {
+    /// The error.
+    Error,
+    /// The answer.
+    Answer,
 }
 
 /// The response during maintenance.

@@ -45,8 +45,8 @@ pub use discovery::Discovery;
 pub use discovery_servers::{Etcd, Kubernetes};
 pub use dns::{Dns, DnsFilter, DnsHttp, DnsRateLimit, DnsSteering, DnsTarget, DnsZone};
 pub use handling::{
-    CacheKey, Cookies, CountedQuery, ErrorPage, Handling, HeaderEdits, IgnoredHeader, Maintenance,
-    MaintenanceTable, StripCookies, WebSocketSettings,
+    CacheKey, Cookies, CountedQuery, ErrorPage, ErrorPageStatus, Handling, HeaderEdits,
+    IgnoredHeader, Maintenance, MaintenanceTable, StatusOf, StripCookies, WebSocketSettings,
 };
 pub use handoff::Handoff;
 pub use large::{Large, LargeProfile, LargeRetry, LargeSettings};

@@ -43,6 +43,12 @@ pub struct SiteRoute {
     /// A condition as an expression: docs/operate/expressions.md.
     #[schemars(extend("examples" = ["request.headers['x-beta'] == '1'"]))]
     pub when: Option<String>,
+    /// Whether only internal redirects lead to the route: `reroute`, `files.else`, `error_pages`.
+    pub internal: bool,
+    /// Its requests go on at another route, `@name`, or with another path, with which the routes are tried again:
+    /// docs/operate/routes.md.
+    #[schemars(length(min = 1), extend("examples" = ["/index.php?page={1}"]))]
+    pub reroute: Option<String>,
     /// Sends the client to another URL.
     pub redirect: Option<Redirect>,
     /// A fixed response.
