@@ -166,12 +166,12 @@ impl AccessRecord {
             None => self.telemetry.log.load_full(),
         };
         let Some(log) = log else { return };
-        let RequestContext { connection, resource, parts, .. } = context;
+        let RequestContext { connection, resource, parts, .. } = &*context;
         self.line = Some(Box::new(AccessLine {
             fields: log.capture(&parts.headers),
             target: match &resource.piece {
                 Some(piece) => piece.url.affix(&log.shown(resource.target())),
-                None => log.shown(resource.target()).into_owned(),
+                None => log.shown(context.asked()).into_owned(),
             },
             log,
             client: if self.from_peer { connection.client } else { context.client },

@@ -38,7 +38,8 @@ impl Adjusting {
     ) -> Self {
         let is_peer = context.connection.listener == ListenerKind::Peer;
         let id = adjustments.use_request_id().then(|| {
-            let trusted = is_peer || node.trust.load().trusts(context.connection.client);
+            let is_own = is_peer || context.answers_error;
+            let trusted = is_own || node.trust.load().trusts(context.connection.client);
             let id = request_id(&mut context.parts.headers, &REQUEST_ID, trusted);
             record.identify(id.clone());
             id
@@ -55,12 +56,12 @@ impl Adjusting {
         self.id.as_ref()
     }
 
-    /// Changes the response.
-    pub(crate) fn finish(self, response: &mut Response<ResponseBody>, cache: CacheResult) {
+    /// Changes the response. `cache` is the result of the cache, or `None` if another route has changed its fields.
+    pub(crate) fn finish(self, response: &mut Response<ResponseBody>, cache: Option<CacheResult>) {
         if let Some(id) = self.id.filter(|_| self.answers_id) {
             response.headers_mut().insert(REQUEST_ID, id);
         }
-        if let Some(edits) = self.edits {
+        if let Some((edits, cache)) = self.edits.zip(cache) {
             edits.apply(response.status(), response.headers_mut(), cache.as_str());
         }
     }

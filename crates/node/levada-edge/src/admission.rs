@@ -129,6 +129,7 @@ pub(crate) fn admit(
         anew,
         zero_copy,
         takes_text,
+        answers_error: false,
     };
     Admitted::Context(Box::new(context))
 }

@@ -11,7 +11,7 @@ use http::{
 use http_body_util::{BodyExt as _, Limited};
 use levada_access::fields::FORWARDED_PROTO;
 use levada_cluster::orders::METHOD;
-use levada_rules::{Adjustments, ErrorPage, Page, RouteAnswer};
+use levada_rules::{Adjustments, Destination, ErrorPage, ErrorRoute, Page, RouteAnswer};
 use levada_store::Label;
 
 use crate::{
@@ -35,11 +35,13 @@ pub(crate) struct Asked {
     method: Method,
     host: String,
     scheme: &'static str,
+    /// The request itself, for a route that answers in the place of the error.
+    again: Option<Box<RequestContext>>,
 }
 
 impl Asked {
     /// `None` for the requests of peers, for purges, and for a fixed response with a body.
-    pub(crate) fn of(context: &RequestContext) -> Option<Self> {
+    pub(crate) fn of(with: &Adjustments, context: &RequestContext) -> Option<Self> {
         let RequestContext { connection, client, resource, parts, .. } = context;
         let is_fixed = |answer: &RouteAnswer| matches!(answer, RouteAnswer::Respond { body, .. } if !body.is_empty());
         let has_body = resource.answer.as_ref().is_some_and(|answer| is_fixed(&answer.0));
@@ -50,27 +52,37 @@ impl Asked {
             method: parts.method.clone(),
             host: resource.host().to_owned(),
             scheme: resource.scheme(),
+            again: with.pages.destinations().next().and_then(|_| context.for_error()),
         })
     }
 
-    /// Gives an error its page, which names the request. `failed`: no server has answered.
+    /// Gives an error its page, which names the request, or has another route answer. `failed`: no server has answered.
     pub(crate) async fn replace(
-        self,
+        mut self,
         node: &Arc<Node>,
         with: &Adjustments,
         failed: bool,
         response: &mut Response<ResponseBody>,
         id: Option<&HeaderValue>,
-    ) {
+    ) -> Option<(Box<RequestContext>, Option<StatusCode>)> {
         let page = match with.pages.find(response.status()) {
-            None | Some(ErrorPage::Route(_)) => None,
+            None => None,
             Some(ErrorPage::File(page)) => Some(page.clone()),
             Some(ErrorPage::Path(path)) => self.of_origin(node, path, failed).await,
+            Some(ErrorPage::Route(ErrorRoute { to, status })) => {
+                let mut context = self.again.take()?;
+                if matches!(to, Destination::Path(_)) && self.method != Method::HEAD {
+                    context.parts.method = Method::GET;
+                }
+                context.go_on(&node.identifier.load(), (to, "error")).ok()?;
+                return Some((context, status.of(response.status())));
+            }
         };
         if let Some(page) = page {
             let page = id.and_then(|id| page.naming(id)).unwrap_or(page);
             respond::with_page(response, &page, &self.method);
         }
+        None
     }
 
     async fn of_origin(&self, node: &Arc<Node>, path: &str, failed: bool) -> Option<Page> {

@@ -14,6 +14,12 @@ use crate::{
 };
 use levada_failure::Failure;
 
+/// Whether the directory has nothing for a request.
+pub(crate) async fn lack(context: &RequestContext) -> bool {
+    let Some(files) = &context.resource.site.files else { return false };
+    !files.has(context.resource.file_target()).await
+}
+
 /// Answers a request of a site that is a directory.
 pub(crate) async fn serve(
     node: &Node,
@@ -33,7 +39,7 @@ pub(crate) async fn serve(
         compress: handling.compress.as_ref(),
         zero_copy: context.zero_copy.as_ref(),
     };
-    let found = files.answer(context.resource.target(), &context.parts, &delivery).await;
+    let found = files.answer(context.resource.file_target(), &context.parts, &delivery).await;
     let mut response = found.map(|body| {
         ResponseBody::new(match body {
             FileBody::Bytes(bytes) => Source::Text(bytes),

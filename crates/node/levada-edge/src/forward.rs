@@ -118,7 +118,8 @@ impl Forwarder {
         let interim = connection.interim().or_else(|| parts.extensions.get().cloned());
         let interim = interim.filter(|_| resource.piece.is_none());
         // The next server must not see an absolute form or a pass.
-        let plain = parts.uri.authority().is_none() && !resource.passed && resource.piece.is_none();
+        let is_asked = !resource.passed && resource.redirects.count == 0;
+        let plain = parts.uri.authority().is_none() && is_asked && resource.piece.is_none();
         let named = |host: &&HeaderValue| plain && host.as_bytes() == resource.host().as_bytes();
         let mut host = headers.get(HOST).filter(named).cloned();
         if host.is_none() {

@@ -3,7 +3,7 @@
 use std::{net::IpAddr, sync::Arc};
 
 use arc_swap::ArcSwap;
-use http::{HeaderMap, HeaderValue, Method, Request};
+use http::{HeaderMap, HeaderValue, Method, Request, request::Parts};
 use levada_access::fields::{DIGEST, FORWARDED_PROTO, PIECE, ROUTE};
 use levada_access::{
     cdn_loop::times_passed,
@@ -12,7 +12,7 @@ use levada_access::{
 use levada_cluster::events::unix_time;
 use levada_fetch::Digest;
 use levada_http::authority;
-use levada_rules::encodes_controls;
+use levada_rules::{Destination, encodes_controls};
 use levada_store::identity::{ResourceUrl, without_port};
 use levada_tls::secret::Secrets;
 use levada_upstream::Piece;
@@ -22,7 +22,7 @@ use crate::{
     resource::RoutedRequest,
     sites::{Site, Sites},
 };
-use levada_config::Settings;
+use levada_config::{RoutedBy, Settings};
 use levada_failure::Failure;
 
 /// Finds the sites and routes of requests.
@@ -94,7 +94,22 @@ impl Identifier {
         }
         let is_peer = listener == ListenerKind::Peer;
         let told = if is_peer { request.headers().get(ROUTE) } else { None };
-        Ok(RoutedRequest::new(site, url, passed, told, client, request))
+        let by = RoutedBy { client, method: request.method(), headers: request.headers() };
+        RoutedRequest::new(site, url, passed, told, &by)
+    }
+
+    /// The request where it goes on within its site.
+    pub fn again(
+        &self,
+        from: &RoutedRequest,
+        client: IpAddr,
+        parts: &Parts,
+        to: (&Destination, &'static str),
+    ) -> Result<RoutedRequest, Failure> {
+        let sites = self.sites.load();
+        let site = sites.find(without_port(from.host())).ok_or(Failure::UnknownHost)?;
+        let by = RoutedBy { client, method: &parts.method, headers: &parts.headers };
+        from.gone_on(site, to, &by)
     }
 
     /// A request whose client another node has sent here, for the route that it took there.

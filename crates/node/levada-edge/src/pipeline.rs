@@ -126,8 +126,14 @@ async fn adjusted(
 ) -> PipelineResult {
     let client = context.client;
     context.takes_text = false;
+    if let Some(to) = &with.without_file
+        && files::lack(&context).await
+    {
+        context.go_on(&node.identifier.load(), (to, "no file"))?;
+        return entered(node, context, record).await;
+    }
     let adjusting = Adjusting::begin(node, with, &mut context, record);
-    let page = if with.pages.is_empty() { None } else { error_page::Asked::of(&context) };
+    let page = if with.pages.is_empty() { None } else { error_page::Asked::of(with, &context) };
     let answer = match adjust::closed(with, &context, record) {
         Some(response) => Ok(response),
         None => admitted(node, context, record).await,
@@ -138,10 +144,31 @@ async fn adjusted(
         failed.answer(&node.name.token, adjusting.id()).map(ResponseBody::text)
     });
     if let Some(page) = page {
-        page.replace(node, with, has_failed, &mut response, adjusting.id()).await;
+        let replacing = page.replace(node, with, has_failed, &mut response, adjusting.id());
+        if let Some((context, status)) = replacing.await
+            && let Ok(mut answer) = entered(node, context, record).await
+        {
+            *answer.status_mut() = status.unwrap_or(answer.status());
+            adjusting.finish(&mut answer, None);
+            return Ok(answer);
+        }
     }
-    adjusting.finish(&mut response, record.cache);
+    adjusting.finish(&mut response, Some(record.cache));
     Ok(response)
+}
+
+/// Answers a request where it has gone on, as its route there says.
+fn entered<'a>(
+    node: &'a Arc<Node>,
+    context: Box<RequestContext>,
+    record: &'a mut AccessRecord,
+) -> large::Dispatched<'a> {
+    Box::pin(async move {
+        match context.resource.handling.adjustments.clone() {
+            None => admitted(node, context, record).await,
+            Some(with) => adjusted(node, &with, context, record).await,
+        }
+    })
 }
 
 /// Answers an admitted request.
@@ -292,7 +319,8 @@ async fn dispatch(
         let slot = now.member(pick.node).slot;
         record.decided(resource, pick, slot);
         let is_me = pick.node == now.me() || relays && !relays_from(node, slot, resource);
-        if resource.site.redirects() && resource.piece.is_none() && !is_me {
+        let may_leave = resource.piece.is_none() && resource.redirects.count == 0;
+        if resource.site.redirects() && may_leave && !is_me {
             return redirect_client(&now, resource, pick.node);
         }
         if is_me {

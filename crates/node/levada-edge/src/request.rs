@@ -5,15 +5,17 @@ use std::{net::IpAddr, sync::Arc};
 use http::{HeaderName, request::Parts};
 use levada_access::fields::SHIELD;
 use levada_body::compress::Accepts;
-use levada_cache::RequestCacheFields;
+use levada_cache::{CONDITIONAL, RequestCacheFields, strip_fields};
 use levada_cluster::nodes::STORED;
+use levada_failure::Failure;
 use levada_http::ZeroCopyQueue;
 use levada_http::websocket::{Handshake, HandshakeFault};
-use levada_rules::{CacheUse, FieldEdits, RequestFacts};
+use levada_rules::{CacheUse, Destination, FieldEdits, RequestFacts};
 use levada_upstream::{BodyBound, ClientBody};
 
 use crate::{
     client_connection::{ClientConnection, ListenerKind},
+    identify::Identifier,
     resource::Resource,
 };
 
@@ -53,6 +55,8 @@ pub struct RequestContext {
     /// Whether the fields of a stored response may be text ([`ResponseBody::with_fields`](crate::body::ResponseBody)):
     /// they go over HTTP/1 or HTTP/2 as they are, and nothing else reads or changes them.
     pub(crate) takes_text: bool,
+    /// Whether another route answers in the place of an error.
+    pub(crate) answers_error: bool,
 }
 
 impl RequestContext {
@@ -80,6 +84,39 @@ impl RequestContext {
             anew: false,
             zero_copy: None,
             takes_text: false,
+            answers_error: false,
+        }
+    }
+
+    /// The same request without a range and conditions, for an answer in the place of an error; `None` if its body
+    /// is gone, or it is such an answer already.
+    pub(crate) fn for_error(&self) -> Option<Box<Self>> {
+        if self.answers_error || self.body.is_some() || self.websocket.is_some() {
+            return None;
+        }
+        let mut parts = self.parts.clone();
+        strip_fields(&mut parts.headers, &CONDITIONAL);
+        let own = Self::own(self.connection.clone(), self.client, self.resource.clone(), parts);
+        let wants = RequestCacheFields::of(&own.parts.headers);
+        Some(Box::new(Self { wants, answers_error: true, ..own }))
+    }
+
+    /// Goes on at another place of the site.
+    pub(crate) fn go_on(
+        &mut self,
+        identifier: &Identifier,
+        to: (&Destination, &'static str),
+    ) -> Result<(), Failure> {
+        let routed = identifier.again(&self.resource, self.client, &self.parts, to)?;
+        self.resource = routed.identified(self.client, &self.parts);
+        Ok(())
+    }
+
+    /// Path and query as the client wrote them.
+    pub(crate) fn asked(&self) -> &str {
+        match self.resource.redirects.count {
+            0 => self.resource.target(),
+            _ => self.parts.uri.path_and_query().map_or("/", |target| target.as_str()),
         }
     }
 

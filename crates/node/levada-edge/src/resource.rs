@@ -2,11 +2,12 @@
 
 use std::{fmt::Display, net::IpAddr, ops::Deref, sync::Arc, time::Duration};
 
-use http::{HeaderMap, HeaderValue, Method, Request, Uri, request::Parts};
+use http::{HeaderMap, HeaderValue, Method, Uri, request::Parts};
 
 use levada_access::access::Access;
+use levada_failure::Failure;
 use levada_fetch::Digest;
-use levada_rules::RequestFacts;
+use levada_rules::{Destination, RequestFacts};
 use levada_store::identity::{ResourceUrl, url_of};
 use levada_types::Key;
 use levada_upstream::Piece;
@@ -15,7 +16,7 @@ use levada_redirector::SharedDecider;
 
 use crate::{routes::Answer, sites::Site};
 use levada_config::{
-    Handling,
+    Handling, Redirects, RoutePlace, RoutedBy,
     identity::{self, Identity},
 };
 
@@ -43,6 +44,8 @@ pub struct RoutedRequest {
     pub url: ResourceUrl,
     /// A peer redirected the client to this node: serve the request, whatever the policy decides.
     pub(crate) passed: bool,
+    /// The internal redirects that led to the route.
+    pub(crate) redirects: Redirects,
     /// The digest that the client requires of the file.
     digest: Option<Digest>,
     /// The requested piece of a file.
@@ -60,25 +63,63 @@ impl Deref for Resource {
 
 impl RoutedRequest {
     /// The request as the first route of the site says that it matches, or the one that a peer has `told`.
-    pub(crate) fn new<B>(
+    pub(crate) fn new(
         site: Arc<Site>,
         url: ResourceUrl,
         passed: bool,
         told: Option<&HeaderValue>,
-        client: IpAddr,
-        request: &Request<B>,
-    ) -> Self {
-        let (handling, access) = (site.handling.clone(), site.access.own().cloned());
-        let (route, answer, digest, piece) = (None, None, None, None);
-        let of_site = Self { site, handling, route, access, answer, url, passed, digest, piece };
-        let Some(routes) = &of_site.site.routes else { return of_site };
-        let facts = of_site.facts(client, request.method(), request.headers());
-        let Some((number, route, answer)) = routes.find(&facts, told) else { return of_site };
+        by: &RoutedBy<'_>,
+    ) -> Result<Self, Failure> {
+        if site.routes.is_none() {
+            return Ok(Self::of_site(site, url, passed, Redirects::default()));
+        }
+        let place = site.settings.routes.place(by, url, told, &mut |_| {});
+        Ok(Self::at(site, place.map_err(|_| Failure::Redirects)?, passed, by))
+    }
+
+    /// The same request where it goes on. `site` is that of its host now.
+    pub(crate) fn gone_on(
+        &self,
+        site: &Arc<Site>,
+        to: (&Destination, &'static str),
+        by: &RoutedBy<'_>,
+    ) -> Result<Self, Failure> {
+        let routes = &site.settings.routes;
+        let number = self.route.as_ref().and_then(|name| routes.named(name.as_bytes()));
+        let place = RoutePlace { number, url: self.url.clone(), redirects: self.redirects };
+        let place = routes.go_on(by, place, to, &mut |_| {}).map_err(|_| Failure::Redirects)?;
+        Ok(Self::at(site.clone(), place, false, by).with_digest(self.digest))
+    }
+
+    fn at(of_host: Arc<Site>, place: RoutePlace, passed: bool, by: &RoutedBy<'_>) -> Self {
+        let RoutePlace { number, url, redirects } = place;
+        let of_site = Self::of_site(of_host, url, passed, redirects);
+        let routes = of_site.site.routes.as_ref();
+        let Some((number, route)) = number.and_then(|at| Some((at, routes?.at(at)?))) else {
+            return of_site;
+        };
+        let answer = route.answer.as_ref().map(|answer| {
+            let location = answer.location(&by.facts(&of_site.url, redirects.internal));
+            Arc::new((answer.clone(), location))
+        });
         let handling = route.handling.clone();
         let access = of_site.site.access.of_route(number).cloned();
         let site = route.site.clone().unwrap_or_else(|| of_site.site.clone());
         let route = Some(route.name.clone());
         Self { site, handling, route, access, answer, ..of_site }
+    }
+
+    fn of_site(site: Arc<Site>, url: ResourceUrl, passed: bool, redirects: Redirects) -> Self {
+        let (handling, access) = (site.handling.clone(), site.access.own().cloned());
+        let (route, answer, digest, piece) = (None, None, None, None);
+        Self { site, handling, route, access, answer, url, passed, redirects, digest, piece }
+    }
+
+    /// Where the request goes on, if its file is not there. It may wait for a disk.
+    pub fn without_file(&self, client: IpAddr, parts: &Parts) -> Option<Destination> {
+        let (files, to) = (self.site.files.as_ref()?, self.handling.without_file()?);
+        let facts = self.facts(client, &parts.method, &parts.headers);
+        (!files.has_now(&self.handling.file_target(&facts))).then(|| to.clone())
     }
 
     /// The same for a piece of the file.
@@ -184,6 +225,12 @@ impl Resource {
     /// Path and query that the origin is asked with, where they are not the client's.
     pub(crate) fn rewritten(&self) -> Option<&Arc<Uri>> {
         self.identity.rewritten()
+    }
+
+    /// Path and query that name a file.
+    pub fn file_target(&self) -> &str {
+        let rewritten = self.rewritten().and_then(|uri| uri.path_and_query());
+        rewritten.map_or(self.target(), |target| target.as_str())
     }
 
     /// Takes the rules of access, which hold once.

@@ -1,18 +1,15 @@
-//! The routes of a site at work.
+//! The routes of a site at work: `levada_config::routing` says which of them a request takes.
 
 use std::sync::Arc;
 
 use http::HeaderValue;
-use levada_rules::{RequestFacts, RouteAnswer, RouteTable};
+use levada_rules::RouteAnswer;
 
 use crate::sites::Site;
 use levada_config::{Handling, SiteRoutes};
 
-/// The routes of a site, of which the first one that matches a request counts.
-pub(crate) struct Routes {
-    table: Arc<RouteTable>,
-    all: Vec<ActiveRoute>,
-}
+/// The routes of a site, in order.
+pub(crate) struct Routes(Vec<ActiveRoute>);
 
 /// The answer of a route, and the URL that it sends the client to.
 pub(crate) type Answer = Arc<(RouteAnswer, Option<HeaderValue>)>;
@@ -20,7 +17,7 @@ pub(crate) type Answer = Arc<(RouteAnswer, Option<HeaderValue>)>;
 /// A route and what its requests get.
 pub(crate) struct ActiveRoute {
     pub(crate) name: Arc<str>,
-    answer: Option<RouteAnswer>,
+    pub(crate) answer: Option<RouteAnswer>,
     pub(crate) handling: Arc<Handling>,
     /// The route's own servers at work; `None`: those of the site.
     pub(crate) site: Option<Arc<Site>>,
@@ -39,32 +36,16 @@ impl Routes {
             ActiveRoute { name: route.name.clone(), answer: route.answer.clone(), handling, site }
         });
         let all: Vec<ActiveRoute> = routes.collect();
-        (!all.is_empty()).then(|| Self { table: settings.table.clone(), all })
+        (!all.is_empty()).then_some(Self(all))
     }
 
     /// The servers of all routes that have their own.
     pub(crate) fn sites(&self) -> impl Iterator<Item = &Arc<Site>> {
-        self.all.iter().filter_map(|route| route.site.as_ref())
+        self.0.iter().filter_map(|route| route.site.as_ref())
     }
 
-    /// The route that a request takes, with its number, and its answer if it asks no server. A peer has `told` the
-    /// one that the request took there; one of this name counts, whatever the request has become on the way.
-    pub(crate) fn find(
-        &self,
-        facts: &RequestFacts<'_>,
-        told: Option<&HeaderValue>,
-    ) -> Option<(usize, &ActiveRoute, Option<Answer>)> {
-        let named = |name: &HeaderValue| {
-            self.all.iter().position(|route| route.name.as_bytes() == name.as_bytes())
-        };
-        let number = match told {
-            Some(name) if name.is_empty() => return None,
-            Some(name) => named(name).or_else(|| self.table.find(facts))?,
-            None => self.table.find(facts)?,
-        };
-        let route = &self.all[number];
-        let answer = route.answer.as_ref();
-        let answer = answer.map(|answer| Arc::new((answer.clone(), answer.location(facts))));
-        Some((number, route, answer))
+    /// The route of this number.
+    pub(crate) fn at(&self, number: usize) -> Option<&ActiveRoute> {
+        self.0.get(number)
     }
 }

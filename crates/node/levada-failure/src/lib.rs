@@ -34,6 +34,8 @@ pub enum Failure {
     Expectation,
     /// The request has passed this CDN too often (RFC 8586).
     Loop,
+    /// The routes of the site send the request on too often.
+    Redirects,
     /// The sender on the peer listener is no peer.
     NoPeer,
     /// The client wants a stored response only, and there is none (RFC 9111 Sec. 5.2.1.7).
@@ -109,7 +111,7 @@ impl Failure {
             Self::Certificate(_) => StatusCode::FORBIDDEN,
             Self::Method => StatusCode::NOT_IMPLEMENTED,
             Self::Expectation => StatusCode::EXPECTATION_FAILED,
-            Self::Loop => StatusCode::LOOP_DETECTED,
+            Self::Loop | Self::Redirects => StatusCode::LOOP_DETECTED,
             Self::NoPeer | Self::NoWebSocket => StatusCode::FORBIDDEN,
             Self::OnlyIfCached => StatusCode::GATEWAY_TIMEOUT,
             Self::ErrorAnswer(_) | Self::Changed | Self::NoPieces => StatusCode::BAD_GATEWAY,
@@ -150,6 +152,7 @@ impl Failure {
             Self::Method => "this method does not pass a cache",
             Self::Expectation => "only 100-continue can be expected",
             Self::Loop => "the request has passed this CDN too often",
+            Self::Redirects => "the routes of the site send the request on too often",
             Self::NoPeer => "only peers may speak here",
             Self::OnlyIfCached => "nothing stored that could be served",
             Self::BadDigest => "levada-digest is neither sha-256= nor md5= with hexadecimal digits",
@@ -183,7 +186,7 @@ impl Failure {
             Self::NoPeer | Self::BodyTooLarge | Self::NoWebSocket | Self::Certificate(_) => {
                 "http_request_denied"
             }
-            Self::Loop => "proxy_loop_detected",
+            Self::Loop | Self::Redirects => "proxy_loop_detected",
             Self::Server(failure) => failure.proxy_error(),
             Self::Changed | Self::NoPieces => "http_protocol_error",
             Self::OnlyIfCached | Self::ErrorAnswer(_) | Self::Starting => "destination_unavailable",

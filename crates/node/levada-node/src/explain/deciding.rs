@@ -39,6 +39,8 @@ pub struct IdentifiedRequest<'a> {
 /// The route of a request, and what it meets there.
 struct Described {
     route: Option<TakenRoute>,
+    /// The path that names a file, if the route has files.
+    file: String,
     expressions: Vec<EvaluatedExpression>,
     access: Vec<String>,
 }
@@ -64,11 +66,14 @@ pub struct DecidingSite<'a> {
 impl Described {
     fn of(asked: &ExplainedRequest, url: &ResourceUrl, site: &SiteSettings) -> Self {
         let (routes, own) = (&site.routes, &site.handling);
-        let route = asked.routed(routes, own, url);
-        let taken = route.as_ref().and_then(|route| route.number);
+        // The URL of the request may be that of an internal redirect.
+        let (place, steps) = asked.place(site, asked.resource().as_ref().unwrap_or(url));
+        let (taken, url) = (place.number, &place.url);
+        let route = asked.routed(routes, own, (&place, steps));
         let handling = taken.map_or(own, |number| &routes.all[number].handling);
         let expressions = asked.expressions(routes, taken, handling, url);
-        Self { route, expressions, access: handling.access.in_words() }
+        let file = handling.file_target(&asked.facts(url, &asked.headers));
+        Self { route, file, expressions, access: handling.access.in_words() }
     }
 }
 
@@ -84,7 +89,7 @@ impl DecidingSite<'_> {
         known: impl FnOnce(Key) -> Option<(u64, u64)>,
     ) -> Explanation {
         let IdentifiedRequest { asked, url, identity, subject: (key, class), part, .. } = *request;
-        let Described { route, expressions, access } = Described::of(asked, url, of_host);
+        let Described { route, file, expressions, access } = Described::of(asked, url, of_host);
         let pieces = match self.settings.servers.switch {
             Some(_) => None,
             None => self.pieces(request, known),
@@ -115,7 +120,7 @@ impl DecidingSite<'_> {
             servers: self.settings.servers.in_words(),
             ..self.decision(self.decider, &wanted)
         };
-        explained.of_files(self.settings, url)
+        explained.of_files(self.settings, &file)
     }
 
     /// The places of the pieces of a file.
@@ -169,7 +174,8 @@ pub fn explain_settings(
     let url = asked.resource().ok_or_else(|| ExplainError::NotAbsolute(asked.url.clone()))?;
     let of_host = settings.site(without_port(url.host()));
     let of_host = of_host.ok_or_else(|| ExplainError::UnknownHost(url.host().to_owned()))?;
-    let taken = of_host.routes.table.find(&asked.facts(&url, &asked.headers));
+    let (place, _) = asked.place(of_host, &url);
+    let (taken, url) = (place.number, place.url);
     let of_route = taken.and_then(|number| of_host.of_route(&of_host.routes.all[number]));
     let site = of_route.as_ref().unwrap_or(of_host);
     let routed = |number: usize| &of_host.routes.all[number].handling;
@@ -254,9 +260,9 @@ impl ShieldChoice {
 
 impl Explanation {
     /// The node that is asked answers, where it serves a directory.
-    fn of_files(self, site: &SiteSettings, url: &ResourceUrl) -> Self {
+    fn of_files(self, site: &SiteSettings, target: &str) -> Self {
         let Some(files) = &site.servers.files else { return self };
-        let file = Some(FileDirectory::new(files).explain(url.target()));
+        let file = Some(FileDirectory::new(files).explain(target));
         let node = Some(self.redirector.clone());
         Self { file, node, reason: Some("files".into()), set: Vec::new(), set_size: 0, ..self }
     }

@@ -6,11 +6,14 @@ use std::{
 };
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
-use levada_rules::RequestFacts;
+use levada_body::files::FileDirectory;
+use levada_rules::{RequestFacts, RouteStep};
 use levada_store::identity::ResourceUrl;
 use serde::{Deserialize, Serialize};
 
-use levada_config::{Handling, SiteRoutes, identity};
+use levada_config::{
+    Handling, Redirects, RoutePlace, RoutedBy, SiteRoutes, SiteSettings, identity,
+};
 
 /// The request that is explained: a GET.
 #[derive(Clone, Debug)]
@@ -83,28 +86,59 @@ impl ExplainedRequest {
         .collect()
     }
 
-    /// The first route of the site that takes the request, and how it is handled.
+    /// The place of the request among the routes of a site, and the way to it.
+    pub fn place(&self, site: &SiteSettings, url: &ResourceUrl) -> (RoutePlace, Vec<RouteStep>) {
+        let by = RoutedBy { client: self.client, method: &Method::GET, headers: &self.headers };
+        let (routes, mut steps) = (&site.routes, Vec::new());
+        let start = RoutePlace { number: None, url: url.clone(), redirects: Redirects::default() };
+        let first = routes.place(&by, url.clone(), None, &mut |step| steps.push(step));
+        let mut place = first.unwrap_or(start);
+        loop {
+            let route = place.number.map(|number| &routes.all[number]);
+            let handling = route.map_or(&site.handling, |route| &route.handling);
+            let servers = route.and_then(|route| route.servers.as_ref()).unwrap_or(&site.servers);
+            let lacking =
+                servers.files.as_ref().zip(handling.without_file()).filter(|(files, _)| {
+                    let facts = by.facts(&place.url, place.redirects.internal);
+                    !FileDirectory::new(files).has_now(&handling.file_target(&facts))
+                });
+            let Some((_, to)) = lacking else { break };
+            let note = &mut |step| steps.push(step);
+            match routes.go_on(&by, place.clone(), (to, "no file"), note) {
+                Ok(next) => place = next,
+                Err(_) => break,
+            }
+        }
+        (place, steps)
+    }
+
+    /// The route that takes the request, how it is handled, and why the routes before it do not take it.
     pub fn routed(
         &self,
         routes: &SiteRoutes,
         of_site: &Handling,
-        url: &ResourceUrl,
+        (place, steps): (&RoutePlace, Vec<RouteStep>),
     ) -> Option<TakenRoute> {
         let words = of_site.in_words();
         if routes.all.is_empty() && words.is_empty() {
             return None;
         }
-        let facts = self.facts(url, &self.headers);
-        let taken = routes.table.find(&facts);
+        let (taken, internal) = (place.number, place.redirects.internal);
+        let facts = RequestFacts { internal, ..self.facts(&place.url, &self.headers) };
         let tried = routes.table.routes().iter().zip(&routes.all);
         let tried = tried.take(taken.unwrap_or(routes.all.len()));
         let not_taken = tried.filter_map(|(conditions, route)| {
             let failed = conditions.first_that_fails(&facts)?;
             Some(RouteNotTaken { name: route.name.to_string(), because: failed.as_str().into() })
         });
+        let words_of = |RouteStep { from, why, target, to }: RouteStep| {
+            let from = from.map_or_else(|| "the site".to_owned(), |name| format!("route {name}"));
+            format!("{from}: {why}, on with {target} at {to}")
+        };
         Some(TakenRoute {
             number: taken,
             name: taken.map(|number| routes.all[number].name.to_string()),
+            way: steps.into_iter().map(words_of).collect(),
             handling: match taken {
                 Some(number) => routes.all[number].handling.in_words(),
                 None => words,
@@ -122,6 +156,9 @@ pub struct TakenRoute {
     pub number: Option<usize>,
     /// Its name; `None` if no route takes the request.
     pub name: Option<String>,
+    /// The internal redirects that lead to it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub way: Vec<String>,
     /// How it handles requests.
     pub handling: Vec<String>,
     /// The routes before it, or all of them.

@@ -54,6 +54,9 @@ fn route(out: &mut impl Write, route: &Json) -> io::Result<()> {
         return Ok(());
     }
     writeln!(out, "route    {}", route["name"].as_str().unwrap_or("none; as the site says"))?;
+    for step in list(&route["way"]) {
+        writeln!(out, "         by {}", word(step))?;
+    }
     for words in list(&route["handling"]) {
         writeln!(out, "         {}", word(words))?;
     }

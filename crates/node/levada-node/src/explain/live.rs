@@ -104,6 +104,12 @@ fn received(
         other => ExplainError::Refused(other.to_string()),
     })?;
     let (mut parts, ()) = request.into_parts();
+    let mut routed = routed;
+    while let Some(to) = routed.without_file(client, &parts) {
+        let to = (&to, "no file");
+        let next = node.identifier.load().again(&routed, client, &parts, to);
+        routed = next.map_err(|failure| ExplainError::Refused(failure.to_string()))?;
+    }
     let asked = ExplainedRequest { client, headers: parts.headers.clone(), ..asked.clone() };
     strip_request(&mut parts.headers);
     let resource = routed.identified(client, &parts);

@@ -41,6 +41,7 @@ mod http3;
 mod in_files;
 mod input;
 mod interim;
+mod internal_redirects;
 mod isolation;
 mod itself;
 mod joints;
