@@ -5,7 +5,7 @@
 use std::{net::Ipv4Addr, sync::Arc};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
-use levada_rules::{CountryLookup, Expression, Failure, Purpose, RequestFacts, Scheme};
+use levada_rules::{CountryLookup, Expression, Failure, Mappings, Purpose, RequestFacts, Scheme};
 use libfuzzer_sys::fuzz_target;
 
 #[derive(Debug)]
@@ -34,7 +34,8 @@ fuzz_target!(|input: (String, String, Vec<(String, Vec<u8>)>)| {
     let facts = RequestFacts::new(client, place, (&Method::GET, &target), &headers);
     for purpose in [Purpose::When, Purpose::Key] {
         let place = String::new();
-        if let Ok(read) = Expression::parse(&source, purpose, place, Some(Arc::new(Nowhere))) {
+        let (countries, mappings) = (Some(Arc::new(Nowhere) as _), Mappings::new());
+        if let Ok(read) = Expression::parse(&source, purpose, place, countries, &mappings) {
             assert_ne!(read.explain(&facts), Err(Failure::Type), "{source}");
         }
     }

@@ -26,6 +26,7 @@ mod site_files;
 mod site_route;
 mod telemetry;
 mod tls;
+mod variables;
 
 use std::{net::SocketAddr, num::NonZero, path::Path as FilePath, sync::Arc, thread};
 
@@ -36,6 +37,7 @@ use crate::{
 use levada_access::{country::Countries, trust::TrustedProxies};
 use levada_cluster::orders::PurgeAccess;
 use levada_observe::redact::RedactedArguments;
+use levada_rules::Mappings;
 use levada_store::CacheSettings;
 use levada_tls::{acme::CertificateState, pem::Certificate};
 use levada_types::{
@@ -56,8 +58,15 @@ pub(crate) fn settings(
     findings: &mut Findings<'_>,
 ) -> Option<Settings> {
     let root = Path::default();
-    let mut check =
-        Check { file, directory, findings, root, countries: None, route_names: Vec::new() };
+    let mut check = Check {
+        file,
+        directory,
+        findings,
+        root,
+        countries: None,
+        route_names: Vec::new(),
+        mappings: Arc::default(),
+    };
     check.addresses();
     // Every site is checked before the first failure returns, so that all errors are reported.
     let listeners = check.listeners();
@@ -142,6 +151,8 @@ struct Check<'c, 'f> {
     countries: Option<Arc<Countries>>,
     /// The names of the routes of the site that is checked.
     route_names: Vec<String>,
+    /// The variables that texts and expressions can name where the check is.
+    mappings: Arc<Mappings>,
 }
 
 /// The default of the largest object that is kept, where there is a disk.

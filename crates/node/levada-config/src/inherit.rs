@@ -91,8 +91,8 @@ fn laid_over(around: &Map<String, Json>, mut own: Map<String, Json>) -> Map<Stri
                     *inner = edits_laid_over(value, std::mem::take(inner));
                 }
             }
-            // The page of one status is a whole.
-            Some((_, Json::Object(inner))) if key == "error_pages" => {
+            // The page of one status is a whole, and so is a variable.
+            Some((_, Json::Object(inner))) if key == "error_pages" || key == "variables" => {
                 for (status, page) in value.as_object().into_iter().flatten() {
                     inner.entry(status.as_str()).or_insert_with(|| page.clone());
                 }

@@ -62,7 +62,8 @@ impl Adjusting {
             response.headers_mut().insert(REQUEST_ID, id);
         }
         if let Some((edits, cache)) = self.edits.zip(cache) {
-            edits.apply(response.status(), response.headers_mut(), cache.as_str());
+            let status = response.status();
+            edits.apply(response.headers_mut(), status, cache.as_str());
         }
     }
 }

@@ -16,7 +16,6 @@ use levada_access::{
 use levada_cache::RequestCacheFields;
 use levada_cluster::events::unix_time;
 use levada_cluster::orders::METHOD;
-use levada_rules::RouteAnswer;
 use levada_store::identity::without_port;
 use levada_tls::client_certificates;
 use levada_upstream::{BodyBound, ServerFailure};
@@ -29,7 +28,6 @@ use crate::{
     request::RequestContext,
     resource::RoutedRequest,
     respond,
-    routes::Answer,
 };
 use levada_failure::{Failed, Failure, PROXY_STATUS};
 
@@ -53,8 +51,7 @@ pub(crate) fn certified(
         ListenerKind::Client { tls } => tls,
     };
     // Without TLS, a site may say where it is.
-    let is_redirect = |answer: &Answer| matches!(answer.0, RouteAnswer::Redirect { .. });
-    if !is_encrypted && resource.answer.as_ref().is_some_and(is_redirect) {
+    if !is_encrypted && resource.answer.as_ref().is_some_and(|answer| answer.is_redirect) {
         return Ok(());
     }
     let client = connection.certified.as_deref();

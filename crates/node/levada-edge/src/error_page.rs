@@ -11,7 +11,7 @@ use http::{
 use http_body_util::{BodyExt as _, Limited};
 use levada_access::fields::FORWARDED_PROTO;
 use levada_cluster::orders::METHOD;
-use levada_rules::{Adjustments, Destination, ErrorPage, ErrorRoute, Page, RouteAnswer};
+use levada_rules::{Adjustments, Destination, ErrorPage, ErrorRoute, Page};
 use levada_store::Label;
 
 use crate::{
@@ -43,8 +43,7 @@ impl Asked {
     /// `None` for the requests of peers, for purges, and for a fixed response with a body.
     pub(crate) fn of(with: &Adjustments, context: &RequestContext) -> Option<Self> {
         let RequestContext { connection, client, resource, parts, .. } = context;
-        let is_fixed = |answer: &RouteAnswer| matches!(answer, RouteAnswer::Respond { body, .. } if !body.is_empty());
-        let has_body = resource.answer.as_ref().is_some_and(|answer| is_fixed(&answer.0));
+        let has_body = resource.answer.as_ref().is_some_and(|answer| !answer.body.is_empty());
         let is_peer = connection.listener == ListenerKind::Peer;
         (!is_peer && !has_body && parts.method.as_str() != METHOD).then(|| Self {
             connection: connection.clone(),

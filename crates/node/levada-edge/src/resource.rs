@@ -7,14 +7,14 @@ use http::{HeaderMap, HeaderValue, Method, Uri, request::Parts};
 use levada_access::access::Access;
 use levada_failure::Failure;
 use levada_fetch::Digest;
-use levada_rules::{Destination, RequestFacts};
+use levada_rules::{Destination, MadeAnswer, RequestFacts};
 use levada_store::identity::{ResourceUrl, url_of};
 use levada_types::Key;
 use levada_upstream::Piece;
 
 use levada_redirector::SharedDecider;
 
-use crate::{routes::Answer, sites::Site};
+use crate::sites::Site;
 use levada_config::{
     Handling, Redirects, RoutePlace, RoutedBy,
     identity::{self, Identity},
@@ -39,7 +39,7 @@ pub struct RoutedRequest {
     /// The rules of access of that route, or of the site.
     access: Option<Arc<Access>>,
     /// The answer of that route, if it asks no server.
-    pub(crate) answer: Option<Answer>,
+    pub(crate) answer: Option<Arc<MadeAnswer>>,
     /// The effective request URI (RFC 9110 Sec. 7.1), as the client wrote it.
     pub url: ResourceUrl,
     /// A peer redirected the client to this node: serve the request, whatever the policy decides.
@@ -98,10 +98,8 @@ impl RoutedRequest {
         let Some((number, route)) = number.and_then(|at| Some((at, routes?.at(at)?))) else {
             return of_site;
         };
-        let answer = route.answer.as_ref().map(|answer| {
-            let location = answer.location(&by.facts(&of_site.url, redirects.internal));
-            Arc::new((answer.clone(), location))
-        });
+        let facts = || by.facts(&of_site.url, redirects.internal);
+        let answer = route.answer.as_ref().map(|answer| Arc::new(answer.made(&facts())));
         let handling = route.handling.clone();
         let access = of_site.site.access.of_route(number).cloned();
         let site = route.site.clone().unwrap_or_else(|| of_site.site.clone());

@@ -10,7 +10,7 @@ use http::{
 use levada_body::partial;
 use levada_cache::{CacheStatus, strip_fields};
 use levada_policy::Pick;
-use levada_rules::{Page, RouteAnswer};
+use levada_rules::{MadeAnswer, Page};
 
 use crate::{
     body::{ResponseBody, Source},
@@ -85,21 +85,11 @@ pub(crate) fn plain(status: StatusCode, text: String) -> Response<ResponseBody> 
 }
 
 /// The answer of a route that asks no server.
-pub(crate) fn route(
-    (answer, location): &(RouteAnswer, Option<HeaderValue>),
-) -> Response<ResponseBody> {
-    match answer {
-        RouteAnswer::Redirect { status, .. } => {
-            let mut response = plain(*status, String::new());
-            let location = location.clone().map(|location| (LOCATION, location));
-            response.headers_mut().extend(location);
-            response
-        }
-        RouteAnswer::Respond { status, content_type, body } => {
-            let answer = levada_failure::fixed(*status, content_type.clone(), body.clone());
-            answer.map(ResponseBody::text)
-        }
-    }
+pub(crate) fn route(answer: &MadeAnswer) -> Response<ResponseBody> {
+    let MadeAnswer { status, content_type, body, location, .. } = answer.clone();
+    let mut response = levada_failure::fixed(status, content_type, body).map(ResponseBody::text);
+    response.headers_mut().extend(location.map(|location| (LOCATION, location)));
+    response
 }
 
 /// Gives a response another body.

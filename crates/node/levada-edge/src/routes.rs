@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use http::HeaderValue;
 use levada_rules::RouteAnswer;
 
 use crate::sites::Site;
@@ -10,9 +9,6 @@ use levada_config::{Handling, SiteRoutes};
 
 /// The routes of a site, in order.
 pub(crate) struct Routes(Vec<ActiveRoute>);
-
-/// The answer of a route, and the URL that it sends the client to.
-pub(crate) type Answer = Arc<(RouteAnswer, Option<HeaderValue>)>;
 
 /// A route and what its requests get.
 pub(crate) struct ActiveRoute {

@@ -18,11 +18,35 @@ pub enum RouteAnswer {
     Respond {
         /// Its status.
         status: StatusCode,
-        /// The media type of its body, if it has one.
-        content_type: Option<HeaderValue>,
+        /// The media type of its body.
+        content_type: HeaderValue,
         /// Its body.
-        body: String,
+        body: RespondBody,
     },
+}
+
+/// The body of a fixed response.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RespondBody {
+    /// As it is.
+    Fixed(String),
+    /// With the values of the request.
+    Template(Template),
+}
+
+/// The answer of a route to one request.
+#[derive(Clone, Debug)]
+pub struct MadeAnswer {
+    /// Its status.
+    pub status: StatusCode,
+    /// Whether it sends the client to another URL.
+    pub is_redirect: bool,
+    /// The URL that it sends the client to.
+    pub location: Option<HeaderValue>,
+    /// The media type of its body, if it has one.
+    pub content_type: Option<HeaderValue>,
+    /// Its body.
+    pub body: String,
 }
 
 impl Template {
@@ -50,11 +74,43 @@ impl RouteAnswer {
         matches!(self, Self::Redirect { to, .. } if to.leads_back_to(route))
     }
 
-    /// The URL that the client is sent to, if this is a redirect.
-    pub fn location(&self, facts: &RequestFacts<'_>) -> Option<HeaderValue> {
+    /// The answer to a request.
+    pub fn made(&self, facts: &RequestFacts<'_>) -> MadeAnswer {
         match self {
-            Self::Redirect { to, .. } => HeaderValue::try_from(to.url(facts)).ok(),
-            Self::Respond { .. } => None,
+            Self::Redirect { status, to } => MadeAnswer {
+                status: *status,
+                is_redirect: true,
+                location: HeaderValue::try_from(to.url(facts)).ok(),
+                content_type: None,
+                body: String::new(),
+            },
+            Self::Respond { status, content_type, body } => {
+                let body = body.made(content_type, facts);
+                let content_type = (!body.is_empty()).then(|| content_type.clone());
+                let (status, is_redirect, location) = (*status, false, None);
+                MadeAnswer { status, is_redirect, location, content_type, body }
+            }
         }
     }
+}
+
+impl RespondBody {
+    /// The body for a request. Values in HTML and XML cannot begin an element.
+    fn made(&self, content_type: &HeaderValue, facts: &RequestFacts<'_>) -> String {
+        let is_markup = || {
+            let kind = String::from_utf8_lossy(content_type.as_bytes()).to_ascii_lowercase();
+            kind.contains("html") || kind.contains("xml")
+        };
+        match self {
+            Self::Fixed(text) => text.clone(),
+            Self::Template(template) if is_markup() => template.text_with(facts, escaped),
+            Self::Template(template) => template.text(facts),
+        }
+    }
+}
+
+/// A value in HTML.
+fn escaped(value: String) -> String {
+    let escapes = [('&', "&amp;"), ('<', "&lt;"), ('>', "&gt;"), ('"', "&quot;"), ('\'', "&#39;")];
+    escapes.into_iter().fold(value, |value, (plain, escape)| value.replace(plain, escape))
 }

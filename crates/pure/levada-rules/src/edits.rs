@@ -12,8 +12,8 @@ use http::{
 };
 
 use crate::{
-    Expression, PatternError, RequestFacts, Template, TemplateError, TemplateKind, TemplateScope,
-    lazy_regex::LazyRegex, pattern::compile,
+    Expression, PatternError, RequestFacts, ResponseFacts, Template, TemplateError, TemplateKind,
+    TemplateScope, lazy_regex::LazyRegex, pattern::compile,
 };
 
 /// Edits of one kind of message, in the order in which they are made.
@@ -119,7 +119,7 @@ impl FieldEdits {
         }
         let template = Template::parse(text, scope)?;
         let value = match template.fixed() {
-            Some(_) => FieldValue::Fixed(template.field("")),
+            Some(_) => FieldValue::Fixed(template.field(None)),
             None => FieldValue::Template(template),
         };
         let (change, word) = match edit {
@@ -232,12 +232,13 @@ impl FieldEdits {
         Arc::new(Self { edits, not_on_errors, text: String::new() })
     }
 
-    /// Makes the edits, which are bound, in the fields of a response. `cache` is the result of the cache.
-    pub fn apply(&self, status: StatusCode, headers: &mut HeaderMap, cache: &str) {
+    /// Makes the edits, which are bound, in the fields of a response with this status. `cache` is the result of the
+    /// cache.
+    pub fn apply(&self, headers: &mut HeaderMap, status: StatusCode, cache: &str) {
         let all = self.not_on_errors.is_empty() || is_usual(status);
         for (name, change) in &self.edits {
             if all || !self.not_on_errors.contains(name) {
-                change.apply(name, headers, cache);
+                change.apply(name, headers, Some((status, cache)));
             }
         }
     }
@@ -245,7 +246,7 @@ impl FieldEdits {
     /// Makes those edits, which are bound, that decide which stored response answers a request.
     pub fn apply_to_received(&self, headers: &mut HeaderMap) {
         for (name, change) in self.edits.iter().filter(|(name, change)| !change.is_last(name)) {
-            change.apply(name, headers, "");
+            change.apply(name, headers, None);
         }
     }
 
@@ -255,14 +256,14 @@ impl FieldEdits {
             !change.is_last(name) && removed.contains(name)
         };
         for (name, change) in self.edits.iter().filter(|(name, change)| lost(name, change)) {
-            change.apply(name, headers, "");
+            change.apply(name, headers, None);
         }
     }
 
     /// Makes the other edits, in the fields that are sent to the origin.
     pub fn apply_to_sent(&self, headers: &mut HeaderMap) {
         for (name, change) in self.edits.iter().filter(|(name, change)| change.is_last(name)) {
-            change.apply(name, headers, "");
+            change.apply(name, headers, None);
         }
     }
 
@@ -295,14 +296,27 @@ impl FieldEdits {
 }
 
 impl FieldChange {
-    fn apply(&self, name: &HeaderName, headers: &mut HeaderMap, cache: &str) {
+    /// `response` are the status of a response, and the result of the cache.
+    fn apply(
+        &self,
+        name: &HeaderName,
+        headers: &mut HeaderMap,
+        response: Option<(StatusCode, &str)>,
+    ) {
+        let field = |value: &FieldValue, headers: &HeaderMap| match response {
+            Some((status, cache)) => value.field(Some(&ResponseFacts { cache, status, headers })),
+            None => value.field(None),
+        };
         match self {
             Self::Remove => drop(headers.remove(name)),
-            Self::Set(value) => match value.field(cache) {
+            Self::Set(value) => match field(value, headers) {
                 Some(value) => drop(headers.insert(name, value)),
                 None => drop(headers.remove(name)),
             },
-            Self::Add(value) => headers.extend(value.field(cache).map(|v| (name.clone(), v))),
+            Self::Add(value) => {
+                let value = field(value, headers);
+                headers.extend(value.map(|value| (name.clone(), value)));
+            }
             Self::Replace(replacement) => replacement.apply(name, headers),
         }
     }
@@ -363,10 +377,10 @@ fn named_groups(with: &str) -> impl Iterator<Item = &str> {
 }
 
 impl FieldValue {
-    fn field(&self, cache: &str) -> Option<HeaderValue> {
+    fn field(&self, response: Option<&ResponseFacts<'_>>) -> Option<HeaderValue> {
         match self {
             Self::Fixed(value) => value.clone(),
-            Self::Template(template) => template.field(cache),
+            Self::Template(template) => template.field(response),
         }
     }
 }
@@ -433,7 +447,8 @@ mod tests {
 
     fn edits(kind: TemplateKind, list: &[(&str, FieldEdit, &str)]) -> Arc<FieldEdits> {
         let route = Conditions::default();
-        let scope = TemplateScope { route: &route, kind, countries: None };
+        let mappings = &crate::Mappings::new();
+        let scope = TemplateScope { route: &route, kind, countries: None, mappings };
         let mut edits = FieldEdits::default();
         for (name, edit, text) in list {
             edits.push(name, (*edit, text), &scope).unwrap();
@@ -451,7 +466,7 @@ mod tests {
         headers.insert("location", HeaderValue::from_static("http://10.0.1.1:80/a?b"));
         headers.append("set-cookie", HeaderValue::from_static("a=b; Domain=app.example"));
         headers.append("set-cookie", HeaderValue::from_static("c=d"));
-        edits.apply(StatusCode::OK, &mut headers, "");
+        edits.apply(&mut headers, StatusCode::OK, "");
         assert_eq!(headers["location"], "/x/a?b");
         let cookies: Vec<_> = headers.get_all("set-cookie").iter().collect();
         assert_eq!(cookies, ["a=b; Domain=www.example", "c=d"]);
@@ -472,7 +487,7 @@ mod tests {
         let mut edits = FieldEdits::default();
         let route = Conditions::default();
         let kind = TemplateKind::ResponseField;
-        let scope = TemplateScope { route: &route, kind, countries: None };
+        let scope = TemplateScope { route: &route, kind, countries: None, mappings: &crate::Mappings::new() };
         for name in ["x-a", "x-b"] {
             edits.push(name, (FieldEdit::Add, "{method}"), &scope).unwrap();
         }
@@ -481,7 +496,7 @@ mod tests {
         let bound = bound(&Arc::new(edits), &HeaderMap::new());
         for (status, number) in [(200, 2), (308, 2), (404, 1), (202, 1)] {
             let mut headers = HeaderMap::new();
-            bound.apply(StatusCode::from_u16(status).unwrap(), &mut headers, "");
+            bound.apply(&mut headers, StatusCode::from_u16(status).unwrap(), "");
             assert_eq!(headers.len(), number, "{status}");
         }
     }
@@ -497,6 +512,7 @@ mod tests {
         let mut edits = FieldEdits::clone(&edits(
             TemplateKind::ResponseField,
             &[
+                ("X-Was", FieldEdit::Set, "{status} {response.x-cache} {arg.b}"),
                 ("X-Cache", FieldEdit::Set, "{cache} for {client}"),
                 ("Vary", FieldEdit::Add, "X-A"),
                 ("X-Empty", FieldEdit::Set, "{header.x-none}"),
@@ -509,8 +525,9 @@ mod tests {
         {
             fields.append(name, HeaderValue::from_static(value));
         }
-        bound(&Arc::new(edits), &HeaderMap::new()).apply(StatusCode::OK, &mut fields, "hit");
+        bound(&Arc::new(edits), &HeaderMap::new()).apply(&mut fields, StatusCode::OK, "hit");
         assert_eq!(fields["x-cache"], "hit for 192.0.2.1");
+        assert_eq!(fields["x-was"], "200 old", "the argument has no value");
         assert_eq!(fields.get_all("vary").iter().count(), 2);
         assert!(!fields.contains_key("server") && !fields.contains_key("x-empty"));
     }
@@ -554,7 +571,7 @@ mod tests {
             }
             let list = [("X-B", FieldEdit::Set, "a{header.x-a}b")];
             let mut fields = HeaderMap::new();
-            bound(&edits(TemplateKind::RequestField, &list), &sent).apply(StatusCode::OK, &mut fields, "");
+            bound(&edits(TemplateKind::RequestField, &list), &sent).apply(&mut fields, StatusCode::OK, "");
             let value = fields["x-b"].as_bytes();
             prop_assert!(!value.iter().any(u8::is_ascii_control));
         }

@@ -15,6 +15,7 @@
 //!           Selector       a condition in one word, by which a request passes the cache by
 //! fetch ──► FetchFields    the fields that a shared fetch has in addition to those of the key
 //! edits ──► FieldEdits     changes of header fields, whose values are Templates
+//! all   ──► Mapping        variables of the operator: tables of values, shares of requests
 //! all   ──► Expression     a condition or a value in CEL
 //! ```
 
@@ -34,6 +35,7 @@ mod fetch_fields;
 mod key_rules;
 mod lazy_regex;
 mod maintenance;
+mod mapping;
 mod normal_path;
 mod pattern;
 mod prefixes;
@@ -43,7 +45,7 @@ mod table;
 mod template;
 
 pub use adjustments::Adjustments;
-pub use answer::RouteAnswer;
+pub use answer::{MadeAnswer, RespondBody, RouteAnswer};
 pub use caching::{CacheUse, CachingRules};
 pub use conditions::{Condition, Conditions, FieldPattern};
 pub use deception::fits_its_url;
@@ -59,11 +61,12 @@ pub use facts::{RequestFacts, Scheme};
 pub use fetch_fields::{FetchFields, SentFields, UnkeyedFields};
 pub use key_rules::{KeyRules, QueryRule};
 pub use maintenance::{Maintenance, Page};
+pub use mapping::{MOST_MAPPINGS, MappedValues, Mapping, Mappings, ValueTable};
 pub use normal_path::normal_path;
 pub use pattern::{PathPattern, PathRegex, PatternError, TextPattern};
 pub use rewrite::Rewrite;
 pub use selector::{Selector, SelectorError};
 pub use table::{RouteTable, TableError};
 pub use template::{
-    CountryLookup, REQUEST_ID, Template, TemplateError, TemplateKind, TemplateScope,
+    CountryLookup, REQUEST_ID, ResponseFacts, Template, TemplateError, TemplateKind, TemplateScope,
 };

@@ -124,7 +124,8 @@ mod tests {
     fn template(path: &str, text: &str) -> Rewrite {
         let route =
             Conditions { paths: vec![PathPattern::parse(path).unwrap()], ..Conditions::default() };
-        let scope = TemplateScope { route: &route, kind: TemplateKind::Url, countries: None };
+        let (kind, mappings) = (TemplateKind::Url, &crate::Mappings::new());
+        let scope = TemplateScope { route: &route, kind, countries: None, mappings };
         Rewrite::Template(Template::parse(text, &scope).unwrap())
     }
 

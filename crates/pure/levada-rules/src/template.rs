@@ -2,10 +2,10 @@
 
 use std::{fmt, net::IpAddr, sync::Arc};
 
-use http::{HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
-use crate::{Conditions, Expression, ExpressionError, Purpose, RequestFacts};
+use crate::{Conditions, Expression, ExpressionError, Mapping, Mappings, Purpose, RequestFacts};
 
 /// The field with the identifier of a request.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -36,6 +36,10 @@ enum Variable {
     Method,
     Header(HeaderName),
     Cookie(String),
+    Argument(String),
+    Mapped(Arc<Mapping>),
+    Status,
+    Response(HeaderName),
     Country(Arc<dyn CountryLookup>),
     Cache,
     Capture(usize),
@@ -47,6 +51,9 @@ impl PartialEq for Variable {
         match (self, other) {
             (Self::Header(one), Self::Header(other)) => one == other,
             (Self::Cookie(one), Self::Cookie(other)) => one == other,
+            (Self::Argument(one), Self::Argument(other)) => one == other,
+            (Self::Mapped(one), Self::Mapped(other)) => one == other,
+            (Self::Response(one), Self::Response(other)) => one == other,
             (Self::Country(one), Self::Country(other)) => one.version() == other.version(),
             (Self::Capture(one), Self::Capture(other)) => one == other,
             (Self::Expression(one), Self::Expression(other)) => one == other,
@@ -72,6 +79,19 @@ pub struct TemplateScope<'a> {
     pub kind: TemplateKind,
     /// The countries of addresses, where they are known.
     pub countries: Option<&'a Arc<dyn CountryLookup>>,
+    /// The variables of the operator.
+    pub mappings: &'a Mappings,
+}
+
+/// What is known of a response before its fields are edited.
+#[derive(Clone, Copy, Debug)]
+pub struct ResponseFacts<'a> {
+    /// The result of the cache.
+    pub cache: &'a str,
+    /// Its status.
+    pub status: StatusCode,
+    /// Its fields.
+    pub headers: &'a HeaderMap,
 }
 
 /// The kind of text that a template makes.
@@ -91,15 +111,16 @@ impl TemplateKind {
         match self {
             Self::Url => {
                 "client, host, scheme, path, query, ?query, uri, method, country, header.NAME, \
-                 cookie.NAME, and captures such as {1}"
+                 cookie.NAME, arg.NAME, vars.NAME, and captures such as {1}"
             }
             Self::RequestField => {
                 "client, host, scheme, path, query, ?query, uri, method, country, request_id, \
-                 header.NAME, cookie.NAME, and captures such as {1}"
+                 header.NAME, cookie.NAME, arg.NAME, vars.NAME, and captures such as {1}"
             }
             Self::ResponseField => {
                 "client, host, scheme, path, query, ?query, uri, method, country, request_id, cache, \
-                 header.NAME, cookie.NAME, and captures such as {1}"
+                 status, response.NAME, header.NAME, cookie.NAME, arg.NAME, vars.NAME, and captures \
+                 such as {1}"
             }
         }
     }
@@ -182,6 +203,39 @@ impl Template {
         })
     }
 
+    /// The mappings in it.
+    pub(crate) fn mappings(&self) -> impl Iterator<Item = &Arc<Mapping>> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Variable(Variable::Mapped(mapping)) => Some(mapping),
+            _ => None,
+        })
+    }
+
+    /// Whether it has expressions.
+    pub fn has_expressions(&self) -> bool {
+        self.expressions().next().is_some()
+    }
+
+    /// The plain text for a request.
+    pub fn text(&self, facts: &RequestFacts<'_>) -> String {
+        self.text_with(facts, |value| value)
+    }
+
+    /// The same where each value is changed before it is put in.
+    pub fn text_with(&self, facts: &RequestFacts<'_>, change: impl Fn(String) -> String) -> String {
+        if let Some(text) = self.fixed() {
+            return text.to_owned();
+        }
+        let captures = self.captures(facts);
+        let texts = self.parts.iter().map(|part| match part {
+            Part::Text(text) => text.clone(),
+            Part::Variable(variable) => {
+                change(variable.value(facts, &captures).unwrap_or_default())
+            }
+        });
+        texts.collect()
+    }
+
     /// The text, if it has no variables.
     pub(crate) fn fixed(&self) -> Option<&str> {
         match &self.parts[..] {
@@ -220,9 +274,15 @@ impl Template {
         for part in &self.parts {
             match part {
                 Part::Text(text) => url.push_str(text),
+                // The operator writes its values as parts of a URL.
+                Part::Variable(Variable::Mapped(mapping)) if !url.contains('?') => {
+                    url.push_str(&mapping.choose(facts).url(facts));
+                }
                 Part::Variable(variable) => {
                     let value = variable.value(facts, &captures);
                     let set = match variable.is_encoded() {
+                        true if url.contains('?') => ENCODED,
+                        true if matches!(variable, Variable::Argument(_)) => ARGUMENT_IN_PATH,
                         true => ENCODED,
                         false if url.contains('?') => ARGUMENT,
                         false => DECODED,
@@ -234,8 +294,8 @@ impl Template {
         url
     }
 
-    /// The same text with the values of this request. Only the result of the cache is left, which is not
-    /// known yet.
+    /// The same text with the values of this request. Only those of the response are left, which are not known
+    /// yet.
     pub(crate) fn bind(&self, facts: &RequestFacts<'_>) -> Self {
         let captures = self.captures(facts);
         let bound = self.parts.iter().map(|part| match part {
@@ -250,22 +310,28 @@ impl Template {
 
     /// A bound text as the value of a header field; `None` if it is empty. Control characters become spaces
     /// (RFC 9110 Sec. 5.5), so that a value cannot begin another field.
-    pub(crate) fn field(&self, cache: &str) -> Option<HeaderValue> {
-        let texts = self.parts.iter().map(|part| match part {
-            Part::Text(text) => text,
-            Part::Variable(_) => cache,
-        });
-        let text: String = texts
-            .flat_map(str::chars)
-            .map(|c| if c.is_ascii_control() { ' ' } else { c })
-            .collect();
+    pub(crate) fn field(&self, response: Option<&ResponseFacts<'_>>) -> Option<HeaderValue> {
+        let mut text = String::new();
+        for part in &self.parts {
+            match part {
+                Part::Text(own) => text.push_str(own),
+                Part::Variable(variable) => {
+                    text.extend(response.map(|response| variable.of_response(response)));
+                }
+            }
+        }
+        let text: String =
+            text.chars().map(|c| if c.is_ascii_control() { ' ' } else { c }).collect();
         let text = text.trim();
         if text.is_empty() { None } else { HeaderValue::try_from(text).ok() }
     }
 
-    /// Whether it has no variable but the result of the cache.
+    /// Whether it has no variables but those of the response.
     pub(crate) fn is_bound(&self) -> bool {
-        let bound = |part: &Part| matches!(part, Part::Text(_) | Part::Variable(Variable::Cache));
+        let bound = |part: &Part| match part {
+            Part::Text(_) => true,
+            Part::Variable(variable) => variable.is_of_response(),
+        };
         self.parts.iter().all(bound)
     }
 
@@ -283,6 +349,17 @@ fn variable(name: &str, scope: &TemplateScope<'_>) -> Result<Variable, TemplateE
     if let Some(cookie) = name.strip_prefix("cookie.").filter(|cookie| !cookie.is_empty()) {
         return Ok(Variable::Cookie(cookie.to_owned()));
     }
+    if let Some(argument) = name.strip_prefix("arg.").filter(|argument| !argument.is_empty()) {
+        return Ok(Variable::Argument(argument.to_owned()));
+    }
+    if let Some(mapping) = name.strip_prefix("vars.") {
+        return scope.mappings.get(mapping).cloned().map(Variable::Mapped).ok_or_else(unknown);
+    }
+    if let Some(header) = name.strip_prefix("response.") {
+        let header =
+            HeaderName::try_from(header).ok().filter(|_| kind == TemplateKind::ResponseField);
+        return header.map(Variable::Response).ok_or_else(unknown);
+    }
     Ok(match name {
         "client" => Variable::Client,
         "host" => Variable::Host,
@@ -295,6 +372,7 @@ fn variable(name: &str, scope: &TemplateScope<'_>) -> Result<Variable, TemplateE
         "country" => Variable::Country(scope.countries.ok_or(TemplateError::NoCountries)?.clone()),
         "request_id" if kind != TemplateKind::Url => Variable::Header(REQUEST_ID),
         "cache" if kind == TemplateKind::ResponseField => Variable::Cache,
+        "status" if kind == TemplateKind::ResponseField => Variable::Status,
         _ => {
             let named = || route.path_regex.as_ref().and_then(|regex| regex.named(name));
             let captures = route.captures();
@@ -330,7 +408,8 @@ fn expression_end(text: &str) -> Option<usize> {
 
 fn expression(source: &str, scope: &TemplateScope<'_>) -> Result<Variable, TemplateError> {
     let (source, countries) = (source.trim(), scope.countries.cloned());
-    let parsed = Expression::parse(source, Purpose::Value, "{= ...}".to_owned(), countries);
+    let place = "{= ...}".to_owned();
+    let parsed = Expression::parse(source, Purpose::Value, place, countries, scope.mappings);
     parsed.map(Variable::Expression).map_err(|error| match error {
         ExpressionError::NoCountries => TemplateError::NoCountries,
         error => TemplateError::Expression(error),
@@ -360,15 +439,41 @@ impl Variable {
             Self::Country(countries) => countries.country(facts.client).unwrap_or_default(),
             Self::Capture(number) => captures.get(*number).copied().unwrap_or_default().to_owned(),
             Self::Expression(expression) => expression.text(facts),
-            Self::Cache => return None,
+            Self::Argument(name) => facts.argument(name).unwrap_or_default().to_owned(),
+            Self::Mapped(mapping) => mapping.value(facts),
+            Self::Cache | Self::Status | Self::Response(_) => return None,
         })
+    }
+
+    /// Whether its value is known only with the response.
+    fn is_of_response(&self) -> bool {
+        matches!(self, Self::Cache | Self::Status | Self::Response(_))
+    }
+
+    /// Its value, if it is known only with the response.
+    fn of_response(&self, response: &ResponseFacts<'_>) -> String {
+        match self {
+            Self::Cache => response.cache.to_owned(),
+            Self::Status => response.status.as_str().to_owned(),
+            Self::Response(name) => {
+                let value = response.headers.get(name).map_or(&b""[..], |value| value.as_bytes());
+                String::from_utf8_lossy(value).into_owned()
+            }
+            _ => String::new(),
+        }
     }
 
     /// Whether the value is a part of a URL already.
     fn is_encoded(&self) -> bool {
         matches!(
             self,
-            Self::Host | Self::Scheme | Self::Path | Self::Query | Self::QueryPart | Self::Uri
+            Self::Host
+                | Self::Scheme
+                | Self::Path
+                | Self::Query
+                | Self::QueryPart
+                | Self::Uri
+                | Self::Argument(_)
         )
     }
 }
@@ -385,6 +490,9 @@ const ENCODED: &AsciiSet = &CONTROLS
     .add(b'{')
     .add(b'|')
     .add(b'}');
+
+/// Those, and what would begin a query in the path that an argument as the client wrote it is put into.
+const ARGUMENT_IN_PATH: &AsciiSet = &ENCODED.add(b'?').add(b'#');
 
 /// Those, and what would end the path that a decoded value is put into.
 pub(crate) const DECODED: &AsciiSet = &ENCODED.add(b'%').add(b'?').add(b'#').add(b'[').add(b']');
@@ -418,7 +526,10 @@ mod tests {
         route: &Conditions,
         kind: TemplateKind,
     ) -> Result<Template, TemplateError> {
-        Template::parse(text, &TemplateScope { route, kind, countries: None })
+        Template::parse(
+            text,
+            &TemplateScope { route, kind, countries: None, mappings: &Mappings::new() },
+        )
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::{net::IpAddr, sync::Arc};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use levada_rules::{
-    CountryLookup, Expression, ExpressionError, Failure, Purpose, RequestFacts, Scheme,
+    CountryLookup, Expression, ExpressionError, Failure, Mappings, Purpose, RequestFacts, Scheme,
 };
 use proptest::prelude::*;
 
@@ -59,7 +59,7 @@ impl Asked {
 }
 
 fn parse(source: &str, purpose: Purpose) -> Result<Expression, ExpressionError> {
-    Expression::parse(source, purpose, "here".to_owned(), Some(Arc::new(Germany)))
+    Expression::parse(source, purpose, "here".to_owned(), Some(Arc::new(Germany)), &Mappings::new())
 }
 
 fn condition(source: &str) -> Expression {
@@ -320,7 +320,13 @@ fn wrong_expressions_are_refused_with_what_is_wrong() {
         let found = error(source).to_string();
         assert!(found.contains(expected), "{source}: {found}");
     }
-    let without = Expression::parse("source.country == 'DE'", Purpose::When, String::new(), None);
+    let without = Expression::parse(
+        "source.country == 'DE'",
+        Purpose::When,
+        String::new(),
+        None,
+        &Mappings::new(),
+    );
     assert_eq!(without.unwrap_err(), ExpressionError::NoCountries);
 }
 

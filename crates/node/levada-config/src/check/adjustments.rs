@@ -32,7 +32,8 @@ impl Check<'_, '_> {
         route: &Conditions,
         levels: &KeyLevels,
     ) -> Option<Option<Arc<Adjustments>>> {
-        let request = TemplateScope { route, kind: TemplateKind::RequestField, countries: None };
+        let (kind, mappings) = (TemplateKind::RequestField, &*self.mappings.clone());
+        let request = TemplateScope { route, kind, countries: None, mappings };
         let response = TemplateScope { kind: TemplateKind::ResponseField, ..request };
         let request = self.edits(&of.request_headers, "request_headers", &request, levels);
         let response = self.edits(&of.response_headers, "response_headers", &response, levels);

@@ -14,10 +14,12 @@ impl Check<'_, '_> {
         path: &Path,
     ) -> Option<Option<Expression>> {
         let Some(text) = text else { return Some(None) };
-        let mut parsed = Expression::parse(text, purpose, path.to_string(), None);
+        let mappings = &*self.mappings.clone();
+        let mut parsed = Expression::parse(text, purpose, path.to_string(), None, mappings);
         if let Err(ExpressionError::NoCountries) = parsed {
             let countries = self.client_countries(path)?;
-            parsed = Expression::parse(text, purpose, path.to_string(), Some(countries));
+            let place = path.to_string();
+            parsed = Expression::parse(text, purpose, place, Some(countries), mappings);
         }
         match parsed {
             Ok(expression) => Some(Some(expression)),

@@ -70,6 +70,9 @@ impl Check<'_, '_> {
             route.name.clone().unwrap_or_else(|| (at + 1).to_string())
         };
         self.route_names = site.route.iter().enumerate().map(name).collect();
+        let own = self.variables(&site.handling.variables, &levels);
+        let has_variables = own.is_some();
+        self.mappings = own.unwrap_or_default();
         let servers = self.site_servers((site, &site.servers), default, &levels);
         if site.delivery == Delivery::Redirect {
             self.redirect_is_possible(&path.key("delivery"));
@@ -104,7 +107,8 @@ impl Check<'_, '_> {
             log: log?,
             forms: KeyForms::default(),
         };
-        Some(SiteSettings { routes: routes?, ..settings }.with_spaces())
+        let settings = SiteSettings { routes: routes?, ..settings }.with_spaces();
+        has_variables.then_some(settings)
     }
 
     /// The servers of a site or of a route.

@@ -7,8 +7,9 @@ use http::{HeaderName, HeaderValue, Method, StatusCode};
 use levada_access::access::AccessSettings;
 use levada_redirector::PolicyChoice;
 use levada_rules::{
-    Conditions, FieldPattern, PathPattern, PathRegex, PatternError, Purpose, RouteAnswer,
-    RouteTable, Scheme, Template, TemplateError, TemplateKind, TemplateScope, TextPattern,
+    Conditions, FieldPattern, PathPattern, PathRegex, PatternError, Purpose, RespondBody,
+    RouteAnswer, RouteTable, Scheme, Template, TemplateError, TemplateKind, TemplateScope,
+    TextPattern,
 };
 use levada_types::document::Path;
 
@@ -35,9 +36,20 @@ impl Check<'_, '_> {
         let list = path.key("route");
         self.route_names(&site.route, &list);
         let own = &*inherit::SERVERS_KEYS;
+        let of_site = self.mappings.clone();
         let mut routes = Vec::new();
         for (at, route) in site.route.iter().enumerate() {
             let place = list.index(at);
+            if route.handling.variables != site.handling.variables {
+                let levels = KeyLevels::of_route(&place, path, &self.root);
+                let own = self.variables(&route.handling.variables, &levels);
+                if own.is_none() {
+                    routes.push(None);
+                }
+                self.mappings = own.unwrap_or_default();
+            } else {
+                self.mappings = of_site.clone();
+            }
             let conditions = self.conditions(route, &place);
             let none = Conditions::default();
             let known = conditions.as_ref().unwrap_or(&none);
@@ -125,7 +137,9 @@ impl Check<'_, '_> {
                 let path = path.key("redirect");
                 self.redirect(redirect, conditions, &path).map(Some)
             }
-            (None, Some(respond)) => self.respond(respond, &path.key("respond")).map(Some),
+            (None, Some(respond)) => {
+                self.respond(respond, conditions, &path.key("respond")).map(Some)
+            }
             (Some(_), Some(_)) => {
                 let message = "stands beside `redirect`: a route has the one or the other";
                 self.error(&path.key("respond"), message).none()
@@ -161,7 +175,8 @@ impl Check<'_, '_> {
 
     /// A template of a URL.
     pub(super) fn url(&mut self, text: &str, route: &Conditions, path: &Path) -> Option<Template> {
-        let scope = TemplateScope { route, kind: TemplateKind::Url, countries: None };
+        let (kind, mappings) = (TemplateKind::Url, &*self.mappings.clone());
+        let scope = TemplateScope { route, kind, countries: None, mappings };
         let read = match Template::parse(text, &scope) {
             Err(TemplateError::NoCountries) => {
                 let countries = self.client_countries(path)?;
@@ -172,15 +187,29 @@ impl Check<'_, '_> {
         read.map_err(|error| self.template_error(&error, scope.kind, path)).ok()
     }
 
-    fn respond(&mut self, respond: &file::Respond, path: &Path) -> Option<RouteAnswer> {
+    fn respond(
+        &mut self,
+        respond: &file::Respond,
+        conditions: &Conditions,
+        path: &Path,
+    ) -> Option<RouteAnswer> {
         let status = StatusCode::from_u16(respond.status).ok()?;
         let Ok(content_type) = HeaderValue::try_from(&respond.content_type) else {
             return self
                 .error(&path.key("content_type"), "cannot be the value of a header field")
                 .none();
         };
-        let content_type = (!respond.body.is_empty()).then_some(content_type);
-        Some(RouteAnswer::Respond { status, content_type, body: respond.body.clone() })
+        let body = match &respond.template {
+            None => RespondBody::Fixed(respond.body.clone()),
+            Some(_) if !respond.body.is_empty() => {
+                let message = "stands beside `body`: a response has one body";
+                return self.error(&path.key("template"), message).none();
+            }
+            Some(text) => {
+                RespondBody::Template(self.url(text, conditions, &path.key("template"))?)
+            }
+        };
+        Some(RouteAnswer::Respond { status, content_type, body })
     }
 
     /// Checks that no two routes have the same name.
@@ -256,7 +285,7 @@ impl Check<'_, '_> {
         })
     }
 
-    fn pattern_error(&mut self, error: &PatternError, path: &Path) {
+    pub(super) fn pattern_error(&mut self, error: &PatternError, path: &Path) {
         let help = match error {
             PatternError::Syntax(_) => Some(
                 "as in Rust's regex crate: no look-around, no references back; write it in single \

@@ -106,6 +106,8 @@ pub struct Handling {
     /// Path and query that the origin is asked with, with variables. See docs/operate/rewrites.md.
     #[schemars(extend("examples" = ["/new/{1}"]))]
     pub rewrite: Option<String>,
+    /// Variables of the operator, `{vars.NAME}`: a table of values, or shares of requests. See docs/operate/variables.md.
+    pub variables: BTreeMap<String, VariableTable>,
     /// Bodies of errors by status, as in `"404"` or `"5xx"`. See docs/operate/rewrites.md.
     pub error_pages: BTreeMap<String, ErrorPage>,
     /// Answers all clients alike while servers are worked on: `true`, or a table. See
@@ -165,6 +167,36 @@ pub struct Replacement {
     pub pattern: String,
     /// The new text, with `$1` or `${name}` for a group of the expression.
     pub with: String,
+}
+
+/// A variable of the operator.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["from"]))]
+pub struct VariableTable {
+    /// The text that decides, with variables.
+    #[schemars(length(min = 1), extend("examples" = ["{host}"]))]
+    pub from: Option<String>,
+    /// Values by text. `*` is any run of characters; upper and lower case are the same.
+    pub values: BTreeMap<String, String>,
+    /// Values by regular expressions, which are tried in order after `values`.
+    pub regex: Vec<RegexValue>,
+    /// Values, each with its share of the texts in percent.
+    pub parts: BTreeMap<String, f64>,
+    /// The value of all other texts.
+    pub default: String,
+}
+
+/// A value by a regular expression.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["pattern", "value"]))]
+pub struct RegexValue {
+    /// The expression that is found in the text.
+    #[schemars(extend("examples" = ["^www\\."]))]
+    pub pattern: Option<String>,
+    /// The value.
+    pub value: Option<String>,
 }
 
 /// The answer in the place of an error: the body that a file or a path has, or the answer of a route.
@@ -394,6 +426,7 @@ impl Default for Handling {
             strip_prefix: None,
             add_prefix: None,
             rewrite: None,
+            variables: BTreeMap::new(),
             error_pages: BTreeMap::new(),
             maintenance: None,
             request_id: false,

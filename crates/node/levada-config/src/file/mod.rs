@@ -46,7 +46,8 @@ pub use discovery_servers::{Etcd, Kubernetes};
 pub use dns::{Dns, DnsFilter, DnsHttp, DnsRateLimit, DnsSteering, DnsTarget, DnsZone};
 pub use handling::{
     CacheKey, Cookies, CountedQuery, ErrorPage, ErrorPageStatus, Handling, HeaderEdits,
-    IgnoredHeader, Maintenance, MaintenanceTable, StatusOf, StripCookies, WebSocketSettings,
+    IgnoredHeader, Maintenance, MaintenanceTable, RegexValue, StatusOf, StripCookies,
+    VariableTable, WebSocketSettings,
 };
 pub use handoff::Handoff;
 pub use large::{Large, LargeProfile, LargeRetry, LargeSettings};

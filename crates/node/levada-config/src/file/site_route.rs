@@ -83,8 +83,10 @@ pub struct Respond {
     pub status: u16,
     /// The media type of its body.
     pub content_type: String,
-    /// Its body.
+    /// Its body, as it is.
     pub body: String,
+    /// Its body with variables, in the place of `body`: docs/operate/variables.md.
+    pub template: Option<String>,
 }
 
 impl Default for Redirect {
@@ -96,7 +98,7 @@ impl Default for Redirect {
 impl Default for Respond {
     fn default() -> Self {
         let content_type = "text/plain; charset=utf-8".to_owned();
-        Self { status: 200, content_type, body: String::new() }
+        Self { status: 200, content_type, body: String::new(), template: None }
     }
 }
 

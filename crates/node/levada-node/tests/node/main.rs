@@ -88,6 +88,7 @@ mod unstorable;
 mod upload;
 mod upstream;
 mod upstream_series;
+mod variables;
 mod websocket;
 mod websocket_http3;
 mod whole;

@@ -15,7 +15,7 @@ use cel::{
 use http::HeaderName;
 use levada_types::AddressPrefix;
 
-use crate::{PatternError, pattern};
+use crate::{Mappings, PatternError, pattern};
 
 use super::{
     BUDGET, LONGEST, Purpose,
@@ -107,10 +107,18 @@ pub enum ExpressionError {
     Cost(u64),
 }
 
+/// The name before those of the operator's variables.
+const MAPPINGS: &str = "vars";
+
 type Result<T> = std::result::Result<T, ExpressionError>;
 
 /// The checked form of an expression for this purpose.
-pub(super) fn check(source: &str, purpose: Purpose, has_countries: bool) -> Result<Node> {
+pub(super) fn check(
+    source: &str,
+    purpose: Purpose,
+    has_countries: bool,
+    mappings: &Mappings,
+) -> Result<Node> {
     if source.len() > LONGEST {
         return Err(ExpressionError::TooLong);
     }
@@ -121,7 +129,8 @@ pub(super) fn check(source: &str, purpose: Purpose, has_countries: bool) -> Resu
     }
     let parser = PrattParser::new().max_recursion_depth(DEEPEST as u16);
     let read = parser.parse(source).map_err(|errors| syntax(source, &errors))?;
-    let typed = Checker { variables: Vec::new(), depth: 0, has_countries }.value(&read)?;
+    let typed =
+        Checker { variables: Vec::new(), depth: 0, has_countries, mappings }.value(&read)?;
     let found = typed.kind.as_str();
     let wanted = match (purpose, typed.kind) {
         (Purpose::Key | Purpose::Value, Kind::List(_)) => "a text, a whole number, true or false",
@@ -220,14 +229,16 @@ struct WrittenMap {
     length: u64,
 }
 
-struct Checker {
+struct Checker<'m> {
     /// The variables of macros, the innermost last.
     variables: Vec<(String, Kind, u64)>,
     depth: usize,
     has_countries: bool,
+    /// The variables of the operator.
+    mappings: &'m Mappings,
 }
 
-impl Checker {
+impl Checker<'_> {
     fn value(&mut self, of: &IdedExpr) -> Result<Typed> {
         match self.operand(of)? {
             Operand::Value(typed) => Ok(typed),
@@ -267,6 +278,15 @@ impl Checker {
 
     /// `request.path`, `request.headers.x`, and `has(request.headers.x)`.
     fn select(&mut self, select: &SelectExpr) -> Result<Operand> {
+        if matches!(&select.operand.expr, Expr::Ident(root) if root == MAPPINGS && !self.is_variable(root))
+            && !select.test
+            && let Some(mapping) = self.mappings.get(&select.field)
+        {
+            // Each of its texts is as long as a field may be.
+            let cost = 2 * TEXT * mapping.weight() as u64;
+            let node = Node::Mapped(mapping.clone());
+            return Ok(Operand::Value(Typed { node, kind: Kind::Text, length: TEXT, cost }));
+        }
         if let Some(name) = self.qualified_name(select)
             && !select.test
             && let Some(attribute) = Attribute::named(&name)

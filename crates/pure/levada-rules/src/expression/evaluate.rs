@@ -88,6 +88,11 @@ impl<'e> Evaluation<'e> {
                 self.pay(Table::Headers.size(self.facts, name.as_str()))?;
                 Value::Text(attributes::header(self.facts, name))
             }
+            Node::Mapped(mapping) => {
+                let value = mapping.value(self.facts);
+                self.pay(mapping.weight() + value.len())?;
+                Value::Text(Cow::Owned(value))
+            }
             Node::Lookup(table, name) => {
                 let name = text(name)?;
                 self.pay(name.len() + table.size(self.facts, &name))?;

@@ -22,7 +22,7 @@ pub use attributes::NAMES;
 pub use check::ExpressionError;
 pub use evaluate::Failure;
 
-use crate::{CountryLookup, RequestFacts};
+use crate::{CountryLookup, Mappings, RequestFacts};
 use evaluate::{Evaluation, Value};
 use node::Node;
 
@@ -101,8 +101,9 @@ impl Expression {
         purpose: Purpose,
         place: String,
         countries: Option<Arc<dyn CountryLookup>>,
+        mappings: &Mappings,
     ) -> Result<Self, ExpressionError> {
-        let node = check::check(source, purpose, countries.is_some())?;
+        let node = check::check(source, purpose, countries.is_some(), mappings)?;
         let (source, failures) = (source.to_owned(), AtomicU64::new(0));
         Ok(Self(Arc::new(Checked { source, place, purpose, node, countries, failures })))
     }

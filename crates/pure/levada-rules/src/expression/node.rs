@@ -1,10 +1,12 @@
 //! A checked expression: every name is resolved, and every type is known to fit.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use http::HeaderName;
 use levada_types::AddressPrefix;
 use regex::Regex;
+
+use crate::Mapping;
 
 use super::attributes::{Fact, Table};
 
@@ -16,6 +18,8 @@ pub(super) enum Node {
     Fact(Fact),
     /// A header field whose name is known.
     Header(HeaderName),
+    /// A variable of the operator.
+    Mapped(Arc<Mapping>),
     /// The value of a table by a name that is computed.
     Lookup(Table, Box<Node>),
     /// Whether a table of the request has a name.
