@@ -68,7 +68,7 @@ async fn request_goes_on_with_another_path_or_at_a_named_route() {
     // Both are one object: the URL after the redirect is the key.
     assert!(get(at, "/new/a?q=1").await.is_hit());
     let explained = admin_json(&node, "/explain?url=http%3A%2F%2Fa.test%2Fone%2Fa").await;
-    assert_eq!(explained["route"]["name"], "5", "{explained}");
+    assert_eq!(explained["route"]["name"], "4", "{explained}");
     assert_eq!(
         explained["route"]["way"],
         serde_json::json!([

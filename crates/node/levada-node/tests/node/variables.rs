@@ -33,7 +33,7 @@ async fn values_by_text_reach_fields_redirects_bodies_and_conditions() {
          redirect = {{ to = 'http://{{host}}{{vars.moved}}' }}
          [[site.route]]
          path = '/ip'
-         respond = {{ template = '{{client}} <{{arg.q}}>', content_type = 'text/html' }}",
+         respond = {{ template = '{{client}} <{{header.x-q}}>', content_type = 'text/html' }}",
         origin.address
     );
     let (_, node, at) = alone(|settings| settings.sites = sites(&text)).await;
@@ -45,7 +45,8 @@ async fn values_by_text_reach_fields_redirects_bodies_and_conditions() {
         assert_eq!(answer.field("x-seen"), "201 1 1");
     }
     assert_eq!(get(at, "/a").await.field("location"), "http://a.test/b?c=d");
-    assert_eq!(get(at, "/ip?q=<b>").await.text(), "127.0.0.1 <&lt;b&gt;>");
+    let markup = get_with(at, "/ip", &[("x-q", "<b>")]).await;
+    assert_eq!(markup.text(), "127.0.0.1 <&lt;b&gt;>");
     settled(&node).await;
 }
 
