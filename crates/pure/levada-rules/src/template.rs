@@ -83,7 +83,7 @@ pub struct TemplateScope<'a> {
     pub mappings: &'a Mappings,
 }
 
-/// What is known of a response before its fields are edited.
+/// The facts of a response before its fields are edited.
 #[derive(Clone, Copy, Debug)]
 pub struct ResponseFacts<'a> {
     /// The result of the cache.
@@ -491,7 +491,7 @@ const ENCODED: &AsciiSet = &CONTROLS
     .add(b'|')
     .add(b'}');
 
-/// Those, and what would begin a query in the path that an argument as the client wrote it is put into.
+/// The same, and bytes that would begin a query in the path that an argument is put into as the client wrote it.
 const ARGUMENT_IN_PATH: &AsciiSet = &ENCODED.add(b'?').add(b'#');
 
 /// Those, and what would end the path that a decoded value is put into.
