@@ -56,8 +56,7 @@ fn signed(settings: &Settings, args: &SignArgs, expires: u64) -> anyhow::Result<
     let site = settings.site(without_port(host));
     let site = site.with_context(|| format!("no site has the host {host}"))?;
     asked.client = args.client.unwrap_or(asked.client);
-    let route = asked.routed(&site.routes, &site.handling, &url);
-    let route = route.and_then(|route| route.number);
+    let route = asked.place(site, &url).0.number;
     let handling = route.map_or(&site.handling, |number| &site.routes.all[number].handling);
     let keys = handling.access.signed.as_ref();
     let keys = keys.with_context(|| match route {

@@ -487,7 +487,12 @@ mod tests {
         let mut edits = FieldEdits::default();
         let route = Conditions::default();
         let kind = TemplateKind::ResponseField;
-        let scope = TemplateScope { route: &route, kind, countries: None, mappings: &crate::Mappings::new() };
+        let scope = TemplateScope {
+            route: &route,
+            kind,
+            countries: None,
+            mappings: &crate::Mappings::new(),
+        };
         for name in ["x-a", "x-b"] {
             edits.push(name, (FieldEdit::Add, "{method}"), &scope).unwrap();
         }
