@@ -176,8 +176,11 @@ impl FieldEdits {
     /// Changes a field in responses with [usual statuses](is_usual) only.
     ///
     /// # Errors
-    /// If no edit changes the field.
-    pub fn only_on_usual(&mut self, name: &str) -> Result<(), FieldError> {
+    /// If no edit changes the field, or it is one of requests.
+    pub fn only_on_usual(&mut self, name: &str, kind: TemplateKind) -> Result<(), FieldError> {
+        if kind != TemplateKind::ResponseField {
+            return Err(FieldError::OfRequest);
+        }
         let name = HeaderName::try_from(name).map_err(|_| FieldError::Name)?;
         if !self.edits.iter().any(|(own, _)| *own == name) {
             return Err(FieldError::Unchanged);
@@ -496,8 +499,8 @@ mod tests {
         for name in ["x-a", "x-b"] {
             edits.push(name, (FieldEdit::Add, "{method}"), &scope).unwrap();
         }
-        edits.only_on_usual("X-A").unwrap();
-        assert_eq!(edits.only_on_usual("x-c"), Err(FieldError::Unchanged));
+        edits.only_on_usual("X-A", kind).unwrap();
+        assert_eq!(edits.only_on_usual("x-c", kind), Err(FieldError::Unchanged));
         let bound = bound(&Arc::new(edits), &HeaderMap::new());
         for (status, number) in [(200, 2), (308, 2), (404, 1), (202, 1)] {
             let mut headers = HeaderMap::new();

@@ -1,6 +1,6 @@
 //! A request as rules see it.
 
-use std::{borrow::Cow, net::IpAddr};
+use std::{borrow::Cow, fmt::Debug, net::IpAddr, sync::Arc};
 
 use http::{HeaderMap, Method, header::COOKIE};
 
@@ -23,6 +23,29 @@ impl Scheme {
             Self::Https => "https",
         }
     }
+}
+
+/// The countries of addresses.
+pub trait CountryLookup: Debug + Send + Sync {
+    /// The two letters of the country of an address, if it is known.
+    fn country(&self, client: IpAddr) -> Option<String>;
+    /// A number that differs between databases that differ.
+    fn version(&self) -> u64;
+}
+
+/// A text that follows from a request.
+pub trait RequestText: Debug + Send + Sync {
+    /// The text.
+    fn text(&self, facts: &RequestFacts<'_>) -> String;
+
+    /// How many texts like it are made on the way, itself included.
+    fn weight(&self) -> usize;
+}
+
+/// Texts by their names.
+pub trait NamedTexts {
+    /// The text of this name, if there is one.
+    fn named(&self, name: &str) -> Option<Arc<dyn RequestText>>;
 }
 
 /// What a client asked for, as it asked for it: rules never see what other rules made of a request. So a

@@ -57,7 +57,7 @@ pub use error_pages::{
     ErrorPage, ErrorPages, ErrorRoute, ErrorRouteStatus, ErrorStatus, NoErrorStatus,
 };
 pub use expression::{Expression, ExpressionError, FUNCTIONS, Failure, NAMES, Purpose};
-pub use facts::{RequestFacts, Scheme};
+pub use facts::{CountryLookup, NamedTexts, RequestFacts, RequestText, Scheme};
 pub use fetch_fields::{FetchFields, SentFields, UnkeyedFields};
 pub use key_rules::{KeyRules, QueryRule};
 pub use maintenance::{Maintenance, Page};
@@ -68,5 +68,5 @@ pub use rewrite::Rewrite;
 pub use selector::{Selector, SelectorError};
 pub use table::{RouteTable, TableError};
 pub use template::{
-    CountryLookup, REQUEST_ID, ResponseFacts, Template, TemplateError, TemplateKind, TemplateScope,
+    REQUEST_ID, ResponseFacts, Template, TemplateError, TemplateKind, TemplateScope,
 };

@@ -12,7 +12,7 @@ use std::{
 
 use levada_types::hash64;
 
-use crate::{PathRegex, RequestFacts, Template, TextPattern};
+use crate::{NamedTexts, PathRegex, RequestFacts, RequestText, Template, TextPattern};
 
 /// The most mappings that one may lead to, itself included: each use of one costs its evaluation.
 pub const MOST_MAPPINGS: usize = 64;
@@ -77,6 +77,23 @@ impl Mapping {
         let weight = |template: &Template| template.mappings().map(|one| one.weight()).sum();
         let heaviest = values.chain([&self.default]).map(weight).max();
         1 + weight(&self.from) + heaviest.unwrap_or(0)
+    }
+}
+
+impl RequestText for Mapping {
+    fn text(&self, facts: &RequestFacts<'_>) -> String {
+        self.value(facts)
+    }
+
+    fn weight(&self) -> usize {
+        self.weight()
+    }
+}
+
+impl NamedTexts for Mappings {
+    fn named(&self, name: &str) -> Option<Arc<dyn RequestText>> {
+        let mapping = self.get(name)?.clone();
+        Some(mapping)
     }
 }
 

@@ -1,11 +1,14 @@
 //! Texts with variables and expressions: `https://{host}/new/{1}`, `{= size(request.path)}`.
 
-use std::{fmt, net::IpAddr, sync::Arc};
+use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
-use crate::{Conditions, Expression, ExpressionError, Mapping, Mappings, Purpose, RequestFacts};
+use crate::{
+    Conditions, CountryLookup, Expression, ExpressionError, Mapping, Mappings, Purpose,
+    RequestFacts,
+};
 
 /// The field with the identifier of a request.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -60,14 +63,6 @@ impl PartialEq for Variable {
             _ => std::mem::discriminant(self) == std::mem::discriminant(other),
         }
     }
-}
-
-/// The countries of addresses.
-pub trait CountryLookup: fmt::Debug + Send + Sync {
-    /// The two letters of the country of an address, if it is known.
-    fn country(&self, client: IpAddr) -> Option<String>;
-    /// A number that differs between databases that differ.
-    fn version(&self) -> u64;
 }
 
 /// The place of a template, which decides what it can name.

@@ -248,11 +248,7 @@ impl Check<'_, '_> {
         }
         for name in &of.not_on_errors {
             let at = levels.below(self.findings, key, &["not_on_errors"]);
-            let result = match scope.kind {
-                TemplateKind::ResponseField => edits.only_on_usual(name),
-                _ => Err(FieldError::OfRequest),
-            };
-            results.push((at, name, result));
+            results.push((at, name, edits.only_on_usual(name, scope.kind)));
         }
         let is_right = results.iter().all(|(.., result)| result.is_ok());
         for (at, name, result) in results {

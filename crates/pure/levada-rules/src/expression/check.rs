@@ -15,7 +15,7 @@ use cel::{
 use http::HeaderName;
 use levada_types::AddressPrefix;
 
-use crate::{Mappings, PatternError, pattern};
+use crate::{NamedTexts, PatternError, pattern};
 
 use super::{
     BUDGET, LONGEST, Purpose,
@@ -117,7 +117,7 @@ pub(super) fn check(
     source: &str,
     purpose: Purpose,
     has_countries: bool,
-    mappings: &Mappings,
+    mappings: &dyn NamedTexts,
 ) -> Result<Node> {
     if source.len() > LONGEST {
         return Err(ExpressionError::TooLong);
@@ -235,7 +235,7 @@ struct Checker<'m> {
     depth: usize,
     has_countries: bool,
     /// The variables of the operator.
-    mappings: &'m Mappings,
+    mappings: &'m dyn NamedTexts,
 }
 
 impl Checker<'_> {
@@ -280,11 +280,11 @@ impl Checker<'_> {
     fn select(&mut self, select: &SelectExpr) -> Result<Operand> {
         if matches!(&select.operand.expr, Expr::Ident(root) if root == MAPPINGS && !self.is_variable(root))
             && !select.test
-            && let Some(mapping) = self.mappings.get(&select.field)
+            && let Some(mapping) = self.mappings.named(&select.field)
         {
             // Each of its texts is as long as a field may be.
             let cost = 2 * TEXT * mapping.weight() as u64;
-            let node = Node::Mapped(mapping.clone());
+            let node = Node::Mapped(mapping);
             return Ok(Operand::Value(Typed { node, kind: Kind::Text, length: TEXT, cost }));
         }
         if let Some(name) = self.qualified_name(select)

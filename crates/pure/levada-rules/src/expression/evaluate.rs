@@ -89,7 +89,7 @@ impl<'e> Evaluation<'e> {
                 Value::Text(attributes::header(self.facts, name))
             }
             Node::Mapped(mapping) => {
-                let value = mapping.value(self.facts);
+                let value = mapping.text(self.facts);
                 self.pay(mapping.weight() + value.len())?;
                 Value::Text(Cow::Owned(value))
             }

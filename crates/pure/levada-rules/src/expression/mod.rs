@@ -22,7 +22,7 @@ pub use attributes::NAMES;
 pub use check::ExpressionError;
 pub use evaluate::Failure;
 
-use crate::{CountryLookup, Mappings, RequestFacts};
+use crate::{CountryLookup, NamedTexts, RequestFacts};
 use evaluate::{Evaluation, Value};
 use node::Node;
 
@@ -101,7 +101,7 @@ impl Expression {
         purpose: Purpose,
         place: String,
         countries: Option<Arc<dyn CountryLookup>>,
-        mappings: &Mappings,
+        mappings: &dyn NamedTexts,
     ) -> Result<Self, ExpressionError> {
         let node = check::check(source, purpose, countries.is_some(), mappings)?;
         let (source, failures) = (source.to_owned(), AtomicU64::new(0));

@@ -6,7 +6,7 @@ use http::HeaderName;
 use levada_types::AddressPrefix;
 use regex::Regex;
 
-use crate::Mapping;
+use crate::RequestText;
 
 use super::attributes::{Fact, Table};
 
@@ -19,7 +19,7 @@ pub(super) enum Node {
     /// A header field whose name is known.
     Header(HeaderName),
     /// A variable of the operator.
-    Mapped(Arc<Mapping>),
+    Mapped(Arc<dyn RequestText>),
     /// The value of a table by a name that is computed.
     Lookup(Table, Box<Node>),
     /// Whether a table of the request has a name.
