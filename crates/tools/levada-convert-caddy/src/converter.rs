@@ -21,6 +21,9 @@ use crate::{
     tables,
 };
 
+/// Hosts, and the sites that have them: whether over TLS, and the place in the list.
+type Group = (Vec<String>, Vec<(bool, usize)>);
+
 /// An address of a site.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Address {
@@ -94,7 +97,7 @@ impl Converter {
         }
         self.without_covered();
         // Hosts of the same site stand together.
-        let mut groups: Vec<(Vec<String>, Vec<(bool, usize)>)> = Vec::new();
+        let mut groups: Vec<Group> = Vec::new();
         for (host, of) in merged {
             match groups.iter_mut().find(|(_, other)| *other == of) {
                 Some((hosts, _)) => hosts.push(host),

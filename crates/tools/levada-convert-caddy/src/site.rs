@@ -238,7 +238,7 @@ impl<'w, 'a> Walk<'w, 'a> {
             Err(reason) => {
                 let mut closed = Table::default();
                 let outcome = gate::pass(Concern::Access, node, left(reason), &mut closed);
-                self.shared.ledger.enter(node, outcome.clone());
+                self.shared.ledger.enter(node, outcome);
                 (closed, TAKEN)
             }
         };

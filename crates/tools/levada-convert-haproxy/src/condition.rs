@@ -45,11 +45,14 @@ pub(crate) struct Judge<'a> {
     pub(crate) changed: &'a BTreeSet<String>,
 }
 
+/// Terms that must hold together: whether each is negated, and its words.
+type Alternative = Vec<(bool, Vec<String>)>;
+
 /// The most alternatives.
 const MOST: usize = 64;
 
 /// The alternatives of a condition, each with its terms.
-pub(crate) fn terms(condition: &[String]) -> Result<Vec<Vec<(bool, Vec<String>)>>, String> {
+pub(crate) fn terms(condition: &[String]) -> Result<Vec<Alternative>, String> {
     let mut alternatives = vec![Vec::new()];
     let mut negated = false;
     let mut words = condition.iter();
