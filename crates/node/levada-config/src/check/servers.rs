@@ -181,19 +181,22 @@ fn name_of(server: &file::Server, url: &Upstream) -> String {
 /// answer themselves or have servers.
 fn routes_answer_all(site: &file::Site) -> bool {
     let is_matcher = |key: &String| {
-        let of_answers = ["name", "redirect", "respond"].contains(&key.as_str());
+        let of_answers = ["name", "redirect", "reroute", "respond"].contains(&key.as_str());
         !of_answers && !inherit::HANDLING_KEYS.contains(key) && !inherit::SERVERS_KEYS.contains(key)
     };
     for route in &site.route {
         let Ok(Json::Object(route)) = serde_json::to_value(route) else { return false };
         let is_stated = |value: &Json| match value {
-            Json::Null => false,
+            Json::Null | Json::Bool(false) => false,
             Json::Array(list) => !list.is_empty(),
             Json::Object(table) => !table.is_empty(),
             _ => true,
         };
         let has = |key: &str| route.get(key).is_some_and(is_stated);
-        if !["redirect", "respond", "origin", "servers", "server", "files"].into_iter().any(has) {
+        if !["redirect", "reroute", "respond", "origin", "servers", "server", "files"]
+            .into_iter()
+            .any(has)
+        {
             return false;
         }
         if !route.iter().any(|(key, value)| is_matcher(key) && is_stated(value)) {
