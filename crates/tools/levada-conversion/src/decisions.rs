@@ -301,6 +301,12 @@ pub fn compose(table: &mut Table, mut other: Table) {
         }
         table.set("access", Value::List(both));
     }
+    // A path is replaced once.
+    if table.has_any(&["rewrite"]) || other.has_any(&["rewrite"]) {
+        for changed in [&mut *table, &mut other] {
+            changed.remove_all(&["strip_prefix", "add_prefix"]);
+        }
+    }
     table.lay_over(other);
 }
 

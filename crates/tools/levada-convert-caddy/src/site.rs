@@ -510,7 +510,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         let outcome = match (node.word(0), words) {
             ("rewrite", [to]) if to.starts_with('/') || to.starts_with('{') => {
                 keys.set("rewrite", texts::template(to)?);
-                TAKEN
+                differs("matchers of the directives behind it look at the client's path")
             }
             ("uri", [action, prefix])
                 if action == "strip_prefix" && !texts::has_placeholder(prefix) =>
