@@ -299,7 +299,10 @@ pub fn compose(table: &mut Table, mut other: Table) {
             true => both.extend(former),
             false => both = vec!["deny all".into()],
         }
-        table.set("access", Value::List(both));
+        match both.first().is_some_and(|first| first.texts() == ["deny all"]) {
+            true => table.set("access", "deny all"),
+            false => table.set("access", Value::List(both)),
+        }
     }
     // A path is replaced once.
     if table.has_any(&["rewrite"]) || other.has_any(&["rewrite"]) {
