@@ -63,7 +63,9 @@ fn is_accepted(toml: &str, place: &str) {
         .unwrap();
     }
     let users = "ann:{SHA}qUqP5cyxm6YcTAhz05Hph5gvu9M=\n";
-    fs::write(directory.path().join("htpasswd"), users).unwrap();
+    for name in ["htpasswd", "users.htpasswd"] {
+        fs::write(directory.path().join(name), users).unwrap();
+    }
     let root = directory.path().to_str().unwrap();
     for inner in ["srv/www", "srv/app"] {
         fs::create_dir_all(directory.path().join(inner)).unwrap();
