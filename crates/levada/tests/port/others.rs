@@ -228,7 +228,7 @@ const CADDY: &[Pattern] = &[
         name: "rewrites",
         text: ":PORT {\n bind 127.0.0.1\n @user path_regexp user ^/user/([0-9]+)$\n rewrite @user /profile?id={re.user.1}\n reverse_proxy ORIGIN\n}",
         asked: &[get("/user/12"), get("/user/x"), get("/a?b=c")],
-        said: None,
+        said: Some("matchers of the directives behind it"),
     },
     Pattern {
         name: "files",
