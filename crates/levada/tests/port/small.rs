@@ -43,9 +43,9 @@ const SMALL: &[Small] = &[
         r#"set $word up; location = /set { return 200 "it is ${word}"; } location = /gone { return 410; }"#,
         &[("GET", "/set", None), ("GET", "/gone", None)],
     ),
-    said(
-        r#"location / { return 200 "you are $remote_addr"; }"#,
-        "a fixed response has no variables",
+    alike(
+        r#"location = /ip { return 200 "you are $remote_addr at $host$request_uri"; }"#,
+        &[("GET", "/ip?x=y", None), ("HEAD", "/ip", None)],
     ),
     said(r#"location / { return 200 "ok"; }"#, "its media type is `default_type`"),
     said("location / { return 444; }", "a connection is not closed"),
@@ -123,6 +123,27 @@ const SMALL: &[Small] = &[
         "does not get the password",
     ),
     said("location / { PASS } location /in { internal; }", "X-Accel-Redirect"),
+    // Internal redirects.
+    alike(
+        "location / { return 404; } location /old/ { rewrite ^/old/(.*)$ /new/$1 last; } location /new/ { PASS }",
+        &[("GET", "/old/a?b=c", None), ("GET", "/new/x", None), ("GET", "/older", None)],
+    ),
+    Small {
+        server: "location / { PASS error_page 404 = @app; error_page 500 =202 @app; proxy_intercept_errors on; } \
+            location @app { return 200 app; }",
+        alike: &[("GET", "/404/x", None), ("GET", "/500/x", None), ("GET", "/a", None)],
+        said: Some("its media type is `default_type`"),
+    },
+    Small {
+        server: "root ROOT; include /etc/nginx/mime.types; location / { try_files $uri $uri/ @app; } location @app { PASS }",
+        alike: &[("GET", "/a.css", None), ("GET", "/nowhere?x=y", None)],
+        said: Some("names that begin with a dot"),
+    },
+    Small {
+        server: "include /etc/nginx/mime.types; location / { PASS } location /f/ { alias ROOT/; }",
+        alike: &[("GET", "/f/a.css", None), ("GET", "/f/none", None), ("GET", "/a", None)],
+        said: Some("names that begin with a dot"),
+    },
     // Fields of responses.
     alike(
         "location / { add_header X-A outer always; if ($request_method = OPTIONS) { add_header X-A inner always; return 204; } PASS }",

@@ -41,6 +41,11 @@ impl Table {
         keys.iter().any(|key| self.get(key).is_some())
     }
 
+    /// Takes all other keys out.
+    pub fn keep(&mut self, keys: &[&str]) {
+        self.0.retain(|(own, _)| keys.contains(&own.as_str()));
+    }
+
     /// Takes these keys out.
     pub fn remove_all(&mut self, keys: &[&str]) {
         self.0.retain(|(own, _)| !keys.contains(&own.as_str()));

@@ -27,7 +27,7 @@ pub fn respond(table: &mut Table, status: u64, body: Option<String>) {
 }
 
 /// Keys that answer without a server. Only the first answer counts.
-pub const ANSWERS: &[&str] = &["redirect", "respond"];
+pub const ANSWERS: &[&str] = &["redirect", "reroute", "respond"];
 
 /// Keys that say which servers are asked.
 pub const SERVERS: &[&str] = &["origin", "servers", "server"];

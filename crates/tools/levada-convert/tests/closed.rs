@@ -5,9 +5,10 @@ use std::{net::IpAddr, sync::LazyLock};
 
 use http::{HeaderMap, Method};
 use levada_access::{access::AccessRequest, signed::RequestUrl, site_access::SiteAccess};
-use levada_config::{HostTable, Settings, Source, Surroundings};
+use levada_config::{HostTable, RoutedBy, Settings, Source, Surroundings};
 use levada_convert::{Conversion, InputFile, NoIncludes};
-use levada_rules::{RequestFacts, RouteAnswer, Scheme};
+use levada_rules::RouteAnswer;
+use levada_store::identity::ResourceUrl;
 
 fn file(name: &str, text: &str) -> InputFile {
     InputFile { name: name.to_owned(), text: text.to_owned() }
@@ -57,8 +58,18 @@ fn ask(conversion: &Conversion, method: &str, target: &str) -> Way {
     let site = *sites.find("a.example").expect("a site for the host");
     let (client, headers) = (CLIENT.parse::<IpAddr>().unwrap(), HeaderMap::new());
     let method: Method = method.parse().unwrap();
-    let facts = RequestFacts::new(client, (Scheme::Http, "a.example"), (&method, target), &headers);
-    let number = site.routes.table.find(&facts);
+    let by = RoutedBy { client, method: &method, headers: &headers };
+    let url = ResourceUrl::new("http", "a.example", target);
+    let mut place = site.routes.place(&by, url, None, &mut |_| {}).unwrap();
+    // No file is there.
+    loop {
+        let route = place.number.map(|number| &site.routes.all[number]);
+        let handling = route.map_or(&site.handling, |route| &route.handling);
+        let servers = route.and_then(|route| route.servers.as_ref()).unwrap_or(&site.servers);
+        let Some(to) = handling.without_file().filter(|_| servers.files.is_some()) else { break };
+        place = site.routes.go_on(&by, place.clone(), (to, "no file"), &mut |_| {}).unwrap();
+    }
+    let (number, target) = (place.number, place.url.target());
     let route = number.map(|number| &site.routes.all[number]);
     let all = site.routes.all.iter().map(|route| &route.handling.access);
     let access = SiteAccess::new(&site.handling.access, all, None, 1);

@@ -15,6 +15,9 @@ use crate::{
     table::Table,
 };
 
+/// Of a location that is for internal redirects.
+pub(super) const NO_ACCEL: &str = "the origin cannot answer from here by X-Accel-Redirect";
+
 const STATED: &str = "[[trusted]] proxies state clients by X-Forwarded-For";
 
 pub(super) const TABLE: &[Row<Reader>] = &[
@@ -31,7 +34,7 @@ pub(super) const TABLE: &[Row<Reader>] = &[
     rule("secure_link", "signed_urls", signed_urls),
     rule("secure_link_md5", "signed_urls", secret),
     rule("auth_jwt* secure_link_secret", "access", nothing),
-    rule("internal", "a route with status 404", nothing),
+    rule("internal", "internal", |_| differs(NO_ACCEL)),
     rule("satisfy", "access, basic_auth, forward_auth", |_| TAKEN),
     key("set_real_ip_from", "trusted.addresses", trust),
     key("real_ip_header", "trusted.proxy_protocol", real_ip_header),

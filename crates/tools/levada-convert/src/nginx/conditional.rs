@@ -91,6 +91,13 @@ impl Converter {
             return Vec::new();
         }
         if let Some(outcome) = refusal_of_a_rule(scope, directive) {
+            let others = scope.directives.iter().filter(|one| RULES.contains(&one.name.as_str()));
+            let outcome = match outcome {
+                TAKEN if others.count() > 1 => {
+                    differs("the referer is looked at before the other rules of the level")
+                }
+                outcome => outcome,
+            };
             self.enter_whole(directive, &outcome);
             return Vec::new();
         }
@@ -223,9 +230,6 @@ impl Converter {
                 false => TAKEN,
             };
         }
-        if table.has_any(&["files"]) {
-            return left("files are found by the path that the client wrote");
-        }
         if !to.starts_with(['/', '{']) {
             return left("a new path begins with `/`");
         }
@@ -234,6 +238,20 @@ impl Converter {
         }
         if drops_query && !has_query {
             to.push('?');
+        }
+        let is_of_server = scope.outer.is_some_and(|outer| outer.outer.is_none());
+        let is_taken_again = is_of_server && may_match_again(directive.arg(0), fixed);
+        if flag != "break" && !is_taken_again {
+            table.keep(MATCHERS);
+            table.set("reroute", to);
+            let others = scope
+                .directives
+                .iter()
+                .filter(|one| ["if", "rewrite"].contains(&one.name.as_str()));
+            return match is_of_server && others.count() > 1 {
+                true => differs("the other rules of the server look at the new path as well"),
+                false => TAKEN,
+            };
         }
         table.set("rewrite", to);
         if flag != "break" || scope.outer.is_some_and(|outer| outer.outer.is_none()) {
@@ -287,6 +305,35 @@ fn locations_around<'a>(scope: &Scope<'a>) -> impl Iterator<Item = &'a Directive
         level = *outer;
     }
     level.directives.iter().filter(|one| one.name == "location")
+}
+
+/// Directives that nginx carries out in their order.
+const RULES: &[&str] = &["if", "return", "rewrite"];
+
+/// The keys of a route that say which requests it takes.
+const MATCHERS: &[&str] = &[
+    "path",
+    "path_regex",
+    "host",
+    "scheme",
+    "method",
+    "header",
+    "query",
+    "cookie",
+    "client",
+    "when",
+    "internal",
+];
+
+/// Whether an expression may be found in the path that a rewrite makes, as far as their beginnings say so.
+fn may_match_again(pattern: &str, to: &str) -> bool {
+    let Some(pattern) = pattern.strip_prefix('^') else { return true };
+    let is_plain = |c: &char| c.is_ascii_alphanumeric() || "/-_".contains(*c);
+    let start: String = pattern.chars().take_while(is_plain).collect();
+    // The last letter may be optional.
+    let start = &start[..start.len().saturating_sub(1)];
+    let to = to.split(['$', '?']).next().unwrap_or_default();
+    to.starts_with(start) || start.starts_with(to)
 }
 
 /// Whether a location, or one within it, keeps clients out of paths that begin so.

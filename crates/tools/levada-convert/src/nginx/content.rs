@@ -24,6 +24,8 @@ pub(super) enum Match {
     Prefix { path: String, before_regexes: bool },
     /// `location ~ REGEX`
     Regex(String),
+    /// `location @NAME`
+    Named(String),
 }
 
 impl Match {
@@ -40,9 +42,7 @@ impl Match {
             Some("^~") => Self::Prefix { path: path(1), before_regexes: true },
             Some("~") => Self::Regex(checked_regex(&path(1))?),
             Some("~*") => Self::Regex(checked_regex(&format!("(?i){}", path(1)))?),
-            Some(name) if name.starts_with('@') => {
-                return Err("a location with a name has no path of its own".to_owned());
-            }
+            Some(name) if name.starts_with('@') => Self::Named(name[1..].to_owned()),
             // The operator may stand before the path without a space.
             Some(glued) if glued.starts_with('=') => Self::Exact(glued[1..].to_owned()),
             Some(_) => Self::Prefix { path: path(0), before_regexes: false },
@@ -66,6 +66,10 @@ impl Match {
             }
             Self::Prefix { path, .. } => table.set("path", format!("{path}**")),
             Self::Regex(regex) => table.set("path_regex", regex.as_str()),
+            Self::Named(name) => {
+                table.set("name", name.as_str());
+                table.set("internal", true);
+            }
         }
         table
     }
@@ -149,12 +153,24 @@ impl Converter {
                         outcome => outcome,
                     }
                 }
-                // A refusal stays one.
-                Err(reason) if status >= 400 => {
-                    vocabulary::respond(table, status, None);
-                    differs(format!("{reason}: it has no body"))
-                }
-                Err(reason) => left(reason),
+                Err(_) => match variables::translate(body, constants) {
+                    Ok(template) => {
+                        vocabulary::respond(table, status, None);
+                        table.inline("respond").set("template", template);
+                        let outcome = content_type(scope, at, table);
+                        let kind = table.get("respond").and_then(|own| own.inner("content_type"));
+                        match kind.is_some_and(|kind| kind.texts().concat().contains("ml")) {
+                            true => differs("values of variables are escaped in HTML and XML"),
+                            false => outcome,
+                        }
+                    }
+                    // A refusal stays one.
+                    Err(reason) if status >= 400 => {
+                        vocabulary::respond(table, status, None);
+                        differs(format!("{reason}: it has no body"))
+                    }
+                    Err(reason) => left(reason),
+                },
             },
             _ => left("is no status of a response"),
         }
@@ -192,7 +208,9 @@ impl Converter {
                 (path, Match::Exact(own) | Match::Prefix { path: own, .. }) => {
                     (format!("{scheme}://{address}{path}"), own.as_str())
                 }
-                (_, Match::Regex(_)) => return left("an expression has no path to redirect to"),
+                (_, Match::Regex(_) | Match::Named(_)) => {
+                    return left("the location has no path to redirect to");
+                }
             };
             fields::default_redirect(scope, &from, to, table);
         }
@@ -348,8 +366,8 @@ fn replace_path(path: &str, at: &Match, table: &mut Table) -> Result<(), String>
             table.set("path_regex", format!("^{}(.*)$", regex::escape(own)));
         }
         Match::Exact(_) => table.set("rewrite", path),
-        Match::Regex(_) => {
-            return Err("an expression has no path that could be replaced".to_owned());
+        Match::Regex(_) | Match::Named(_) => {
+            return Err("the location has no path that could be replaced".to_owned());
         }
     }
     Ok(())

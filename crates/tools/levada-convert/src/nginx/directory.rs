@@ -4,7 +4,9 @@ use super::{
     conditional::hides_file,
     content::Match,
     converter::{Converter, Scope},
+    fields,
     parse::Directive,
+    variables::{self, Constants},
 };
 use crate::{
     gate::{self, Concern},
@@ -27,7 +29,7 @@ impl Converter {
         let alias = scope.own("alias").next();
         let root = scope.nearest("root").first().copied();
         let (stated, directory) = match alias {
-            Some(alias) => (Some(alias), root_of_alias(alias.arg(0), at)),
+            Some(alias) => (Some(alias), root_of_alias(alias.arg(0), at, &self.constants, table)),
             None => (root, root.map(|root| root.arg(0).to_owned())),
         };
         let directory = directory.filter(|directory| !directory.contains('$') && !found);
@@ -58,8 +60,11 @@ impl Converter {
             }
         }
         for directive in scope.own("try_files") {
-            let outcome = try_files(directive, table);
+            let outcome = self.try_files(scope, directive, table);
             self.enter(directive, outcome);
+        }
+        if scope.nearest_arg("autoindex") == Some("on") {
+            table.inline("files").set("listing", true);
         }
         let files = table.get("files");
         let index = files.and_then(|own| own.inner("index")).map(Value::texts);
@@ -98,7 +103,9 @@ impl Converter {
         for directive in scope.directives {
             let outcome = match directive.name.as_str() {
                 "root" | "index" => TAKEN,
-                "autoindex" if directive.arg(0) != "off" => left("directories are never listed"),
+                "autoindex" if directive.arg(0) != "off" => {
+                    differs("the page of a listing has another form")
+                }
                 "autoindex" => needless("it is the default"),
                 _ => continue,
             };
@@ -113,11 +120,39 @@ impl Converter {
     }
 }
 
-/// The directory below which paths of URLs lead to the files of an `alias`.
-fn root_of_alias(alias: &str, at: &Match) -> Option<String> {
-    let (Match::Prefix { path, .. } | Match::Exact(path)) = at else { return None };
-    let root = alias.strip_suffix(path.as_str())?;
-    Some(if root.is_empty() { "/".to_owned() } else { root.to_owned() })
+/// The directory of an `alias`, and the keys that make a path below it of the path of a URL.
+fn root_of_alias(
+    alias: &str,
+    at: &Match,
+    constants: &Constants,
+    table: &mut Table,
+) -> Option<String> {
+    let whole = |directory: &str| match directory {
+        "" => "/".to_owned(),
+        directory => directory.to_owned(),
+    };
+    match at {
+        Match::Prefix { path, .. } | Match::Exact(path) if alias.ends_with(path.as_str()) => {
+            alias.strip_suffix(path.as_str()).map(whole)
+        }
+        Match::Prefix { path, .. } if path.ends_with('/') && alias.ends_with('/') => {
+            table.set("strip_prefix", path.trim_end_matches('/'));
+            Some(whole(alias.trim_end_matches('/')))
+        }
+        Match::Exact(_) if !alias.contains('$') => {
+            let (directory, file) = alias.rsplit_once('/').filter(|(_, file)| is_name(file))?;
+            table.set("rewrite", format!("/{file}?"));
+            Some(whole(directory))
+        }
+        Match::Regex(_) => {
+            let (literal, _) = alias.split_once('$')?;
+            let (directory, _) = literal.rsplit_once('/')?;
+            let rest = variables::translate(&alias[directory.len()..], constants).ok()?;
+            table.set("rewrite", format!("{rest}?"));
+            Some(whole(directory))
+        }
+        _ => None,
+    }
 }
 
 fn not_a_root(stated: &Directive) -> Outcome {
@@ -134,7 +169,8 @@ fn fate_of_root(directory: &str) -> Outcome {
         );
     }
     differs(
-        "names that begin with a dot are not served, nor links out of the directory (`outside_links`)",
+        "names that begin with a dot are not served, nor links out of the directory (`outside_links`); a directory \
+         without an index is not there",
     )
 }
 
@@ -150,26 +186,41 @@ fn is_name(name: &str) -> bool {
         && !is_program(name)
 }
 
-fn try_files(directive: &Directive, table: &mut Table) -> Outcome {
-    let Some((last, tried)) = directive.args.split_last() else {
-        return left("has no files");
-    };
-    if !tried.iter().all(|file| file == "$uri" || file == "$uri/") {
-        return left("only the path itself is looked for, and precompressed siblings");
-    }
-    let fallback = last.split('?').next().unwrap_or_default();
-    let fallback = fallback.strip_suffix("$is_args$args").unwrap_or(fallback);
-    let is_file = || fallback.strip_prefix('/').is_some_and(|path| path.split('/').all(is_name));
-    match last.as_str() {
-        "=404" if tried.iter().any(|file| file == "$uri/") => TAKEN,
-        "=404" => differs("a directory is answered by its index"),
-        "$uri" | "$uri/" => differs("a file that is not there is answered with 404"),
-        _ if is_file() => {
-            table.inline("files").set("fallback", fallback);
-            TAKEN
+impl Converter {
+    fn try_files(&self, scope: &Scope<'_>, directive: &Directive, table: &mut Table) -> Outcome {
+        let Some((last, tried)) = directive.args.split_last() else {
+            return left("has no files");
+        };
+        if !tried.iter().all(|file| file == "$uri" || file == "$uri/") {
+            return left("only the path itself is looked for, and precompressed siblings");
         }
-        _ => left(
-            "where there is no file, a file or 404 stands for it, and no other server is asked",
-        ),
+        let has_directory = tried.iter().any(|file| file == "$uri/");
+        let fallback = last.split('?').next().unwrap_or_default();
+        let fallback = fallback.strip_suffix("$is_args$args").unwrap_or(fallback);
+        let is_file = fallback.strip_prefix('/').is_some_and(|path| path.split('/').all(is_name));
+        let outcome = match last.as_str() {
+            "=404" => TAKEN,
+            "$uri" | "$uri/" => differs("a file that is not there is answered with 404"),
+            last if last.starts_with('@') => {
+                table.inline("files").set("else", last);
+                TAKEN
+            }
+            _ if is_file && !fields::has_location(scope, fallback) => {
+                table.inline("files").set("fallback", fallback);
+                TAKEN
+            }
+            last if last.starts_with('/') => {
+                let to = variables::translate(last, &self.constants)?;
+                // The query of the client stays only where the text has it.
+                let to = if to.contains('?') { to } else { format!("{to}?") };
+                table.inline("files").set("else", to);
+                TAKEN
+            }
+            _ => left("where there is no file, a path, a named location or 404 stands for it"),
+        };
+        match outcome {
+            TAKEN if !has_directory => differs("a directory is answered by its index"),
+            outcome => outcome,
+        }
     }
 }

@@ -197,17 +197,26 @@ pub(super) fn location_of<'a>(scope: &Scope<'a>, path: &str) -> Option<&'a Direc
     found.or_else(|| location_of(scope.outer?, path))
 }
 
-/// A page is a file where its path leads to a directory, and a path that routes answer otherwise.
+/// A page is a file where its path leads to a directory, and otherwise the answer of the route for its path or name.
 fn error_page(s: &mut Setting<'_>) -> Outcome {
     let (page, statuses) = s.directive.args.split_last().ok_or("has no page")?;
-    let other_status = statuses.iter().any(|status| status.starts_with('='));
-    if !page.starts_with('/') || page.contains('$') || other_status {
-        return left("an error page is a path or a file, and keeps the status");
+    let (others, statuses): (Vec<_>, Vec<_>) =
+        statuses.iter().partition(|status| status.starts_with('='));
+    if !page.starts_with(['/', '@']) || page.contains('$') {
+        return left("an error page is a path, or a location with a name");
     }
     if statuses.is_empty() {
         return left("has no status");
     }
-    let target = target_of(s.scope, page);
+    let mut target = target_of(s.scope, page);
+    if let Some(other) = others.first() {
+        target = Table::from_iter([("to", page.as_str().into())]);
+        match other[1..].parse::<u64>() {
+            Ok(status) if (200..600).contains(&status) => target.set("status", status),
+            Ok(_) => return left("is no status of an answer"),
+            Err(_) => target.set("status", "answer"),
+        }
+    }
     for status in statuses {
         if !status.parse::<u16>().is_ok_and(|status| (400..600).contains(&status)) {
             return left("an error page is for an error");
@@ -215,9 +224,6 @@ fn error_page(s: &mut Setting<'_>) -> Outcome {
         s.table.inline("error_pages").set(status, target.clone());
     }
     match s.scope.nearest_arg("proxy_intercept_errors") {
-        _ if answers_itself(s.scope, page) => {
-            differs("a location with `return` has no page: the error has the text of the node")
-        }
         Some("on") => TAKEN,
         _ => differs(
             "the page stands for such errors of the origin, too, as with proxy_intercept_errors",
@@ -225,16 +231,29 @@ fn error_page(s: &mut Setting<'_>) -> Outcome {
     }
 }
 
+/// Whether a location of the server around a level is for this path by its name, or by an expression.
+pub(super) fn has_location(scope: &Scope<'_>, path: &str) -> bool {
+    let is_for = |location: &Directive| match (location.arg(0), location.arg(1)) {
+        ("~", text) => is_found("", text, path),
+        ("~*", text) => is_found("(?i)", text, path),
+        _ => false,
+    };
+    location_of(scope, path).is_some()
+        || scope.own("location").any(is_for)
+        || scope.outer.is_some_and(|outer| has_location(outer, path))
+}
+
+fn is_found(flags: &str, text: &str, path: &str) -> bool {
+    regex::Regex::new(&format!("{flags}{text}")).is_ok_and(|regex| regex.is_match(path))
+}
+
 /// Whether a location that may get the page answers by `return`.
 fn answers_itself(scope: &Scope<'_>, page: &str) -> bool {
-    let is_found = |pattern: &str, text: &str| {
-        regex::Regex::new(&format!("{pattern}{text}")).is_ok_and(|regex| regex.is_match(page))
-    };
     let has_page = |location: &&Directive| match (location.arg(0), location.arg(1)) {
         ("=", path) => path == page,
         ("^~", path) | (path, "") => page.starts_with(path),
-        ("~", text) => is_found("", text),
-        (_, text) => is_found("(?i)", text),
+        ("~", text) => is_found("", text, page),
+        (_, text) => is_found("(?i)", text, page),
     };
     let returns = |level: &[Directive]| level.iter().any(|one| one.name == "return");
     match location_of(scope, page) {
@@ -252,12 +271,13 @@ fn target_of(scope: &Scope<'_>, page: &str) -> Table {
     let inner = location.map(|location| Scope { directives: location.inner(), outer: Some(scope) });
     let level = inner.as_ref().unwrap_or(scope);
     let is_no_file = level.own("proxy_pass").next().is_some() || answers_itself(scope, page);
-    match level.nearest_arg("root").filter(|_| !is_no_file && !page.ends_with('/')) {
+    let is_no_file = is_no_file || page.starts_with('@') || page.ends_with('/');
+    match level.nearest_arg("root").filter(|_| !is_no_file) {
         Some(root) => {
             let file = format!("{}{page}", root.trim_end_matches('/'));
             Table::from_iter([("file", file.into())])
         }
-        None => Table::from_iter([("path", page.into())]),
+        None => Table::from_iter([("to", page.into())]),
     }
 }
 

@@ -43,7 +43,8 @@ impl Converter {
                 }
             };
             let inner = scope.within(directive);
-            if inner.own("internal").next().is_some() {
+            let is_internal = inner.own("internal").next().is_some();
+            if is_internal && is_asked_about_clients(scope, directive) {
                 locations.push(self.internal(directive, &inner, at));
                 continue;
             }
@@ -87,6 +88,15 @@ impl Converter {
                 left("where its answers come from could not be converted")
             };
             self.enter(directive, outcome);
+            if is_internal {
+                // Clients get 404.
+                before.push(Route { comment: directive.place.to_string(), table });
+                before.iter_mut().for_each(|route| route.table.set("internal", true));
+                table = at.matchers();
+                vocabulary::respond(&mut table, 404, None);
+                locations.push(Location::new(directive, at, table, before, true));
+                continue;
+            }
             locations.extend(without);
             locations.push(Location::new(directive, at, table, before, has_content));
         }
@@ -123,8 +133,7 @@ impl Converter {
         routes
     }
 
-    /// A location for questions to servers and for error pages. The directives that use it look at it themselves;
-    /// clients get 404.
+    /// A location for questions to a server about clients. The directive that asks looks at it itself; clients get 404.
     fn internal(&mut self, directive: &Directive, inner: &Scope<'_>, at: Match) -> Location {
         let is_used = |directive: &Directive| {
             matches!(directive.name.as_str(), "internal" | "proxy_pass" | "root")
@@ -138,13 +147,25 @@ impl Converter {
             self.enter_whole(one, &outcome);
         }
         for one in inner.own("internal") {
-            self.enter(one, differs("the origin cannot answer from here by X-Accel-Redirect"));
+            self.enter(one, differs(access::NO_ACCEL));
         }
         let mut table = at.matchers();
         vocabulary::respond(&mut table, 404, None);
         self.enter(directive, TAKEN);
         Location::new(directive, at, table, Vec::new(), true)
     }
+}
+
+/// Whether `auth_request` names the location.
+fn is_asked_about_clients(scope: &Scope<'_>, location: &Directive) -> bool {
+    fn names(directives: &[Directive], path: &str) -> bool {
+        directives
+            .iter()
+            .any(|one| one.name == "auth_request" && one.arg(0) == path || names(one.inner(), path))
+    }
+    let path = location.args.last().map_or("", String::as_str);
+    names(scope.directives, path)
+        || scope.outer.is_some_and(|outer| is_asked_about_clients(outer, location))
 }
 
 /// The path `/a/` of a location whose pattern would take `/a` as well, where that is for another one.
@@ -231,6 +252,7 @@ pub(super) fn in_order(mut locations: Vec<Location>) -> Vec<Location> {
             }
             Match::Prefix { path, before_regexes: true } => (1, usize::MAX - path.len(), 1),
             Match::Regex(_) => (2, 0, 0),
+            Match::Named(_) => (4, 0, 0),
             Match::Prefix { path, .. } => (3, usize::MAX - path.len(), 0),
         };
         ranked.push((rank, location.clone()));

@@ -160,6 +160,15 @@ fn site_content(behaviour: &mut Behaviour, mut route: Route) {
         behaviour.table.lay_over(route.table);
         return;
     }
+    // What a location does without a file is not for the others.
+    if let Some(Value::Inline(files)) = route.table.get("files").cloned() {
+        let mut of_site = files.clone();
+        of_site.remove_all(&["else", "fallback", "listing"]);
+        if of_site == files {
+            route.table.remove("files");
+        }
+        behaviour.table.set("files", of_site);
+    }
     // A route with servers of its own would inherit what it does not state of those of the site.
     let disturbs = |other: &Route| {
         let lacks = |key: &&str| route.table.has_any(&[key]) && !other.table.has_any(&[key]);
@@ -167,7 +176,8 @@ fn site_content(behaviour: &mut Behaviour, mut route: Route) {
     };
     if !behaviour.routes.iter().any(disturbs) {
         for key in CONTENT {
-            if let Some(value) = route.table.remove(key) {
+            if let Some(value) = route.table.get(key).filter(|_| key != "files").cloned() {
+                route.table.remove(key);
                 behaviour.table.set(key, value);
             }
         }

@@ -127,7 +127,8 @@ fn programs_that_are_not_run_are_never_served_as_files() {
     let converted = read(text).unwrap();
     let route = "path_regex = '\\.php$'\nrespond = { status = 501 }";
     assert!(converted.toml.contains(route), "{}", converted.toml);
-    assert!(converted.toml.contains("{ root = \"/srv\", index = \"index.html\" }"));
+    let files = "{ root = \"/srv\", index = \"index.html\", else = \"/index.php?{query}\" }";
+    assert!(converted.toml.contains(files), "{}", converted.toml);
     let text = "server { server_name a; root /srv; location ~ (?<!x)\\.php$ { fastcgi_pass h; } }";
     let left = read(text).unwrap().ledger.left;
     assert!(left.iter().all(|left| left.reason.contains("everybody is refused")), "{left:#?}");
@@ -153,17 +154,28 @@ fn directories_have_the_files_that_nginx_looks_for() {
         ),
         ("location /img/ { alias /data/img/; }", "files = { root = \"/data\" }"),
         ("location = /robots.txt { alias /data/robots.txt; }", "files = { root = \"/data\" }"),
+        ("location /img/ { alias /data/; }", "files = { root = \"/data\" }"),
+        (
+            "location ~ ^/u/([a-z]+)/(.*)$ { alias /home/$1/www/$2; }",
+            "files = { root = \"/home\" }",
+        ),
+        (
+            "location / { try_files $uri $uri/ @app; } location @app { proxy_pass http://h; }",
+            "files = { root = \"/srv/www\", else = \"@app\" }",
+        ),
+        (
+            "location / { try_files $uri $uri/ /a/; }",
+            "files = { root = \"/srv/www\", else = \"/a/?\" }",
+        ),
     ] {
         let (line, left) = files(level);
         assert_eq!((line.as_str(), left.as_slice()), (expected, &[][..]), "{level}");
     }
     for (level, reason) in [
-        ("autoindex on;", "never listed"),
-        ("location / { try_files $uri @app; }", "no other server"),
-        ("location / { try_files $uri /a/; }", "no other server"),
+        ("location / { try_files $uri $uri/ =403; }", "stands for it"),
         ("location / { try_files $uri $uri.html =404; }", "only the path itself"),
         ("location / { root /srv/$host; }", "from a variable"),
-        ("location /img/ { alias /data/; }", "such a path"),
+        ("location /img { alias /data/; }", "such a path"),
         ("index index.$geo.html;", "no name of a file"),
     ] {
         let (_, left) = files(level);
