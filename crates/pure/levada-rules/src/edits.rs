@@ -173,7 +173,7 @@ impl FieldEdits {
         Ok(())
     }
 
-    /// Changes a field in responses with [usual statuses](is_usual) only.
+    /// Changes a field in responses with the statuses of `is_usual` only.
     ///
     /// # Errors
     /// If no edit changes the field, or it is one of requests.
