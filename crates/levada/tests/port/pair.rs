@@ -5,7 +5,7 @@ use std::{fs, path::Path, process::Command};
 /// A request to `www.example.com`: method, target, and a field.
 pub(crate) type Asked = (&'static str, &'static str, Option<(&'static str, &'static str)>);
 
-/// What the command said.
+/// The words of the command.
 pub(crate) struct Compared {
     pub(crate) code: Option<i32>,
     /// The account of the statements.

@@ -35,7 +35,7 @@ enum FieldChange {
     Replace(Replacement),
 }
 
-/// What an expression finds in the values of a field becomes another text, with `$1` for a group.
+/// Another text in the place of all that an expression finds in the values of a field, with `$1` for a group.
 #[derive(Clone, Debug, PartialEq)]
 struct Replacement {
     pattern: LazyRegex,

@@ -22,7 +22,7 @@ use crate::{
     texts,
 };
 
-/// What the sites of a file share.
+/// The parts that all sites of a file share.
 pub(crate) struct Shared<'a> {
     pub(crate) ledger: &'a mut Ledger,
     /// The files of users, by the places of their directives.

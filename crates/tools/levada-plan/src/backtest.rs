@@ -106,7 +106,7 @@ pub(crate) struct Modelled {
     pub(crate) requests: f64,
     /// Requests whose object was in the cache.
     pub(crate) found: f64,
-    /// Those among them whose copy had expired.
+    /// Found ones whose copy had expired.
     pub(crate) expired: f64,
     /// Found ones without those that had changed.
     pub(crate) hits: f64,

@@ -44,7 +44,7 @@ fn codings(s: &mut Setting<'_>) -> Outcome {
     TAKEN
 }
 
-/// What the levels around say about compression holds from the level on that turns it on.
+/// Statements of the levels around about compression hold from the level on that turns it on.
 fn of_levels_around(s: &mut Setting<'_>) {
     const ROWS: [(&[&str], Read); 2] = [
         (&["gzip_types", "brotli_types"], types),

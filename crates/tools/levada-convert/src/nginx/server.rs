@@ -160,7 +160,7 @@ fn site_content(behaviour: &mut Behaviour, mut route: Route) {
         behaviour.table.lay_over(route.table);
         return;
     }
-    // What a location does without a file is not for the others.
+    // Other locations do not inherit the way on where there is no file.
     if let Some(Value::Inline(files)) = route.table.get("files").cloned() {
         let mut of_site = files.clone();
         of_site.remove_all(&["else", "fallback", "listing"]);

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{exchange::Answer, requests::Asked};
 
-/// What differs.
+/// A part of two responses that differs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Difference {
     /// `status`, `body`, or the name of a field.

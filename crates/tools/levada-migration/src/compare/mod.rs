@@ -101,7 +101,7 @@ async fn all(
         let other = ask(&sender, asked, ours, address).await;
         let mut found = between(asked, &first, &other);
         if !found.is_empty() && [Method::GET, Method::HEAD].contains(&asked.method) {
-            // What the former server itself answers in two ways says nothing about the new one.
+            // A part that the former server itself answers in two ways says nothing about the new one.
             let again = ask(&sender, asked, theirs, address).await;
             let varies: Vec<Difference> = between(asked, &first, &again);
             let before = found.len();

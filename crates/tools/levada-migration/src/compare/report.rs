@@ -1,4 +1,4 @@
-//! What a comparison has found.
+//! The result of a comparison, as text and JSON.
 
 use std::{
     collections::BTreeMap,
