@@ -1,18 +1,12 @@
 //! Caddy with its own configuration, at other ports.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    net::{IpAddr, SocketAddr},
-    path::Path,
-    process::Command,
-};
+use std::{collections::BTreeMap, fs, net::SocketAddr, path::Path, process::Command};
 
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 
 use super::{
-    front::Front,
+    front::{Front, listened},
     stage::{Free, Process, Stage},
 };
 
@@ -53,7 +47,7 @@ pub(super) fn start(stage: &Stage, file: &Path) -> anyhow::Result<Front> {
     for server in servers.into_iter().flat_map(|servers| servers.values_mut()) {
         let mut is_plain = false;
         for address in server["listen"].as_array_mut().into_iter().flatten() {
-            let former = normal(address.as_str().unwrap_or_default());
+            let former = listened(address.as_str().unwrap_or_default());
             let new = free.next()?;
             is_plain |= former.ends_with(&format!(":{plain}"));
             listeners.insert(former, new);
@@ -72,13 +66,4 @@ pub(super) fn start(stage: &Stage, file: &Path) -> anyhow::Result<Front> {
     let addresses: Vec<SocketAddr> = listeners.values().copied().collect();
     let process = Process::start(&mut command, &own.join("messages"), free, &addresses)?;
     Ok(Front { listeners, _process: process })
-}
-
-/// `:80` as the converter writes it.
-fn normal(address: &str) -> String {
-    let (host, port) = address.rsplit_once(':').unwrap_or(("", address));
-    match host.trim_matches(['[', ']']).parse::<IpAddr>() {
-        Ok(host) => SocketAddr::new(host, port.parse().unwrap_or_default()).to_string(),
-        Err(_) => format!("0.0.0.0:{port}"),
-    }
 }

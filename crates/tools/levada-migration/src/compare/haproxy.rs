@@ -1,18 +1,13 @@
 //! HAProxy with its own configuration, at other ports.
 
 use std::{
-    collections::BTreeMap,
-    fmt::Write as _,
-    fs,
-    net::{IpAddr, SocketAddr},
-    path::Path,
-    process::Command,
+    collections::BTreeMap, fmt::Write as _, fs, net::SocketAddr, path::Path, process::Command,
 };
 
 use levada_convert::InputFile;
 
 use super::{
-    front::Front,
+    front::{Front, listened},
     stage::{Free, Process, Stage},
 };
 
@@ -51,11 +46,11 @@ pub(super) fn start(stage: &Stage, file: &InputFile) -> anyhow::Result<Front> {
         match words.as_slice() {
             ["bind", addresses, rest @ ..] => {
                 for address in addresses.split(',') {
-                    let new = match listeners.get(&normal(address)) {
+                    let new = match listeners.get(&listened(address)) {
                         Some(new) => *new,
                         None => free.next()?,
                     };
-                    listeners.insert(normal(address), new);
+                    listeners.insert(listened(address), new);
                     let rest: Vec<_> =
                         rest.iter().filter(|word| **word != "accept-proxy").copied().collect();
                     let _ = writeln!(text, "  bind {new} {}", rest.join(" "));
@@ -75,13 +70,4 @@ pub(super) fn start(stage: &Stage, file: &InputFile) -> anyhow::Result<Front> {
     let addresses: Vec<SocketAddr> = listeners.values().copied().collect();
     let process = Process::start(&mut command, &own.join("messages"), free, &addresses)?;
     Ok(Front { listeners, _process: process })
-}
-
-/// `*:80` and `:80` as the converter writes them.
-fn normal(address: &str) -> String {
-    let (host, port) = address.rsplit_once(':').unwrap_or(("", address));
-    match host.trim_start_matches("ipv4@").trim_matches(['[', ']']).parse::<IpAddr>() {
-        Ok(host) => SocketAddr::new(host, port.parse().unwrap_or_default()).to_string(),
-        Err(_) => format!("0.0.0.0:{port}"),
-    }
 }
